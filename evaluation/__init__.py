@@ -39,7 +39,7 @@ _HOMES = {
     "simulate": "simulator.logs",
     "validate": "problems.placement.validating",
 }
-"""Where a name is at home; the others are in `evaluation.api`."""
+"""Module that defines a name; the others are defined in `evaluation.api`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""The front door of judging: days to train on, days to judge on, and policies held side by side.
+"""The public interface of evaluation: training days, shifted test days, and the comparison of policies on them.
 
 split = shifted_days(Archive("log"), "0d,1d,7d,30d")
 compare({"bc": bc, "ppo": rl, "mine": my_policy}, twin, split.test).table("on_time")
@@ -27,11 +27,11 @@ from logs_schema.progress import Progress, SilentProgress
 
 
 class ShiftedDays(NamedTuple):
-    """The days that policies are judged on, after those of training.
+    """The test days of a comparison, all after the training days.
 
     Attributes:
-        archive: Where they are.
-        plan: Training days, and test days by shift.
+        archive: The archive with the requests.
+        plan: The training days, and the test days of every shift.
     """
 
     archive: Archive
@@ -39,7 +39,7 @@ class ShiftedDays(NamedTuple):
 
 
 class Split(NamedTuple):
-    """An archive's days: to train on, and to judge on."""
+    """The days of an archive: those to train on and those to test on."""
 
     train: LoggedDays
     test: ShiftedDays
@@ -59,12 +59,12 @@ def shifted_days(
     Args:
         archive: The log.
         shifts: Days between training and test, such as "0d,1d,1w,1m".
-        num_days: Training days; by default as many as leave room for the largest shift.
-        last_day: The last of them; by default early enough for the largest shift.
-        min_requests, max_width_days: Thin test days are pooled, see `ShiftConfig`.
+        num_days: Number of training days; by default as many as leave room for the largest shift.
+        last_day: The last training day; by default early enough for the largest shift.
+        min_requests, max_width_days: Pooling of test days with few requests, see `ShiftConfig`.
 
     Returns:
-        The days.
+        The training days and the test days.
 
     Raises:
         ConfigError: Impossible shifts or bounds.
@@ -76,31 +76,31 @@ def shifted_days(
 
 @dataclass(frozen=True)
 class Compared:
-    """What came of a comparison: all numbers in `comparison`, and ways to look at them."""
+    """The result of a comparison: all numbers in `comparison`, and methods that show them."""
 
     comparison: Comparison
 
     def table(self, metric: str | None = None) -> str:
-        """Policies by shifts, a table a judge, with intervals; by default of the main metric."""
+        """One table for each judge: policies by shifts with intervals; by default of the main metric."""
         return printed(tabulate(self.comparison, metric=metric))
 
     def in_words(self) -> list[str]:
-        """The verdicts in sentences: what is better, worse, or cannot be told apart."""
+        """The verdicts as sentences: which policies are better or worse, and where no difference is established."""
         return summary(self.comparison)
 
     def figure(self) -> str:
-        """SVG of the main metric against the shift: a panel a judge, the policies that stand out in colours."""
+        """SVG of the main metric against the shift: one panel for each judge, the main policies in colour."""
         return figure_file(self.comparison)
 
     def picture(self, judge: str, over: str | None = None) -> str:
-        """SVG of the main metric against the shift, as one judge sees it.
+        """SVG of the main metric against the shift, by one judge.
 
         Args:
             judge: Name of a judge of the comparison.
-            over: Policy to improve on; the values themselves if None.
+            over: Policy that differences are taken to; the values themselves if None.
 
         Raises:
-            ConfigError: No such judge or policy, or nothing was judged there.
+            ConfigError: There is no such judge or policy, or the judge has no values.
         """
         known = [one.name for one in self.comparison.policies]
         drawn = panels(self.comparison, over) if over is None or over in known else {}
@@ -113,8 +113,8 @@ class Compared:
         )
 
     def judges_table(self) -> str:
-        """How each judge stands to what is known: to the truth, where there is one, and to the logged decisions."""
-        table = Table("judge", "shift", "rank correlation", "mean error", "bias", "told minus logged")
+        """Accuracy of each judge: against the truth, where there is one, and against the logged value."""
+        table = Table("judge", "shift", "rank correlation", "mean error", "bias", "judge minus log")
         for one in self.comparison.trust:
             off = None if one.told is None or one.logged is None else one.told - one.logged
             signed = (number(value, signed=True) for value in (one.bias, off))
@@ -128,17 +128,17 @@ class Compared:
         return printed(table)
 
     def off_policy_table(self, policies: Sequence[str]) -> str:
-        """What off-policy estimates say of some policies, by shift, or that they decline."""
+        """Off-policy estimates of some policies by shift; "declines" where there is no estimate."""
         found = self.comparison
         table = Table("policy", "estimator", *(shift_label(one.shift_days) for one in found.shifts))
         rows = {(row.policy, row.method, row.shift_days): row.estimate for row in found.off_policy}
         for policy, method in dict.fromkeys((row.policy, row.method) for row in found.off_policy):
             if policy in policies:
                 each = [rows.get((policy, method, one.shift_days)) for one in found.shifts]
-                told = [
+                cells = [
                     "declines" if one is None or one.value is None else with_interval(one) for one in each
                 ]
-                table.add_row(policy, method, *told)
+                table.add_row(policy, method, *cells)
         return printed(table)
 
 
@@ -150,24 +150,24 @@ def compare(
     progress: Progress | None = None,
     **options: Any,
 ) -> Compared:
-    """Judges policies side by side on time-shifted days: replay, twins of those days and, where known, the truth.
+    """Compares policies on time-shifted days: by replay, in twins of those days and, where known, in the truth.
 
-    Published baselines and the logged decisions stand beside them.
+    Published baselines and the logged decisions are part of every comparison.
 
     Args:
-        policies: Name -> what was trained (each seed is judged), a function of the type `twin.Policy`, a baseline or
-            rule, or the folder of a bundle.
-        twin: That training happened in; it says what policies observe.
-        test: Of `shifted_days`.
-        progress: Where to show how far it is.
-        options: How, of the problem's own: `intervals` of the bootstrap; of placement `judge` (by default without
-            off-policy estimates, `off_policy_updates`), of a queue `order` (lengths, numbers of generated weeks).
+        policies: Name -> a trained policy (every seed is evaluated), a function of the type `twin.Policy`, a baseline
+            or rule, or the folder of a bundle.
+        twin: The twin that the policies were trained in; it defines what policies observe.
+        test: The test days, from `shifted_days`.
+        progress: Progress display; none by default.
+        options: Options of the problem: `intervals` of the bootstrap; for placement `judge` (by default without
+            off-policy estimates, `off_policy_updates`), for a queue `order` (lengths, numbers of generated weeks).
 
     Returns:
         The comparison. A policy that fails is left out and named in `comparison.refused`.
 
     Raises:
-        ConfigError: No shift has days in the log, or a name stands for another policy.
+        ConfigError: No shift has days in the log, or a name is already taken by another policy.
     """
     kit = kit_of_twin(twin)
     judge = kit.need(kit.judge, "comparing from Python")

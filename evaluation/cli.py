@@ -58,7 +58,7 @@ def _main(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted; run again to resume", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of the output has seen enough
+    except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:
@@ -74,11 +74,11 @@ def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("schedtwin", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"schedtwin {version('schedtwin')}")
     choices = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    asked = next((word for word in argv if not word.startswith("-")), None)
+    chosen_name = next((word for word in argv if not word.startswith("-")), None)
     for command in COMMANDS:
         chosen = choices.add_parser(command.NAME, help=command.HELP, description=command.HELP)
         chosen.set_defaults(command=command)
-        if asked == command.NAME:  # what others accept may be heavy to find out
+        if chosen_name == command.NAME:  # the options of the others may need heavy imports
             _add_arguments(command, chosen)
     return parser
 
@@ -98,7 +98,7 @@ def _is_users(error: Exception) -> bool:
 
 
 def _keep_compiled_programs() -> None:
-    """Let JAX keep compiled programs between runs, unless the environment says otherwise."""
+    """Enables JAX's persistent compilation cache, unless the environment configures it."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "schedtwin" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")

@@ -1,4 +1,4 @@
-"""The configuration of a whole job; every table and key is optional but the log."""
+"""The configuration of a whole job; every table and key but the log is optional."""
 
 import datetime as dt
 from dataclasses import dataclass, field
@@ -25,19 +25,20 @@ WARM_STARTS = ("logged", "easy", "empty")
 
 @dataclass(frozen=True)
 class LogConfig:
-    """Where the log comes from: a raw log, or one that the ground truth writes.
+    """Source of the log: a raw log to import, or a log to simulate from the ground truth.
 
     Attributes:
         format: Name of a log format, for example "wagap"; empty for a simulated log.
-        paths: Files or folders of the raw log, relative to the configuration file; single steps do without.
-        origin: Date of the log's time zero, for logs that hide it.
-        capacity: Cores of the machine ("786432") or of its pools ("batch=4096"), for logs that do not tell them.
+        paths: Files or folders of the raw log, relative to the configuration file; not needed by single steps.
+        origin: Date of the log's time zero, for logs without dates.
+        capacity: Cores of the machine ("786432") or of its pools ("batch=4096"), for logs without them.
         preset: Preset of the ground truth; empty for a real log.
         world: File that declares the ground truth instead of a preset, relative to the configuration file.
         days: Days to simulate.
-        behaviour: Who decides in the simulated log.
+        behaviour: Name of the policy that decides in the simulated log.
         seed: Seed of the simulated log.
-        world_seed: Another draw of what is fixed in the simulated cluster (agents, affinities, tastes); 0: its own.
+        world_seed: Seed of what is fixed in the simulated cluster (agents, affinities, preferences); 0 is the preset's
+            own.
     """
 
     format: str = ""
@@ -64,14 +65,14 @@ class LogConfig:
 
 @dataclass(frozen=True)
 class WeeksConfig:
-    """Which weeks to judge.
+    """The weeks of a queue's log that orders are evaluated on.
 
     Attributes:
         num_train_days: training days before each anchor.
-        num_test_days: days that count.
+        num_test_days: days that are evaluated.
         shifts: days between training and test.
         num_anchors: anchors, spread evenly over the log.
-        num_drain_days: days after a test during which jobs go on arriving.
+        num_drain_days: days after a test during which jobs keep arriving.
         warm: what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty).
     """
 
@@ -98,15 +99,15 @@ class WeeksConfig:
 
 @dataclass(frozen=True)
 class OrderConfig:
-    """What to do.
+    """Configuration of the ordering problem.
 
     Attributes:
-        processors: of the pool; those of the archive's nodes by default.
-        weeks: which weeks to judge.
-        training: how to train; None judges the published rules alone.
+        processors: number of processors of the pool; those of the archive's nodes by default.
+        weeks: weeks to evaluate.
+        training: how to train; None evaluates the published rules alone.
         num_twin_weeks: generated weeks for each anchor in which all policies are played too.
         intervals: of the bootstrap.
-        pool: which of the archive's pools, by the class of its nodes; to be named where there are several.
+        pool: name of the pool, the class of its nodes; required where the archive has several.
     """
 
     processors: float | None = None
@@ -119,11 +120,11 @@ class OrderConfig:
 
 @dataclass(frozen=True)
 class RunConfig:
-    """A whole job: import, fit, certify, train, compare, export. Single steps leave out what they do not need.
+    """A whole job: import, fit, certify, train, compare, export. Single steps ignore the tables they do not need.
 
-    With a table [order] it is about the order of a batch queue instead, by the same steps; with a table [scale] about
-    the deployments of an application. [orchestration] says how long is trained in a twin of a log by slots. Where
-    tasks run ([engine]) changes nothing in what comes out.
+    A table [order] selects the ordering of a batch queue, a table [scale] the autoscaling of an application's
+    deployments; the steps are the same. [orchestration] is the training budget in a twin of a log by slots. [engine]
+    chooses where tasks run and does not change the results.
     """
 
     log: LogConfig | None = None

@@ -1,11 +1,11 @@
 """`schedtwin run`: import or simulate, fit, certify, train, compare, export, as one resumable job.
 
-Each step makes a product under the work folder and is reused while nothing it depends on has changed. A log that
-leaves a scheduler no choice of node ends with the comparison: there is nothing to train and nothing to export. What
-there is to learn of such a log is the order of its queue: with a table [order] that is the job.
-In a twin that has not passed its certificate nothing is trained, and from it nothing exported, unless that is asked for
-(`force`): the job ends with the comparison of what needs no training. Forced, the first line of every report says so,
-and the bundle too. Orders of a queue are chosen by exact replay, not by the twin, so their job goes on and says it.
+Each step writes a product into the work folder; a product is reused while its inputs are unchanged. For a log with a
+single choice of node the job ends with the comparison: there is nothing to train or to export. With a table [order]
+the job learns the order of such a log's queue instead.
+Without a passed certificate the job trains and exports nothing and ends with the comparison of policies that need no
+training. With `force` it trains and exports all the same; the first line of every report and the bundle then state the
+missing certificate. Orders of a queue are chosen by exact replay, not by the twin: their job goes on, with a note.
 """
 
 import datetime as dt
@@ -40,22 +40,23 @@ def run(
     """Runs the job, or what is left of it.
 
     Args:
-        config: What to do.
+        config: Configuration of the job.
         here: Folder that relative paths in the configuration start from.
         workdir: Folder of the products.
-        progress: Where to show how far it is.
-        title: Of the report.
+        progress: Progress display.
+        title: Title of the report.
         force: Train and export also in a twin that has not passed its certificate.
 
     Returns:
-        Step name -> path of its product; `report` -> the page.
+        Step name -> path of its product; `report` -> path of the report's page.
 
     Raises:
-        ConfigError: The configuration names no log, or asks for what the log cannot give.
+        ConfigError: The configuration names no log, or requests what the log does not support.
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
     kit = next((one for one in KITS if one.claims(config)), KITS[0])
+    run_kit = kit.need(kit.run, "schedtwin run")
     certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
     certificate = certificate_plan(certify, record_refusal=True, engine=config.engine).step(
         KIND, ("archive", "twin"), archive_of
@@ -68,19 +69,17 @@ def run(
             return products
 
         archive = products["archive"] / ARCHIVE
-        kit.need(kit.run, "schedtwin run")(
-            Job(config, title, force, archive, certificate, make, progress, archive_of)
-        )
+        run_kit(Job(config, title, force, archive, certificate, make, progress, archive_of))
     return products | {"report": products["comparison"] / "report.html"}
 
 
 def archive_of(products: Products) -> Products:
-    """The archive in its product's folder, under the name that steps read it by."""
+    """The products, with `archive` replaced by the archive's folder inside its product."""
     return {**products, "archive": products["archive"] / ARCHIVE} if "archive" in products else products
 
 
 def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Step:
-    """Imports or simulates the log; paths start from `here`. Files are read where the engine's tasks run."""
+    """The step that imports or simulates the log; relative paths start from `here`, files are read by engine tasks."""
     if log.preset or log.world:
         return Step(
             "archive",
@@ -123,7 +122,7 @@ def world_in(log: LogConfig, here: Path) -> World:
 
 
 def world_files_of(log: LogConfig, here: Path) -> dict[str, Path]:
-    """The file of the simulated cluster, if one declares it, as a step names it."""
+    """The file that declares the simulated cluster, by its name in a step; empty without such a file."""
     return {"world": here / log.world} if log.world else {}
 
 

@@ -1,6 +1,6 @@
 """Tables, columns with units, checks, log formats and the day-partitioned archive.
 
-Names are imported when they are first asked for, so that whoever needs only errors and manifests (a policy's runner)
+Names are imported at their first use, so that a program that needs only errors and manifests (a policy's runner)
 does not need Arrow.
 """
 

@@ -1,7 +1,7 @@
 """Every line of a log is accounted for: *lines in = kept + quarantined + superseded + blank + comments*.
 
-The sum is proved in two halves. `LineTally` holds what a format handed on against the numbers of its files' lines, and
-the archive's writer holds what it filed against what it took. Rows that stand for no line (a pool that a header
+The sum is proved in two halves. `LineTally` compares what a format passed on with the numbers of its files' lines, and
+the archive's writer compares what it filed with what it took. Rows that stand for no line (a pool that a header
 describes) are counted on both sides.
 """
 
@@ -45,7 +45,7 @@ class LineSum:
 
 @dataclass
 class LineTally:
-    """What a format handed on so far, in lines and rows."""
+    """What a format has passed on so far, in lines and rows."""
 
     num_lines: int = 0
     num_blank: int = 0
@@ -65,12 +65,12 @@ class LineTally:
             self.num_rows += item.rows.num_rows if isinstance(item, Chunk) else 1
 
     def include(self, other: "LineTally") -> None:
-        """Counts what another part of the log handed on."""
+        """Adds the counts of another part of the log."""
         for item in fields(self):
             setattr(self, item.name, getattr(self, item.name) + getattr(other, item.name))
 
     def refuse_loss(self, where: str) -> None:
-        """FormatError unless every line is a row, blank or a comment; to be asked when all is read."""
+        """FormatError unless every line is a row, blank or a comment; to be called when all is read."""
         if self.num_lines != self.num_rows + self.num_blank + self.num_comments:
             raise FormatError(
                 f"of {self.num_lines:,} lines, {self.num_rows:,} became rows, {self.num_blank:,} are blank and "

@@ -2,7 +2,7 @@
 time.
 
 Opening reads the manifest alone. Reading a day opens only that day's file; scanning holds one row group at a
-time. `logs_schema.archive_writer` writes archives, `logs_schema.layout` says where things lie in them.
+time. `logs_schema.archive_writer` writes archives, `logs_schema.layout` names the paths of their files.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -65,7 +65,7 @@ class Archive:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What the importer said about the log: limits, notes, clock."""
+        """Facts that the importer recorded about the log: limits, notes, clock."""
         return dict(self._manifest.extra["facts"])
 
     @property
@@ -184,7 +184,7 @@ class Archive:
         """Recomputes the hash of every file and compares the row counts.
 
         Raises:
-            ArchiveError: A file is missing, altered or foreign, or holds other rows than the manifest says.
+            ArchiveError: A file is missing, altered or foreign, or its number of rows differs from the manifest's.
         """
         fetch_all(self.path)
         with archive_errors():
@@ -239,7 +239,7 @@ class Archive:
 
     @contextmanager
     def _reading(self, file: Path) -> Iterator[None]:
-        """Fetches a file of a mirror, and says what is the matter with one that cannot be read."""
+        """Fetches a file of a mirror; ArchiveError with the cause if it cannot be read."""
         try:
             fetch(file, self.path)
             yield
@@ -249,7 +249,7 @@ class Archive:
             raise _damaged(file, f"a file of the archive cannot be read ({error})") from error
 
     def _changed_or(self, damaged: ArchiveError) -> ArchiveError:
-        """What went wrong: somebody added rows since the archive was opened, or else it is damaged."""
+        """The error to raise: the archive has changed since it was opened, or else `damaged`."""
         try:
             now = product.read_manifest(self.path, KIND).content_hash
         except ProductError:

@@ -159,7 +159,7 @@ class ArchiveWriter:
         }
         if self._old and Archive(self.out).content_hash != self._old.content_hash:
             raise ArchiveError(
-                "the archive was changed by somebody else while rows were added to it",
+                "the archive was changed by another process while rows were added to it",
                 where=str(self.out),
                 advice="add the rows again",
             )
@@ -172,7 +172,7 @@ class ArchiveWriter:
         refuse_loss(name, num_taken, num_filed, num_bad, builder.num_superseded)
 
     def _entry(self, name: str, rows: Mapping[date | None, int]) -> dict[str, Any]:
-        """What the manifest says about a table; empty if there is nothing to say."""
+        """The manifest's entry of a table; empty if there is nothing to record."""
         quarantined = self._old.quarantined(name) if self._old else {}
         for (table, rule), count in self._quarantine.counts.items():
             if table == name:

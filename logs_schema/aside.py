@@ -1,7 +1,7 @@
 """Writing a folder aside and renaming it into place, so that a kill at any moment leaves all of it or none.
 
 A writer works in `.NAME.TOKEN.writing` beside its goal and holds a lock on that folder. The kernel drops the
-lock when the writer dies, however it dies, so whoever comes next can tell remains from work in progress. An
+lock when the writer dies, however it dies, so the next process can distinguish remains from work in progress. An
 older folder under the goal's name is set aside as `.NAME.TOKEN.replaced`, locked likewise, for the moment
 between the two renames; if the writer dies in that moment, the next reader or writer brings it back.
 """
@@ -28,7 +28,7 @@ def locked_folder(path: Path) -> tuple[Path, int]:
         folder = path.parent / f".{path.name}.{secrets.token_hex(4)}.writing"
         folder.mkdir()
         lock = try_lock(folder)
-        if lock is not None and folder.exists():  # nobody swept it between the two calls
+        if lock is not None and folder.exists():  # not removed between the two calls
             return folder, lock
         if lock is not None:
             os.close(lock)

@@ -82,7 +82,7 @@ def assemble(
         run_tasks: Where tasks run.
 
     Returns:
-        What the manifest says of every table, and how many rows of each were out of order.
+        The manifest's entry of every table, and how many rows of each were out of order.
 
     Raises:
         ArchiveError: The sum of filed, quarantined and superseded rows is not that of the rows taken.
@@ -151,7 +151,7 @@ def _file_table(
 
 
 def find_duplicates(item: _Hashes) -> Path:
-    """A task: writes the sequence numbers of rows whose key an earlier row has, and says where."""
+    """A task: writes the sequence numbers of rows whose key an earlier row has; returns the file."""
     found = _KeysOfParts(item.keys).later_of_equals(item.part, item.num_parts)
     beside = item.file.with_suffix(f".{uuid.uuid4().hex}.npy")
     np.save(beside, found)
@@ -227,7 +227,7 @@ def _num_out_of_order(spec: TableSpec, parts: Sequence[_TablePart]) -> int:
 def _entry(
     spec: TableSpec, parts: Sequence[_TablePart], filed: dict[int, _Filed], counts: Counter[tuple[str, str]]
 ) -> dict[str, Any]:
-    """What the manifest says of a table."""
+    """The manifest's entry of a table."""
     quarantined = {rule: count for (table, rule), count in sorted(counts.items()) if table == spec.name}
     num_taken = sum(part.held.num_numbered + part.held.num_rejects for part in parts)
     num_filed = sum(one.num_rows for one in filed.values())

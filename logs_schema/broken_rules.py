@@ -1,4 +1,4 @@
-"""What the rules of the quarantine ask for, and where each was broken first: what a person needs to mend a log."""
+"""What the rules of the quarantine require, and where each was broken first, so that a log can be mended."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,7 +7,7 @@ from logs_schema.documentation import allowed_text
 from logs_schema.formats.files import MAX_LINE_LETTERS
 from logs_schema.tables import TABLES
 
-ASKED = {
+REQUIRED = {
     "null": "a value",
     "not_a_number": "a number",
     "not_a_boolean": "true, false, 1 or 0",
@@ -21,21 +21,21 @@ ASKED = {
     "line_too_long": f"at most {MAX_LINE_LETTERS:,} letters a line",
     "duplicate_key": "each key once; the first row is kept",
 }
-"""What is asked for by rules that do not depend on the column."""
+"""What is required by rules that do not depend on the column."""
 SHOWN_LETTERS = 100
 
 
 def rule_in_words(table: str, rule: str) -> str:
-    """What a rule such as `not_allowed:status` asks for, in words; empty where its name says all there is."""
+    """What a rule such as `not_allowed:status` requires, in words; empty where its name says it."""
     kind, _, name = rule.partition(":")
-    if kind in ASKED:
-        return ASKED[kind]
+    if kind in REQUIRED:
+        return REQUIRED[kind]
     declared = {column.name: column for spec in TABLES if spec.name == table for column in spec.columns}
     return allowed_text(declared[name]).removeprefix("required; ") if name in declared else ""
 
 
 def first_broken(archive: Archive, broken: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """One line a rule: where it was broken first, what stood there, what is asked for.
+    """One line a rule: where it was broken first, what stood there, what is required.
 
     Args:
         archive: Whose quarantine is read, up to the last rule's first row.
@@ -48,10 +48,10 @@ def first_broken(archive: Archive, broken: Mapping[str, Mapping[str, int]]) -> I
             if key not in left:
                 continue
             left.remove(key)
-            text, asked = " ".join(row["raw"].split()), rule_in_words(*key)
+            text, required = " ".join(row["raw"].split()), rule_in_words(*key)
             shown = text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]} ..."
             yield f"{row['rule']}, first in {row['source']}, row {row['row']}: {shown}" + (
-                f"; asked for: {asked}" if asked else ""
+                f"; required: {required}" if required else ""
             )
         if not left:
             return

@@ -1,7 +1,7 @@
 """The capability matrix: what a log can support, and what it cannot, found in its data.
 
-A capability is answered by the share of requests for which the log says it, unless the importer knows that
-the log does not support it although columns are filled (its `limits`, `logs_schema.formats.describing`).
+A capability is the share of requests for which the log has the columns it needs, unless the importer's `limits`
+(`logs_schema.formats.describing`) mark it as unsupported although the columns are filled.
 Whatever a log does not support is later reported as *not applicable*, never invented.
 """
 
@@ -26,7 +26,7 @@ class Capability:
     Attributes:
         name: What the log may support.
         answer: Yes, partial or no.
-        fraction: Share of requests for which the log says it, 0 to 1.
+        fraction: Share of requests for which the log has it, 0 to 1.
         reason: Why, in words.
         enables: What it makes possible: metrics, problems, methods.
     """
@@ -89,7 +89,7 @@ class Coverage:
         for question in QUESTIONS:
             known = pa.scalar(False)
             for name in question.columns:
-                known = pc.or_(known, _says(name, batch[name]))
+                known = pc.or_(known, _is_given(name, batch[name]))
             self.num_known[question.name] += pc.sum(known).as_py() or 0 if batch.num_rows else 0
 
     def fraction(self, name: str) -> float:
@@ -97,8 +97,8 @@ class Coverage:
         return self.num_known[name] / self.num_rows if self.num_rows else 0.0
 
 
-def _says(name: str, column: pa.Array) -> pa.Array:
-    """Whether each value says anything: known, and for a status not `unknown`."""
+def _is_given(name: str, column: pa.Array) -> pa.Array:
+    """Whether each value is given: not null, and for a status not `unknown`."""
     if name != "status":
         return pc.is_valid(column)
     return pc.not_equal(column.cast(pa.string()), "unknown").fill_null(False)
@@ -115,11 +115,11 @@ def capability_matrix(
     """Answers every question about a log.
 
     Args:
-        coverage: What the requests say.
+        coverage: How many requests have each column.
         nodes: The `nodes` table.
         days: The log's days.
         sample_rows: Rows of the other tables by name.
-        facts: What the importer says; `limits` maps a capability to the reason why it is not supported.
+        facts: Facts from the importer; `limits` maps a capability to the reason why it is not supported.
         overlap: How far the log has tried more than one choice (`logs_schema.overlap`).
     """
     limits = dict(facts.get("limits", {}))

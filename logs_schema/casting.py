@@ -152,7 +152,7 @@ def _cast_readable(column: Column, values: pa.Array, where: str) -> tuple[pa.Arr
 def _in_utf8(values: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
     """The values with null in place of text that is not UTF-8, and where that was; None where it was nowhere.
 
-    Arrow takes text from Parquet as it is, so that it would fail whoever reads it first.
+    Arrow takes text from Parquet as it is, so that it would fail at the first read.
     """
     if pa.types.is_dictionary(values.type):
         names, broken = _in_utf8(values.dictionary)

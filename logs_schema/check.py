@@ -99,8 +99,8 @@ class _Clock:
     def add(self, batch: pa.RecordBatch) -> None:
         arrival, start, finish = (batch[name].cast(pa.int64()) for name in ("arrival", "start", "finish"))
         run_s = pc.coalesce(pc.divide(pc.cast(pc.subtract(finish, start), pa.float64()), 1e6), batch["run_s"])
-        asked = pc.greater(batch["requested_run_s"], 0)
-        share = pc.divide(run_s, batch["requested_run_s"]).filter(asked).drop_null()
+        has_request = pc.greater(batch["requested_run_s"], 0)
+        share = pc.divide(run_s, batch["requested_run_s"]).filter(has_request).drop_null()
         self.num_with_request += len(share)
         self.num_overruns += pc.sum(pc.greater(share, 1 + TOLERANCE)).as_py() or 0
         self.largest_overrun = max(self.largest_overrun, pc.max(share).as_py() or 0.0)
@@ -178,7 +178,7 @@ def _row_warnings(tables: dict[str, TableCounts], days: LogDays, timing: Timing)
         yield f"thin days with under a tenth of the median day's rows: {first(days.thin, num_shown=3)}"
     if timing.num_overruns:
         yield (
-            f"{timing.num_overruns:,} of {timing.num_with_request:,} requests ran longer than asked for, "
+            f"{timing.num_overruns:,} of {timing.num_with_request:,} requests ran longer than requested, "
             f"at most {max(timing.largest_overrun, 1.01):.3g} times as long"
         )
     if timing.num_late:
@@ -196,7 +196,7 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
                 f"worst {worst.place} with {worst.peak:,.5g} of {worst.capacity:,.5g}"
             )
     if unknown_nodes:
-        yield f"requests ran on nodes that the inventory does not know: {first(unknown_nodes)}"
+        yield f"requests ran on nodes that are not in the inventory: {first(unknown_nodes)}"
 
 
 def _guess_warnings(guessed: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
@@ -212,7 +212,7 @@ def _guess_warnings(guessed: Mapping[str, Mapping[str, float]]) -> Iterator[str]
             f"the capacity of {node} is a guess: {cores:,.10g} cores, the largest use at once, "
             f"{' and '.join(beyond)}; "
             + ("it may well be too large (requests may overlap that never ran together): " if far else "")
-            + "whether use exceeds capacity cannot be told; give it with schedtwin import --capacity"
+            + "whether use exceeds capacity is unknown; give the capacity with schedtwin import --capacity"
         )
 
 

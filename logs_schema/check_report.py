@@ -1,4 +1,4 @@
-"""What the quality report of an archive says, as data."""
+"""The quality report of an archive, as data."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -24,7 +24,7 @@ class TableCounts:
 
 @dataclass(frozen=True)
 class PlaceUse:
-    """A place whose requests together ask for more than it has: its peak, its capacity."""
+    """A place whose requests together need more than it has: its peak, its capacity."""
 
     place: str
     peak: float
@@ -59,10 +59,10 @@ class Timing:
     Attributes:
         num_late: Requests whose outcome lies after the last arrival: censored if training stops there.
         num_unfinished: Requests without a known finish.
-        num_out_of_order: Requests that stood in the file after a later arrival; None if nobody counted.
-        num_overruns: Requests that ran longer than they asked for.
+        num_out_of_order: Requests that stood in the file after a later arrival; None if not counted.
+        num_overruns: Requests that ran longer than requested.
         num_with_request: Requests of which both run time and requested run time are known.
-        largest_overrun: Largest run time divided by the time asked for; 0 if nothing is known.
+        largest_overrun: Largest run time divided by the time requested; 0 if nothing is known.
     """
 
     num_late: int
@@ -80,14 +80,14 @@ class CheckReport:
     Attributes:
         archive: Where it is.
         content_hash: What exactly was checked.
-        facts: What the importer says about the log.
+        facts: Facts that the importer recorded about the log.
         tables: Rows and quarantine per table.
         days: Days with rows, missing and thin days.
         timing: Late, unfinished, unordered and overrunning requests.
         capacities: One line per resource whose capacity is known.
-        unknown_nodes: Nodes that requests ran on and the inventory does not know.
+        unknown_nodes: Nodes that requests ran on and that are not in the inventory.
         capabilities: The capability matrix.
-        warnings: What to know before believing a figure; the rows are kept.
+        warnings: Limits on what figures of this archive mean; the rows are kept.
         problems: Why the archive is not usable; empty if it is.
     """
 
@@ -110,7 +110,7 @@ class CheckReport:
 
     @property
     def num_duplicates(self) -> int:
-        """Rows in quarantine because their key had been seen."""
+        """Rows in quarantine because their key occurred before."""
         return sum(table.rules.get("duplicate_key", 0) for table in self.tables.values())
 
     def to_json(self) -> dict[str, Any]:

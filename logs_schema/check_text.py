@@ -68,7 +68,7 @@ def _verdict(report: CheckReport) -> RenderableType:
     log = f"format {report.facts.get('format', 'unknown')}, content {report.content_hash[:12]}"
     lines.append(f"\n{log}", style="dim")
     if report.facts.get("clock") == "relative":
-        lines.append("\ndates are counted from an origin that the log does not tell", style="dim")
+        lines.append("\ndates are counted from an origin that is not in the log", style="dim")
     return Panel(lines, title=Text(f"Archive {report.archive}"), title_align="left", border_style=style)
 
 
@@ -89,8 +89,8 @@ def _tables(report: CheckReport) -> RenderableType:
     table.add_column("superseded", justify="right")
     table.add_column("rules", overflow="fold")
     for name, counts in report.tables.items():
-        told = sorted({**counts.rules, **counts.superseded}.items())
-        rules = ", ".join(f"{rule} {count:,}" for rule, count in told)
+        counted_rules = sorted({**counts.rules, **counts.superseded}.items())
+        rules = ", ".join(f"{rule} {count:,}" for rule, count in counted_rules)
         table.add_row(
             name,
             f"{counts.rows:,}",
@@ -146,7 +146,7 @@ def _timing(report: CheckReport) -> RenderableType:
     overruns = (
         f"{timing.num_overruns:,} of {timing.num_with_request:,}" if timing.num_with_request else "unknown"
     )
-    table.add_row("ran longer than asked for", overruns)
+    table.add_row("ran longer than requested", overruns)
     return _titled("Requests in time", table)
 
 

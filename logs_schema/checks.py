@@ -2,7 +2,7 @@
 
 Every row gets the *first* rule it breaks, column by column in declared order and then the orders between
 instants; good rows and a reason for each bad one, never an error on row one. Rules are named for what they
-say: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `line_break:x`, `not_finite:x`,
+named: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `line_break:x`, `not_finite:x`,
 `below:x`, `above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`. `duplicate_key` needs all rows and is
 found by the archive.
 """

@@ -1,4 +1,4 @@
-"""A disk that is full: said with the folder and how much room is needed, wherever in a product it was noticed."""
+"""Errors for a full disk: they name the folder and the room that is needed, wherever a product is written."""
 
 import errno
 import shutil
@@ -13,12 +13,12 @@ FULL = {
     errno.EDQUOT: "the disk quota is used up",
     errno.EFBIG: "a file would be larger than is allowed here",
 }
-"""What an operating system says where there is no room, in words."""
+"""Error number of the operating system -> what it means, in words."""
 
 
 @contextmanager
 def room_for(goal: Path, folder: Path) -> Iterator[None]:
-    """Says how much room is needed where there is too little.
+    """Raises an error with the room that is needed where there is too little.
 
     Args:
         goal: What is being made.

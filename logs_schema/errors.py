@@ -1,4 +1,4 @@
-"""The error tree: everything a user can cause says what, where, what is allowed and what to do.
+"""The error tree: every error that a user can cause has what, where, what is allowed and what to do.
 
 The four parts stay readable as fields, so that a caller may show or test them one by one; the message is
 their concatenation. `first` helps with the common case *these rows, so many of them*.
@@ -45,7 +45,7 @@ class ArchiveError(SchedtwinError):
 
 
 class FormatError(SchedtwinError):
-    """A whole log file cannot be read in the format it was said to have."""
+    """A whole log file cannot be read in the format that was given for it."""
 
 
 class ProductError(SchedtwinError):
@@ -53,7 +53,7 @@ class ProductError(SchedtwinError):
 
 
 class ConfigError(SchedtwinError):
-    """A configuration or a command's arguments ask for something that cannot be."""
+    """A configuration or a command's arguments are not possible."""
 
 
 def first(items: Iterable[object], *, num_shown: int = 5) -> str:

@@ -1,6 +1,6 @@
 """A part of a raw log on its way into an archive: read and checked alone, its good rows sorted into days.
 
-Parts are read by tasks that know nothing of each other. Whatever depends on the parts before (sequence numbers, which
+Parts are read by independent tasks. Whatever depends on the parts before (sequence numbers, which
 row of a key came first, what came out of order) is kept so that it can be settled when all parts are read.
 """
 
@@ -64,7 +64,7 @@ class TableFragment:
 
 
 class _FragmentTable(TableBuilder):
-    """A table's rows of one part; instants that are in order are kept, for what the parts before may say of them."""
+    """A table's rows of one part; instants in order are kept, to be compared with the parts before."""
 
     def _count_out_of_order(self, instants_us: np.ndarray) -> None:
         latest_us = np.maximum.accumulate(np.append(self._latest_us, instants_us))[:-1]
@@ -73,7 +73,7 @@ class _FragmentTable(TableBuilder):
         super()._count_out_of_order(instants_us)
 
     def sorted_into_days(self, num_rejects: int) -> TableFragment:
-        """Writes the good rows day by day and says what there is."""
+        """Writes the good rows day by day; returns what was written."""
         return TableFragment(
             num_numbered=self.num_numbered,
             num_rejects=num_rejects,
@@ -131,13 +131,13 @@ def write_fragment(folder: Path, items: Iterable[Item]) -> None:
 
 
 def read_fragment(folder: Path) -> tuple[LineTally, dict[str, TableFragment]]:
-    """What `write_fragment` said of a part: its lines, and what it holds of every table."""
+    """What `write_fragment` recorded of a part: its lines, and what it holds of every table."""
     kept: dict[str, Any] = json.loads((folder / FACTS).read_text())
     tables = {}
-    for name, told in kept["tables"].items():
-        runs = tuple(DayRun(run["day"], run["file"], tuple(run["first_times"])) for run in told["runs"])
-        origins = tuple((begun, source, row) for begun, source, row in told["origins"])
-        tables[name] = TableFragment(**told | {"runs": runs, "origins": origins})
+    for name, entry in kept["tables"].items():
+        runs = tuple(DayRun(run["day"], run["file"], tuple(run["first_times"])) for run in entry["runs"])
+        origins = tuple((begun, source, row) for begun, source, row in entry["origins"])
+        tables[name] = TableFragment(**entry | {"runs": runs, "origins": origins})
     return LineTally(**kept["tally"]), tables
 
 

@@ -3,8 +3,8 @@
 A format is a module of `logs_schema.formats` with
 
 * `NAME`, `DESCRIPTION`, and `EXPECTED` (what its lines look like, for messages);
-* `read(paths, given)`, an iterator of chunks, rejects and lines, and `facts(paths, given)`, what rows cannot say;
-* optionally `TAKES_CAPACITY`: whether the size of its pools may be given, which the log does not (always) tell;
+* `read(paths, given)`, an iterator of chunks, rejects and lines, and `facts(paths, given)`, facts beyond the rows;
+* optionally `TAKES_CAPACITY`: whether the size of its pools may be given, because it is not (always) in the log;
 * optionally `inventory_files(paths)`, which it reads beside the log;
 * optionally `parts(paths, given)`: lists of files that can be read apart, in the order in which `read` reads them;
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
@@ -56,7 +56,7 @@ class ImportReport:
     seconds: float
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values; what `tables.<name>` says as in the quality report."""
+        """The report as JSON values; `tables.<name>` is as in the quality report."""
         tables = {
             name: {
                 "rows": self.rows.get(name, 0),
@@ -87,7 +87,7 @@ def import_log(
         paths: The log's files, or a folder that holds them.
         out: Folder of the archive to write.
         origin: Date of the log's time zero, for logs that hide it; UTC if it has no time zone.
-        capacity: Cores of a pool by its name, for logs that do not tell the size of their machine.
+        capacity: Cores of a pool by its name, for logs without the size of their machine.
         replace: Whether an archive already at `out` may be replaced.
         progress: Called with the number of rows read so far, after each chunk.
         run_tasks: Where a task for every part of the log and a task for every day run; None: all is done here, one file
@@ -163,9 +163,9 @@ def refuse_other_formats(module: ModuleType, files: Sequence[Path]) -> None:
 
 
 def refuse_origin(module: ModuleType, files: Sequence[Path]) -> None:
-    """FormatError: an origin was given for a log that tells its dates."""
+    """Raises FormatError: an origin was given for a log that has its dates."""
     raise FormatError(
-        "an origin was given, and the log tells its dates itself",
+        "an origin was given, and the log has its own dates",
         where=f"{first(files)}, read as {module.NAME}",
         allowed="an origin for logs whose instants count from a hidden one",
         advice="leave the origin out",

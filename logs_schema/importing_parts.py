@@ -51,7 +51,7 @@ def import_parts(
     Args:
         format: Name of the format.
         parts: Files that can be read apart from the others, in the order in which they stand in the log.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
         out: Folder of the archive.
         source: Name -> content hash of each input.
         facts: What is known of the log besides its rows.
@@ -79,14 +79,14 @@ def import_parts(
             tally.include(read_fragment(folder)[0])
         tally.refuse_loss(str(parts[0][0]))
         tables, out_of_order = assemble(root, folders, run_tasks)
-        told = dict(facts) | {"num_out_of_order": out_of_order.get(REQUESTS.name, 0)}
-        extra |= {"schema_version": SCHEMA_VERSION, "tables": tables, "facts": told}
+        recorded = dict(facts) | {"num_out_of_order": out_of_order.get(REQUESTS.name, 0)}
+        extra |= {"schema_version": SCHEMA_VERSION, "tables": tables, "facts": recorded}
     shutil.rmtree(unfinished, ignore_errors=True)
     return tally
 
 
 def read_part(item: _LogPart) -> Path:
-    """A task: reads one part of a log into its folder, unless that is there already, and says where."""
+    """A task: reads one part of a log into its folder, unless that is there already; returns the folder."""
     try:
         verify(item.folder, FRAGMENT)
     except ProductError:  # not there yet, or damaged

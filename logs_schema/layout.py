@@ -76,7 +76,7 @@ def there(parquet: pq.ParquetFile, names: Sequence[str]) -> list[str]:
 
 
 def completed(rows: pa.Table, spec: TableSpec, names: Sequence[str]) -> pa.Table:
-    """Columns of rows that were read, in the order asked for; what is not there is null where it may be.
+    """Columns of rows that were read, in the order given; what is not there is null where it may be.
 
     Raises:
         ArrowInvalid: A column that must hold values is not there.

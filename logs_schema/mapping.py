@@ -1,4 +1,4 @@
-"""One task on many items, wherever it runs: what lower floors are handed to work on several processors."""
+"""One task on many items, wherever it runs: the interface by which lower floors use several processors."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
@@ -17,7 +17,7 @@ class TaskMap(Protocol):
     def __call__(
         self, task: Callable[[Item], Result], items: Sequence[Item], name: str = ""
     ) -> Iterator[Result]:
-        """The results; `name` says what the tasks do, for progress and errors."""
+        """The results; `name` describes what the tasks do, for progress and errors."""
 
 
 def one_by_one(task: Callable[[Item], Result], items: Sequence[Item], name: str = "") -> Iterator[Result]:

@@ -1,8 +1,8 @@
-"""Overlap of decisions: for how many requests a log knows what another choice would have come to.
+"""Overlap of decisions: for how many requests a log shows the outcome of another choice.
 
-A column full of decisions says nothing of other decisions where each service only ever ran in one place. What was tried
-is counted for requests that are alike: of one site and service. A choice is the class of the node, or the node itself
-where all are of one class.
+A column full of decisions is no evidence about other decisions where each service only ever ran in one place. What was
+tried is counted for requests that are alike: of one site and service. A choice is the class of the node, or the node
+itself where all are of one class.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ class Overlap:
             nodes[row["offered_node"]] += row["count_all"]
 
     def finish(self, nodes: pa.Table) -> Capability:
-        """The line of the capability matrix; `nodes` say of which class each is."""
+        """The line of the capability matrix; `nodes` gives the class of each."""
         class_of = dict(zip(nodes["node_id"].to_pylist(), nodes["node_class"].to_pylist(), strict=True))
         by_class = len(set(class_of.values()) - {None}) > 1
         num_decided = sum(nodes.total() for nodes in self.tried.values())

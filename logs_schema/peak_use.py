@@ -1,9 +1,9 @@
 """The largest use of every node at once, from a log read once in order of arrival.
 
-A request holds its resources from start to finish. Nobody starts before arriving, so once all arrivals before
+A request holds its resources from start to finish. No request starts before it arrives, so once all arrivals before
 an instant have been read, every change of use before it is known and can be settled; only later changes are
 kept. Memory is one batch plus the requests waiting or running at one instant, however long the log is.
-At one instant, those who end leave before those who start arrive.
+At one instant, those that end leave before those that start arrive.
 """
 
 from collections.abc import Iterator
@@ -47,9 +47,9 @@ class PeakUse:
         running = np.asarray(pc.equal(batch["status"].cast(pa.string()), "running"))
         finish = np.where((finish == UNKNOWN_US) & running, NEVER_US, finish)
         runs = np.flatnonzero((start != UNKNOWN_US) & (finish > start))
-        asked = np.stack([_amounts(batch[name]) for name in RESOURCES], axis=1)
+        requested = np.stack([_amounts(batch[name]) for name in RESOURCES], axis=1)
         for row, place, share in self._places(batch, runs):
-            change = asked[row] * share
+            change = requested[row] * share
             ends = finish[row] < NEVER_US
             self._times_us = np.concatenate([self._times_us, start[row], finish[row][ends]])
             self._place = np.concatenate([self._place, place, place[ends]])

@@ -1,7 +1,7 @@
 """Products: folders with a manifest, written aside and renamed into place.
 
 Every product of the project (an archive, a twin, a policy, a bundle, a report) is a folder holding files
-and one `manifest.json`, which says what it was made from, with which configuration and seed, and the hash of
+and one `manifest.json`, which records what it was made from, with which configuration and seed, and the hash of
 every file. A folder under its final name is therefore complete, or not there at all; that alone makes jobs
 resumable.
 """
@@ -188,7 +188,7 @@ def verify(
         hidden_allowed: whether hidden files may lie there that the manifest does not name.
 
     Returns:
-        The manifest, now known to tell the truth about the files.
+        The manifest, now known to match the files.
 
     Raises:
         ProductError: as `read_manifest`, it has another content hash, is too large, or files are missing, altered,
@@ -201,7 +201,7 @@ def verify(
             f"this is not the {manifest.kind} that was expected",
             where=f"{path}: content hash {manifest.content_hash}",
             allowed=expect,
-            advice="ask whoever made it for the content hash; do not use this one",
+            advice="get the content hash from its maker; do not use this one",
         )
     files = _plain_files(path)
     known = {name: file for name, file in files.items() if name in manifest.files}
@@ -257,7 +257,7 @@ def _refuse_taken(path: Path, replace: bool) -> None:
     if path.is_dir() and not any(path.iterdir()):
         return
     if not replace:
-        advice = "choose another path, or ask for it to be replaced (--replace)"
+        advice = "choose another path, or replace it (--replace)"
         raise ProductError(
             "the path is taken", where=str(path), allowed="a path that does not exist", advice=advice
         )

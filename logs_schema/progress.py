@@ -1,7 +1,7 @@
-"""Progress of long work: what a lower floor is handed to say how far it is, and silence.
+"""Progress of long work: the callback that lower floors report to, and one that does nothing.
 
 Work is divided into stages, which may nest. A stage is called with how much is done by now, so it can be handed on as a
-plain function: `train(..., progress=stage)`. What a person sees is `evaluation.jobs.progress`'s.
+plain function: `train(..., progress=stage)`. `evaluation.jobs.progress` displays it.
 """
 
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ class Stage(Protocol):
     """Called with the amount done by now (not since the last call), and with the total once it is known."""
 
     def __call__(self, done: float, total: float | None = None, text: str = "") -> None:
-        """Show that `done` of `total` units are done; `text` says what is in hand."""
+        """Show that `done` of `total` units are done; `text` describes the current one."""
 
 
 class Progress(Protocol):

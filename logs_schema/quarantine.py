@@ -1,4 +1,4 @@
-"""The quarantine: bad rows with the rule they broke, where they came from, and what they said."""
+"""The quarantine: bad rows with the rule they broke, where they came from, and their content."""
 
 import json
 from collections import Counter
@@ -78,8 +78,8 @@ def rows_as_json(rows: pa.Table, indices: np.ndarray) -> list[str]:
 
 
 def _as_json(row: dict[str, Any]) -> str:
-    said = {name: value for name, value in row.items() if value is not None}
-    return json.dumps(said, ensure_ascii=False, default=str)
+    known = {name: value for name, value in row.items() if value is not None}
+    return json.dumps(known, ensure_ascii=False, default=str)
 
 
 def _readable(values: pa.Array) -> list[Any]:

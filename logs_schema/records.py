@@ -1,7 +1,7 @@
 """Trees of frozen dataclasses to JSON and back, by their declared types.
 
 Understands dataclasses, tuples, dictionaries with text keys, enumerations, dates, optional values and plain
-JSON values. Numbers that JSON cannot say (NaN, infinities) become null, or are written as Python does.
+JSON values. Numbers that JSON cannot represent (NaN, infinities) become null, or are written as Python does.
 """
 
 import math

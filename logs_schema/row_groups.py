@@ -21,7 +21,7 @@ class RowGroup:
         day: Their day; None in a table without days.
         number: Which row group of the file.
         num_rows: How many they are.
-        latest: Column of instants -> the latest of them, where there is one and the file says so.
+        latest: Column of instants -> the latest of them, where there is one and the file's statistics have it.
         spec: Of the table.
     """
 

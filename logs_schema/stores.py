@@ -1,7 +1,7 @@
 """Archives in object stores, by pyarrow's file systems: `s3://BUCKET/NAME`, `gs://BUCKET/NAME`, `file:///FOLDER`.
 
 An archive in a store has the files, the names and the content hash that it has on a disk. It is read through a mirror:
-a folder in the user's cache with the archive's manifest, and with every file that was asked for, fetched when it is
+a folder in the user's cache with the archive's manifest, and with every file that is needed, fetched when it is
 first read and checked against the manifest. So nothing is fetched that is not read, and nothing twice; whoever reads
 while days are added reads the archive as it was when it was opened.
 An archive is published manifest last: until then readers see the old one. Only files that differ are sent.
@@ -118,7 +118,7 @@ def publish(folder: Path, address: str, *, replace: bool = False, expect: str | 
         raise _taken(address)
     if expect is not None and (there or {}).get("content_hash") != expect:
         raise ArchiveError(
-            "the archive was changed by somebody else while rows were added to it", where=address,
+            "the archive was changed by another process while rows were added to it", where=address,
             advice="add the rows again",
         )  # fmt: skip
     old: dict[str, str] = (there or {}).get("files", {})
@@ -160,7 +160,7 @@ def working_copy(address: str, *, append: bool = False, replace: bool = False) -
 def _taken(address: str) -> ArchiveError:
     return ArchiveError(
         "the address is taken", where=address, allowed="an address where nothing is",
-        advice="choose another, or ask for it to be replaced (--replace)",
+        advice="choose another, or replace it (--replace)",
     )  # fmt: skip
 
 
@@ -202,7 +202,7 @@ class Store:
             shutil.copyfileobj(stream, out, 2**20)
 
     def upload(self, file: Path, name: str) -> None:
-        """A file of any size, from a disk; a reader sees the old file or the whole new one."""
+        """A file of any size, from a disk; a reader gets the old file or the whole new one."""
         path = self._path(name)
         with self._answering(name), file.open("rb") as source:
             if isinstance(self.files, pafs.LocalFileSystem):

@@ -110,7 +110,7 @@ class TableBuilder:
         """Writes the table's files below `root`; returns the number of rows in each.
 
         Of rows with one key, the first written stays and the others are quarantined as `duplicate_key`. A row
-        of an older archive counts as written first. But a request whose end a row does not tell gives way to a
+        of an older archive counts as written first. But a row that lacks the end of its request gives way to a
         row that does, or to a later one that does not; and any old row of a table without days to the newer one.
         Rows that give way are counted, as `superseded`, and not kept.
         """
@@ -176,13 +176,15 @@ class TableBuilder:
         repeated = np.isin(sequence, duplicates)
         if not repeated.any():
             return window
-        told = np.flatnonzero(repeated & (sequence < FIRST_GIVING_WAY))
-        told = told[np.lexsort((sequence[told], times_us(self.spec, window)[told]))]
-        self.num_superseded += int(repeated.sum()) - len(told)
-        texts = rows_as_json(window.drop_columns([SEQUENCE]), told)
+        quarantined = np.flatnonzero(repeated & (sequence < FIRST_GIVING_WAY))
+        quarantined = quarantined[
+            np.lexsort((sequence[quarantined], times_us(self.spec, window)[quarantined]))
+        ]
+        self.num_superseded += int(repeated.sum()) - len(quarantined)
+        texts = rows_as_json(window.drop_columns([SEQUENCE]), quarantined)
         self.quarantine.add(
             BadRecord(self.spec.name, DUPLICATE_KEY, *self._origin(int(sequence[row])), text)
-            for row, text in zip(told, texts, strict=True)
+            for row, text in zip(quarantined, texts, strict=True)
         )
         return window.filter(pa.array(~repeated))
 
@@ -193,7 +195,7 @@ class TableBuilder:
 
 
 def _open_ended(spec: TableSpec, rows: pa.Table) -> np.ndarray:
-    """[rows] bool: the row does not tell how its request ended, so a later row about it says more."""
+    """[rows] bool: the row lacks how its request ended, so a later row about it replaces it."""
     if not spec.time or not {"status", "finish"} <= set(rows.column_names):
         return np.zeros(rows.num_rows, bool)
     status, no_end = rows["status"].cast(pa.string()), pc.is_null(rows["finish"])

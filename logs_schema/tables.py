@@ -1,4 +1,4 @@
-"""The tables of an archive: what a scheduling log can say, in the field's words.
+"""The tables of an archive: what a scheduling log can contain, in the field's words.
 
 `requests` is the heart: one row is one request with the decision taken for it, the client's answer and the
 outcome. The other tables describe the system around it. Batch clusters have one site and call a request a
@@ -21,7 +21,7 @@ GATEWAY = "gateway"
 all requests, no replicas."""
 
 UNFINISHED = ("running", "waiting")
-"""Statuses of requests whose end the log did not see: a later row about the same request says more."""
+"""Statuses of requests whose end is not in the log: a later row about the same request replaces it."""
 
 
 def _label(name: str, description: str, *, nullable: bool = True, allowed: tuple[str, ...] = ()) -> Column:

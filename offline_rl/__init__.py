@@ -1,6 +1,6 @@
 """Offline reinforcement learning: losses and returns, algorithms, training, policy export.
 
-Names are imported when they are first asked for: a policy's runner and server need no JAX.
+Names are imported at their first use: a policy's runner and server need no JAX.
 """
 
 from importlib import import_module

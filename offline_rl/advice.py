@@ -22,18 +22,18 @@ from twin.orchestration.orchestrating import Orchestrate
 from twin.placement.features import one_hot
 
 SHARPNESS = 5.0
-"""Of the advice, unless another is asked for."""
+"""Of the advice, by default."""
 
 
 class AdvisedObservation(NamedTuple):
-    """What a seat sees; advice leaves [H, seats, *streams]."""
+    """The observation of a seat; advice leaves [H, seats, *streams]."""
 
     frame: FrameObservation
     advice: Scaling
 
 
 def advised(problem: Problem, rule: Orchestrate) -> Problem:
-    """The orchestration problem in which every seat sees what `rule` would change; its key is always the same."""
+    """The orchestration problem in which every seat observes what `rule` would change; its key is always the same."""
 
     def observe(state: FrameState) -> AdvisedObservation:
         advice = rule(jax.random.key(0), state)
@@ -49,7 +49,7 @@ def advised_actor(
     """The stepwise actor that corrects the advice.
 
     Args:
-        example: Shapes of what an orchestrator sees in an `advised` problem.
+        example: Shapes of an orchestrator's observation in an `advised` problem.
         case: The cluster.
         config: How changes are chosen.
         sharpness: Of the advice; the lower, the more is tried beside it.
@@ -82,9 +82,9 @@ def advised_reader(case: EdgeCloud) -> Callable[[AdvisedObservation, Scaling], C
 def advice_rule(sharpness: float) -> ChangeRule:
     """Logits of what is advised and left: changes of a service are done when as many were chosen as advised."""
 
-    def rule(view: ChangeView, asked: Array) -> Array:
+    def rule(view: ChangeView, requested: Array) -> Array:
         advice = view.pair[-1]
-        left = advice * (jnp.abs(asked) < jnp.sum(jnp.abs(advice), axis=1))[:, None]
+        left = advice * (jnp.abs(requested) < jnp.sum(jnp.abs(advice), axis=1))[:, None]
         none = jnp.broadcast_to(~jnp.any(left != 0.0, axis=(0, 1)), left.shape[1:])[None]
         return sharpness * jnp.concatenate([none, left > 0.0, left < 0.0]).astype(jnp.float32)
 

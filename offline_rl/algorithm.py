@@ -11,7 +11,7 @@ from twin.contracts import Array, Policy, PyTree, Trajectory
 
 
 class Algorithm(NamedTuple):
-    """A learner. State holds what the next step needs, Info what a person looks at; Info never feeds back."""
+    """A learner. State holds what the next step needs, Info the metrics to display; Info never feeds back."""
 
     init: Callable[[Array], PyTree]  # key -> state
     step: Callable[[Array, PyTree, Trajectory], tuple[PyTree, PyTree]]
@@ -21,7 +21,7 @@ class Algorithm(NamedTuple):
 
 
 def num_streams_of(trajectory: Trajectory) -> int:
-    """The number of streams `B` of a trajectory; learners want exactly one stream axis.
+    """The number of streams `B` of a trajectory; learners need exactly one stream axis.
 
     Raises:
         TrainingError: The trajectory has no stream axis, or several.

@@ -133,9 +133,7 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
         )  # fmt: skip
         twin = rollouts.twin
         config = even_streams(replace(config, **settings), twin.config.num_members)
-        key = jax.random.key(
-            0
-        )  # each seed's own is folded in, so it learns the same whoever learns beside it
+        key = jax.random.key(0)  # each seed's own is folded in, so it learns the same alone or beside others
         runs = train_in_twin(key, twin, start.example, start.network, clone, config, progress, None)
         params = _stacked([run.best.params.actor for run in runs])
         return Trained("ppo", start.network, start.example, params, seeds, start.network_name)

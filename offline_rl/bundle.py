@@ -21,11 +21,18 @@ import numpy as np
 from numpy.lib import format as npy
 
 from logs_schema.errors import ProductError
+from logs_schema.product import read_manifest
 from offline_rl.contract import PolicyContract, refusing
 from offline_rl.numpy_networks import wanted_shapes
 
-KIND = "bundle"
-"""Kind of the product in its manifest."""
+KIND, SCALING_KIND, ASSIGNMENT_KIND = "bundle", "scaling-bundle", "assignment-bundle"
+"""Kinds of products in their manifests: choices among nodes, jobs and replicas; grants of deployments; edges of many
+requests at once."""
+RUN_BY = {
+    KIND: "schedtwin serve, or schedtwin orchestrate", SCALING_KIND: "schedtwin autoscale",
+    ASSIGNMENT_KIND: "schedtwin serve",
+}  # fmt: skip
+"""Kind -> who runs it."""
 TOLERANCE = 1e-4
 """How far a logit of a legal choice may be from the original's; relative where it is larger than 1."""
 
@@ -40,6 +47,25 @@ MAX_BYTES = 1024**3
 """What a bundle's files may take, and what its arrays may unpack to."""
 _HEADER_BYTES, _MAX_ARRAYS = 10_000, 1_000
 """The longest header of an array that NumPy reads, and the arrays of a file."""
+
+
+def kind_of(folder: Path) -> str | None:
+    """Which kind of bundle a folder holds; None where it holds none."""
+    try:
+        found = read_manifest(folder).kind
+    except ProductError:
+        return None
+    return found if found in RUN_BY else None
+
+
+def refuse_other_kind(folder: Path, kind: str) -> None:
+    """ProductError for a bundle of another kind, which says what runs it."""
+    found = kind_of(folder)
+    if found is not None and found != kind:
+        raise ProductError(
+            f"this bundle is a '{found}', not a '{kind}'", where=str(folder),
+            allowed=f"a '{kind}'", advice=f"{RUN_BY[found]} runs this one",
+        )  # fmt: skip
 
 
 def write_network(folder: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -106,7 +132,7 @@ def read_arrays(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, np.ndarray]
 
 
 def _refuse_other_length(stream: IO[bytes], num_bytes: int) -> None:
-    """Makes sure that an array's header tells as many numbers as there are bytes; ValueError where not."""
+    """Makes sure that an array's header matches its number of bytes; ValueError where not."""
     read_header = npy.read_array_header_2_0 if npy.read_magic(stream)[0] > 1 else npy.read_array_header_1_0
     shape, _, dtype = read_header(stream)
     if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize != num_bytes - stream.tell():

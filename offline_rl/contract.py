@@ -1,4 +1,4 @@
-"""What a caller of an exported policy must know and keep to: `contract.json`. Needs the standard library only.
+"""The contract between an exported policy and its callers: `contract.json`. Needs the standard library only.
 
 The same form serves every problem whose decision is one choice out of several: what is seen of every choice (nodes,
 waiting jobs), the context that all choices share (the request in hand, the pool), which choices are legal, and what
@@ -41,7 +41,7 @@ class FeatureFacts:
         unit: Unit of the number itself.
         low, high: Range on the training days, over all choices: the middle of what was logged, widened, and of flags
             all of it (`offline_rl.recipes.training_days`); None if not known.
-        description: What it says.
+        description: What it means.
     """
 
     name: str
@@ -105,11 +105,11 @@ class AlarmFacts:
 
 @dataclass(frozen=True)
 class PolicyContract:
-    """What a caller of the policy must know.
+    """The contract between a policy and its callers.
 
     Attributes:
-        problem: Kind of decision, as in manifests; not empty. Who decides from plain descriptions has to know it, who
-            decides from arrays has not.
+        problem: Kind of decision, as in manifests; not empty. Needed to decide from plain descriptions, not to decide
+            from arrays.
         choice_features: Features of a choice, in order.
         context_features: Features that all choices share, in order.
         choices: Names of the choices in training, in order.
@@ -117,7 +117,7 @@ class PolicyContract:
         legality: When a choice is legal, in words.
         action: What a decision means, in words.
         normalisation: How the numbers are made of order one, in words.
-        unknown: Kind of label -> what to do where training never saw it, in words.
+        unknown: Kind of label -> what to do where it did not occur in training, in words.
         trained_on: The data window: archive days and what else identifies it.
         setting: What features are computed with; plain JSON, of the problem's own kind.
         alarm: What an alarm expects of days like the training days; None where that is not known.
@@ -260,11 +260,11 @@ def alarm_of(content: Mapping[str, Any] | None) -> AlarmFacts | None:
     """An alarm from its JSON form; ValueError or TypeError where it cannot be."""
     if content is None:
         return None
-    told: dict[str, Any] = {
+    fields_of_alarm: dict[str, Any] = {
         name: tuple(map(float, one)) if isinstance(one, list | tuple) else one
         for name, one in _checked(AlarmFacts, content).items()
     }
-    alarm = AlarmFacts(**told)
+    alarm = AlarmFacts(**fields_of_alarm)
     _refuse_other_alarm(alarm)
     return alarm
 

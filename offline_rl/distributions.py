@@ -1,4 +1,4 @@
-"""Distributions of actions: what an actor returns, leaf by leaf, and what learners ask of it.
+"""Distributions of actions: what an actor returns, leaf by leaf, and what learners need of it.
 
 A categorical leaf is its masked logits [choices, seats, *streams]. A continuous one is a `SquashedNormal`. A leaf that
 depends on the choice of the leaf before it is `Given` a table of either, with an entry for every such choice: the

@@ -9,4 +9,4 @@ class TrainingError(SchedtwinError):
 
 
 class PolicyInputError(SchedtwinError):
-    """An exported policy was asked about features or a mask that it cannot decide on."""
+    """An exported policy was given features or a mask that it cannot decide on."""

@@ -1,4 +1,4 @@
-"""Hands a policy over: a bundle that needs none of the training stack, and that proves itself.
+"""Exports a policy: a bundle that needs none of the training stack, and that verifies itself.
 
 Before the bundle appears under its name, random observations (and observed ones, if given) are decided by the
 original network in JAX, by NumPy and by ONNX Runtime; all three must agree, or there is no bundle. So must plain
@@ -32,7 +32,7 @@ from offline_rl.networks import Actor, Example, actor
 from offline_rl.numpy_networks import numpy_network
 from offline_rl.numpy_rules import rule_of
 from offline_rl.onnx_graph import graph_of
-from offline_rl.questions import asked_rows, drawn_questions, write_questions
+from offline_rl.questions import drawn_questions, rows_of_answers, write_questions
 from offline_rl.rules.actor import rule_actor
 from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.rules.residual import residual
@@ -199,7 +199,7 @@ def golden_decisions(
     rng: np.random.Generator,
     answers: Sequence[Answered] = (),
 ) -> dict[str, np.ndarray]:
-    """What plain questions became, and observations under random masks, with the original's logits and greedy actions.
+    """Answers to plain questions, and observations under random masks, with the original's logits and greedy actions.
 
     Returns:
         choices [n, A, F], context [n, R], legal [n, A], logits [n, A], action [n]; the questions come first.
@@ -215,7 +215,7 @@ def golden_decisions(
     legal[np.arange(len(flat)), rng.integers(num_choices, size=len(flat))] = True
 
     drawn = (*split_flat(flat, contract), legal)
-    seen = [np.concatenate(pair) for pair in zip(asked_rows(answers, contract), drawn, strict=True)]
+    seen = [np.concatenate(pair) for pair in zip(rows_of_answers(answers, contract), drawn, strict=True)]
     logits, action = decided(params, contract, *seen)
     return dict(zip(GOLDEN_ARRAYS, (*seen, logits, action), strict=True))
 
@@ -227,7 +227,7 @@ def decided(
 
     Args:
         params: Parameters of the actor.
-        contract: What they are; a network bound to no choices may be asked about any number of them.
+        contract: What they are; a network bound to no choices takes any number of them.
         choices, context, legal: [n, A, F], [n, R], [n, A].
 
     Returns:

@@ -1,7 +1,7 @@
 """The shared masked actor and the centralised critic.
 
-One actor serves every seat: it sees that seat's observation and returns a distribution for every leaf of the action.
-The critic sees the global observation and values the stream. Learners hand both the observation pytree as it is, so
+One actor serves every seat: it gets that seat's observation and returns a distribution for every leaf of the action.
+The critic gets the global observation and values the stream. Learners hand both the observation pytree as it is, so
 that a network may be made for sets, graphs or sequences; the perceptrons of this file flatten it to one feature axis.
 """
 
@@ -27,7 +27,7 @@ LOG_DEVIATION = (-3.0, 1.0)
 
 
 class Example(NamedTuple):
-    """Shapes of what a policy and a critic see in one stream at one step (leaves are
+    """Shapes of the observations of a policy and a critic in one stream at one step (leaves are
     `jax.ShapeDtypeStruct`)."""
 
     observation: PyTree  # leaves [..., seats]
@@ -105,7 +105,7 @@ def critic(example: Example, hidden: Sequence[int] = CRITIC_HIDDEN) -> Critic:
 
 
 def seat_critic(example: Example, hidden: Sequence[int] = CRITIC_HIDDEN) -> Critic:
-    """A critic of what a seat sees: an MLP of its observation with one output."""
+    """A critic of one seat's view: an MLP of its observation with one output."""
     return _critic(example.observation, 1, hidden)
 
 
@@ -142,8 +142,8 @@ def greedy_policy(network: Actor, params: PyTree) -> Policy:
 def near_best_policy(network: Actor, params: PyTree, margin: float = 0.3) -> Policy:
     """The policy that draws evenly among choices whose logits are at most `margin` below the best.
 
-    Who sees other sites only in summary cannot tell their nodes apart. The first of equals would get everybody's
-    requests; any of them spreads the load.
+    A site that observes others only in summary cannot distinguish their nodes. The first of equals would get all
+    requests; a draw among them spreads the load.
 
     Args:
         network: Its action leaves are choices that depend on no other.

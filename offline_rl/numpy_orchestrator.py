@@ -4,14 +4,15 @@ One decision at a time: arrays have no batch axes. Everything that depends on a 
 nodes; of the changes only those at the chosen node are.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.numpy_networks import Arrays
+from twin.nested import by_path
 
 
 class Frame(NamedTuple):
@@ -43,7 +44,7 @@ class NumpyOrchestrator:
         num_changes: H.
         num_hops, mean: Of `GraphConfig`.
         filtered: Of `StepwiseConfig`.
-        rule: Scores that are corrected: (frame, asked [services]) -> [2W + 1, nodes]; none if None.
+        rule: Scores that are corrected: (frame, requested [services]) -> [2W + 1, nodes]; none if None.
     """
 
     arrays: Arrays
@@ -62,32 +63,32 @@ class NumpyOrchestrator:
             PolicyInputError: No node is left to be chosen, or a number is not finite.
         """
         _refuse(frame, self.num_changes, len(self.point_of_node))
-        asked, free = np.zeros(frame.service.shape[1], np.float32), frame.up.copy()
+        requested, free = np.zeros(frame.service.shape[1], np.float32), frame.up.copy()
         adds, removes = frame.able
         possible = np.concatenate([np.ones((1, adds.shape[1]), bool), adds, removes])
         nodes, changes = [], []
         for _ in range(self.num_changes):
-            places = self._places(frame, asked)
+            places = self._places(frame, requested)
             values = self._head("g", self._affine("node_first", places))
-            base = None if self.rule is None else self.rule(frame, asked)
+            base = None if self.rule is None else self.rule(frame, requested)
             if base is not None:
                 values = values + np.where(possible, base, -np.inf).max(axis=0)
             node = int(np.argmax(np.where(free, values, -np.inf)))
-            of_change = self._affine("change_first", _described(frame, asked, node))
+            of_change = self._affine("change_first", _described(frame, requested, node))
             values = self._head("q", self._affine("place_first", places[:, node : node + 1]) + of_change)
             values = values if base is None else values + base[:, node]
             change = int(np.argmax(np.where(possible[:, node], values, -np.inf) if self.filtered else values))
             nodes.append(node)
             changes.append(change)
             free[node] = False
-            asked[(change - 1) % len(asked)] += (
-                0.0 if change == 0 else (1.0 if change <= len(asked) else -1.0)
+            requested[(change - 1) % len(requested)] += (
+                0.0 if change == 0 else (1.0 if change <= len(requested) else -1.0)
             )
         return Chosen(np.array(nodes), np.array(changes))
 
-    def _places(self, frame: Frame, asked: np.ndarray) -> np.ndarray:
+    def _places(self, frame: Frame, requested: np.ndarray) -> np.ndarray:
         """[3 width, nodes]: embeddings of nodes, of their access points, of the cluster."""
-        service = np.concatenate([frame.service, asked[None]])
+        service = np.concatenate([frame.service, requested[None]])
         num_pair = len(frame.pair) + 2
         kernel, bias = self.arrays["services/kernel"], self.arrays["services/bias"]
         wide = np.concatenate([frame.pair, frame.able.astype(np.float32)])
@@ -129,24 +130,14 @@ class NumpyOrchestrator:
         return self._affine(f"{name}/Dense_{index}", values)
 
 
-def orchestrator_arrays(params: Mapping[str, object]) -> dict[str, np.ndarray]:
+def orchestrator_arrays(params: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Parameters of the stepwise actor by path, float32; any nested mapping whose leaves are arrays."""
-    found: dict[str, np.ndarray] = {}
-
-    def walk(path: Sequence[str], node: object) -> None:
-        if isinstance(node, Mapping):
-            for name, child in node.items():
-                walk([*path, str(name)], child)
-        else:
-            found["/".join(path)] = np.ascontiguousarray(node, np.float32)
-
-    walk([], params["params"])
-    return found
+    return {path: np.ascontiguousarray(leaf, np.float32) for path, leaf in by_path(params["params"]).items()}
 
 
-def _described(frame: Frame, asked: np.ndarray, node: int) -> np.ndarray:
+def _described(frame: Frame, requested: np.ndarray, node: int) -> np.ndarray:
     """[D, 2W + 1] what describes every change at a node."""
-    service = np.concatenate([frame.pair[:, :, node], frame.service, asked[None]])
+    service = np.concatenate([frame.pair[:, :, node], frame.service, requested[None]])
     num_services = service.shape[1]
     described = np.zeros((3 + len(service), 2 * num_services + 1), np.float32)
     described[0, 0], described[1, 1 : num_services + 1], described[2, num_services + 1 :] = 1.0, 1.0, 1.0

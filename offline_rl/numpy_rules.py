@@ -39,7 +39,7 @@ BY_REPLICAS = (
 ), ("deadline", "has_deadline", "waited")  # fmt: skip
 """Those that the rule of slot mode reads."""
 LEAST_ACCEPTANCE = 1e-3
-"""A refusal is another try; nobody tries more than a thousand times."""
+"""A refusal is another try, at most a thousand of them."""
 TINY = 1e-6
 _DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": ()}
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
@@ -57,7 +57,7 @@ MEANINGS: Mapping[str, str] = {
     "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
     "haste": "worth of an earlier end between offers equally sure, for every unit of ln(1 + response)",
 }
-"""What every number says."""
+"""Number -> its meaning."""
 
 Numbers = Mapping[str, np.ndarray]
 
@@ -113,15 +113,15 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
 
     def scores(choices: np.ndarray, context: np.ndarray) -> np.ndarray:
         seen = {name: choices[..., row] for name, row in rows.of_choice.items()}
-        asked = {name: context[:, row, None] for name, row in rows.of_context.items()}
+        of_request = {name: context[:, row, None] for name, row in rows.of_context.items()}
         if rule == ON_TIME_BY_REPLICAS:
-            return _by_replicas(numbers, seen, asked)
-        delay, run = _delay(numbers, seen, asked), _duration(seen["usual_run"])
+            return _by_replicas(numbers, seen, of_request)
+        delay, run = _delay(numbers, seen, of_request), _duration(seen["usual_run"])
         if rule == LEAST_EXPECTED_RESPONSE:
             accepted = np.maximum(seen["acceptance"], np.float32(LEAST_ACCEPTANCE))
             return np.asarray(np.log(accepted) - np.log(np.maximum(delay + run, np.float32(TINY))))
-        on_time = _on_time(_duration(asked["deadline"]) - delay, run, numbers["spread"])
-        on_time = np.where(asked["has_deadline"] > 0.5, on_time, np.float32(1.0))
+        on_time = _on_time(_duration(of_request["deadline"]) - delay, run, numbers["spread"])
+        on_time = np.where(of_request["has_deadline"] > 0.5, on_time, np.float32(1.0))
         core_time = np.log1p(_duration(seen["core_time"]))
         cost = numbers["price"] * core_time * (2.0 - seen["free_cpu_cores"])
         found = seen["acceptance"] * on_time - cost - numbers["haste"] * np.log1p(delay + run)
@@ -131,7 +131,7 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
 
 
 def _by_replicas(
-    numbers: Numbers, seen: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]
+    numbers: Numbers, seen: Mapping[str, np.ndarray], of_request: Mapping[str, np.ndarray]
 ) -> np.ndarray:
     """[batch, A] scores of the rule of slot mode."""
     run, replicas, same = (_duration(seen[name]) for name in ("usual_run", "replicas", "same_service"))
@@ -141,8 +141,12 @@ def _by_replicas(
         np.where(_has_room(seen, _duration), np.float32(0.0), _duration(seen["backlog"])), for_replica
     )
     latency = numbers["latency"][_kind(seen)]
-    left = _duration(asked["deadline"]) - _duration(asked["waited"]) - wait - np.float32(2.0) * latency
-    on_time = np.where(asked["has_deadline"] > 0.5, _on_time(left, run, numbers["spread"]), np.float32(1.0))
+    left = (
+        _duration(of_request["deadline"]) - _duration(of_request["waited"]) - wait - np.float32(2.0) * latency
+    )
+    on_time = np.where(
+        of_request["has_deadline"] > 0.5, _on_time(left, run, numbers["spread"]), np.float32(1.0)
+    )
     cost = numbers["price"] * np.log1p(_duration(seen["core_time"])) * (2.0 - seen["free_cpu_cores"])
     return np.asarray(on_time - cost - numbers["haste"] * np.log1p(wait + run + latency), np.float32)
 
@@ -155,7 +159,7 @@ def _kind(seen: Mapping[str, np.ndarray]) -> np.ndarray:
 def _has_room(
     seen: Mapping[str, np.ndarray], share: Callable[[np.ndarray], np.ndarray] = np.expm1
 ) -> np.ndarray:
-    """[batch, A] bool: cores for the request are free and nobody waits for them."""
+    """[batch, A] bool: cores for the request are free and no request waits for them."""
     return np.asarray(
         seen["free_cpu_cores"] - share(seen["waiting_share"]) >= seen["needed_share"] - np.float32(1e-3)
     )
@@ -165,11 +169,13 @@ def _duration(feature: np.ndarray) -> np.ndarray:
     return np.maximum(np.expm1(feature), np.float32(0.0))
 
 
-def _delay(numbers: Numbers, seen: Mapping[str, np.ndarray], asked: Mapping[str, np.ndarray]) -> np.ndarray:
+def _delay(
+    numbers: Numbers, seen: Mapping[str, np.ndarray], of_request: Mapping[str, np.ndarray]
+) -> np.ndarray:
     """[batch, A] time from the offer to the start."""
     queue = numbers["wait_scale"] * np.where(_has_room(seen), np.float32(0.0), _duration(seen["backlog"]))
     kind = _kind(seen)
-    transfer = numbers["latency"][kind] + numbers["per_mib"][kind] * _duration(asked["input"])
+    transfer = numbers["latency"][kind] + numbers["per_mib"][kind] * _duration(of_request["input"])
     return np.asarray(np.maximum(queue, transfer))
 
 

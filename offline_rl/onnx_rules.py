@@ -113,7 +113,7 @@ def _delay(terms: _Terms) -> str:
 
 
 def _queue(terms: _Terms, waiting: str) -> str:
-    """The backlog where a node has no room beside the share that `waiting` requests ask for, else 0."""
+    """The backlog where a node has no room beside the share that `waiting` requests need, else 0."""
     add = terms.graph.add
     free = add("Sub", terms.of_choice("free_cpu_cores"), waiting)
     needed = add("Sub", terms.of_choice("needed_share"), terms.value(1e-3))

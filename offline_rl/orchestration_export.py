@@ -65,6 +65,7 @@ def export_pair(
     *,
     margin: float,
     trained_on: Mapping[str, Any],
+    certificate: str | None = None,
     licence: str | None = None,
     seed: int = 0,
     **product: Any,
@@ -79,6 +80,7 @@ def export_pair(
         out: Folder of the bundle.
         margin: Nats below the best logit within which the dispatcher drew in the twin.
         trained_on: Facts about the data window.
+        certificate: Content hash of the certificate that the twin passed; None if it passed none.
         licence: Under which terms the bundle may be used.
         seed: Of the training, and of what is drawn to prove the copies.
         product: `made_from`, `extra`, `replace` of `export_policy`.
@@ -102,6 +104,7 @@ def export_pair(
             "margin": margin, "slot_s": plan.edge.config.slot_s, "sites": list(cluster.sites),
             "services": list(cluster.services),
         },
+        certificate=certificate,
         licence=licence or NOT_STATED,
     )  # fmt: skip
     copy = _copy(orchestrator, plan, config)

@@ -49,9 +49,9 @@ def queue_rule(sharpness: float = 4.0, threshold: float = 0.2) -> ChangeRule:
     -`threshold` for one less, so that a policy which draws from it tries other changes too.
     """
 
-    def rule(view: ChangeView, asked: Array) -> Array:
+    def rule(view: ChangeView, requested: Array) -> Array:
         _, _, waiting, queued, *_ = view.service
-        queue = jnp.log1p(jnp.expm1(waiting) + jnp.expm1(queued)) * (asked <= 0.0)
+        queue = jnp.log1p(jnp.expm1(waiting) + jnp.expm1(queued)) * (requested <= 0.0)
         adds = queue[:, None] - view.node[_UTILISATION][None]
         none = jnp.full_like(adds[:1], threshold)
         return sharpness * jnp.concatenate([none, adds, jnp.full_like(adds, -threshold)])

@@ -38,7 +38,7 @@ def placement_contract(
     certificate: str | None = None,
     licence: str | None = None,
 ) -> PolicyContract:
-    """What callers of a placement policy must know.
+    """The contract between a placement policy and its callers.
 
     Args:
         encoding: What the policy's numbers mean.

@@ -1,4 +1,4 @@
-"""Golden questions drawn for a bundle, and what they become as rows of arrays. Needs NumPy only."""
+"""Golden questions drawn for a bundle, and their answers as rows of arrays. Needs NumPy only."""
 
 import json
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ MAX_QUESTIONS, MAX_DESCRIBED = 32, 20_000
 def drawn_questions(
     exported: ExportedPolicy, form: ServingForm, rng: np.random.Generator
 ) -> tuple[list[Question], list[Answered]]:
-    """Questions in which something can be decided, and what becomes of them.
+    """Questions in which something can be decided, and their answers.
 
     Args:
         exported: The policy's network.
@@ -28,14 +28,14 @@ def drawn_questions(
         rng: Of the draws.
 
     Raises:
-        ProductError: Nothing can be decided under this contract, whatever is asked.
+        ProductError: Nothing can be decided under this contract for any question.
     """
-    contract, asked = exported.contract, form.asked(exported)
+    contract, answer = exported.contract, form.answering(exported)
     wanted = max(MIN_QUESTIONS, min(MAX_QUESTIONS, MAX_DESCRIBED // len(contract.choices)))
     questions, answers = [], []
     for _ in range(20 * wanted):
         question = form.draw(contract, rng)
-        answered = asked(question)
+        answered = answer(question)
         if answered.legal.any():
             questions.append(question)
             answers.append(answered)
@@ -54,7 +54,7 @@ def write_questions(folder: Path, questions: Sequence[Question]) -> None:
     (folder / QUESTIONS).write_text(json.dumps(questions, allow_nan=False, separators=(",", ":")) + "\n")
 
 
-def asked_rows(
+def rows_of_answers(
     answers: Sequence[Answered], contract: PolicyContract
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Answers as rows of arrays: choices [n, A, F], context [n, R], legal [n, A]; places without a job are zeros."""

@@ -1,4 +1,4 @@
-"""Rewards of the papers, computed from what a trajectory knows, in place of the problem's own.
+"""Rewards of the papers, computed from a trajectory, in place of the problem's own.
 
     KaiS, dispatch         exp(-lambda - epsilon nu)            lambda: share of late ones of those settled in a slot
     KMPS, dispatch         w1 on_time - w2 late - w3 overload   shares of those settled, and of edge nodes
@@ -6,7 +6,7 @@
     KMPS, changes          m1 wanted - m2 unwanted              of a replica more, by the demand for each replica
 
 with nu = 1 / (1 + exp(-xi)) and xi the deviation of the edge nodes' usage. A late request is settled when its deadline
-passes. Requests dropped before they were dispatched are nobody's decision and not counted. A problem's own reward
+passes. Requests dropped before they were dispatched belong to no decision and are not counted. A problem's own reward
 credits every decision with what came of its own request; these credit a slot with what happened in it.
 Sources: Han et al. 2021, section III-A.1; Huang et al., sections III-A.1 and III-B.4.
 """

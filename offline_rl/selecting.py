@@ -28,7 +28,7 @@ from twin.contracts import Array, PyTree
 
 
 class Selected(NamedTuple):
-    """What came of a run."""
+    """The result of a run."""
 
     best: PyTree  # the state with the highest look; the first of equals
     info: PyTree  # leaves [U], of every update that was done
@@ -106,7 +106,7 @@ def _seen(look: Callable[[PyTree], float], state: PyTree, done: int) -> float:
     if not np.isfinite(seen):
         raise TrainingError(
             f"what was looked at is not a number after {done} updates",
-            advice="lower the learning rate, or look at what the twin says of this policy",
+            advice="lower the learning rate, or look at this policy's values in the twin",
         )
     return seen
 

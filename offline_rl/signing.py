@@ -1,4 +1,4 @@
-"""Detached signatures of bundles: who made it, where `--expect` tells which one it is. Needs the extra `sign`.
+"""Detached signatures of bundles: they prove the maker, where `--expect` fixes which one it is. Needs the extra `sign`.
 
 `BUNDLE.signature` lies beside the bundle: an Ed25519 signature, in base64, of the words below and the content hash.
 Keys are PEM files as openssl writes them: `openssl genpkey -algorithm ed25519 -out private.pem`, and `openssl pkey -in
@@ -14,7 +14,7 @@ from typing import Any
 from logs_schema.errors import ProductError
 from logs_schema.extras import how_to_install
 from logs_schema.product import verify
-from offline_rl.bundle import KIND, MAX_BYTES
+from offline_rl.bundle import KIND, MAX_BYTES, kind_of
 
 WORDS = b"schedtwin bundle "
 """Before the content hash, so that a signature of something else is none of a bundle."""
@@ -39,7 +39,7 @@ def sign_bundle(bundle: Path, private_key: Path) -> Path:
     Raises:
         ProductError: The bundle is damaged, the key is none, or the library is missing.
     """
-    manifest = verify(bundle, KIND, max_bytes=MAX_BYTES, hidden_allowed=False)
+    manifest = verify(bundle, kind_of(bundle) or KIND, max_bytes=MAX_BYTES, hidden_allowed=False)
     serialization, ed25519, _ = _library()
     key = _key(
         private_key,
@@ -73,7 +73,7 @@ def refuse_unsigned(bundle: Path, content_hash: str, public_key: Path) -> None:
         key.verify(base64.b64decode(path.read_bytes()[:1024], validate=False), WORDS + content_hash.encode())
     except (OSError, ValueError, invalid) as error:
         raise ProductError(
-            "the bundle is not signed by whom is trusted",
+            "the bundle is not signed with the trusted key",
             where=f"{path}: {type(error).__name__}",
             allowed=f"a signature of content hash {content_hash} by the key of {public_key}",
             advice="schedtwin sign BUNDLE --key PRIVATE.pem, where it was made; do not use this one otherwise",

@@ -86,7 +86,7 @@ class StepwiseActor(NamedTuple):
 
 
 ChangeRule = Callable[[ChangeView, Array], Array]
-"""(view, asked [services, *batch]) -> logits of every change at every node [2W + 1, nodes, *batch]."""
+"""(view, requested [services, *batch]) -> logits of every change at every node [2W + 1, nodes, *batch]."""
 
 
 class StepwiseNetwork(nn.Module):
@@ -111,14 +111,14 @@ class StepwiseNetwork(nn.Module):
 
     def __call__(self, view: ChangeView) -> tuple[Array, Array]:
         """Uses every part once."""
-        asked, node = jnp.zeros_like(view.service[0]), jnp.zeros(view.up.shape[1:], jnp.int32)
-        embedded = self.encode(view, asked)
-        return self.node_values(embedded), self.change_values(embedded, changes(view, asked, node), node)
+        requested, node = jnp.zeros_like(view.service[0]), jnp.zeros(view.up.shape[1:], jnp.int32)
+        embedded = self.encode(view, requested)
+        return self.node_values(embedded), self.change_values(embedded, changes(view, requested, node), node)
 
-    def encode(self, view: ChangeView, asked: Array) -> Embeddings:
-        """Embeddings, given what has been asked for of every service [services, *batch]."""
+    def encode(self, view: ChangeView, requested: Array) -> Embeddings:
+        """Embeddings, given what has been requested of every service [services, *batch]."""
         num_nodes = view.node.shape[1]
-        service = jnp.concatenate([view.service, asked[None]])[:, :, None]
+        service = jnp.concatenate([view.service, requested[None]])[:, :, None]
         service = jnp.broadcast_to(service, (*service.shape[:2], num_nodes, *service.shape[3:]))
         able = view.able.astype(jnp.float32)
         hosted = nn.relu(self.services(jnp.concatenate([view.pair, able, service])))
@@ -141,10 +141,10 @@ class StepwiseNetwork(nn.Module):
         return jnp.concatenate([embedded.node, point, whole])
 
 
-def changes(view: ChangeView, asked: Array, node: Array) -> Array:
+def changes(view: ChangeView, requested: Array, node: Array) -> Array:
     """What describes every change [D, 2W + 1, *batch] at a node [*batch]: its sign, its service here and everywhere."""
     here = _at(jnp.moveaxis(view.pair, 1, 0), node)  # [services, K, *batch]
-    service = jnp.concatenate([jnp.moveaxis(here, 0, 1), view.service, asked[None]])
+    service = jnp.concatenate([jnp.moveaxis(here, 0, 1), view.service, requested[None]])
     none = jnp.zeros_like(service[:, :1])
 
     def signed(sign: int, leaf: Array) -> Array:
@@ -194,23 +194,23 @@ def stepwise_actor(
 
     def steps(params: PyTree, view: ChangeView, pick: Callable[[int, Array], Array]) -> list[tuple]:
         """(node logits, node, change logits, change, described, embeddings, possible) of every choice in turn."""
-        asked, free, found = jnp.zeros_like(view.service[0]), view.up, []
+        requested, free, found = jnp.zeros_like(view.service[0]), view.up, []
         for index in range(num_changes):
-            embedded = cast(Embeddings, network.apply(params, view, asked, method="encode"))
+            embedded = cast(Embeddings, network.apply(params, view, requested, method="encode"))
             values = compute("node_values", params, embedded)
-            base = None if rule is None else rule(view, asked)
+            base = None if rule is None else rule(view, requested)
             if base is not None:
                 values = values + jnp.max(mask_logits(base, possible_anywhere(view)), axis=0)
             node_logits = mask_logits(values, free)
             node = pick(2 * index, node_logits)
-            described, able = changes(view, asked, node), possible(view, node)
+            described, able = changes(view, requested, node), possible(view, node)
             values = compute("change_values", params, embedded, described, node)
             values = values if base is None else values + _at(base, node)
             change_logits = mask_logits(values, able) if config.filtered else values
             change = pick(2 * index + 1, change_logits)
             found.append((node_logits, node, change_logits, change, described, embedded, able))
             free = free & ~is_choice(node, free.shape[0])
-            asked = asked + signs(change, asked.shape[0])
+            requested = requested + signs(change, requested.shape[0])
         return found
 
     def choose(params: PyTree, key: Array | None, observation: PyTree, legal: PyTree) -> PyTree:

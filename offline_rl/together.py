@@ -17,7 +17,7 @@ from twin.groups import of_group
 
 
 def group_example(example: Example, name: str) -> Example:
-    """The shapes that one group's policy and critic see, of those of an environment with groups."""
+    """The shapes of one group's observations, of those of an environment with groups."""
     return Example(example.observation[name], example.legal[name], example.global_observation)
 
 

@@ -207,15 +207,15 @@ def _resume(
     done = int(found["done"])
     if done > num_updates:
         raise TrainingError(
-            f"the checkpoint has {done} updates behind it, more than the {num_updates} asked for",
+            f"the checkpoint has {done} updates behind it, more than the {num_updates} requested",
             where=str(path),
-            advice=f"ask for at least {done} updates, or give another checkpoint file",
+            advice=f"set at least {done} updates, or give another checkpoint file",
         )
     return done, jax.tree.map(jnp.asarray, found["state"]), found["curves"]
 
 
 def refuse_other_key(path: Path, found: dict[str, PyTree], like: dict[str, PyTree]) -> None:
-    """Makes sure that a checkpoint is of the run that wants to resume from it.
+    """Makes sure that a checkpoint is of the run that resumes from it.
 
     Raises:
         TrainingError: Their keys differ.

@@ -75,7 +75,7 @@ def pairs_from_logs(trajectory: Trajectory, num_pairs: int) -> Experience:
     last step, last steps are drawn too, followed by one at which nothing is decided.
 
     Raises:
-        TrainingError: The trajectory has no two steps, or no pair is asked for.
+        TrainingError: The trajectory has no two steps, or `num_pairs` is less than 1.
     """
     num_streams, num_steps = num_streams_of(trajectory), trajectory.active.shape[0]
     if num_steps < 2 or num_pairs < 1:

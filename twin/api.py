@@ -1,4 +1,4 @@
-"""The twin's front door: fit one on some days of a log, and ask it for history or rollouts."""
+"""The twin's front door: fit one on some days of a log, and get history or rollouts from it."""
 
 from typing import Any
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from logs_schema.errors import ProductError, first
 from twin.contracts import PyTree
+from twin.nested import nested
 
 
 def save_arrays(path: Path, tree: PyTree) -> None:
-    """Writes the leaves of `tree` to `path` (.npz); a reader sees the old file or the whole new one, never a part."""
+    """Writes the leaves of `tree` to `path` (.npz); a reader gets the old file or the whole new one, never a part."""
     arrays = {name: np.asarray(leaf) for name, leaf in _named(tree)}
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(f".{path.name}.{os.getpid()}")
@@ -32,7 +33,7 @@ def load_arrays(path: Path, like: PyTree, *, growing: Collection[str] = ()) -> P
 
     Args:
         path: The npz file.
-        like: A pytree of the wanted structure, shapes and types.
+        like: A pytree of the wanted structure, shapes and types: arrays, or shapes such as those of `jax.eval_shape`.
         growing: Top-level names whose leaves may have any length along axis 0.
 
     Returns:
@@ -46,7 +47,8 @@ def load_arrays(path: Path, like: PyTree, *, growing: Collection[str] = ()) -> P
     differences = [f"{name} is missing" for name in wanted if name not in arrays]
     differences += [f"{name} is not expected" for name in arrays if name not in wanted]
     for name in wanted.keys() & arrays.keys():
-        have, want = arrays[name], np.asarray(wanted[name])
+        have, leaf = arrays[name], wanted[name]
+        want = leaf if hasattr(leaf, "shape") else np.asarray(leaf)
         skip = 1 if name.split("/")[0] in growing else 0
         if have.shape[skip:] != want.shape[skip:] or have.ndim != want.ndim or have.dtype != want.dtype:
             differences.append(f"{name} is {have.dtype}{have.shape}, not {want.dtype}{want.shape}")
@@ -90,14 +92,7 @@ def load_nested(path: Path) -> dict[str, PyTree]:
     Raises:
         ProductError: The file is no such archive.
     """
-    nested: dict[str, PyTree] = {}
-    for name, array in _read(path).items():
-        *folders, last = name.split("/")
-        place = nested
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[last] = array
-    return nested
+    return nested(_read(path))
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:

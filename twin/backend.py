@@ -1,4 +1,4 @@
-"""What must be told to the compiler before it first runs: it reads the environment then, and not again.
+"""Environment variables of the compiler, set before it first runs: it reads the environment only then.
 
 From jaxlib 0.10.2 on, XLA hands reductions over some ten thousand elements and more to another library on processors,
 and what came back was wrong and changed from call to call (jax issues 39103 and 39257). The locked version is older;
@@ -13,12 +13,12 @@ from importlib.util import find_spec
 
 _FLAG = "--xla_cpu_experimental_ynn_fusion_type"
 _AFFECTED = ("0.10.2", "0.11.")
-"""Versions of jaxlib, or how they begin. Others may not know the flag, and XLA ends the process over an unknown one."""
+"""Versions of jaxlib, or how they begin. Others may lack the flag, and XLA ends the process over an unknown one."""
 _NOISY = "0.10.1"
 
 
 def prepare() -> None:
-    """Sets what the installed jaxlib needs, before it is imported; what the environment already says stands."""
+    """Sets what the installed jaxlib needs, before it is imported; variables that are already set are kept."""
     installed = _installed()
     flags = os.environ.get("XLA_FLAGS", "")
     if installed.startswith(_AFFECTED) and _FLAG not in flags:
@@ -28,7 +28,7 @@ def prepare() -> None:
 
 
 def _installed() -> str:
-    """The version of jaxlib, empty without it. Every command starts here: asking `importlib.metadata` takes 80 ms."""
+    """The version of jaxlib, empty without it. Every command starts here; `importlib.metadata` would take 80 ms."""
     try:
         found = find_spec("jaxlib")
     except ImportError:  # something keeps it from being found

@@ -1,17 +1,17 @@
 """Problem x Response = Environment: the five words everything else is built from.
 
 A `Problem` is exact bookkeeping: what the state is, what may be observed, which actions are legal, how what was
-observed changes the state, what a settled decision is worth. It knows no chance and no particular cluster.
+observed changes the state, what a settled decision is worth. It contains no chance and no particular cluster.
 A `Response` is the only source of chance: from one decision to the next, what happened and the next requests. Its own
 state is private; it reveals a thing when it becomes observable, not before.
 `twin.environment.environment(problem, response)` joins them and owns every invariant.
 
 Axes. Per-cluster axes come first (features, resources, nodes, slots, seats) and any number of stream axes follow,
 written `*streams`. A stream is one independent copy of the system. The same function is thus the readable
-single-stream rule (`streams = ()`) and the fast batched one (`streams = (256,)`). A *seat* is a place at the table of
-one step: slot mode has a seat per site, event mode and batch clusters have one. Seats that have nothing to decide are
+single-stream rule (`streams = ()`) and the fast batched one (`streams = (256,)`). A *seat* takes one decision of
+a step: slot mode has a seat per site, event mode and batch clusters have one. Seats that have nothing to decide are
 inactive. A problem may have several *groups* of seats (`Problem.groups`): then everything by seat is a mapping from
-group to what is said here of one, and decisions are numbered within their group (`twin.groups`).
+group to what is defined here for one, and decisions are numbered within their group (`twin.groups`).
 
 Time is in seconds since the start of the episode (float32: exact to 8 ms within a day).
 """
@@ -35,7 +35,7 @@ class Outcome(NamedTuple):
     truncated: Array  # [*streams] bool: no further decision follows here, but the system it models goes on
     observed_events: PyTree  # of the problem's own kind: answers, starts, finishes, the next requests
     response_aux: PyTree = (
-        None  # leaves [..., seats, *streams]: what the answers depended on and nobody observes
+        None  # leaves [..., seats, *streams]: what the answers depended on and no policy observes
     )
 
 
@@ -67,11 +67,11 @@ class Problem(NamedTuple):
     start: Callable[[Outcome], PyTree]  # first outcome -> state
     observe: Callable[
         [PyTree], PyTree
-    ]  # state -> what each seat's site may see; leaves [..., seats, *streams]
-    observe_global: Callable[[PyTree], PyTree]  # state -> what a centralised critic may see
+    ]  # state -> what each seat's site may observe; leaves [..., seats, *streams]
+    observe_global: Callable[[PyTree], PyTree]  # state -> what a centralised critic may observe
     legal: Callable[[PyTree], PyTree]
     # state -> beside every action leaf a mask [choices, seats, *streams], an `Interval`, or either `Given`
-    active: Callable[[PyTree], Array]  # state -> [seats, *streams] bool: who must decide
+    active: Callable[[PyTree], Array]  # state -> [seats, *streams] bool: seats that must decide
     apply: Callable[[PyTree, PyTree, Outcome, Array], tuple[PyTree, Records]]
     # (state, action, outcome, decision[seats, *streams]) -> next state, the records that left the state
     remaining: Callable[[PyTree], Records]  # state -> the records still held by it, settled or not
@@ -79,7 +79,7 @@ class Problem(NamedTuple):
     # (state, action) -> what is known of the decisions at once and needed to value them; leaves [..., seats, *streams]
     reward: Callable[
         [PyTree, PyTree], Array
-    ]  # (facts, outcome) -> worth of each decision, any shared batch axes
+    ]  # (decision_info, outcome) -> worth of each decision, any shared batch axes
     keeps_done: bool = (
         False  # `apply` itself leaves streams alone whose decision is -1 (else the environment does)
     )
@@ -94,7 +94,7 @@ class Response(NamedTuple):
     # (key, private state, problem state, action) -> private state, outcome
     resolve_pending: Callable[[PyTree, PyTree], PyTree]
     # (private state, problem state) -> problem state with every fate that is already drawn filled in, to credit
-    # decisions that are unfinished at truncation; never observed. A response that cannot tell returns the state.
+    # decisions that are unfinished at truncation; never observed. A response without such fates returns the state.
 
 
 class EnvironmentState(NamedTuple):
@@ -108,7 +108,7 @@ class EnvironmentState(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """What one step tells besides the next state."""
+    """What one step returns besides the next state."""
 
     action: PyTree  # leaves [seats, *streams]: the action taken, after illegal ones were replaced
     elapsed_s: Array  # [*streams]
@@ -121,7 +121,7 @@ class Transition(NamedTuple):
 
 
 class Environment(NamedTuple):
-    """A steppable system. Twin and truth differ in exactly one argument, so a policy cannot tell which it is in."""
+    """A steppable system. Twin and truth differ in exactly one argument, so a policy cannot distinguish them."""
 
     problem: Problem
     reset: Callable[[Array, Streams], EnvironmentState]  # (key, streams)
@@ -132,7 +132,7 @@ class Environment(NamedTuple):
 
 
 Policy = Callable[[Array, PyTree, PyTree], PyTree]
-"""(key, observation, legal) -> action. A policy sees its site's observation and nothing else."""
+"""(key, observation, legal) -> action. A policy gets its site's observation and nothing else."""
 
 
 class Trajectory(NamedTuple):

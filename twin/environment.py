@@ -1,7 +1,7 @@
-"""Joins a Problem and a Response, and owns every invariant of their game.
+"""Joins a Problem and a Response, and keeps every invariant between them.
 
 Legality: an illegal action never reaches the problem; the first legal choice, or the nearest legal number, takes its
-place and the step says so.
+place and the transition marks it as `illegal`.
 Ends: a stream that is done stays done. Its seats are inactive, its clock stands still, nothing in it changes.
 Termination: an episode that ends for good is worth nothing after its last step. One that is cut short (truncated: the
 system it models goes on) is bootstrapped from what was seen last.

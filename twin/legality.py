@@ -12,7 +12,7 @@ from twin.contracts import Array, Given, Interval, PyTree
 
 
 def leaves_of(legal: PyTree) -> list[PyTree]:
-    """What a legality says of every action leaf: masks, intervals, and either `Given` what is before."""
+    """The entry of a legality for every action leaf: masks, intervals, and either `Given` what is before."""
     return jax.tree.leaves(legal, is_leaf=_is_entry)
 
 

@@ -1,6 +1,6 @@
-"""Which problem a product is of: its manifest says so; products that say nothing are of placement.
+"""Which problem a product is of, from its manifest; products whose manifest names none are of placement.
 
-Any name may stand there: which problems there are is known where their parts come together, not here.
+Any name may stand there: which problems there are is defined where their parts come together, not here.
 """
 
 from pathlib import Path

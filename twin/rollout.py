@@ -2,7 +2,7 @@
 
 Outcomes arrive late and under the number of the decision that earned them. While the scan runs they are only passed
 out, one record for every seat and step; afterwards one scatter credits all of them at once. Decisions whose outcome is
-not final at truncation are flagged (`settled` false), unless the response has drawn their fate already and says so.
+not final at truncation are flagged (`settled` false), unless the response has drawn their fate already and fills it in.
 """
 
 from collections.abc import Callable
@@ -70,7 +70,7 @@ def follow(key: Array, environment: Environment, actions: PyTree, streams: Strea
 def unroll(
     key: Array, environment: Environment, decide: Decide, actions: PyTree, num_steps: int, streams: Streams
 ) -> Trajectory:
-    """The scan behind `rollout` and `follow`: `decide` sees what a policy sees and the step's prescribed action.
+    """The scan behind `rollout` and `follow`: `decide` gets what a policy gets and the step's prescribed action.
 
     Args:
         key: PRNG key.
@@ -105,7 +105,7 @@ def unroll(
         lambda steps, end: jnp.concatenate([steps, end[None]]), global_observation, bootstrap
     )
     held = environment.settle(last)
-    pairs = by_group(problem, lambda _, *told: credit(*told), transition.left, held, active)
+    pairs = by_group(problem, lambda _, *arguments: credit(*arguments), transition.left, held, active)
     settled, outcome = (by_group(problem, lambda _, pair, part=part: pair[part], pairs) for part in (0, 1))
     reward = by_group(
         problem, lambda _, worth, final, acts: jnp.where(final & acts, worth, 0.0),
@@ -119,7 +119,7 @@ def unroll(
 
 
 def credit(left: Records, remaining: Records, active: Array) -> tuple[Array, PyTree]:
-    """Brings late outcomes home to the decisions that earned them.
+    """Credits late outcomes to the decisions that earned them.
 
     Args:
         left: Records that left the state, leaves `[T, rows, *streams]`.
@@ -127,7 +127,7 @@ def credit(left: Records, remaining: Records, active: Array) -> tuple[Array, PyT
         active: [T, seats, *streams], for its shape: decision `step * seats + seat`.
 
     Returns:
-        settled [T, seats, *streams] and the outcome pytree, leaves [T, seats, *streams]; rows never heard of are
+        settled [T, seats, *streams] and the outcome pytree, leaves [T, seats, *streams]; rows never settled are
         unsettled, their floats NaN and their integers -1.
     """
     num_steps, num_seats = active.shape[:2]

@@ -1,4 +1,4 @@
-"""Episodes that begin in the middle of things: a system that has run for a while before anybody's decisions count."""
+"""Episodes that begin in the middle of things: a system that has run for a while before decisions count."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,9 @@ BEFORE = 1_000_000
 def warmed(
     system: Environment, decide: Callable[[Array, PyTree, PyTree], PyTree], num_steps: int
 ) -> Environment:
-    """The same system, whose episodes begin after `num_steps` steps in which others decided.
+    """The same system, whose episodes begin after `num_steps` steps of another policy.
 
-    What they decided may still be under way when an episode begins; its outcomes are credited to nobody.
+    Its decisions may still be under way when an episode begins; their outcomes are not credited.
 
     Args:
         system: The system.

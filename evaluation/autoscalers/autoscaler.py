@@ -1,4 +1,4 @@
-"""What an autoscaler is: it remembers, sees what monitoring knows by now, and says what it wants granted.
+"""The type of autoscalers: a memory, and a function from memory and current metrics to requested grants.
 
 `follow` plays one in an application or in its twin. `learned` turns a policy into an autoscaler, which may change
 grants by its own reach only; the rules of operators may go where they want at once.
@@ -29,7 +29,7 @@ class Autoscaler(NamedTuple):
 
     init: Callable[[Grants], PyTree]  # grants, leaves [deployments, *streams] -> memory
     decide: Callable[[Array, PyTree, ScalingState], tuple[PyTree, Grants]]
-    # (key, memory, state) -> memory, what it wants granted; of the state it reads what is `known` by now
+    # (key, memory, state) -> memory, requested grants; of the state it reads the `known` metrics only
 
 
 class Played(NamedTuple):

@@ -65,7 +65,7 @@ def horizontal_pod(
 
 
 def desired_replicas(config: AutoscalingConfig, settings: PodAutoscalerConfig, state: ScalingState) -> Array:
-    """Replicas [deployments, *streams] that the metrics ask for."""
+    """Replicas [deployments, *streams] by the metrics."""
     measured, current = known(config, state).measured, state.grants.replicas
     ready = jnp.clip(jnp.round(measured.ready), 1.0, jnp.maximum(current, 1.0))
     use = measured.cpu_cores_used / jnp.maximum(state.grants.cpu_cores, 1e-6)

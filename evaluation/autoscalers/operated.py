@@ -1,7 +1,7 @@
 """Kubernetes' autoscaler in the hands of an operator: what writes the logs of simulated applications.
 
 Targets and the cores of replicas differ from deployment to deployment and from stream to stream (from day to day, in a
-log), and now and then somebody scales by hand.
+log), and now and then an operator scales by hand.
 """
 
 import jax

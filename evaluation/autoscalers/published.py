@@ -1,4 +1,4 @@
-"""The autoscalers that are compared, by name: each made from what a log and its twin tell, nothing of the truth.
+"""The compared autoscalers by name: each made from a log and its twin, without the truth.
 
 Limits and the objective are the operator's own. Rules with settings are calibrated in the twin; the whole grid of their
 settings is kept, for the frontier of cost against response time.
@@ -56,9 +56,15 @@ class Setting(NamedTuple):
     """
 
     autoscaler: Autoscaler
-    chosen: dict[str, float] = {}  # noqa: RUF012 (a default that nobody changes)
+    chosen: dict[str, float] = {}  # noqa: RUF012 (a default that is never changed)
     grid: Sequence[dict[str, float]] = ()
     all_at_once: Callable[[int], Autoscaler] | None = None
+
+
+NAMES = (
+    "logged", "hpa", "hpa_calibrated", "vpa", "rate_target", "static", "coscal", "firm", "lookahead",
+)  # fmt: skip
+"""All of them."""
 
 
 def autoscalers(
@@ -135,7 +141,7 @@ def autoscalers(
         "lookahead": lambda: calibrate(ahead, LOOKAHEAD_GRID, with_seats=False),
     }
     if unknown := sorted(set(names or ()) - set(makers)):
-        raise ConfigError(f"there is no autoscaler {', '.join(unknown)}", allowed=", ".join(makers))
+        raise ConfigError(f"there is no autoscaler {', '.join(unknown)}", allowed=", ".join(NAMES))
     return {name: make for name, make in makers.items() if names is None or name in names}
 
 

@@ -1,4 +1,4 @@
-"""Baselines: rules of thumb, one file each; a new one is a file and a line here."""
+"""Baselines: heuristics, one file each; a new one is a file and a line here."""
 
 from evaluation.baselines.baseline import Baseline
 from evaluation.baselines.cloud_only import CLOUD_ONLY
@@ -26,13 +26,13 @@ BASELINES = (
     RANDOM, HOME, CLOUD_ONLY, LEAST_LOADED, LEAST_BACKLOG,
     K8S_DEFAULT, K8S_LEAST_ALLOCATED, K8S_MOST_ALLOCATED, K8S_BALANCED, FIRMAMENT,
 )  # fmt: skip
-"""Every baseline that needs nothing but the cluster."""
+"""Every baseline that needs the cluster only."""
 
 COMPARED = (RANDOM, HOME, CLOUD_ONLY, LEAST_LOADED, LEAST_BACKLOG, K8S_DEFAULT)
-"""Those that stand in every comparison; the others are asked for by name (`schedtwin bench truth --policies`)."""
+"""The baselines of every comparison; the others are chosen by name (`schedtwin bench truth --policies`)."""
 
 TRUTH_BASELINES = (LEAST_EXPECTED_DELAY, GSP_SS)
-"""Every baseline that knows the simulated world."""
+"""Every baseline that reads the tables of the simulated world."""
 
 ORCHESTRATION_BASELINES = (STATIC_DEPLOYMENT, RANDOM_SCALING, HPA, HPA_REQUESTS, GREEDY_SCALING)
 """Every baseline that changes the deployment by frame, and the one that never does."""

@@ -1,4 +1,4 @@
-"""What a baseline is: a policy that needs no training, and says so by its name."""
+"""The type of baselines: policies without training."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ def _always(_cluster: Cluster) -> bool:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A rule of thumb that every learned policy has to beat.
+    """A heuristic to compare learned policies with.
 
     Attributes:
-        name: As in tables and on the command line.
+        name: Name in tables and on the command line.
         description: One sentence.
-        policy: Makes the policy for a cluster; it sees local observations only, as any policy does.
-        applies: Whether the rule means anything on a cluster (there is no home where there is one site).
+        policy: Returns the policy for a cluster; like any policy it has local observations only.
+        applies: Whether the rule is defined on a cluster (there is no home site where there is only one site).
     """
 
     name: str
@@ -48,7 +48,7 @@ def best_legal(score: Array, legal: Array) -> Array:
 
 
 def any_best_legal(key: Array, score: Array, legal: Array) -> Array:
-    """As `best_legal`, but equals are chosen at random: nodes seen only in summary would all be one node else."""
+    """As `best_legal`, with random tie-breaking: otherwise ties of nodes seen in summary go to the first of them."""
     legal_score = jnp.where(legal, score, -jnp.inf)
     best = legal & (legal_score >= jnp.max(legal_score, axis=0, keepdims=True))
     return best_legal(jax.random.uniform(key, legal.shape), best)
@@ -60,5 +60,5 @@ def node_feature(observation: Observation, name: str) -> Array:
 
 
 def free_cores(observation: Observation) -> Array:
-    """[nodes, seats, *streams] share of a node's cores left if everything waiting there ran too; below 0 if crowded."""
+    """[nodes, seats, *streams] share of a node's cores left if all waiting requests ran too; below 0 if overloaded."""
     return node_feature(observation, "free_cpu_cores") - jnp.expm1(node_feature(observation, "waiting_share"))

@@ -1,4 +1,4 @@
-"""Cloud only: the least loaded cloud node as far as the deciding site can see; any other where none is legal."""
+"""Cloud only: the least loaded cloud node in the observation of the deciding site; another one if none is legal."""
 
 import numpy as np
 

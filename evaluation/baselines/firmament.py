@@ -6,14 +6,14 @@ it on through slots of capacity one, the k-th (from 0) at the cost
     requests_n + k                                  where the k-th newcomer finds free cores,
     WAITING + (requests_n + k) * needed_n           where it must wait (the place of Firmament's unscheduled tasks),
 
-so cost rises with load and requests spread over machines; `needed_n` is the share of the machine that a request asks
-for (the mean of those in hand). Because every request is one unit and slots have capacity one, an integral minimum-cost
+so cost rises with load and requests spread over machines; `needed_n` is the share of the machine that a request needs
+(the mean of the current ones). Because every request is one unit and slots have capacity one, an integral minimum-cost
 maximum flow is a minimum-cost assignment of requests to slots, which SciPy solves exactly (shortest augmenting paths).
-Equals are told apart at random.
+Ties are broken at random.
 
 With one request at a time, the flow is one unit: it takes the machine with the cheapest first slot, which has room and
-the fewest requests, and nothing is solved. With several seats (slot mode) the scheduler is central as Firmament is: it
-knows of every node what the site of that node sees, if that site has a seat, and solves outside the compiled program.
+the fewest requests, without a solver. With several seats (slot mode) the scheduler is central, as Firmament is: its
+data on a node are the observation of that node's site, if that site has a seat, and the solver runs on the host.
 
 Source: I. Gog et al., Firmament: fast, centralized cluster scheduling at scale, OSDI 2016 (load-spreading policy);
 a baseline of KaiS, section V.
@@ -32,14 +32,14 @@ WAITING = 1e3
 """Above the cost of any slot with room: to wait is the last choice."""
 _ILLEGAL = 1e9
 _TIE = 1e-3
-"""Random costs stay below this, which is less than any difference that the rule means."""
+"""Upper bound of the random costs, below any difference between the rule's costs."""
 
 
 def slot_costs(observation: Observation) -> Array:
     """[nodes, slots, *streams] cost of the machines' slots, as many as there are seats.
 
     Args:
-        observation: As the sites see it; leaves [features, nodes, seats, *streams].
+        observation: Of the sites; leaves [features, nodes, seats, *streams].
     """
     num_seats = observation.node.shape[2]
     running, waiting = (jnp.expm1(node_feature(observation, name)) for name in ("num_running", "num_waiting"))
@@ -54,21 +54,21 @@ def slot_costs(observation: Observation) -> Array:
 
 
 def _known_best(observation: Observation, value: Array) -> Array:
-    """[nodes, *streams] from [nodes, seats, *streams]: what the node's own site says, else the mean of all."""
+    """[nodes, *streams] from [nodes, seats, *streams]: the value at the node's own site, else the mean of all."""
     own = node_feature(observation, "same_site")
-    asked = jnp.sum(own, axis=1)
+    count = jnp.sum(own, axis=1)
     return jnp.where(
-        asked > 0.0, jnp.sum(own * value, axis=1) / jnp.maximum(asked, 1.0), jnp.mean(value, axis=1)
+        count > 0.0, jnp.sum(own * value, axis=1) / jnp.maximum(count, 1.0), jnp.mean(value, axis=1)
     )
 
 
 def solve_flow(slot_cost: np.ndarray, legal: np.ndarray, tie: np.ndarray) -> np.ndarray:
-    """The flow of least cost among those that place most requests.
+    """The minimum-cost flow among those that place most requests.
 
     Args:
         slot_cost: [nodes, slots, *streams], rising along the slots.
         legal: [nodes, seats, *streams] bool.
-        tie: [nodes, seats, *streams] small costs that tell equals apart.
+        tie: [nodes, seats, *streams] small costs that break ties.
 
     Returns:
         [seats, *streams] int32 node of every request; 0 where none is legal, and such a seat takes no slot.

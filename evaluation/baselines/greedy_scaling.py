@@ -1,9 +1,9 @@
 """Greedy scaling: a replica more for the service with the longest queue, on the node with the lowest CPU utilisation.
 
-The queue of a service is what waited for it in the last frame, at nodes and at access points, on average; a node's
-utilisation is the share of its cores in service, averaged likewise. With H changes a frame, the k-th goes to the
-service with the k-th longest queue and to the least utilised node that can host it and was not chosen before. It never
-removes a replica, so that at last the memory is full.
+The queue of a service is the mean number of its requests waiting in the last frame, at nodes and access points; the
+utilisation of a node is the share of its cores in service, averaged likewise. With H changes a frame, the k-th goes to
+the service with the k-th longest queue and to the least utilised node that can host it and was not chosen before. It
+never removes a replica, so that at last the memory is full.
 
 Source: KMPS, section IV, baseline 3 of service orchestration ("Greedy", figure 16).
 """

@@ -1,4 +1,4 @@
-"""GSP-SS: how requests should be split over nodes in the long run, if the arrival rate of every service is known.
+"""GSP-SS: a static split of requests over nodes, for known arrival rates of every service.
 
 The shadow schedule is a linear programme over `x[b, s, n]`, the share of the requests for service s at site b that go
 to node n:
@@ -10,12 +10,12 @@ to node n:
 
 so it serves as many requests as the nodes can compute in time, among such schedules keeps the busiest node least busy,
 and among those takes the shortest times. A request is sent to node n with probability `x[b, s, n] / sum_n x[b, s, n]`;
-what cannot be served is spread over all nodes by their speed and cores. It looks at no queue: where the load is mild
-that is good, and under high load it cannot balance, which is how KaiS describes it.
+requests that cannot be served are spread over all nodes by their speed and cores. It does not use the queues: this is
+good under moderate load, and under high load it cannot balance, as KaiS describes.
 
-What it knows: the world's mean rates of day 0, mean work, the nodes' declared speeds and cores, links without noise.
-Not: affinities, preferences, drift, daily cycles. In these worlds every node holds every service its rules allow, so
-there is no placement left to do, and only the scheduling half of GSP-SS remains.
+Inputs are the world's mean rates of day 0, mean work, the nodes' declared speeds and cores, and links without noise;
+not affinities, preferences, drift or daily cycles. In these worlds every node holds every service its rules allow, so
+placement is fixed, and only the scheduling part of GSP-SS remains.
 
 Source: V. Farhadi et al., Service placement and request scheduling for data-intensive applications in edge clouds,
 INFOCOM 2019; baseline (iii) of KaiS, section V.
@@ -37,14 +37,14 @@ from twin.contracts import Array
 from twin.placement.types import PlacementState
 
 EVENNESS = 1e-3
-"""Weight of the busiest node's load: small, so that no request is given up for it."""
+"""Weight of the busiest node's load: small, so that serving requests has priority."""
 HASTE = 1e-5
-"""Weight of the time a request takes without waiting: smaller still, so that it only tells equals apart."""
+"""Weight of the time a request takes without waiting: smaller still, so that it only breaks ties."""
 
 
 @lru_cache(maxsize=16)
 def shadow_schedule(world: World) -> np.ndarray:
-    """[sites, services, nodes] probabilities of the nodes, as this module says; world's own indices.
+    """[sites, services, nodes] probabilities of the nodes, see the module's description; world's own indices.
 
     Args:
         world: A validated world.
@@ -97,7 +97,7 @@ def solve(
         run_s: [services, nodes] mean run time there.
         cores: [nodes].
         time_ratio: [sites, services, nodes] time over deadline: up to 1 a request can be served in time.
-        replicas: [services, nodes] replicas, which serve one request each; None: as many as are asked for.
+        replicas: [services, nodes] replicas, which serve one request each; None: no limit.
 
     Returns:
         [sites, services, nodes] shares x.
@@ -119,8 +119,8 @@ def solve(
         matrix, limit = _within_replicas(
             matrix, limit, offered * run_s[service, node], replicas, service, node
         )
-    worth = offered * (1.0 - HASTE * time_ratio[site, service, node])
-    objective = np.append(-worth, EVENNESS * rate.sum())
+    value = offered * (1.0 - HASTE * time_ratio[site, service, node])
+    objective = np.append(-value, EVENNESS * rate.sum())
     solved = linprog(objective / offered.mean(), matrix, limit, bounds=(0.0, 1.0))
     share = np.zeros(time_ratio.shape)
     share[site, service, node] = solved.x[:num]
@@ -161,6 +161,6 @@ def _decide(key: Array, world: World, names: Names, _today: DayConditions, state
 
 GSP_SS = TruthBaseline(
     "gsp_ss",
-    "a static split of every site's services over the nodes, by a linear programme that knows the mean arrival rates",
+    "a static split of every site's services over the nodes, by a linear programme with the mean arrival rates",
     _decide,
 )

@@ -5,7 +5,7 @@ no more work for a service's replicas on a node than they can serve, one request
 
     sum_b rate[b, s] x[b, s, n] work[s] / speed[n] <= replicas[s, n]             for every s, n
 
-The deployment it knows is the first one. Where its choice is not legal now (a replica was removed, a node is full or
+It uses the first deployment. Where its choice is not legal now (a replica was removed, a node is full or
 down), the shares of the legal nodes are scaled up; where they have none, a legal node is taken at random.
 """
 

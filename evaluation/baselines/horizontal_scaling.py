@@ -1,4 +1,4 @@
-"""Horizontal scaling as Kubernetes does it (HPA), per service, once a frame.
+"""Horizontal scaling as in Kubernetes (HPA), per service, once a frame.
 
     desired = ceil(replicas * metric / target),   metric = load / replicas
 
@@ -13,7 +13,7 @@ then those that have the largest part too many. A new replica goes where the sch
 the node with the largest share of memory left, of those that have fewest replicas of the service. One is removed from
 the node with most of them (the order in which a ReplicaSet deletes).
 
-Two metrics: `hpa` follows the share of replicas that are busy, target 0.8 (a replica asks for one core and serves one
+Two metrics: `hpa` follows the share of replicas that are busy, target 0.8 (a replica requests one core and serves one
 request, so this is its CPU utilisation; 80 % is the default of autoscaling/v2); `hpa_requests` follows requests at
 hand, waiting ones included, for each replica, target 1, as a custom per-pod metric would.
 
@@ -50,13 +50,13 @@ def requests_at_hand(measured: Measured) -> Array:
 
 @dataclass(frozen=True)
 class HorizontalScaling:
-    """How Kubernetes is configured.
+    """Configuration of the autoscaler.
 
     Attributes:
         load: Of every service; divided by its replicas it is the metric.
-        target: Of the metric, > 0.
-        tolerance: How far `metric / target` may be from 1 without any change.
-        stabilisation_s: A removal must have been wanted for so long.
+        target: Target of the metric, > 0.
+        tolerance: Deviation of `metric / target` from 1 up to which nothing is changed.
+        stabilisation_s: Seconds for which a removal must have been recommended.
     """
 
     load: Callable[[Measured], Array] = busy_replicas
@@ -71,8 +71,8 @@ def recommended(load: Array, ready: Array, specified: Array, target: float, tole
     Args:
         load: Metric times replicas; NaN where it was not measured.
         ready: Replicas that can serve.
-        specified: Replicas as asked for.
-        target: Of the metric, > 0.
+        specified: Specified replicas.
+        target: Target of the metric, > 0.
         tolerance: >= 0.
 
     Returns:
@@ -87,7 +87,7 @@ def recommended(load: Array, ready: Array, specified: Array, target: float, tole
 
 
 def stabilised(recommendations: Array, specified: Array) -> Array:
-    """What is wanted: the latest recommendation where it adds, the largest of the window where that removes.
+    """The stabilised recommendation: the latest one where it adds, the largest of the window where it removes.
 
     Args:
         recommendations: [frames, services, *streams], the latest last.
@@ -98,7 +98,7 @@ def stabilised(recommendations: Array, specified: Array) -> Array:
 
 
 def horizontal_scaling(rule: HorizontalScaling) -> Callable[[EdgeCloud, FrameConfig], Orchestrate]:
-    """The rule for an instance, as this module says."""
+    """The rule for an instance, see the module's description."""
 
     def make(case: EdgeCloud, config: FrameConfig) -> Orchestrate:
         window = _window(case, config, rule)

@@ -1,4 +1,4 @@
-"""The default scoring of kube-scheduler: how full a node would be, and how evenly its resources would be used.
+"""The default scoring of kube-scheduler: by the allocation of a node, and by the balance of its resources.
 
 With `f_r` the share of resource r (cores, memory) that would be requested on the node, the request included:
 
@@ -9,9 +9,9 @@ With `f_r` the share of resource r (cores, memory) that would be requested on th
 The first two are strategies of the plugin NodeResourcesFit (LeastAllocated unless configured), the last is the plugin
 NodeResourcesBalancedAllocation. A scheduler's score is the sum of its plugins', each of weight one; equals are chosen
 at random. `k8s_default` and `k8s_most_allocated` are schedulers with both plugins; `k8s_least_allocated` and
-`k8s_balanced` have one of them alone. A pod that fits nowhere stays pending there; here it must
-queue somewhere, so nodes where it fits now come first, and where there is none the scores decide among all legal ones.
-The observation tells the cores of waiting requests but not their memory, which therefore counts when they run.
+`k8s_balanced` have one of them alone. A pod that fits nowhere stays pending there; here it must be
+queued on a node, so nodes where it fits now come first, and where there is none the scores decide among all legal ones.
+The observation contains the cores of waiting requests but not their memory, which therefore counts when they run.
 
 Source: Kubernetes documentation, "Resource Bin Packing" and "Scheduler Configuration".
 """
@@ -32,11 +32,11 @@ _MEMORY = RESOURCES.index("memory_gib")
 
 
 def requested_shares(cluster: Cluster, observation: Observation) -> list[Array]:
-    """Shares of cores, and of memory if the log tells it, requested on each node with the request in hand.
+    """Shares of cores, and of memory if the log has it, requested on each node including the current request.
 
     Args:
         cluster: For the nodes' memory.
-        observation: As any policy sees it.
+        observation: The observation.
 
     Returns:
         One or two arrays [nodes, seats, *streams], >= 0; above 1 where the request does not fit now.

@@ -5,6 +5,6 @@ from evaluation.simulator.behaviour import behaviour
 
 LEAST_EXPECTED_DELAY = TruthBaseline(
     "least_expected_delay",
-    "shortest expected time to finish by the true mechanics, which it knows; preferences and scatter it does not",
+    "shortest expected time to finish by the true mechanics, without preferences and random variation",
     as_behaviour(behaviour("least_expected_delay")),
 )

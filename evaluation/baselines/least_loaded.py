@@ -1,4 +1,4 @@
-"""The least loaded node as far as the deciding site can see: by cores, or by the work expected to be left."""
+"""The least loaded node in the observation of the deciding site: by cores, or by the expected remaining work."""
 
 import jax.numpy as jnp
 
@@ -29,6 +29,6 @@ LEAST_LOADED = Baseline(
 )
 LEAST_BACKLOG = Baseline(
     "least_backlog",
-    "the legal node that expects to finish what it holds soonest; any of equals",
+    "the legal node with the smallest expected time to finish its requests; any of equals",
     _least_backlog,
 )

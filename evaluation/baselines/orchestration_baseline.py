@@ -1,4 +1,4 @@
-"""What a baseline of orchestration is: a rule that says once a frame which replicas to add and to remove."""
+"""The type of orchestration baselines: rules that choose once a frame which replicas to add and to remove."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from twin.orchestration.orchestrating import Orchestrate
 
 @dataclass(frozen=True)
 class OrchestrationBaseline:
-    """A rule of thumb that every learned orchestration has to beat.
+    """A heuristic to compare learned orchestration with.
 
     Attributes:
-        name: As in tables and on the command line.
+        name: Name in tables and on the command line.
         description: One sentence.
-        rule: Makes the rule for an instance of slot mode.
+        rule: Returns the rule for an instance of slot mode.
     """
 
     name: str

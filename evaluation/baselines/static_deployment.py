@@ -1,4 +1,4 @@
-"""Static deployment: what was deployed first stays, whatever comes. The reference of orchestration (001, 003)."""
+"""Static deployment: the first deployment, never changed. The reference of orchestration (KaiS, KMPS)."""
 
 import jax.numpy as jnp
 

@@ -1,7 +1,7 @@
-"""What a baseline is that knows more than a policy may observe: it reads the tables of the simulated truth.
+"""The type of baselines with more information than policies observe: they read the tables of the simulated truth.
 
-It is judged only there. It sees the bookkeeping's whole state (no drawn fate: what has not happened is hidden from it
-too) and the day's numbers, which may be those of another day than the one it acts on.
+They are evaluated in the truth only. Their inputs are the whole bookkeeping state (without future events) and the
+conditions of a day, which may be those of another day than the one they act on.
 """
 
 from collections.abc import Callable
@@ -19,30 +19,30 @@ from evaluation.simulator.world import World
 from twin.contracts import Array
 from twin.placement.types import EMPTY, PlacementState
 
-Knowing = Callable[[Array, World, Names, DayConditions, PlacementState], Array]
-"""(key, world, names, known day's numbers, state) -> action [1, *streams] in the cluster's vocabulary."""
+TruthRule = Callable[[Array, World, Names, DayConditions, PlacementState], Array]
+"""(key, world, names, conditions of a day, state) -> action [1, *streams] in the cluster's vocabulary."""
 
 
 @dataclass(frozen=True)
 class TruthBaseline:
-    """A rule of thumb of somebody who knows the world.
+    """A heuristic that reads the tables of the simulated world.
 
     Attributes:
-        name: As in tables and on the command line.
+        name: Name in tables and on the command line.
         description: One sentence.
-        decide: How it decides.
+        decide: The rule.
     """
 
     name: str
     description: str
-    decide: Knowing
+    decide: TruthRule
 
 
-def as_behaviour(behaviour: Behaviour) -> Knowing:
-    """The decision of a policy that writes logs, taken from the bookkeeping's view of the world."""
+def as_behaviour(behaviour: Behaviour) -> TruthRule:
+    """A policy that writes logs, as a rule on the bookkeeping state."""
 
     def decide(key: Array, world: World, names: Names, today: DayConditions, state: PlacementState) -> Array:
-        in_world = np.argsort(names.world_node)  # node of the vocabulary that every node of the world is
+        in_world = np.argsort(names.world_node)  # index in the vocabulary of every node of the world
         view = _view(world, names, today, in_world, state)
 
         def one(key: Array, view: BehaviourView) -> Array:
@@ -58,11 +58,11 @@ def as_behaviour(behaviour: Behaviour) -> Knowing:
 def _view(
     world: World, names: Names, today: DayConditions, in_world: np.ndarray, state: PlacementState
 ) -> BehaviourView:
-    """What a behaviour sees, in the world's own indices; leaves [..., streams]."""
+    """The inputs of a behaviour, in the world's own indices; leaves [..., streams]."""
     table, clock = state.in_flight, state.clock_s[None, None]
-    held = (table.decision != EMPTY) & (table.finish_s > clock)
-    count = jnp.sum(held, axis=1, dtype=jnp.float32)[in_world]
-    work_s = jnp.sum(jnp.where(held, table.expected_run_s, 0.0), axis=1)[in_world]
+    in_flight = (table.decision != EMPTY) & (table.finish_s > clock)
+    count = jnp.sum(in_flight, axis=1, dtype=jnp.float32)[in_world]
+    work_s = jnp.sum(jnp.where(in_flight, table.expected_run_s, 0.0), axis=1)[in_world]
     request = jax.tree.map(lambda leaf: leaf[0], state.request)._replace(demand=state.request.demand[:, 0])
     request = request._replace(
         site=jnp.asarray(names.world_site)[request.site],

@@ -1,1 +1,1 @@
-"""Benches: what tells policies apart in the simulated truth, references trained in it, speed against size."""
+"""Benches: differences of policies in the simulated truth, references trained in it, cost against size."""

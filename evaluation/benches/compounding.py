@@ -85,7 +85,7 @@ def ensemble(config: AnswerConfig) -> Simulates:
 
 
 def refined_ensemble(config: AnswerConfig, game: GameConfig) -> Simulates:
-    """The ensemble after an adversarial game, as `[imitation]` asks for it."""
+    """The ensemble after an adversarial game, as configured in `[imitation]`."""
 
     def simulate(
         key: Array, train: Windows, test: Windows, encoding: Encoding, horizons: Sequence[int]
@@ -146,8 +146,8 @@ def compounding(
 
     Args:
         methods: What to compare, by name.
-        train: Windows to learn from.
-        test: Windows to live, as long as the largest horizon and one more; shorter ones are left out.
+        train: Training windows.
+        test: Test windows, one step longer than the largest horizon; shorter ones are left out.
         other: Windows of another real log, for the floor.
         encoding: What they mean.
         horizons: Decisions after which to look.
@@ -164,8 +164,8 @@ def compounding(
     test, other = (select(windows, np.arange(count)) for windows in (test, other))
     real, partner = (logged_states(windows, encoding, horizons) for windows in (test, other))
 
-    def distances(told: np.ndarray) -> list[float]:
-        return [state_distance(one, two) for one, two in zip(real, told, strict=True)]
+    def distances(states: np.ndarray) -> list[float]:
+        return [state_distance(one, two) for one, two in zip(real, states, strict=True)]
 
     found = [MethodErrors(FLOOR, np.array([distances(partner)]))]
     key = jax.random.fold_in(jax.random.key(7), seed)
@@ -219,8 +219,8 @@ def as_ratios(found: Sequence[MethodErrors], horizons: Sequence[int], default: s
     lines = [f"{f'after {at} decisions':34s}{'distance':>24s}{f'ratio to {default}':>28s}"]
     for one in found:
         distance = one.distance[:, column]
-        told = [_in_words(over_seeds(values.tolist())) for values in (distance, distance / of_default)]
-        lines.append(f"{one.name:34s}{told[0]:>24s}{told[1]:>28s}")
+        cells = [_in_words(over_seeds(values.tolist())) for values in (distance, distance / of_default)]
+        lines.append(f"{one.name:34s}{cells[0]:>24s}{cells[1]:>28s}")
     return "\n".join(lines)
 
 

@@ -145,8 +145,8 @@ def _measured(words: Sequence[str], answered: Sequence[int] = (0,)) -> tuple[flo
     )
     status, peak_kib, processor_s = json.loads(done.stdout)
     if status not in answered:
-        where, told = " ".join(words[2:]), done.stderr[-2000:]
-        raise ConfigError(f"a command failed with status {status}", where=where, advice=told)
+        where, message = " ".join(words[2:]), done.stderr[-2000:]
+        raise ConfigError(f"a command failed with status {status}", where=where, advice=message)
     return peak_kib / KIB_PER_MIB, processor_s, time.monotonic() - begun
 
 

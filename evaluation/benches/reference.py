@@ -7,11 +7,11 @@ Before it learns it decides by the rule `expected_on_time` of hidden quantities,
                           + correction),
 
 its price and then its tilt, by which long requests are kept from short ones, tuned in the truth of that day and the
-correction zero. Then it learns in the truth what decisions are worth
-to those who come after, from two starts: a sharp one that stays near the rule, and one that tries far more
-(`SHARPNESS`). The better goes on; its budget is doubled until that gains less than `TOLERANCE`, and the best seen is
-kept, the rule itself among them. Episodes begin empty at random times of day. It decides greedily. A policy that beats
-it shows that it is no ceiling: tables refuse that.
+correction zero. Then it is trained in the truth, which includes the effect of decisions on later requests, from two
+starts: a sharp one that stays near the rule, and one that explores far more (`SHARPNESS`). The better goes on; its
+budget is doubled until that gains less than `TOLERANCE`, and the best seen is kept, the rule itself among them.
+Episodes begin empty at random times of day. It decides greedily. A policy that beats it shows that it is no ceiling:
+tables refuse that.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +65,7 @@ NETWORK = ScorerConfig(hidden=(16, 16), identity=False, pooled=True)
 SHARPNESS = (120.0, 15.0)
 """Nats for the whole of a chance: of the start that stays near the rule, and of the one that explores."""
 PRICES = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""What a core for the mean work may be worth in chances; tuned in the truth."""
+"""Prices of a core for the mean work, in units of probability; tuned in the truth."""
 TILTS = (0.0, 0.01, -0.01, 0.03, -0.03, 0.1, -0.1, 0.3)
 """What a request e times as long may lose on the fastest node, and gain on the slowest, in chances; likewise tuned."""
 TOLERANCE = 0.002
@@ -165,9 +165,9 @@ def _network(example: Example) -> Actor:
         layers = dict(params["params"])
         start = jax.lax.stop_gradient(layers.pop(_START))
         nodes = observation.node
-        worth = nodes[chance] - start["price"] * nodes[cost] - start["tilt"] * nodes[separation]
-        worth = worth + learned.logits({"params": layers}, observation, jnp.ones_like(legal))
-        return mask_logits(start["sharpness"] * worth, legal)
+        score = nodes[chance] - start["price"] * nodes[cost] - start["tilt"] * nodes[separation]
+        score = score + learned.logits({"params": layers}, observation, jnp.ones_like(legal))
+        return mask_logits(start["sharpness"] * score, legal)
 
     return Actor(init, logits)
 
@@ -243,7 +243,7 @@ def train_reference(
 
     def tuned(key: Array, numbers: Sequence[tuple[float, float]]) -> tuple[float, float]:
         candidates = [_begun(start, price, tilt, SHARPNESS[0]) for price, tilt in numbers]
-        return numbers[successive_halving(key, lambda *asked: play(own, *asked), candidates).best]
+        return numbers[successive_halving(key, lambda *arguments: play(own, *arguments), candidates).best]
 
     progress(0, "tuning the rule of hidden quantities")
     price, _ = tuned(key_price, [(price, TILTS[0]) for price in PRICES])

@@ -41,7 +41,7 @@ class Kept(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """Where references are kept unless the user says otherwise."""
+    """Default folder of references."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "schedtwin" / "references"
 

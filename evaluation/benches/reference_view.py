@@ -1,9 +1,9 @@
 """What the reference sees: every node in full, the tables of the day, and what is hidden in the system at this moment.
 
-It is not deployable. Beyond what any policy is told it knows links, speeds, affinities, each agent's own readiness to
-accept, when cores are free again given the runs already drawn, and the periods that nobody is told of
-(`evaluation.simulator.revealing`). It does not know what has not been drawn yet: the scatter of the next run, the noise
-of links. Every node is described by the same numbers, so one small network scores any number of them.
+It is not deployable. In addition to the observations of policies its inputs are links, speeds, affinities, each agent's
+acceptance probability, the times at which cores become free given the runs already drawn, and the hidden periods
+(`evaluation.simulator.revealing`). Values that are not drawn yet are not available: the variation of the next run, the
+noise of links. Every node is described by the same numbers, so one small network scores any number of them.
 """
 
 from typing import NamedTuple
@@ -31,9 +31,9 @@ NODE_NUMBERS = (
 """Of every node, in order. Durations are shares of the request's deadline, `run_units` of the world's mean work.
 `log_slack` is the logarithm of what is left of the deadline after wait and transfer, over the run; `cost` the time
 of a core that the request takes, in units of the mean work and dearer where others are held; `chance` that of an
-acceptance and a finish in time, given all that is known and if nobody else came; `log_up` how long the node is up;
-`rank` the node's place by speed, from -1 to 1, so that equal nodes can be told apart; `separation` that, times the
-logarithm of the request's size: what keeps long requests from short ones."""
+acceptance and a finish in time, given the inputs and without further arrivals; `log_up` the time that the node stays
+up; `rank` the node's rank by speed, from -1 to 1, which distinguishes equal nodes; `separation` the rank times the
+logarithm of the request's size, which separates long requests from short ones."""
 _LEVELS, _SHARED_LEVELS = 31, 9
 """Quantiles of the scatter of runs that a chance is a mean over; where cores are shared each costs more."""
 REQUEST_NUMBERS = ("deadline", "work", "log_patience", "mean_busy", "day_sine", "day_cosine")
@@ -49,7 +49,7 @@ class Expected(NamedTuple):
     wait_s: Array  # until a core is free
     run_s: Array  # mean
     accepts: Array  # probability, of this agent
-    chance: Array  # of an acceptance and a finish in time, if nobody else came
+    chance: Array  # of an acceptance and a finish in time, without further arrivals
     link: Array  # int32
     speed: Array
     up_s: Array  # how long the node stays up; inf
@@ -62,7 +62,7 @@ def reference_view(world: World, names: Names, known: DayConditions, state: Know
     Args:
         world: For the laws and the unit of time.
         names: Vocabulary that the state refers to.
-        known: The numbers of the day it knows, which may be another than the one it acts on; failures on the
+        known: The numbers of the day it uses, which may be another than the one it acts on; failures on the
             episode's clock.
         state: The books, and what is hidden; one seat.
 

@@ -70,7 +70,7 @@ def measure_scaling(
         The points and exponents.
 
     Raises:
-        ConfigError: a size is not positive, or fewer than two of a kind are asked for.
+        ConfigError: a size is not positive, or there are fewer than two of a kind.
     """
     _validate(config)
     done: list[Point] = []

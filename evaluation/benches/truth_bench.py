@@ -1,9 +1,9 @@
-"""How well do policies do in a simulated world? The proof that a preset tells policies apart.
+"""Values of policies in a simulated world, to show that a preset separates policies.
 
 Every policy plays the same whole days, from an empty midnight to the day's last request, as do the days of a log and
 those of the truth that judges (`evaluation.judges.truth`): the same keys give the same requests. One program is
-compiled for a world, whatever the policy and the day: which policy decides is an argument, and a conditional in the
-program, so only that one is computed.
+compiled for a world, for all policies and days: the deciding policy is an argument that selects a conditional branch,
+so only that one is computed.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -36,7 +36,7 @@ STALE_REFERENCE = "reference_of_day_0"
 SHOWN = ("random", "home", "cloud_only", "least_loaded", "least_expected_delay")
 """The policies of the table, in its order."""
 STALE = "least_expected_delay_of_day_0"
-"""Least expected delay with the tables of day 0, whatever the day it acts on: what a month's drift costs it."""
+"""Least expected delay with the tables of day 0 on every day: the cost of a month's drift."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class PolicyScore(NamedTuple):
 
 
 Program = Callable[[Array, Array, PyTree, DayConditions, DayConditions], Array]
-"""(key, index of the policy or after the last one for a reference, its parameters, the day's numbers, those it knows)
+"""(key, index of the policy or after the last one for a reference, its parameters, the day's numbers, those it uses)
 -> on-time share [seeds, days_per_seed]."""
 
 
@@ -113,8 +113,8 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
         def reference(params: PyTree, _key: Array, seen: PlayerInput, legal: Array) -> Array:
             return reference_choice(network, params, world, names, known, seen.state, legal)
 
-        told = {name: of_books(of_reference(one, world, names, known)) for name, one in knowing.items()}
-        players = {name: (observing | told)[name] for name in policies} | {REFERENCE: reference}
+        of_truth = {name: of_books(of_reference(one, world, names, known)) for name, one in knowing.items()}
+        players = {name: (observing | of_truth)[name] for name in policies} | {REFERENCE: reference}
         episodes = play(key, problem, response, players, kind, params, num_steps=length, streams=streams)
         worth = jnp.where(episodes.active, episodes.reward, 0.0)
         share = worth.sum(axis=(0, 1)) / jnp.maximum(episodes.active.sum(axis=(0, 1)), 1)
@@ -124,7 +124,7 @@ def bench_program(world: World, config: TruthBenchConfig, policies: Sequence[str
 
 
 def of_books(player: Player) -> Player:
-    """A player who reads the books of a state in which more is known."""
+    """A player that reads the bookkeeping of a state with further entries."""
 
     def play(params: PyTree, key: Array, seen: PlayerInput, legal: PyTree) -> PyTree:
         return player(params, key, seen._replace(state=seen.state.books), legal)
@@ -159,9 +159,9 @@ def bench_truth(
     """
     validate_bench(days, policies)
     program = bench_program(world, config, policies)
-    nobody = jax.jit(reference_network(world).init)(jax.random.key(0))
+    no_params = jax.jit(reference_network(world).init)(jax.random.key(0))
     scores: list[PolicyScore] = []
-    for case in _cases(days, policies, references, nobody):
+    for case in _cases(days, policies, references, no_params):
         progress(len(scores), f"{case.name}, day {case.day}")
         key = jax.random.fold_in(jax.random.key(config.seed), case.day)
         today, known = conditions(world, case.day), conditions(world, case.known_day)
@@ -175,14 +175,14 @@ def _cases(
     days: Sequence[int],
     policies: Sequence[str],
     references: Sequence[TruthReference],
-    nobody: PyTree,
+    no_params: PyTree,
 ) -> Iterator[_Case]:
     knowing = "least_expected_delay"
     for day in days:
         for name in policies:
-            yield _Case(name, policies.index(name), nobody, day, day)
+            yield _Case(name, policies.index(name), no_params, day, day)
         if day > 0 and knowing in policies:
-            yield _Case(STALE, policies.index(knowing), nobody, day, 0)
+            yield _Case(STALE, policies.index(knowing), no_params, day, 0)
         named = [(REFERENCE, one) for one in references if one.day == day]
         named += [(STALE_REFERENCE, one) for one in references if one.day == 0 < day]
         for name, reference in named:

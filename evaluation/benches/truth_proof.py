@@ -1,6 +1,6 @@
-"""Does a simulated world tell policies apart? The scores as a table, and what is asked of them, checked.
+"""Separation of policies in a simulated world: the scores as a table, and checks of required differences.
 
-Differences are paired: on one day all policies live the same requests, so what a busy hour does to all cancels.
+Differences are paired: on one day all policies get the same requests, so effects common to all cancel.
 """
 
 from collections.abc import Sequence
@@ -27,13 +27,13 @@ from evaluation.simulator.parts import even_load
 from evaluation.simulator.world import World
 
 REFERENCE_ABSENT = (
-    "the reference (told all that is hidden, trained in the truth itself) was left out of this table"
+    "the reference (with access to the hidden state, trained in the truth itself) was left out of this table"
 )
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """One thing asked of a world: `better` beats `worse` by at least `margin` of on-time share, from `since` on."""
+    """A required difference: `better` exceeds `worse` by at least `margin` of on-time share, from day `since` on."""
 
     better: str
     worse: str
@@ -50,12 +50,12 @@ WANTED = (
     Wanted(REFERENCE, "least_expected_delay", 0.0),
     Wanted(REFERENCE, STALE_REFERENCE, 0.03, since=30),
 )
-"""What a preset promises: easy rules are not enough, knowing the mechanics or learning helps, a month matters."""
+"""Required differences of a preset: simple rules are not enough, the mechanics or learning help, drift matters."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """What came of one thing asked for, on one day; `met` by the value, `sure` by the whole interval."""
+    """The result of one required difference on one day; `met` by the value, `sure` by the whole interval."""
 
     better: str
     worse: str
@@ -67,7 +67,7 @@ class Check:
 
 
 def checks(scores: Sequence[PolicyScore], wanted: Sequence[Wanted] = WANTED) -> list[Check]:
-    """What came of the things asked for, for every day on which both policies were scored."""
+    """The results of the required differences, for every day on which both policies were scored."""
     by_case = {(score.policy, score.day): score for score in scores}
     found = []
     for one in wanted:
@@ -121,7 +121,7 @@ def as_json(
 
 
 def as_table(world: World, scores: Sequence[PolicyScore], references: Sequence[Kept] = ()) -> Group:
-    """Policies by days, then what is asked of the world, then the references used."""
+    """Policies by days, then the required differences, then the references used."""
     title = f"{world.name}: share of requests accepted and on time [95 % interval over simulated days]"
     table = Table(title=Text(title))
     table.add_column("policy")
@@ -133,7 +133,7 @@ def as_table(world: World, scores: Sequence[PolicyScore], references: Sequence[K
         table.add_row(policy, *("" if cell is None else with_interval(cell.on_time) for cell in cells))
     lines = [
         f"{'met' if check.met else 'NOT MET'}: {check.better} - {check.worse} on day {check.day} is "
-        f"{with_interval(check.difference, signed=True)}, at least {check.margin:g} asked for"
+        f"{with_interval(check.difference, signed=True)}, at least {check.margin:g} required"
         for check in checks(scores)
     ]
     lines += [

@@ -1,4 +1,4 @@
-"""Does a twin keep its promises in worlds that it was not made for, and does its certificate say where it does not?
+"""Errors of twins' in-model values in various worlds, and whether their certificates detect them.
 
 For every world and seed a log is simulated, a twin fitted on its first days and certified on later ones. Then policies
 of every quality play those days in closed loop, in the twin and in the world itself. A twin deserves to pass where it
@@ -19,9 +19,9 @@ import numpy as np
 from evaluation.baselines import BASELINES
 from evaluation.benches.worlds_values import Contestant, as_table, in_model_values, true_values
 from evaluation.certify.behaving import fit_behaviour
-from evaluation.certify.believed import of_twin
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import DATA
+from evaluation.certify.tested_system import of_twin
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import RunConfig
 from evaluation.engine.config import EngineConfig, tasks_on
@@ -49,7 +49,7 @@ from twin.placement.model import PlacementTwin
 from twin.population import PopulationConfig
 
 DESERVING, WRONG = 0.02, 0.05
-"""Largest error of a promise in a twin that deserves to pass, and of one that nobody need be warned of."""
+"""Largest error of an in-model value in a twin that should pass, and of one that needs no warning."""
 PRICE = 0.2
 """Of a core, in the variant of the rule that is not tuned to anything."""
 NUM_RANDOM = 2
@@ -197,7 +197,7 @@ def bench_alone(task: WorldTask) -> list[dict[str, Any]]:
 def bench_world(
     world: World, seed: int, config: WorldsBenchConfig, workdir: Path, progress: Progress
 ) -> list[dict[str, Any]]:
-    """Everything that is asked of one world and seed, or what is left of it.
+    """All measurements of one world and seed, or the missing ones.
 
     Args:
         world: A validated world.
@@ -268,12 +268,12 @@ def _values_plan(world: World, seed: int, shift: int, config: WorldsBenchConfig)
         names, players = tuple(known), tuple(known.values())
         keys = jax.random.split(jax.random.key(seed))
         with progress.stage(f"{len(names)} policies in the twin"):
-            told = in_model_values(keys[0], archive, twin, days, players, config.num_replications)
+            in_model = in_model_values(keys[0], archive, twin, days, players, config.num_replications)
         with progress.stage(f"{len(names)} policies in the world"):
             true = true_values(keys[1], archive, world, twin, days, players, config.num_replications)
         content = {
             "reward": twin.encoding.problem.reward,
-            "promised": as_table(told, names),
+            "promised": as_table(in_model, names),
             "true": as_table(true, names),
         }
         (out / VALUES).write_text(json.dumps(content, indent=1) + "\n")

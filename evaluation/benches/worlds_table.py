@@ -1,4 +1,4 @@
-"""What came of the worlds: a row a policy and shift, and how promises and certificates did, world by world."""
+"""Results of the worlds: a row a policy and shift, and the accuracy of in-model values and certificates by world."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -22,38 +22,38 @@ def rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The rows of one world, seed and shift, from what `worlds_bench.bench_world` found."""
     result = []
     for policy, true in found["true"].items():
-        told, replications = found["promised"][policy], np.asarray(true["on_time"])
+        in_model, replications = found["promised"][policy], np.asarray(true["on_time"])
         value = estimate(_mean(replications), len(replications), IntervalConfig(num_replicates=400))
         result.append(
             {
                 "world": found["world"], "seed": found["seed"], "shift_days": found["shift_days"],
                 "policy": policy, "on_time": value.value, "low": value.low, "high": value.high,
-                "promised": float(np.mean(told["on_time"])),
+                "promised": float(np.mean(in_model["on_time"])),
                 "mean_response_s": float(np.mean(true["response_s"])),
-                "promised_response_s": float(np.mean(told["response_s"])),
+                "promised_response_s": float(np.mean(in_model["response_s"])),
                 "certificate": found["certificate"]["verdict"],
-                "marked": is_far(float(np.mean(told["out_of_support"]))),
+                "marked": is_far(float(np.mean(in_model["out_of_support"]))),
             }
         )  # fmt: skip
     return result
 
 
 def summary(found: Mapping[str, Any]) -> dict[str, Any]:
-    """How promises and certificate did in one world, seed and shift."""
-    told = rows(found)
-    true, promised = (np.array([row[name] for row in told]) for name in ("on_time", "promised"))
+    """Accuracy of in-model values and certificate in one world, seed and shift."""
+    table = rows(found)
+    true, promised = (np.array([row[name] for row in table]) for name in ("on_time", "promised"))
     error = np.abs(promised - true)
     unwarned = [
-        row["policy"] for row, one in zip(told, error, strict=True) if one > WRONG and not row["marked"]
+        row["policy"] for row, one in zip(table, error, strict=True) if one > WRONG and not row["marked"]
     ]
-    unmarked = [one for row, one in zip(told, error, strict=True) if not row["marked"]]
+    unmarked = [one for row, one in zip(table, error, strict=True) if not row["marked"]]
     verdict = found["certificate"]["verdict"]
     lines = found["certificate"]["lines"]
     return {
         "world": found["world"], "seed": found["seed"], "shift_days": found["shift_days"],
         "mean_error": float(error.mean()), "worst_error": float(error.max()),
         "worst_unmarked_error": float(max(unmarked, default=0.0)),
-        "worst_policy": told[int(error.argmax())]["policy"],
+        "worst_policy": table[int(error.argmax())]["policy"],
         "rank_correlation": float(spearmanr(promised, true).statistic),
         "certificate": verdict,
         "failed_lines": [line["name"] for line in lines if line["verdict"] == FAIL],
@@ -79,7 +79,7 @@ def as_json(found: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> di
 
 
 def counts(each: Sequence[Mapping[str, Any]]) -> dict[str, int]:
-    """Certificates by what they said and should have said, over worlds, seeds and shifts."""
+    """Certificates by actual and expected verdict, over worlds, seeds and shifts."""
     return {
         "cases": len(each),
         "passed": sum(one["certificate"] == PASS for one in each),
@@ -121,8 +121,8 @@ def as_table(found: Sequence[Mapping[str, Any]]) -> Group:
             f"{one['rank_correlation']:.2f}",
             one["certificate"], f"{why[0]}{f' and {len(why) - 1} more' if len(why) > 1 else ''}" if why else "",
         )  # fmt: skip
-    told = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts(each).items())
-    return Group(cases, *map(_policies, found), Text(told), Text(f"{FAR_MARK} {GUESS}"))
+    verdicts = ", ".join(f"{name.replace('_', ' ')} {count}" for name, count in counts(each).items())
+    return Group(cases, *map(_policies, found), Text(verdicts), Text(f"{FAR_MARK} {GUESS}"))
 
 
 def _policies(found: Mapping[str, Any]) -> Table:

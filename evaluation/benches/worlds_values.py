@@ -1,8 +1,8 @@
-"""What policies are worth in a twin and in the simulated world, on the same logged day and in closed loop.
+"""Values of policies in a twin and in the simulated world, on the same logged day and in closed loop.
 
-Both systems meet the requests of the log, from an empty midnight to the day's last request; all that differs is who
-answers. Where agents leave or pause, the world itself decides the workload, and days of its own take the log's place.
-All policies live side by side: each has an equal share of the streams, so two programs serve them all.
+Both systems get the requests of the log, from an empty midnight to the day's last request; only the outcomes differ.
+Where agents leave or pause, the workload depends on the world, and days that it simulates take the log's place. All
+policies are simulated together: each has an equal share of the streams, so two programs serve them all.
 """
 
 import datetime as dt
@@ -41,11 +41,11 @@ class Contestant(NamedTuple):
 
 
 class Values(NamedTuple):
-    """What every policy was worth in every replication of every day; leaves [policies, replications]."""
+    """The values of every policy in every replication of every day; leaves [policies, replications]."""
 
     on_time: Leaf  # share of requests accepted and finished within their deadline
     response_s: Leaf  # mean, of those that completed
-    out_of_support: Leaf  # share of decisions to longer queues than the twin knows; 0 in the truth
+    out_of_support: Leaf  # share of decisions to longer queues than in the twin's data; 0 in the truth
 
     @staticmethod
     def joined(parts: Sequence["Values"]) -> "Values":
@@ -54,7 +54,7 @@ class Values(NamedTuple):
 
 
 def day_requests(archive: Archive, world: World, days: Sequence[dt.date]) -> list[DayRequests] | None:
-    """The requests of some days of a log that `world` wrote, padded alike; None where only the world can ask."""
+    """The requests of some days of a log that `world` wrote, padded equally; None where they depend on the world."""
     if max(world.reactions.leaving, world.reactions.pausing) > 0.0:
         return None
     pool = read_pool(archive, world)
@@ -79,8 +79,8 @@ def true_values(
 ) -> Values:
     """The policies' values in the world itself, every day simulated `num_replications` times by each."""
     encoding, first = twin.encoding, min(archive.days("requests"))
-    names, asked = names_in(world, encoding.cluster), day_requests(archive, world, days)
-    num_steps = longest_day(world) if asked is None else len(asked[0].arrival_s) - 1
+    names, requests = names_in(world, encoding.cluster), day_requests(archive, world, days)
+    num_steps = longest_day(world) if requests is None else len(requests[0].arrival_s) - 1
 
     def run(key: Array, params: Sequence[PyTree], today: DayConditions, weekday: Array) -> Values:
         response = truth_response(
@@ -93,7 +93,7 @@ def true_values(
     program, found = jax.jit(run), []
     for place, day in enumerate(days):
         today = conditions(world, (day - first).days)
-        today = today if asked is None else today._replace(asked=asked[place])
+        today = today if requests is None else today._replace(requests=requests[place])
         one = jax.random.fold_in(key, place)
         found.append(program(one, [each.params for each in contestants], today, jnp.int32(day.weekday())))
     return Values.joined([Values(*map(np.asarray, one)) for one in found])

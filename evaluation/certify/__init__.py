@@ -1,1 +1,1 @@
-"""Certificates: how far a twin may be believed, measured on days it has not seen, against one real day and another."""
+"""Certificates: the accuracy of a twin on held-out days, relative to the difference between two real days."""

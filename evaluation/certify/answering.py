@@ -1,4 +1,4 @@
-"""How well the twin answers: outcomes of the same requests and decisions, logged and forecast one step ahead."""
+"""Accuracy of the twin's outcomes: logged and forecast one step ahead, for the same requests and decisions."""
 
 from collections.abc import Sequence
 
@@ -23,52 +23,56 @@ COLUMNS = (*DURATIONS, "answer")
 
 
 def table_of(simulated: DayOutcomes, service: np.ndarray, known: np.ndarray) -> Sample:
-    """Outcomes beside what was asked and where it went; durations as `log(1 + seconds)`."""
+    """Outcomes with service and node as context; durations as `log(1 + seconds)`."""
     continuous = {name: np.log1p(getattr(simulated, field)[known]) for name, field in DURATIONS.items()}
     context = {"service": service[known], "node": simulated.node[known]}
     return Sample(continuous, {"answer": simulated.answer[known], **context})
 
 
 def refuse_few(parts: Sequence[Windows], min_rows: int) -> None:
-    """Makes sure that the held-out days, given as disjoint windows, say enough.
+    """Raises unless the held-out days, given as disjoint windows, have enough known outcomes.
 
     Raises:
         ConfigError: Fewer than `min_rows` requests have a known decision and outcome.
     """
     num_rows = 0
     for part in parts:
-        told = np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED)
-        num_rows += int(np.sum(part.valid() & told & (part.node >= 0)))
+        is_known = np.isfinite(part.fate.finish_s) | (part.fate.status == REJECTED)
+        num_rows += int(np.sum(part.valid() & is_known & (part.node >= 0)))
     if num_rows < min_rows:
         raise ConfigError(
-            "too few requests with a known decision and outcome to certify anything",
+            "too few requests with a known decision and outcome for a certificate",
             where=f"{num_rows} on the {len(parts)} held-out day(s)",
             allowed=f"{min_rows} or more",
-            advice="name more days (--days), or look at the capability matrix of `schedtwin check`",
+            advice="name more days (--days), or see the capability matrix of `schedtwin check`",
         )
 
 
-def answers_trio(told: Forecast, partners: Sequence[HeldOutDay]) -> Trio:
+def answers_trio(forecast: Forecast, partners: Sequence[HeldOutDay]) -> Trio:
     """The held-out days' answers, one forecast of each, and the answers of the partner days.
 
-    Outcomes that the log does not know are left out, and so are forecasts of an end after its own, and of requests that
-    would surely have ended before it and of which it says nothing.
+    Left out are outcomes that are unknown in the log, forecasts of an end after the end of the log, and forecasts of
+    requests with an unknown outcome whose draws all end within the log.
     """
-    known = told.known
-    rows, draw = np.arange(len(known)), np.arange(len(known)) % told.draws_accepted.shape[1]
-    drawn = [leaf[rows, draw] for leaf in (told.draws_status, told.draws_wait_s, told.draws_run_s)]
-    real = Units(table_of(_simulated(told.node, told.status, told.wait_s, told.run_s), told.service, known),
-                 told.unit[known])  # fmt: skip
+    known = forecast.known
+    rows, draw = np.arange(len(known)), np.arange(len(known)) % forecast.draws_accepted.shape[1]
+    drawn = [
+        leaf[rows, draw] for leaf in (forecast.draws_status, forecast.draws_wait_s, forecast.draws_run_s)
+    ]
+    logged = _simulated(forecast.node, forecast.status, forecast.wait_s, forecast.run_s)
+    real = Units(table_of(logged, forecast.service, known), forecast.unit[known])
     ends = ~np.isin(drawn[0], (COMPLETED, FAILED)) | np.isfinite(drawn[2])
-    ends &= known | ~np.isfinite(told.draws_run_s).all(axis=1)
-    generated = Units(table_of(_simulated(told.node, *drawn), told.service, ends), told.unit[ends])
+    ends &= known | ~np.isfinite(forecast.draws_run_s).all(axis=1)
+    generated = Units(
+        table_of(_simulated(forecast.node, *drawn), forecast.service, ends), forecast.unit[ends]
+    )
     other = []
     for day in partners:
         service = rows_of(day.windows, day.counted, day.windows.request.service)
         other.append(table_of(day.logged, service, day.logged.known))
     whole = together([Units(part, np.zeros(part.num_rows, np.int64)) for part in other])
-    unit = consecutive(whole.sample.num_rows, told.num_units)
-    return Trio(real, generated, Units(whole.sample, unit), told.num_units)
+    unit = consecutive(whole.sample.num_rows, forecast.num_units)
+    return Trio(real, generated, Units(whole.sample, unit), forecast.num_units)
 
 
 def _simulated(node: np.ndarray, status: np.ndarray, wait_s: np.ndarray, run_s: np.ndarray) -> DayOutcomes:
@@ -80,7 +84,7 @@ def _simulated(node: np.ndarray, status: np.ndarray, wait_s: np.ndarray, run_s: 
 
 
 def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
-    """All lines about outcomes; what the log shows one kind of only is not applicable."""
+    """All lines about outcomes; a column with a single value in the log is not applicable."""
     kinds = {name for part in trio[:2] for name in np.unique(part.sample.categorical["answer"])}
     columns = COLUMNS if len(kinds) > 1 else COLUMNS[:-1]
     lines = two_sample_lines(SECTION, trio, columns, config)
@@ -120,7 +124,7 @@ def distribution_charts(trio: Trio, label: str = "forecast") -> tuple[Chart, ...
 
 
 def consecutive(num_rows: int, num_blocks: int) -> np.ndarray:
-    """[rows] which of so many blocks of equal size a row lies in."""
+    """[rows] index of a row's block, of `num_blocks` consecutive blocks of equal size."""
     return np.arange(num_rows) * num_blocks // max(num_rows, 1)
 
 

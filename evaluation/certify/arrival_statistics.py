@@ -1,4 +1,4 @@
-"""What is told about arrivals: how many, how they swing over the day, how they cluster, how they remember."""
+"""Statistics of arrivals: rate, daily profile, dispersion and autocorrelation."""
 
 from typing import NamedTuple
 
@@ -9,13 +9,13 @@ PARTS_OF_DAY = 12
 
 
 class ArrivalStatistics(NamedTuple):
-    """Of the arrivals of one day (or a stretch of it)."""
+    """Statistics of the arrivals of one day (or a part of it)."""
 
     num_arrivals: int
     rate_per_s: float
     share_by_part: np.ndarray  # [parts] share of the arrivals in each part of the day
     dispersion: (
-        float  # variance over mean of counts in windows, the daily swing removed; 1 for a Poisson process
+        float  # variance over mean of counts in windows, the daily profile removed; 1 for a Poisson process
     )
     autocorrelation: float  # of neighbouring gaps' logarithms, in [-1, 1]; 0 for a Poisson process
     gap_variation: (

@@ -1,7 +1,7 @@
-"""A clone of the logged behaviour, to play the system under test in closed loop; does it decide as the log did?
+"""A clone of the logged behaviour for the closed loop, and a line on whether it decides as the log did.
 
-Where it does not, what comes of it in closed loop says nothing of the system, and lines that rest on it do not apply;
-the other lines need no clone.
+Where it does not, closed-loop results are no evidence about the system under test, and lines that depend on the clone
+are not applicable; the other lines need no clone.
 """
 
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from dataclasses import replace
 
 import jax
 
-from evaluation.certify.believed import Believed, CloneBehaviour
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
 from evaluation.certify.lines import Line, Verdict, about_zero, not_applicable, silent
 from evaluation.certify.resampled import mean_of
+from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from logs_schema.progress import Progress
 from offline_rl.networks import example_in
 from offline_rl.recipes.cloning import fit_clone
@@ -21,16 +21,16 @@ from offline_rl.scorer import scorer
 from twin.placement.history import replay_log
 
 NAME = "surprise of the clone at the logged decisions, over its own entropy"
-EXCUSE = "the clone is not shown to decide as the log did, so that closed loop says nothing of the twin"
+EXCUSE = "the clone is not shown to decide as the log did, so the closed loop is no evidence about the twin"
 NUM_STREAMS, HELD_OUT = 16, 0.15
 
 
-def fit_behaviour(believed: Believed, config: CertifyConfig, progress: Progress) -> CloneBehaviour:
+def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Progress) -> CloneBehaviour:
     """The clone of the behaviour on the training days."""
-    history = replay_log(believed.windows, believed.encoding)
+    history = replay_log(tested.windows, tested.encoding)
     example = example_in(history)
     network = scorer(example)
-    if believed.encoding.cluster.num_nodes < 2:  # whoever decides, decides alike
+    if tested.encoding.cluster.num_nodes < 2:  # all policies decide the same
         return CloneBehaviour(network, network.init(jax.random.key(config.seed)))
     with progress.stage("clone the behaviour", total=config.clone_updates, unit="updates") as stage:
         params, _ = fit_clone(
@@ -40,23 +40,23 @@ def fit_behaviour(believed: Believed, config: CertifyConfig, progress: Progress)
     return CloneBehaviour(network, params)
 
 
-def clone_line(section: str, told: Forecast, config: CertifyConfig) -> Line:
-    """Whether the clone predicts the decisions of held-out days: if its probabilities are the behaviour's own, the
-    mean of minus their logarithm at the logged decisions is its mean entropy.
+def clone_line(section: str, forecast: Forecast, config: CertifyConfig) -> Line:
+    """Whether the clone predicts the decisions of held-out days: if its probabilities are those of the behaviour, its
+    mean negative log-likelihood of the logged decisions equals its mean entropy.
 
-    It passes or cannot tell: a log whose behaviour cannot be cloned is no fault of the system under test.
+    The verdict is pass or cannot tell: a behaviour that cannot be cloned is no error of the system under test.
     """
+    excess = mean_of(forecast.surprise - forecast.entropy, forecast.unit, forecast.num_units)
     line = about_zero(
-        section, NAME, "nats", mean_of(told.surprise - told.entropy, told.unit, told.num_units), told.num_units,
-        config.thresholds.clone_surprise, config.intervals(),
-        reason=f"surprise {told.surprise.mean():.3f}, entropy {told.entropy.mean():.3f} nats",
+        section, NAME, "nats", excess, forecast.num_units, config.thresholds.clone_surprise, config.intervals(),
+        reason=f"surprise {forecast.surprise.mean():.3f}, entropy {forecast.entropy.mean():.3f} nats",
     )  # fmt: skip
     verdict = line.verdict if line.verdict is Verdict.PASS else Verdict.CANNOT_TELL
     return replace(line, verdict=verdict, chance=None)
 
 
 def resting_on(clone: Line, lines: Sequence[Line]) -> list[Line]:
-    """The lines that rest on the clone; none applies unless it decides as the log did."""
+    """The lines that depend on the clone; not applicable unless it decides as the log did."""
     if clone.verdict is Verdict.PASS:
         return list(lines)
     return [

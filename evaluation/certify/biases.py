@@ -1,7 +1,7 @@
-"""One-step forecasts against what came true: biases that are wrong on average, by node, and in acceptance.
+"""Biases of one-step forecasts against the logged outcomes: on average, by node, and in acceptance.
 
-A bias on every node is measured by the product of a node's mean residuals in two halves of the units, which are drawn
-apart: chance leaves nothing of it on average, where a mean of squares would be above zero by its noise alone.
+The bias by node is measured by the product of a node's mean residuals in two halves of the units, which are drawn
+separately: its expectation is zero without bias, whereas noise makes a mean of squares positive.
 """
 
 import numpy as np
@@ -17,13 +17,13 @@ MIN_ROWS = 100
 MIN_WAITED = 50
 
 
-def bias_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
-    """Lines of acceptance, waits and run times; deciding all of them."""
-    return [*_acceptance_lines(told, config), _waits_line(told, config), _runs_line(told, config)]
+def bias_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
+    """Lines of acceptance, waits and run times; all of them are deciding."""
+    return [*_acceptance_lines(forecast, config), _waits_line(forecast, config), _runs_line(forecast, config)]
 
 
 def bias_over_groups(residual: np.ndarray, group: np.ndarray, unit: np.ndarray, num_units: int) -> Statistic:
-    """Mean over groups, weighted by their rows, of the squared mean residual, without what chance adds to it.
+    """Mean over groups, weighted by their rows, of the squared mean residual, without the bias due to noise.
 
     Args:
         residual: [rows]; NaN rows do not count.
@@ -49,52 +49,56 @@ def bias_over_groups(residual: np.ndarray, group: np.ndarray, unit: np.ndarray, 
     return statistic
 
 
-def _acceptance_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
+def _acceptance_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
     names = ("bias of acceptance", "bias of acceptance over nodes, squared")
-    num_refused = int((~told.accepted).sum())
-    if not told.draws_accepted.size or min(num_refused, int(told.accepted.sum())) < MIN_ROWS // 2:
-        reason = f"{num_refused} of {len(told.accepted)} offers were refused"
+    num_refused = int((~forecast.accepted).sum())
+    if not forecast.draws_accepted.size or min(num_refused, int(forecast.accepted.sum())) < MIN_ROWS // 2:
+        reason = f"{num_refused} of {len(forecast.accepted)} offers were refused"
         return [not_applicable(SECTION, name, reason) for name in names]
-    residual = told.accepted - told.draws_accepted.mean(axis=1)
+    residual = forecast.accepted - forecast.draws_accepted.mean(axis=1)
     limits, intervals = config.thresholds, config.intervals()
     return [
-        about_zero(SECTION, names[0], "share", mean_of(residual, told.unit, told.num_units), told.num_units,
+        about_zero(SECTION, names[0], "share", mean_of(residual, forecast.unit, forecast.num_units), forecast.num_units,
                    limits.acceptance_bias, intervals, deciding=True),
         about_zero(SECTION, names[1], "share squared",
-                   bias_over_groups(residual, told.node, told.unit, told.num_units), told.num_units,
+                   bias_over_groups(residual, forecast.node, forecast.unit, forecast.num_units), forecast.num_units,
                    limits.acceptance_bias_by_node**2, intervals, one_sided=True, deciding=True),
     ]  # fmt: skip
 
 
-def _waits_line(told: Forecast, config: CertifyConfig) -> Line:
+def _waits_line(forecast: Forecast, config: CertifyConfig) -> Line:
     name = "log of mean wait over mean forecast"
-    mean_draw_s = _mean_draw(told.draws_wait_s)
-    known = np.isfinite(told.wait_s) & np.isfinite(mean_draw_s)
-    num_waited = int(np.sum(known & (told.wait_s > LEAST_S)))
+    mean_draw_s = _mean_draw(forecast.draws_wait_s)
+    known = np.isfinite(forecast.wait_s) & np.isfinite(mean_draw_s)
+    num_waited = int(np.sum(known & (forecast.wait_s > LEAST_S)))
     if num_waited < MIN_WAITED:
         return not_applicable(SECTION, name, f"{num_waited} requests are known to have waited")
-    unit = told.unit[known]
-    seen, drawn = (np.bincount(unit, column[known], told.num_units) for column in (told.wait_s, mean_draw_s))
+    unit = forecast.unit[known]
+    seen, drawn = (
+        np.bincount(unit, column[known], forecast.num_units) for column in (forecast.wait_s, mean_draw_s)
+    )
 
     def statistic(weights: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(np.log(weights @ seen) - np.log(weights @ drawn))
 
     return about_zero(
-        SECTION, name, "1", statistic, told.num_units, config.thresholds.wait_bias, config.intervals(),
-        deciding=True, reason=f"{told.wait_s[known].mean():.3g} s came, {mean_draw_s[known].mean():.3g} s forecast",
+        SECTION, name, "1", statistic, forecast.num_units, config.thresholds.wait_bias, config.intervals(),
+        deciding=True,
+        reason=f"{forecast.wait_s[known].mean():.3g} s logged, {mean_draw_s[known].mean():.3g} s forecast",
     )  # fmt: skip
 
 
-def _runs_line(told: Forecast, config: CertifyConfig) -> Line:
+def _runs_line(forecast: Forecast, config: CertifyConfig) -> Line:
     name = "bias of log run time over nodes, squared"
-    residual = np.log(LEAST_S + told.run_s) - _mean_draw(np.log(LEAST_S + told.draws_run_s))
+    residual = np.log(LEAST_S + forecast.run_s) - _mean_draw(np.log(LEAST_S + forecast.draws_run_s))
     num_known = int(np.isfinite(residual).sum())
     if num_known < MIN_ROWS:
         return not_applicable(SECTION, name, f"{num_known} run times are known, fewer than {MIN_ROWS}")
+    bias = bias_over_groups(residual, forecast.node, forecast.unit, forecast.num_units)
     return about_zero(
-        SECTION, name, "1", bias_over_groups(residual, told.node, told.unit, told.num_units), told.num_units,
-        config.thresholds.run_bias_by_node**2, config.intervals(), one_sided=True, deciding=True,
+        SECTION, name, "1", bias, forecast.num_units, config.thresholds.run_bias_by_node**2, config.intervals(),
+        one_sided=True, deciding=True,
     )  # fmt: skip
 
 

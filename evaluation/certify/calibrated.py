@@ -1,8 +1,7 @@
-"""Is the twin's uncertainty honest, as lines: coverage and calibration of its predicted waits, run times and
-acceptance.
+"""Lines on the twin's uncertainty: coverage and calibration of its predicted waits, run times and acceptance.
 
-If the predicted distribution is right, the rank of what came true is uniform (probability integral transform); among
-values that count as equal, as waits of zero do, it is drawn evenly.
+If the predicted distribution is right, the rank of the observed value is uniform (probability integral transform);
+among equal values, such as waits of zero, the rank is drawn uniformly.
 """
 
 import numpy as np
@@ -22,24 +21,24 @@ GROUPS = 10
 GRID = np.linspace(0.0, 1.0, 41)
 
 
-def calibration_lines(told: Forecast, config: CertifyConfig) -> tuple[list[Line], tuple[Chart, ...]]:
+def calibration_lines(forecast: Forecast, config: CertifyConfig) -> tuple[list[Line], tuple[Chart, ...]]:
     """Lines for waits, run times and acceptance; the calibration errors decide.
 
-    Each answer is predicted from the logged state of its moment: these lines do not see compounding errors.
+    Each outcome is predicted from the logged state at its time: these lines do not include compounding errors.
     """
     lines, curves = [], []
     for name, value, draws in (
-        ("waits", told.wait_s, told.draws_wait_s),
-        ("run times", told.run_s, told.draws_run_s),
+        ("waits", forecast.wait_s, forecast.draws_wait_s),
+        ("run times", forecast.run_s, forecast.draws_run_s),
     ):
         known = np.isfinite(value)
         rank = ranks(value[known], draws[known], seed=config.seed)
-        lines += _rank_lines(name, rank, told.unit[known], config)
+        lines += _rank_lines(name, rank, forecast.unit[known], config)
         if len(rank) >= MIN_ROWS:
             shares = tuple(float(np.mean(rank <= level)) for level in GRID)
             curves.append(Curve(name, tuple(map(float, GRID)), shares))
-    lines.append(_acceptance_line(told, config))
-    note = "On the diagonal the forecasts are right; below it, true values are longer than foreseen."
+    lines.append(_acceptance_line(forecast, config))
+    note = "On the diagonal the forecasts are calibrated; below it, true values are longer than predicted."
     labels = ("predicted share of values below", "observed share of values below")
     chart = Chart("Calibration of waits and run times", *labels, tuple(curves), note, True)
     return lines, (chart,) if curves else ()
@@ -70,20 +69,20 @@ def _rank_lines(name: str, rank: np.ndarray, unit: np.ndarray, config: CertifyCo
                       len(labels), limits.calibration, intervals, deciding=True),
         about_zero(SECTION, f"coverage of the 90 % intervals of {name}, less 90 %", "share",
                    lambda weights: inside(weights) - NOMINAL, len(labels), limits.coverage, intervals,
-                   reason=f"they hold {float(np.mean(np.abs(rank - 0.5) <= NOMINAL / 2)):.1%}"),
+                   reason=f"they cover {float(np.mean(np.abs(rank - 0.5) <= NOMINAL / 2)):.1%}"),
     ]  # fmt: skip
 
 
-def _acceptance_line(told: Forecast, config: CertifyConfig) -> Line:
-    """Offers in groups by one half of their draws, held against the other half: chance in the draws that make a group
-    must not stand on both sides."""
-    name, accepted, unit = "calibration error of acceptance", told.accepted, told.unit
+def _acceptance_line(forecast: Forecast, config: CertifyConfig) -> Line:
+    """Calibration of acceptance over groups of offers. One half of the draws forms the groups, the other half is the
+    prediction, so that noise of the draws does not affect both."""
+    name, accepted, unit = "calibration error of acceptance", forecast.accepted, forecast.unit
     if min(accepted.sum(), (~accepted).sum()) < MIN_ROWS // 2:
         return not_applicable(
             SECTION, name, f"{int((~accepted).sum())} of {len(accepted)} offers were refused"
         )
     labels, place = np.unique(unit, return_inverse=True)
-    by, predicted = (told.draws_accepted[:, half::2].mean(axis=1) for half in (0, 1))
+    by, predicted = (forecast.draws_accepted[:, half::2].mean(axis=1) for half in (0, 1))
     group = np.argsort(np.argsort(by, kind="stable"), kind="stable") * GROUPS // len(by)
     cell = place * GROUPS + group
 

@@ -1,4 +1,4 @@
-"""A certificate: its lines and charts, what it was made from, and what it says as a whole."""
+"""A certificate: its lines and charts, its inputs, and its overall verdict."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ EXIT_STATUS = {Verdict.PASS: 0, Verdict.FAIL: 3, Verdict.CANNOT_TELL: 4, Verdict
 
 @dataclass(frozen=True)
 class Section:
-    """Charts and a sentence that belong to the lines of one section."""
+    """Charts and description of one section of lines."""
 
     name: str
     about: str
@@ -28,17 +28,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How far a twin may be believed.
+    """The result of comparing a twin with held-out days.
 
     Attributes:
         verdict: Of all lines together, see `family`.
         lines: In the order of their sections.
-        sections: What stands beside the lines.
-        train_days, days, partners: ISO dates: what the twin was fitted on, what it was held against, and the real day
-            that each of those was held against.
+        sections: Descriptions and charts of the sections.
+        train_days, days, partners: ISO dates: the training days of the twin, the held-out days, and the real day that
+            each held-out day is compared with for the noise floor.
         num_requests: Held-out requests that were compared.
-        notes: What had to be done without, and fallbacks.
-        refusal: Why nothing could be measured; empty where something was.
+        notes: Missing data and fallbacks.
+        refusal: Why nothing could be measured; empty otherwise.
         config: Thresholds and sizes.
         twin: Content hash of the twin.
         archive: Content hash of the archive.
@@ -75,8 +75,8 @@ class Certificate:
         """The verdict in one sentence."""
         if self.refusal:
             return f"cannot tell: {self.refusal}"
-        told = ", ".join(f"{count} {name}" for name, count in self.counts().items() if count)
-        return f"{self.verdict.value} ({told})"
+        counts = ", ".join(f"{count} {name}" for name, count in self.counts().items() if count)
+        return f"{self.verdict.value} ({counts})"
 
 
 def certificate_of(
@@ -97,10 +97,10 @@ def certificate_of(
     """The certificate of some lines.
 
     Args:
-        lines: In the order of their sections, each with a verdict of its own; here they become a family.
-        about: Section -> what it is about.
-        charts: Section -> its charts, where it has some.
-        config: How it was made.
+        lines: In the order of their sections, each with its own verdict, before the correction for their number.
+        about: Section -> its description.
+        charts: Section -> its charts, if any.
+        config: Configuration of the certificate.
         twin, archive: Content hashes.
         train_days, days, partners, num_requests, notes, refusal: As in `Certificate`.
     """
@@ -123,5 +123,5 @@ def certificate_of(
 
 
 def refusal_in_words(error: SchedtwinError) -> str:
-    """Why nothing could be measured, for a certificate that says so."""
+    """The reason why nothing could be measured, for the certificate."""
     return " ".join(part for part in (error.what, f"({error.where})" if error.where else "") if part)

@@ -1,4 +1,4 @@
-"""Closed loop against closed loop: levels under a clone of the logged behaviour in the twin, and in the log."""
+"""Closed loop: levels under a clone of the logged behaviour in the twin, compared with those of the log."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -19,13 +19,13 @@ MIN_DAYS = 8
 """From so many held-out days on, whole days are the units, else blocks of consecutive requests of a day."""
 LEAST_S = 1e-3
 Value = Callable[[HeldOutDay, DayOutcomes], np.ndarray]
-"""What every row is worth."""
+"""(day, outcomes) -> [rows] value."""
 
 
 def level_lines(
     held: Sequence[HeldOutDay], simulated: Sequence[DayOutcomes], encoding: Encoding, config: CertifyConfig
 ) -> list[Line]:
-    """Differences of levels, twin less log: what the behaviour is worth and how much of it is accepted. Deciding."""
+    """Differences of levels, twin less log: the value of the behaviour and the share accepted. Deciding."""
     limits = config.thresholds
     if encoding.problem.reward == "on_time":
         what = ("share on time", "share", limits.behaviour_value, _on_time)
@@ -36,7 +36,7 @@ def level_lines(
         real, twin, num_units = _columns(held, simulated, value)
         name = f"{name}, twin less log"
         if np.isfinite(real[0]).sum() < config.min_rows:
-            lines.append(not_applicable(SECTION, name, "too few requests of the log tell"))
+            lines.append(not_applicable(SECTION, name, "too few requests of the log have a value"))
             continue
         lines.append(
             about_zero(SECTION, name, unit, _difference(twin, real, num_units), num_units, limit,
@@ -71,14 +71,14 @@ def distance_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
 
 
 def _columns(held: Sequence[HeldOutDay], simulated: Sequence[DayOutcomes], value: Value) -> tuple:
-    """Value and unit of the rows of log and twin, and the number of units; NaN where nobody knows."""
+    """Value and unit of the rows of log and twin, and the number of units; NaN where the value is unknown."""
     blocks = _blocks(held)
     found: tuple[list, list] = ([], [])
     for index, (day, twin) in enumerate(zip(held, simulated, strict=True)):
         for part, outcomes in zip(found, (day.logged, twin), strict=True):
             known = outcomes.known & known_in_log(day, outcomes)
-            worth = np.where(known, value(day, outcomes), np.nan)
-            part.append((worth, index * blocks + _block(day, outcomes, blocks)))
+            values = np.where(known, value(day, outcomes), np.nan)
+            part.append((values, index * blocks + _block(day, outcomes, blocks)))
     real, drawn = (tuple(np.concatenate(leaf) for leaf in zip(*part, strict=True)) for part in found)
     return real, drawn, len(held) * blocks
 

@@ -1,4 +1,4 @@
-"""How a certificate is made: how much is looked at, and where its thresholds lie."""
+"""Configuration of certificates: sample sizes and thresholds."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from logs_schema.errors import ConfigError
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The largest good values; "over the floor" is on top of one real day against another.
+    """The largest accepted values; "over the floor" is relative to the distance between two real days.
 
     Attributes:
         column_kl: KL of a column, nats over the floor.
@@ -24,15 +24,15 @@ class Thresholds:
         coverage: Largest deviation of the coverage of 90 % intervals.
         clone_surprise: Largest difference of the clone's surprise at logged decisions from its own entropy, nats.
         behaviour_value: Largest difference in closed loop of the share on time and of the share accepted: .02 for the
-            twin, .01 for the clone, which decides less sharply than the behaviour (the truth itself lies .01 off)...
-        behaviour_response: ... and of the mean log of response time over expected run, where there are no deadlines.
+            twin, .01 for the clone, whose distribution is flatter than the behaviour's (the truth itself is .01 off).
+        behaviour_response: The same for the mean log of response time over expected run, where there are no deadlines.
         acceptance_bias: Largest mean difference of answers from their forecast probability.
         acceptance_bias_by_node: The same on single nodes (root mean square).
         wait_bias: Largest log of the mean wait over its mean forecast.
         run_bias_by_node: Largest bias of log run times on single nodes (root mean square).
         persistence: Largest correlation of run time residuals with those of the last runs on the node, or on any.
-        co_running: Largest correlation of run time residuals with requests that come during the run. Sharing shows only
-            while a node has more requests than cores, so that little of it is much.
+        co_running: Largest correlation of run time residuals with requests that arrive during the run. It is small,
+            since sharing has an effect only while a node has more requests than cores.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -71,24 +71,25 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class CertifyConfig:
-    """What is looked at.
+    """Size and thresholds of a certificate.
 
     Attributes:
-        max_days: Held-out days looked at where none are named: the first ones after training...
-        enough_rows: ... and then as many more as it takes to have so many requests, four weeks at most: with fewer a
-            level of the log itself is hardly known to the hundredths that decide.
-        max_weeks: Held-out weeks of a queue looked at where no days are named: the first ones after training.
-        num_copies: Generated weeks of a queue for each of them, in which the rules are played.
-        max_played: Jobs of a queue that every rule is played on, all weeks together: of more, weeks are sampled.
-        num_steps: Decisions that the twin plays on its own before it is set back to the log.
-        min_rows: Least number of decided requests that a certificate is made from.
-        max_rows: Rows of a sample that the classifier and the kernel distance look at.
-        clone_updates: Gradient steps of the clone that plays the closed loop, at most.
-        rankings: Whether fixed policies are played, where the truth is at hand; of a queue, whether all rules are.
+        max_days: Held-out days where none are named: the first ones after training, and further ones up to
+            `enough_rows`.
+        enough_rows: Number of requests up to which further held-out days are added, four weeks at most: with fewer, the
+            levels of the log are not known to the hundredths that the thresholds need.
+        max_weeks: Held-out weeks of a queue where no days are named: the first ones after training.
+        num_copies: Generated weeks of a queue for each held-out week, in which the rules are simulated.
+        max_played: Jobs of a queue that every rule is simulated on, over all weeks; above it, weeks are sampled.
+        num_steps: Decisions that the twin simulates before its state is reset to the log's.
+        min_rows: Smallest number of decided requests of a certificate.
+        max_rows: Largest number of rows for the classifier and the kernel distance.
+        clone_updates: Gradient steps of the clone of the closed loop, at most.
+        rankings: Whether fixed policies are ranked, where the truth is available; of a queue, whether all rules are.
         level: Coverage of the intervals.
-        num_replicates: Draws behind an interval.
-        seed: Of everything drawn.
-        thresholds: Where good ends.
+        num_replicates: Bootstrap replicates of an interval.
+        seed: Seed of all random draws.
+        thresholds: The thresholds of the lines.
     """
 
     max_days: int = 3

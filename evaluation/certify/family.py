@@ -1,9 +1,9 @@
-"""The lines of a certificate as a family: at most one certificate in twenty fails where nothing is wrong.
+"""Multiple testing over the lines of a certificate: at most one certificate in twenty fails for a correct twin.
 
-Every line that can fail has a probability of what was seen, were its true value just at the limit. Holm's procedure
-keeps the probability of any false failure at `FAMILY` over all of them, whatever they have in common (S. Holm, A simple
-sequentially rejective multiple test procedure, 1979). To pass needs no such care: a certificate passes only if every
-deciding line does, so that a system beyond one of their limits passes no oftener than that one line lets it.
+Every line that can fail has a p-value: the probability of the observed value, or a worse one, if the true value is at
+the limit. Holm's procedure bounds the probability of any false failure by `FAMILY` over all lines, under any dependence
+(S. Holm, A simple sequentially rejective multiple test procedure, 1979). Passing needs no correction: a certificate
+passes only if every deciding line does, so a system beyond one limit passes at most as often as that line alone.
 """
 
 from collections.abc import Sequence
@@ -16,15 +16,15 @@ from evaluation.certify.lines import Line, Verdict
 
 FAMILY = 0.05
 MAX_DAYS = 1000
-ALONE = "it would fail if it stood alone; among so many lines chance may do that"
+ALONE = "it would fail on its own; among this many lines it may be chance"
 
 
 def settled(lines: Sequence[Line], num_days: int) -> list[Line]:
-    """The lines with verdicts that stand in the family, and how many days would tell where none can be told.
+    """The lines with verdicts corrected for their number, and the days needed where the verdict is cannot tell.
 
     Args:
-        lines: With verdicts of their own.
-        num_days: Held-out days they rest on.
+        lines: Lines with their own verdicts.
+        num_days: Number of held-out days.
     """
     rejected = holm([np.nan if line.chance is None else line.chance for line in lines])
     found = []
@@ -49,8 +49,8 @@ def holm(chances: Sequence[float], level: float = FAMILY) -> np.ndarray:
 
 
 def days_needed(line: Line, num_days: int) -> int | None:
-    """Held-out days after which the line would pass or fail, if its value stayed: its interval shrinks with the root
-    of their number. None where it has no interval, or stands too near its limit for a thousand days."""
+    """Held-out days after which the line passes or fails if its value stays the same: its interval shrinks with the
+    square root of their number. None without an interval, or where it takes more than `MAX_DAYS`."""
     judged, limit = line.judged, line.limit
     if limit is None or judged.value is None or judged.low is None or num_days < 1:
         return None
@@ -63,13 +63,12 @@ def days_needed(line: Line, num_days: int) -> int | None:
 
 
 def overall(lines: Sequence[Line]) -> Verdict:
-    """Fails if a line fails; passes if all deciding lines that apply pass, and one does; else cannot tell.
-
-    Where no line is marked as deciding, all are.
+    """The overall verdict: fail if a line fails; pass if all applicable deciding lines pass, and there is one; else
+    cannot tell. Where no line is marked as deciding, all are.
     """
     found = {line.verdict for line in lines}
     if Verdict.FAIL in found:
         return Verdict.FAIL
     deciding = [line for line in lines if line.deciding] or lines
-    told = {line.verdict for line in deciding} - {Verdict.NOT_APPLICABLE}
-    return Verdict.PASS if told == {Verdict.PASS} else Verdict.CANNOT_TELL
+    verdicts = {line.verdict for line in deciding} - {Verdict.NOT_APPLICABLE}
+    return Verdict.PASS if verdicts == {Verdict.PASS} else Verdict.CANNOT_TELL

@@ -1,7 +1,7 @@
-"""One-step forecasts: at every logged decision, in the logged state, what the system under test would answer.
+"""One-step forecasts: at every logged decision, in the logged state, draws of the outcome from the system under test.
 
-The log goes on as it went, whatever is forecast, so decisions stay the reactions they were. If the system is the one
-that wrote the log, the logged answer and every draw have one law, and their ranks are uniform.
+The states follow the log, whatever is forecast, so decisions remain reactions to logged events. If the system under
+test is the one that wrote the log, the logged outcome and every draw have the same distribution, and ranks are uniform.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.believed import Believed, CloneBehaviour
+from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from twin.contracts import Array, Outcome, PyTree, Response
 from twin.environment import environment
@@ -33,22 +33,22 @@ RESOLUTION, LEAST_S = 0.01, 1e-3
 
 
 class Forecast(NamedTuple):
-    """Logged answers [rows] and draws of them [rows, draws], in order of arrival."""
+    """Logged outcomes [rows] and draws of them [rows, draws], in order of arrival."""
 
     arrival_s: np.ndarray  # seconds since 1970
     day: np.ndarray  # index of the day
-    unit: np.ndarray  # that are drawn together, in [0, num_units)
+    unit: np.ndarray  # resampling unit, in [0, num_units)
     num_units: int
     node: np.ndarray
     service: np.ndarray
     accepted: np.ndarray  # bool
     known: np.ndarray  # bool: the outcome is final
     status: np.ndarray
-    wait_s: np.ndarray  # NaN where it did not start, or nobody knows
-    run_s: np.ndarray  # NaN where it did not end, or nobody knows
+    wait_s: np.ndarray  # NaN where it did not start, or the start is unknown
+    run_s: np.ndarray  # NaN where it did not end, or the end is unknown
     draws_accepted: np.ndarray  # bool
     draws_status: np.ndarray
-    draws_wait_s: np.ndarray  # had it been accepted
+    draws_wait_s: np.ndarray  # given acceptance
     draws_run_s: np.ndarray
     surprise: np.ndarray = np.zeros(
         0
@@ -62,7 +62,7 @@ class Forecast(NamedTuple):
 
 
 def forecast(
-    believed: Believed,
+    tested: SystemUnderTest,
     behaviour: CloneBehaviour,
     parts: Sequence[Windows],
     *,
@@ -72,31 +72,31 @@ def forecast(
     """Forecasts of every request with a known decision of some days, given as disjoint windows day by day.
 
     Args:
-        believed: The system under test.
-        behaviour: A clone of the logged behaviour, whose surprise at the logged decisions is taken down.
+        tested: The system under test.
+        behaviour: A clone of the logged behaviour; its surprise at the logged decisions is recorded.
         parts: The windows.
-        seed: Of the draws.
-        known_until_s: Seconds since 1970 of the end of the log. What was drawn to start or end later is as unknown as
-            what did: else the log alone would lack its longest runs.
+        seed: Seed of the draws.
+        known_until_s: Seconds since 1970 of the end of the log. Draws that start or end later are censored, as they are
+            in the log: otherwise only the log would lack its longest runs.
     """
-    whole, members = joined(parts), believed.num_members
-    width, num_draws = whole.num_windows, -(-NUM_DRAWS // believed.num_members)
-    table = answers_of_history(whole, believed.encoding)
+    whole, members = joined(parts), tested.num_members
+    width, num_draws = whole.num_windows, -(-NUM_DRAWS // tested.num_members)
+    table = answers_of_history(whole, tested.encoding)
     every = np.tile(np.arange(width), members)
     tiled = select(whole, every)
     tiled_table = jax.tree.map(lambda leaf: np.asarray(leaf)[..., every], table)
     run = jax.jit(
         lambda key, windows, table, model, params: _drawn(
             key,
-            believed,
+            tested,
             behaviour._replace(params=params),
-            believed.answers(model),
+            tested.answers(model),
             windows,
             table,
             num_draws,
         )
     )
-    drawn, clone, illegal = run(jax.random.key(seed), tiled, tiled_table, believed.model, behaviour.params)
+    drawn, clone, illegal = run(jax.random.key(seed), tiled, tiled_table, tested.model, behaviour.params)
     rows = whole.valid() & ~np.asarray(illegal)[:, :width] & (whole.node >= 0)
 
     def of_rows(leaf: Array) -> np.ndarray:  # [T, draws, members * windows] -> [rows, draws]
@@ -104,27 +104,27 @@ def forecast(
         return np.moveaxis(split, -1, 1)[rows].reshape(-1, num_draws * members)
 
     order, labels = _in_order(parts, rows)
-    told = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn], known_until_s)
+    found = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn], known_until_s)
     surprise, entropy = (np.asarray(leaf)[rows][order] for leaf in clone)
-    return told._replace(surprise=surprise, entropy=entropy)
+    return found._replace(surprise=surprise, entropy=entropy)
 
 
 def ranks(value: np.ndarray, draws: np.ndarray, *, seed: int = 0) -> np.ndarray:
-    """[rows] in (0, 1): where durations lie among their draws [rows, draws]; among equals drawn evenly with `seed`.
+    """[rows] in (0, 1): ranks of durations among their draws [rows, draws]; uniform among equal values, by `seed`.
 
     Draws that are NaN do not count. Uniform where the value is one more draw.
     """
     scale = np.log(LEAST_S + value)[:, None]
-    told = np.log(LEAST_S + draws)
-    below = np.sum(told < scale - RESOLUTION, axis=1)
-    equal = np.sum(np.abs(told - scale) <= RESOLUTION, axis=1)
+    log_draws = np.log(LEAST_S + draws)
+    below = np.sum(log_draws < scale - RESOLUTION, axis=1)
+    equal = np.sum(np.abs(log_draws - scale) <= RESOLUTION, axis=1)
     even = np.random.default_rng(seed).random(len(value))
-    return np.asarray((below + even * (equal + 1)) / (np.sum(np.isfinite(told), axis=1) + 1))
+    return np.asarray((below + even * (equal + 1)) / (np.sum(np.isfinite(log_draws), axis=1) + 1))
 
 
 def _drawn(
     key: Array,
-    believed: Believed,
+    tested: SystemUnderTest,
     behaviour: CloneBehaviour,
     answers: Answers,
     windows: Windows,
@@ -133,30 +133,30 @@ def _drawn(
 ) -> tuple[tuple[Array, ...], tuple[Array, Array], Array]:
     """The draws [T, draws, streams] of acceptance, status, wait and run; surprise and uncertainty of the clone [T,
     windows]; illegal decisions [T, streams]."""
-    encoding = believed.encoding
+    encoding = tested.encoding
     log = drawn_response(
         encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
     )
     problem = placement(encoding.cluster, encoding.problem)
-    width = windows.arrival_s.shape[1] // believed.num_members
+    width = windows.arrival_s.shape[1] // tested.num_members
 
     def logits(
         state: PyTree,
-    ) -> Array:  # of the clone, in the first of every window's replications: they are all alike
+    ) -> Array:  # of the clone, in the first replication of every window: all are equal
         seen = jax.tree.map(lambda leaf: leaf[..., :width], (problem.observe(state), problem.legal(state)))
         return behaviour.network.logits(behaviour.params, *seen)
 
     slim = problem._replace(observe=logits, observe_global=lambda _: jnp.zeros(()))
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-    system = environment(slim, _asked(log, answers, num_draws))
+    system = environment(slim, _with_draws(log, answers, num_draws))
     simulated = follow(key, system, actions, (windows.arrival_s.shape[1],))
-    told = jax.vmap(lambda logits, action: (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0]))
-    clone = told(simulated.observation, simulated.action[..., :width])
+    of_clone = jax.vmap(lambda logits, action: (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0]))
+    clone = of_clone(simulated.observation, simulated.action[..., :width])
     return jax.tree.map(lambda leaf: leaf[:, :, 0], simulated.response_aux), clone, simulated.illegal[:, 0]
 
 
-def _asked(log: Response, answers: Answers, num_draws: int) -> Response:
-    """The log as a response whose notes are draws from `answers` to the offers it meets."""
+def _with_draws(log: Response, answers: Answers, num_draws: int) -> Response:
+    """The logged response, with draws from `answers` to the same offers as `response_aux`."""
 
     def advance(key: Array, private: PyTree, state: PyTree, node: Array) -> tuple[PyTree, Outcome]:
         after, outcome = log.advance(key, private, state, node)

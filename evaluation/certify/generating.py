@@ -1,6 +1,6 @@
-"""How well a population generates the workload: agents and arrival times against those of held-out days.
+"""Accuracy of a generated workload: agents and arrival times compared with those of held-out days.
 
-Agents are compared agent by agent, never request by request (an agent that stays long would count often), under the
+Agents are compared agent by agent, never request by request (an agent with many requests would count often), given the
 scenarios and times of day of the held-out agents. Arrival times are compared in two-hour parts of the day.
 """
 
@@ -43,12 +43,12 @@ SECTION = "workload model"
 REPLAYED = "this twin replays logged arrivals and generates none"
 LINES = ("KL of the agents' columns", "mean KL of pairs", "two-sample classifier", "kernel distance",
          "rate, dispersion and autocorrelation of arrivals")  # fmt: skip
-"""What is said where there is nothing to hold against the log."""
+"""Names of the lines that are not applicable without a workload model."""
 STATISTICS = ("rate", "dispersion", "autocorrelation of gaps", "variation of gaps")
 
 
 class Generated(NamedTuple):
-    """What a population's lines are made of."""
+    """Lines, charts and notes on a population."""
 
     lines: list[Line]
     charts: tuple[Chart, ...]
@@ -62,14 +62,14 @@ def population_lines(
     chosen: HeldOutDays,
     config: CertifyConfig,
 ) -> Generated:
-    """Lines of a population and of its arrival times; without one, lines that say why they do not apply.
+    """Lines of a population and of its arrival times; without one, lines that are not applicable.
 
     Args:
-        archive: Of the log.
-        folder: Of the population; None where the twin has none.
-        train_days: What a population kept without arrival times has them learned from.
+        archive: Archive of the log.
+        folder: Folder of the population; None where the twin has none.
+        train_days: Days whose arrival times are used where the population has none.
         chosen: Held-out days.
-        config: Of the certificate.
+        config: Configuration of the certificate.
 
     Raises:
         ProductError: What is in the folder cannot be read.
@@ -124,7 +124,7 @@ def agents_trio(
     if not num_strange:
         return trio, ()
     return trio, (
-        f"{num_strange:,} of {num_rows:,} agents are of a scenario that training never saw: left out",
+        f"{num_strange:,} of {num_rows:,} agents are of a scenario that is not in the training data: left out",
     )
 
 
@@ -144,12 +144,12 @@ def arrival_lines(
         One line each for rate (relative to the day's mean), dispersion and variation of gaps (log ratios), and
         autocorrelation of gaps: mean distances over the parts of the days.
     """
-    told, floor = (arrival_distances(real, part) for part in (generated, other))
+    distances, floor = (arrival_distances(real, part) for part in (generated, other))
     num_units = len(real) * PARTS_OF_DAY
     unit = np.arange(num_units)
     return [
         against_floor(
-            SECTION, f"{name} of arrivals", "mean distance", mean_of(told[index], unit, num_units),
+            SECTION, f"{name} of arrivals", "mean distance", mean_of(distances[index], unit, num_units),
             mean_of(floor[index], unit, num_units), num_units, config.thresholds.arrivals, config.intervals(),
         )
         for index, name in enumerate(STATISTICS)
@@ -163,10 +163,10 @@ def logged_arrivals(archive: Archive, day: dt.date) -> np.ndarray:
     return np.sort(microseconds / 1e6 - day_start_s(day))
 
 
-def arrival_distances(real: Sequence[np.ndarray], told: Sequence[np.ndarray]) -> np.ndarray:
+def arrival_distances(real: Sequence[np.ndarray], generated: Sequence[np.ndarray]) -> np.ndarray:
     """[statistics, days * parts] distances; NaN where a part holds too few arrivals."""
     columns = []
-    for one, two in zip(real, told, strict=True):
+    for one, two in zip(real, generated, strict=True):
         mean_rate = len(one) / DAY_S
         for part in range(PARTS_OF_DAY):
             first, second = (_of_part(times, part) for times in (one, two))

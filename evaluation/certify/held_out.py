@@ -1,4 +1,4 @@
-"""The days that a certificate looks at, and which real day each of them is held against."""
+"""The held-out days of a certificate, and the real day that each of them is compared with for the noise floor."""
 
 import datetime as dt
 import re
@@ -27,7 +27,7 @@ class HeldOutDays:
     Attributes:
         days: Held-out days, ascending.
         partners: For each of them another real day, not held out, of the same kind (weekday or weekend) if possible.
-        notes: What had to be done without.
+        notes: What could not be satisfied.
     """
 
     days: tuple[dt.date, ...]
@@ -65,10 +65,10 @@ def hold_out(
     """Held-out days with partners for the noise floor.
 
     Args:
-        archive: Of the log.
+        archive: Archive of the log.
         train_days: Days the twin was fitted on.
-        named: The days to look at; the first days with requests after training if None.
-        config: How many days that is.
+        named: The held-out days; the first days with requests after training if None.
+        config: Number of days where none are named.
 
     Raises:
         ConfigError: There are no such days, the log holds no requests on them, or they are not after training.
@@ -88,7 +88,7 @@ def hold_out(
         days = [day for day in named if day in set(present)]
         if missing := [day for day in named if day not in set(present)]:
             raise ConfigError(
-                "the log holds no requests on days asked for",
+                "the log holds no requests on requested days",
                 where=first(missing),
                 allowed=f"days between {last + DAY} and {present[-1] if present else last}",
             )
@@ -111,9 +111,9 @@ def _first_days(archive: Archive, days: Sequence[dt.date], config: CertifyConfig
 def _partners(
     days: Sequence[dt.date], others: Sequence[dt.date], train_days: Sequence[dt.date]
 ) -> tuple[tuple[dt.date, ...], tuple[str, ...]]:
-    """For every held-out day the nearest other real day of its kind, each taken once as long as there are enough.
+    """For every held-out day the nearest other real day of its kind, each used once as long as there are enough.
 
-    No held-out day is a partner: then both sides of the noise floor would hold the same requests.
+    Held-out days are no partners: both sides of the noise floor would hold the same requests.
     """
     partners: list[dt.date] = []
     notes = []
@@ -127,7 +127,7 @@ def _partners(
         distance = {one: (abs((one - day).days), one in train_days) for one in choices}
         partners.append(min(distance, key=lambda one: distance[one]))
     if notes:
-        notes.append("so the noise floor compares days of different kinds, or takes a day twice")
+        notes.append("so the noise floor compares days of different kinds, or uses a day twice")
     return tuple(partners), tuple(dict.fromkeys(notes))
 
 
@@ -136,7 +136,7 @@ def _weekend(day: dt.date) -> bool:
 
 
 def unseen_labels(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> tuple[str, ...]:
-    """Notes on labels of these days that training never saw (or too rarely to keep)."""
+    """Notes on labels of these days that are not in the training data (or too rare to be kept)."""
     columns = [*_VOCABULARIES, "offered_node"]
     rows = archive.read("requests", days=list(days), columns=columns)
     notes = []
@@ -154,7 +154,7 @@ def unseen_labels(archive: Archive, encoding: Encoding, days: Sequence[dt.date])
         if count:
             labels = sorted(set(column.filter(strange).to_pylist()))
             notes.append(
-                f"{name}: {count:,} of {len(rows):,} requests carry a label that training does not know, "
+                f"{name}: {count:,} of {len(rows):,} requests have a label that is not in the training data, "
                 f"{_TREATED.get(name, 'taken as unknown')} ({first(labels)})"
             )
     return tuple(notes)

@@ -1,8 +1,9 @@
-"""How errors of waits compound: distance of the twin's states from the log's after so many decisions on its own.
+"""Compounding of errors in waits: distance of the twin's states from the log's after a number of simulated decisions.
 
 Decisions, acceptances and run times are the log's, waits are the twin's: the system that wrote the log would repeat it.
 
-Of every node: requests running and waiting, waiting share, backlog, recent wait. At each horizon the states of all
+The features of every node: requests running and waiting, waiting share, backlog, recent wait. At each horizon the
+states of all
 windows, in the twin and in the log, are two samples; their earth mover's distance over the feature's deviation is
 averaged over features and nodes. The same distance between the windows of two real days is the floor.
 """
@@ -48,16 +49,16 @@ def horizon_lines(
         spread = real.std(axis=1)
         busy = np.argsort(-spread, kind="stable")[: int(np.sum(spread > 1e-6))][:MAX_COLUMNS]
         if not len(busy):
-            lines.append(not_applicable(SECTION, name, "nothing is ever running or waiting at that moment"))
+            lines.append(not_applicable(SECTION, name, "no request is running or waiting at that time"))
             continue
-        told, floor = (mean_earth_mover(real[busy], part[busy], spread[busy]) for part in (twin, other))
+        distance, floor = (mean_earth_mover(real[busy], part[busy], spread[busy]) for part in (twin, other))
         lines.append(
-            against_floor(SECTION, name, "deviations", told, floor, num_windows, config.thresholds.horizon,
+            against_floor(SECTION, name, "deviations", distance, floor, num_windows, config.thresholds.horizon,
                           config.intervals())
         )  # fmt: skip
         once = np.ones((1, num_windows))
         reached.append(float(horizon))
-        measured.append(float(told(once)[0]))
+        measured.append(float(distance(once)[0]))
         floors.append(float(floor(once)[0]))
     return lines, _chart(reached, measured, floors)
 
@@ -121,13 +122,13 @@ def _chart(horizons: list[float], measured: list[float], floors: list[float]) ->
     if not horizons:
         return ()
     grown = [growth_exponent(horizons, values) for values in (measured, floors)]
-    note = "Follows the logged decisions and their luck. Distance grows with horizon ** a"
+    note = "With the logged decisions, acceptances and run times. Distance grows with horizon ** a"
     note += (
         f": a = {grown[0]:.2f} for the twin, {grown[1]:.2f} for the floor." if np.isfinite(grown[0]) else "."
     )
     return (
         Chart(
-            "State distance against the rollout horizon", "decisions played by the twin on its own",
+            "State distance against the rollout horizon", "decisions simulated by the twin",
             "mean Wasserstein distance (deviations)",
             (
                 Curve("twin", tuple(horizons), tuple(measured)),

@@ -1,8 +1,8 @@
-"""The lines of a certificate: what was measured, against which noise floor, and what that lets one say.
+"""The lines of a certificate: a measured value, its noise floor, its threshold and its verdict.
 
 A line passes if its whole interval is on the right side of the threshold, fails if the whole interval is on the wrong
-side, and cannot tell otherwise; so a line that passes by chance is as rare as the interval's level says, and more
-held-out days turn "cannot tell" into one of the two. What stands among many lines: `family`.
+side, and cannot tell otherwise. The probability of a false pass is thus bounded by the level of the interval, and more
+held-out days turn "cannot tell" into one of the two. Correction for the number of lines: `family`.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ NONE = Estimate(None, None, None, 0, "not measured")
 
 
 class Verdict(Enum):
-    """What a line, or a whole certificate, says."""
+    """The verdict of a line, or of a whole certificate."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -32,20 +32,21 @@ class Line:
     """One line of a certificate.
 
     Attributes:
-        section: Where it stands.
-        name: What was measured.
-        unit: Of the value.
-        value: Twin against the held-out days.
-        floor: One real day against another; without a value where the ideal is known.
-        judged: What is held against the limit: value less floor, or the value.
-        limit: Largest good value of `judged`, or the least one where `higher_is_better`.
-        higher_is_better: Which way the value points; then it is a correlation, 1 at most.
-        threshold: The limit in words.
-        verdict: What follows.
-        reason: Why there is nothing better to say; empty for a plain verdict.
-        chance: Probability of a value as bad or worse, were the true one just at the limit; None where it cannot fail.
+        section: Name of the section.
+        name: Name of the measure.
+        unit: Unit of the value.
+        value: The measure between the twin and the held-out days.
+        floor: The measure between real days; without a value where the ideal is known.
+        judged: The value compared with the limit: value less floor, or the value.
+        limit: Largest accepted value of `judged`, or the smallest one where `higher_is_better`.
+        higher_is_better: Whether higher values are better; then the value is a correlation, 1 at most.
+        threshold: The limit for display.
+        verdict: The verdict.
+        reason: Remark on the verdict; may be empty.
+        chance: The p-value: probability of a value as bad or worse if the true value is at the limit; None where the
+            line cannot fail.
         deciding: Whether a certificate passes only if this line does.
-        days: Held-out days that would tell, where the line cannot.
+        days: Held-out days needed for a verdict, where it is cannot tell.
     """
 
     section: str
@@ -79,13 +80,13 @@ def against_floor(
     """A line whose value may exceed the noise floor by at most `tolerance`.
 
     Args:
-        section, name, unit: Of the line.
+        section, name, unit: As in `Line`.
         measured: Distance of the twin from the held-out days, as a function of the units' weights.
         floor: The same distance of one real day from another, of the same units.
         num_units: Units of both.
-        tolerance: Largest good difference of the two.
+        tolerance: Largest accepted difference of the two.
         config: Of the intervals; twin and floor are drawn together, so what is common cancels.
-        reason: What to know about it.
+        reason: Remark for readers.
 
     Returns:
         The line.
@@ -114,9 +115,10 @@ def about_zero(
     deciding: bool = False,
     reason: str = "",
 ) -> Line:
-    """A line whose signed value may lie at most `limit` from zero; on either side, or above alone if `one_sided`.
+    """A line whose signed value may differ from zero by at most `limit`; on either side, or only above if `one_sided`.
 
-    What is judged is its size, with the interval of the signed value: that of the size itself would shrink at zero.
+    Its absolute value is compared with the limit, with the interval of the signed value: an interval of the absolute
+    value would shrink at zero.
     """
     value = around(measured(weights_of(num_units, config)), num_units, config)
     judged = value
@@ -145,9 +147,9 @@ def against_limit(
     deciding: bool = False,
     reason: str = "",
 ) -> Line:
-    """A line whose value must lie on the right side of a limit that is the same for every log.
+    """A line whose value must be on the right side of a limit that is the same for every log.
 
-    Where a floor is given and real days do not reach the limit among themselves, a twin that misses it is not failed.
+    Where a floor is given and real days miss the limit among themselves, a twin that misses it does not fail.
     """
     weights = weights_of(num_units, config)
     ceiling = 1.0 if higher_is_better else np.inf
@@ -159,7 +161,7 @@ def against_limit(
     if not reached:
         chance = None
     if found is Verdict.FAIL and not reached:
-        found, reason = Verdict.CANNOT_TELL, reason or "real days do not agree that well among themselves"
+        found, reason = Verdict.CANNOT_TELL, reason or "real days do not agree better among themselves"
     side = "at least" if higher_is_better else "at most"
     return Line(
         section, name, unit, value, noise, value, limit, higher_is_better,
@@ -168,7 +170,7 @@ def against_limit(
 
 
 def not_applicable(section: str, name: str, reason: str) -> Line:
-    """A line that this log or this twin has nothing to say to."""
+    """A line that does not apply to this log or this twin."""
     return Line(
         section, name, "", NONE, NONE, NONE, None, False, "none", Verdict.NOT_APPLICABLE, reason
     )  # fmt: skip
@@ -180,7 +182,7 @@ def silent(line: Line) -> bool:
 
 
 def verdict_of(judged: Estimate, limit: float, *, higher_is_better: bool) -> Verdict:
-    """What an interval says about a limit."""
+    """The verdict of an interval on a limit."""
     if judged.value is None or judged.low is None or judged.high is None:
         return Verdict.CANNOT_TELL
     good, bad = (judged.low >= limit, judged.high < limit) if higher_is_better else (
@@ -192,7 +194,7 @@ def verdict_of(judged: Estimate, limit: float, *, higher_is_better: bool) -> Ver
 def chance_of(
     judged: Estimate, limit: float, config: IntervalConfig, *, higher_is_better: bool
 ) -> float | None:
-    """Probability of a value as bad or worse, were the true one at the limit; None without an interval."""
+    """Probability of a value as bad or worse if the true value is at the limit; None without an interval."""
     if judged.value is None or judged.low is None or judged.high is None:
         return None
     beyond = limit - judged.value if higher_is_better else judged.value - limit
@@ -206,24 +208,24 @@ def chance_of(
 def around(values: np.ndarray, num_units: int, config: IntervalConfig, ceiling: float = np.inf) -> Estimate:
     """The value with an interval of Student's t times the spread of its replicates on either side.
 
-    Distances between samples grow when units repeat, so the replicates lie off the value, and percentiles of them (also
-    corrected ones) would shrink to one side of it or miss it. Their spread is not disturbed.
+    Distances between samples grow when units repeat, so the replicates are biased, and their percentiles (also
+    corrected ones) would lie on one side of the value. Their standard deviation is not affected.
 
     Args:
         values: [1 + units + replicates], of a statistic on `weights_of`.
         num_units: Number of units.
         config: As the weights were drawn with.
-        ceiling: Largest value there can be.
+        ceiling: Largest possible value.
     """
     value, replicates = float(values[0]), values[num_units + 1 :]
     if not np.isfinite(value):
-        return Estimate(None, None, None, num_units, "undefined: no row says anything about it")
+        return Estimate(None, None, None, num_units, "undefined: no row counts for it")
     if num_units < config.min_units:
         units = "1 unit is" if num_units == 1 else f"{num_units} units are"
         return Estimate(value, None, None, num_units, f"no interval: {units} fewer than {config.min_units}")
     defined = np.isfinite(replicates)
     if np.mean(~defined) > MAX_UNDEFINED:
-        return Estimate(value, None, None, num_units, "no interval: too few units say anything about it")
+        return Estimate(value, None, None, num_units, "no interval: it is undefined on too many units")
     half = float(stdtrit(num_units - 1, 0.5 + 0.5 * config.level) * np.std(replicates[defined], ddof=1))
     return Estimate(value, value - half, min(value + half, ceiling), num_units)
 
@@ -235,5 +237,5 @@ def _why(judged: Estimate) -> str:
 
 
 def combine(statistics: Sequence[Statistic], how: Callable[[np.ndarray], np.ndarray]) -> Statistic:
-    """A statistic made of others: `how` takes [statistics, replicates] to [replicates]."""
+    """A statistic of other statistics: `how` maps [statistics, replicates] to [replicates]."""
     return lambda weights: how(np.stack([statistic(weights) for statistic in statistics]))

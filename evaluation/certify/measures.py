@@ -1,8 +1,8 @@
 """Distances between a real sample and a generated one.
 
-KL per column is passed by independent marginals, which are useless; so pairs of columns, a classifier and a kernel
-distance stand beside it. None of them is zero for two samples of one law: read each against the noise floor, the same
-measure between two real samples of the same sizes.
+Independent marginals, which are useless, pass the KL per column; so pairs of columns, a classifier and a kernel
+distance are measured as well. None of them is zero for two samples of one distribution: each is to be compared with its
+noise floor, the same measure between two real samples of the same sizes.
 """
 
 from itertools import combinations
@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 from evaluation.certify.samples import Coding, Sample
 
 PSEUDO_COUNT = 0.5
-"""Added to every cell's count (Krichevsky and Trofimov), so that an unseen cell costs much and not infinitely much."""
+"""Added to every cell's count (Krichevsky and Trofimov), so that an empty cell has a large but finite cost."""
 NUM_FOLDS = 5
 MAX_KERNEL_ROWS = 1000
 
@@ -56,9 +56,9 @@ def pairwise_kl(
 
 
 def two_sample_auc(coding: Coding, real: Sample, generated: Sample, *, seed: int = 0) -> float:
-    """Held-out area under the curve of a classifier that tells the samples apart: 0.5 cannot, 1 always.
+    """Held-out area under the curve of a classifier between the samples: 0.5 for chance, 1 for perfect separation.
 
-    Gradient-boosted trees on equally many rows of each sample, cross-validated; values below 0.5 are chance and stay.
+    Gradient-boosted trees on equally many rows of each sample, cross-validated; values below 0.5 are chance and kept.
 
     Source: Lopez-Paz and Oquab 2017 (classifier two-sample tests).
     """
@@ -82,12 +82,12 @@ def held_out_scores(features: np.ndarray, label: np.ndarray, size: int, *, seed:
         size: Rows of the rarer label: no more folds than that.
         seed: Of folds and trees.
     """
-    from sklearn.ensemble import HistGradientBoostingClassifier  # half a second that only certificates need
+    from sklearn.ensemble import HistGradientBoostingClassifier  # half a second, needed by certificates only
     from sklearn.model_selection import StratifiedKFold
 
     score = np.zeros(len(label))
     folds = StratifiedKFold(min(NUM_FOLDS, size), shuffle=True, random_state=seed)
-    with threadpool_limits(1):  # small trees: threads wait for each other longer than they work
+    with threadpool_limits(1):  # small trees: synchronisation of threads costs more than they save
         for train, test in folds.split(features, label):
             model = HistGradientBoostingClassifier(
                 max_iter=60, max_leaf_nodes=15, min_samples_leaf=20, early_stopping=False, random_state=seed

@@ -1,7 +1,7 @@
-"""Measures the parts of a certificate, each of which can be measured alone, as a task.
+"""Measures the parts of a certificate, each independently and as a task.
 
-Answers: held-out days are forecast from logged states and played in closed loop, and both held against the log. Values
-of fixed policies. The population.
+Answers: held-out days are forecast from logged states and simulated in closed loop, and both compared with the log.
+Values of fixed policies. The population.
 """
 
 import datetime as dt
@@ -13,7 +13,6 @@ from pathlib import Path
 from evaluation.certify.answering import COLUMNS, answer_lines, answers_trio, distribution_charts, refuse_few
 from evaluation.certify.answering import SECTION as ANSWERS
 from evaluation.certify.behaving import clone_line, fit_behaviour, resting_on
-from evaluation.certify.believed import Believed, of_twin
 from evaluation.certify.biases import bias_lines
 from evaluation.certify.calibrated import SECTION as CALIBRATION
 from evaluation.certify.calibrated import calibration_lines
@@ -33,6 +32,7 @@ from evaluation.certify.offloading import offload_lines
 from evaluation.certify.playing import HeldOutDay, closed_loop_days, real_days, states_with_logged_luck
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
+from evaluation.certify.tested_system import SystemUnderTest, of_twin
 from evaluation.certify.two_samples import pairs_chart
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.report import Chart
@@ -43,12 +43,12 @@ from twin.placement.model import PlacementTwin, encode_days
 
 NOTHING_KEPT = Unfinished()
 PARTS = (ANSWERS, POLICIES, POPULATION)
-"""What tasks measure; answers, and all that follows from the days that are played for them, are one part."""
+"""The parts that tasks measure; the answers, and all lines from the same simulated days, are one part."""
 
 
 @dataclass(frozen=True)
 class MeasuredSections:
-    """What was measured of a system under test: lines, charts by section; requests, and how many are left out."""
+    """Measurements of a system under test: lines, charts by section, notes, number of requests and of unknown ones."""
 
     lines: tuple[Line, ...]
     charts: Mapping[str, tuple[Chart, ...]]
@@ -59,7 +59,7 @@ class MeasuredSections:
 
 @dataclass(frozen=True)
 class CertificateParts:
-    """The parts of a certificate, each of which can be measured alone and is kept as soon as it is there."""
+    """The parts of a certificate, each measured independently and saved as soon as it is done."""
 
     twin: PlacementTwin
     archive: Archive
@@ -75,7 +75,7 @@ class CertificateParts:
 
     @cached_property
     def real(self) -> Mapping[dt.date, HeldOutDay]:
-        """These days as the log has them."""
+        """Logged windows and outcomes of these days."""
         return logged_days(self.archive, self.twin.encoding, self.chosen, self.config)
 
     def part(self, name: str, progress: Progress) -> MeasuredSections:
@@ -104,7 +104,7 @@ class CertificateParts:
 
 @dataclass(frozen=True)
 class PartTask:
-    """One part of a certificate as a task: where twin, archive and population lie, and where to keep it."""
+    """One part of a certificate as a task: paths of twin, archive, population and of the folder for results."""
 
     twin: Path
     archive: Path
@@ -119,7 +119,7 @@ class PartTask:
 
 
 def measure_part(task: PartTask) -> None:
-    """Measures one part of a certificate and keeps it."""
+    """Measures one part of a certificate and saves it."""
     parts = CertificateParts(
         PlacementTwin.load(task.twin), Archive(task.archive), task.days, task.config, task.population,
         Unfinished(task.folder),
@@ -130,55 +130,55 @@ def measure_part(task: PartTask) -> None:
 def logged_days(
     archive: Archive, encoding: Encoding, chosen: HeldOutDays, config: CertifyConfig
 ) -> Mapping[dt.date, HeldOutDay]:
-    """Held-out days and their partners as the log has them."""
+    """Logged windows and outcomes of held-out days and their partners."""
     return real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
 
 
 def measure(
-    believed: Believed,
+    tested: SystemUnderTest,
     archive: Archive,
     chosen: HeldOutDays,
     config: CertifyConfig,
     progress: Progress,
     logged: Callable[[], Mapping[dt.date, HeldOutDay]] | None = None,
 ) -> MeasuredSections:
-    """Everything that is measured of a system under test, whatever it is.
+    """All measurements of a system under test.
 
     Args:
-        believed: The system.
-        archive: Of the log.
+        tested: The system.
+        archive: Archive of the log.
         chosen: Held-out days and their partners.
-        config: Of the certificate.
-        progress: Where to show how far it is.
-        logged: Gives `logged_days`, where others look at them too.
+        config: Configuration of the certificate.
+        progress: Progress display.
+        logged: Returns `logged_days`, to share them between parts.
 
     Raises:
         ConfigError: Days without requests, or too few with known decisions and outcomes.
     """
-    encoding = believed.encoding
+    encoding = tested.encoding
     with progress.stage("play the held-out days"):
         real = logged_days(archive, encoding, chosen, config) if logged is None else logged()
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
         parts = [encode_days(archive, encoding, [day], num_steps=config.num_steps) for day in chosen.days]
         refuse_few(parts, config.min_rows)
-        states = states_with_logged_luck(believed, held, seed=config.seed)
-    behaviour = fit_behaviour(believed, config, progress)
+        states = states_with_logged_luck(tested, held, seed=config.seed)
+    behaviour = fit_behaviour(tested, config, progress)
     with progress.stage("forecast them"):
         end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
-        told = forecast(believed, behaviour, parts, seed=config.seed, known_until_s=end_s)
-        trio = answers_trio(told, partners)
-        clone = clone_line(CLOSED, told, config)
+        forecasts = forecast(tested, behaviour, parts, seed=config.seed, known_until_s=end_s)
+        trio = answers_trio(forecasts, partners)
+        clone = clone_line(CLOSED, forecasts, config)
     with progress.stage("play them in closed loop"):
-        simulated = closed_loop_days(believed, behaviour, held, archive, seed=config.seed)
-    with progress.stage("hold them against each other"):
-        calibrated, calibration_charts = calibration_lines(told, config)
+        simulated = closed_loop_days(tested, behaviour, held, archive, seed=config.seed)
+    with progress.stage("compare twin and log"):
+        calibrated, calibration_charts = calibration_lines(forecasts, config)
         closed = closed_trio(held, simulated, partners)
         resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
         offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
         horizon, horizon_charts = horizon_lines(held, states, partners, config)
         lines = [
-            *answer_lines(trio, config), *bias_lines(told, config), *calibrated, *model_class_lines(told, config),
-            clone, *resting_on(clone, [*resting, *offload]), *horizon,
+            *answer_lines(trio, config), *bias_lines(forecasts, config), *calibrated,
+            *model_class_lines(forecasts, config), clone, *resting_on(clone, [*resting, *offload]), *horizon,
         ]  # fmt: skip
     charts = {
         ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
@@ -188,5 +188,5 @@ def measure(
         HORIZON: horizon_charts,
     }
     return MeasuredSections(
-        tuple(lines), charts, num_requests=len(trio.real.unit), num_unknown=int((~told.known).sum())
+        tuple(lines), charts, num_requests=len(trio.real.unit), num_unknown=int((~forecasts.known).sum())
     )

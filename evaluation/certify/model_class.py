@@ -1,10 +1,10 @@
-"""Does the system under test know on what run times depend? Dependences that no table of means can mimic.
+"""Tests of the model class of run times: dependences that a table of means cannot represent.
 
-*Persistence*: if a node is slow for a while and the forecasts do not know, the runs that ended there lately tell how
-the next one will miss its forecast. If it is the requests that are larger for a while, the runs that ended lately on
-any node do. *Co-runners*: where requests share a node, those that come after a run began make
-it longer. The window after its start in which they are counted is half of the forecast run time, and runs that ended
-within it are left out; of what is left, under forecasts of the right class, nothing that comes in the window can tell.
+*Persistence*: if a node is slow for a while and the forecasts do not model it, residuals of the last runs on the node
+predict the residual of the next one. If requests are larger for a while, residuals of the last runs on any node do.
+*Co-runners*: where requests share a node, those that arrive after a run began lengthen it. They are counted in a window
+after its start of half the forecast run time, and runs that ended within it are left out; for the others, under
+forecasts of the right class, arrivals in the window are uncorrelated with the residual.
 """
 
 import numpy as np
@@ -23,73 +23,74 @@ MOST_BESIDE = 10
 """Nodes with more requests in flight count as nodes with so many."""
 
 
-def model_class_lines(told: Forecast, config: CertifyConfig) -> list[Line]:
-    """A line a dependence; deciding."""
-    score = _scores(ranks(told.run_s, told.draws_run_s, seed=config.seed), told.run_s)
-    score = centred(score, told.node * (told.day.max() + 1) + told.day)
-    late, arrivals = after_start(told)
+def model_class_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
+    """One line for each dependence; all are deciding."""
+    score = _scores(ranks(forecast.run_s, forecast.draws_run_s, seed=config.seed), forecast.run_s)
+    score = centred(score, forecast.node * (forecast.day.max() + 1) + forecast.day)
+    late, arrivals = after_start(forecast)
     lines, limits = [], config.thresholds
     for name, limit, one, two in (
-        ("persistence of run time residuals on a node", limits.persistence, score, lately(score, told)),
+        ("persistence of run time residuals on a node", limits.persistence, score, lately(score, forecast)),
         (
             "persistence of run time residuals over all nodes",
             limits.persistence,
             score,
-            lately(score, told._replace(node=np.zeros_like(told.node)), 2 * LAST_RUNS),
+            lately(score, forecast._replace(node=np.zeros_like(forecast.node)), 2 * LAST_RUNS),
         ),
         ("run time residuals against requests that come during the run", limits.co_running, late, arrivals),
     ):
         known = np.isfinite(one) & np.isfinite(two)
         if known.sum() < MIN_ROWS or np.ptp(two[known]) == 0.0:
             lines.append(
-                not_applicable(SECTION, name, f"{int(known.sum())} runs tell, fewer than {MIN_ROWS}")
+                not_applicable(SECTION, name, f"{int(known.sum())} runs are usable, fewer than {MIN_ROWS}")
             )
             continue
         lines.append(
-            about_zero(SECTION, name, "correlation", correlation(one, two, told.unit, told.num_units),
-                       told.num_units, limit, config.intervals(), one_sided=True,
+            about_zero(SECTION, name, "correlation", correlation(one, two, forecast.unit, forecast.num_units),
+                       forecast.num_units, limit, config.intervals(), one_sided=True,
                        deciding=True)
         )  # fmt: skip
     return lines
 
 
-def lately(score: np.ndarray, told: Forecast, num_runs: int = LAST_RUNS) -> np.ndarray:
+def lately(score: np.ndarray, forecast: Forecast, num_runs: int = LAST_RUNS) -> np.ndarray:
     """[rows] mean score of the node's last runs of that day that ended before a request arrived; NaN without any."""
     found = np.full(len(score), np.nan)
-    for day in np.unique(told.day):
-        for node in np.unique(told.node):
-            here = np.flatnonzero((told.node == node) & (told.day == day))
+    for day in np.unique(forecast.day):
+        for node in np.unique(forecast.node):
+            here = np.flatnonzero((forecast.node == node) & (forecast.day == day))
             ended = here[np.isfinite(score[here])]
-            ended = ended[np.argsort(told.finish_s[ended], kind="stable")]
+            ended = ended[np.argsort(forecast.finish_s[ended], kind="stable")]
             sums = np.concatenate([[0.0], np.cumsum(score[ended])])
-            before = np.searchsorted(told.finish_s[ended], told.arrival_s[here], side="right")
+            before = np.searchsorted(forecast.finish_s[ended], forecast.arrival_s[here], side="right")
             first = np.maximum(before - num_runs, 0)
             with np.errstate(invalid="ignore", divide="ignore"):
                 found[here] = (sums[before] - sums[first]) / (before - first)
     return found
 
 
-def after_start(told: Forecast) -> tuple[np.ndarray, np.ndarray]:
-    """[rows] scores of runs given that they outlast half their forecast, and how many requests came to the node in that
-    time; both less the mean of runs on the same node beside as many requests. NaN where nobody can say."""
-    window_s = 0.5 * _median(told.draws_run_s)
-    outlasts = told.run_s > window_s
-    survivors = np.where(told.draws_run_s > window_s[:, None], told.draws_run_s, np.nan)
-    run_s = np.where(outlasts, told.run_s, np.nan)
+def after_start(forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] scores of runs given that they outlast half their forecast, and the number of requests that arrived at the
+    node in that time; both less the mean of runs on the same node with as many requests in flight. NaN where unknown.
+    """
+    window_s = 0.5 * _median(forecast.draws_run_s)
+    outlasts = forecast.run_s > window_s
+    survivors = np.where(forecast.draws_run_s > window_s[:, None], forecast.draws_run_s, np.nan)
+    run_s = np.where(outlasts, forecast.run_s, np.nan)
     score = _scores(ranks(run_s, survivors), run_s)
     came, beside = (np.full(len(score), np.nan) for _ in range(2))
-    start_s = told.arrival_s + told.wait_s
-    for node in np.unique(told.node):
-        here = np.flatnonzero(told.node == node)
-        taken = here[told.accepted[here]]
-        arrivals = np.sort(told.arrival_s[taken])
-        ends = np.sort(told.finish_s[taken][np.isfinite(told.finish_s[taken])])
+    start_s = forecast.arrival_s + forecast.wait_s
+    for node in np.unique(forecast.node):
+        here = np.flatnonzero(forecast.node == node)
+        taken = here[forecast.accepted[here]]
+        arrivals = np.sort(forecast.arrival_s[taken])
+        ends = np.sort(forecast.finish_s[taken][np.isfinite(forecast.finish_s[taken])])
         begun = np.searchsorted(arrivals, start_s[here], side="right")
         came[here] = np.searchsorted(arrivals, start_s[here] + window_s[here], side="right") - begun
         gone = np.searchsorted(ends, start_s[here], side="right")
         beside[here] = begun - gone
     known = np.isfinite(score) & np.isfinite(start_s)
-    group = told.node * (MOST_BESIDE + 1) + np.clip(np.nan_to_num(beside), 0, MOST_BESIDE).astype(int)
+    group = forecast.node * (MOST_BESIDE + 1) + np.clip(np.nan_to_num(beside), 0, MOST_BESIDE).astype(int)
     score, came = (centred(np.where(known, column, np.nan), group) for column in (score, came))
     return score, came
 

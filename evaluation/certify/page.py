@@ -1,4 +1,4 @@
-"""A certificate as one self-contained page: every line with its threshold, its verdict and a small picture."""
+"""A certificate as one self-contained page: every line with its threshold, its verdict and a small figure."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ MARKS = {
 
 
 def render(certificate: Certificate, title: str) -> str:
-    """The page as text; everything that comes from logs is escaped."""
+    """The page as HTML; text from logs is escaped."""
     environment = Environment(
         loader=ChoiceLoader([PackageLoader("evaluation.certify"), PackageLoader("evaluation.report")]),
         autoescape=True,
@@ -69,7 +69,7 @@ def render(certificate: Certificate, title: str) -> str:
 
 
 def _stretches(days: Sequence[str], beside: Sequence[str]) -> list[tuple[str, str]]:
-    """Days and the days beside them as stretches: those that follow each other on both sides are one."""
+    """Days and their partner days as stretches: days that are consecutive on both sides are merged."""
     runs: list[list[tuple[str, str]]] = []
     for pair in zip(days, beside, strict=False):  # a refused certificate has none
         if runs and pair == tuple(_next_day(day) for day in runs[-1][-1]):
@@ -90,7 +90,7 @@ def _span(first: str, last: str) -> str:
 def as_table(certificate: Certificate) -> Table:
     """The lines as a table for the terminal."""
     table = Table(box=None, pad_edge=False)
-    for name in ("verdict", "measure", "twin", "floor", "threshold", "days that would tell"):
+    for name in ("verdict", "measure", "twin", "floor", "threshold", "days needed"):
         table.add_column(name, justify="left" if name in ("verdict", "measure") else "right")
     for line in certificate.lines:
         if line.verdict is Verdict.NOT_APPLICABLE:
@@ -104,10 +104,10 @@ def as_table(certificate: Certificate) -> Table:
 
 
 def days_in_words(line: Line) -> str:
-    """How many days would tell, of a line that cannot; empty where nobody can say."""
+    """The number of days needed for a verdict, of a line that cannot tell; empty where it is unknown."""
     if line.verdict is not Verdict.CANNOT_TELL or line.days is None:
         return ""
-    return f"about {line.days} held-out days would tell"
+    return f"about {line.days} held-out days are needed for a verdict"
 
 
 def _row(line: Line) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Certificates as products: a twin is never changed, so its certificate lies beside it and names its content hash."""
+"""Certificates as products: a twin is never changed, so its certificate is a product of its own, with its hash."""
 
 import json
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ from logs_schema.product import MANIFEST, read_manifest, verify
 
 KIND = "certificate"
 CERTIFICATE_CODE = 3
-"""Of jobs' steps: raised when certificates of the same twin and days become others."""
+"""Code version of jobs' steps: raised when certificates of the same twin and days change."""
 DATA, PAGE = "certificate.json", "report.html"
 
 
 @dataclass(frozen=True)
 class Certification:
-    """What training knows about its twin's certificate.
+    """State of a twin's certificate, as training records it.
 
     Attributes:
         verdict: "pass", "fail", "cannot tell" or "none".
-        content_hash: Of the certificate; None where there is none.
-        words: For reports, for example "trained in a twin that failed its certificate".
+        content_hash: Content hash of the certificate; None where there is none.
+        words: Description for reports, for example "trained in a twin that failed its certificate".
     """
 
     verdict: str
@@ -33,21 +33,21 @@ class Certification:
 
     @property
     def trouble(self) -> str:
-        """Why nobody should rely on the twin, in words; empty for one that passed."""
+        """Why the twin is not certified, as a sentence; empty for one that passed."""
         if self.passed:
             return ""
-        said = {
-            "none": "this twin has no certificate: nobody knows how far it may be believed",
+        reasons = {
+            "none": "this twin has no certificate: its accuracy is unknown",
             Verdict.FAIL.value: "this twin failed its certificate",
         }
-        return said.get(self.verdict, "this twin's certificate cannot tell whether it may be believed")
+        return reasons.get(self.verdict, "this twin's certificate cannot tell whether the twin is accurate")
 
     @property
     def held_back(self) -> str:
-        """Why a job trains nothing in the twin, in words; empty for one that passed."""
+        """Why a job trains nothing in the twin, as a sentence; empty for one that passed."""
         if self.passed:
             return ""
-        return f"Nothing was trained, and nothing exported: {self.trouble} (--force goes on all the same)."
+        return f"Nothing was trained, and nothing exported: {self.trouble} (--force trains all the same)."
 
     @property
     def passed(self) -> bool:
@@ -56,25 +56,25 @@ class Certification:
 
     @property
     def failed(self) -> bool:
-        """Whether the certificate was refused: what the twin says was seen to be wrong."""
+        """Whether the certificate failed: the twin was measured to be wrong."""
         return self.verdict == Verdict.FAIL.value
 
     def facts(self) -> dict[str, Any]:
-        """For the manifest of what is trained: the certificate's hash where it was passed, and the words."""
+        """Entries of a trained policy's manifest: the certificate's hash where it passed, and the description."""
         return {"certificate": self.content_hash if self.passed else None, "certification": self.words}
 
 
 def folder_beside(twin_path: Path) -> Path:
-    """Where the certificate of a twin is kept: next to it, `<twin>.certificate`."""
+    """Folder of a twin's certificate: next to the twin, `<twin>.certificate`."""
     whole = twin_path.absolute()
     return whole.with_name(f"{whole.name}.certificate")
 
 
 def certification_folder(twin_path: Path) -> Path | None:
-    """The certificate beside a twin (or the step `certificate` of its job) that speaks of this very twin, if any does.
+    """The certificate of exactly this twin: next to it, or the step `certificate` of its job; None without one.
 
     Raises:
-        ProductError: This is no twin, or a certificate that speaks of it is damaged.
+        ProductError: This is no twin, or its certificate is damaged.
     """
     wanted = read_manifest(twin_path, "twin").content_hash
     for folder in (folder_beside(twin_path), twin_path.absolute().parent / KIND):
@@ -88,7 +88,7 @@ def certification_folder(twin_path: Path) -> Path | None:
 
 
 def find_certification(twin_path: Path) -> Certification:
-    """What the certificate of a twin says, see `certification_folder`."""
+    """State of a twin's certificate, see `certification_folder`."""
     folder = certification_folder(twin_path)
     if folder is None:
         return Certification("none", None, NO_CERTIFICATE)
@@ -96,18 +96,18 @@ def find_certification(twin_path: Path) -> Certification:
 
 
 def certification_in(folder: Path) -> Certification:
-    """What a certificate says, for what is trained in its twin."""
+    """State of the certificate in a folder."""
     manifest = read_manifest(folder, KIND)
-    told = str(manifest.extra["verdict"])
+    verdict = str(manifest.extra["verdict"])
     words = {
         Verdict.PASS.value: "trained in a twin that passed its certificate",
         Verdict.FAIL.value: "trained in a twin that failed its certificate",
-    }.get(told, "trained in a twin whose certificate cannot tell whether it may be believed")
-    return Certification(told, manifest.content_hash, words)
+    }.get(verdict, "trained in a twin whose certificate cannot tell whether the twin is accurate")
+    return Certification(verdict, manifest.content_hash, words)
 
 
 def refuse_uncertified(found: Certification, twin_path: Path) -> None:
-    """Makes sure that a twin has passed.
+    """Raises unless a twin has passed its certificate.
 
     Raises:
         ConfigError: It has not.
@@ -117,8 +117,8 @@ def refuse_uncertified(found: Certification, twin_path: Path) -> None:
     raise ConfigError(
         found.trouble,
         where=str(twin_path),
-        allowed="a twin that passed schedtwin certify on days it has not seen",
-        advice=f"schedtwin certify {twin_path} ARCHIVE, or train all the same with --force; every later report says so",
+        allowed="a twin that passed schedtwin certify on held-out days",
+        advice=f"schedtwin certify {twin_path} ARCHIVE, or train all the same with --force, which later reports state",
     )
 
 

@@ -1,13 +1,13 @@
-"""Held-out days simulated twice: as the log has them, and in the system under test with the logged arrivals.
+"""Held-out days, as logged and as simulated by the system under test with the logged arrivals.
 
-Who decides there is a clone of the logged behaviour, which reacts to what happens (closed loop against closed loop), or
-the log itself, and then with the logged luck: logged decisions were reactions to runs that happened, and followed
-beside runs drawn afresh they would overload the very system that wrote the log.
+Decisions are those of a clone of the logged behaviour, which reacts to simulated events (closed loop), or the logged
+ones, then with the logged run times and acceptances: logged decisions were reactions to logged run times, and with new
+draws of run times they would overload the very system that wrote the log.
 
-Days are cut into windows that overlap by three quarters, each beginning with the logged state of its moment. Only the
-last quarter of a window counts (of a day's first window all of it), so that answers are judged after the system has
-simulated on its own for a while; every request counts once. On days of very many requests the windows lie further
-apart, and what lies between them is not looked at.
+Days are cut into windows that overlap by three quarters, each beginning with the logged state. Only the last quarter of
+a window counts (of a day's first window all of it), so that outcomes are compared after the system has simulated for a
+while; every request counts once. On days of very many requests the windows lie further apart, and requests between them
+are left out.
 """
 
 import datetime as dt
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.believed import Believed, CloneBehaviour
+from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.distributions import sample
@@ -47,10 +47,10 @@ ANSWERS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTE
 
 
 class DayOutcomes(NamedTuple):
-    """What came of the counted requests, [rows]."""
+    """Outcomes of the counted requests, [rows]."""
 
     node: np.ndarray  # the decisions
-    wait_s: np.ndarray  # NaN where it did not start, or the log does not say
+    wait_s: np.ndarray  # NaN where it did not start, or the start is unknown
     run_s: np.ndarray
     response_s: np.ndarray
     answer: np.ndarray  # labels
@@ -59,7 +59,7 @@ class DayOutcomes(NamedTuple):
 
 
 class HeldOutDay(NamedTuple):
-    """One real day: its windows, which requests count, and what came of it in the log."""
+    """One real day: its windows, the requests that count, and their logged outcomes."""
 
     day: dt.date
     windows: Windows
@@ -101,7 +101,7 @@ def counted_once(windows: Windows) -> np.ndarray:
 def real_days(
     archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, num_steps: int
 ) -> dict[dt.date, HeldOutDay]:
-    """Every day as the log has it."""
+    """Logged windows and outcomes of every day."""
     chosen = sorted(set(days))
     parts = days_windows(archive, encoding, chosen, num_steps=num_steps)
     whole = joined(parts)
@@ -114,7 +114,7 @@ def real_days(
             _response(encoding, windows, replayed_answers(windows, table)),
         )
     )(whole, table)
-    del outcome  # the log says it better
+    del outcome  # the logged outcomes are more precise
     found, begin = {}, 0
     for day, part in zip(chosen, parts, strict=True):
         here = slice(begin, begin + part.num_windows)
@@ -128,32 +128,37 @@ def real_days(
     return found
 
 
-def states_with_logged_luck(believed: Believed, days: Sequence[HeldOutDay], *, seed: int) -> list[np.ndarray]:
-    """The states at the horizons where the logged decisions meet the logged runs and acceptances, and waits alone are
-    the system's own: one array a day, as `HeldOutDay.states`.
-
-    Members take the windows in turn.
+def states_with_logged_luck(
+    tested: SystemUnderTest, days: Sequence[HeldOutDay], *, seed: int
+) -> list[np.ndarray]:
+    """The states at the horizons with logged decisions, run times and acceptances, and waits by the system under test:
+    one array a day, as `HeldOutDay.states`. Windows are assigned to members in turn.
     """
     whole = joined([day.windows for day in days])
-    chosen, place = deal(whole.num_windows, believed.num_members)
+    chosen, place = deal(whole.num_windows, tested.num_members)
 
     def run(key: Array, windows: Windows, model: PyTree) -> Array:
-        answers = with_logged_luck(believed.answers(model), windows)
-        return _play(key, believed.encoding, windows, _response(believed.encoding, windows, answers))[2]
+        answers = with_logged_luck(tested.answers(model), windows)
+        return _play(key, tested.encoding, windows, _response(tested.encoding, windows, answers))[2]
 
-    states = jax.jit(run)(jax.random.key(seed), select(whole, chosen), believed.model)
+    states = jax.jit(run)(jax.random.key(seed), select(whole, chosen), tested.model)
     return _by_day(np.asarray(states)[..., place], days)
 
 
 def closed_loop_days(
-    believed: Believed, behaviour: CloneBehaviour, days: Sequence[HeldOutDay], archive: Archive, *, seed: int
+    tested: SystemUnderTest,
+    behaviour: CloneBehaviour,
+    days: Sequence[HeldOutDay],
+    archive: Archive,
+    *,
+    seed: int,
 ) -> list[DayOutcomes]:
-    """The same requests under a clone of the behaviour, answered by the system under test, one list entry a day.
+    """The same requests under a clone of the behaviour in the system under test, one list entry a day.
 
-    Every window is simulated `copies_of(believed)` times, as often by each member: the rows of the first replication
+    Every window is simulated `copies_of(tested)` times, as often by each member: the rows of the first replication
     come first. Outcomes later than the end of the log count as unknown, as they do in the log.
     """
-    whole, copies = joined([day.windows for day in days]), copies_of(believed)
+    whole, copies = joined([day.windows for day in days]), copies_of(tested)
     every = np.tile(np.arange(whole.num_windows), copies)
     end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
 
@@ -161,17 +166,17 @@ def closed_loop_days(
         def decide(key: Array, observation: PyTree, legal: Array, _: None) -> Array:
             return sample(key, behaviour.network.logits(params, observation, legal))
 
-        problem = placement(believed.encoding.cluster, believed.encoding.problem)
+        problem = placement(tested.encoding.cluster, tested.encoding.problem)
         system = environment(
             problem._replace(observe_global=lambda _: jnp.zeros(())),
-            _response(believed.encoding, windows, believed.answers(model)),
+            _response(tested.encoding, windows, tested.answers(model)),
         )
         simulated = unroll(key, system, decide, None, windows.num_steps, (windows.arrival_s.shape[1],))
         return jax.tree.map(lambda leaf: leaf[:, 0], (simulated.outcome, simulated.action))
 
     outcome, action = jax.tree.map(
         np.asarray,
-        jax.jit(run)(jax.random.key(seed), select(whole, every), believed.model, behaviour.params),
+        jax.jit(run)(jax.random.key(seed), select(whole, every), tested.model, behaviour.params),
     )
     found, begin = [], 0
     for day in days:
@@ -190,9 +195,9 @@ def closed_loop_days(
     return found
 
 
-def copies_of(believed: Believed) -> int:
+def copies_of(tested: SystemUnderTest) -> int:
     """Times that every window is simulated in closed loop: a multiple of the members."""
-    return -(-MIN_COPIES // believed.num_members) * believed.num_members
+    return -(-MIN_COPIES // tested.num_members) * tested.num_members
 
 
 def _by_day(leaf: np.ndarray, days: Sequence[HeldOutDay]) -> list[np.ndarray]:
@@ -202,7 +207,7 @@ def _by_day(leaf: np.ndarray, days: Sequence[HeldOutDay]) -> list[np.ndarray]:
 
 
 def deal(num_windows: int, num_members: int) -> tuple[np.ndarray, np.ndarray]:
-    """Deals windows to members in turn, who each have an equal consecutive share of the streams.
+    """Assigns windows to members in turn; each member has an equal consecutive share of the streams.
 
     Returns:
         The window of every stream (the first one again where shares are not full), and the stream of every window.
@@ -250,7 +255,7 @@ def request_column(day: HeldOutDay, simulated: DayOutcomes, name: str) -> np.nda
 
 
 def known_in_log(day: HeldOutDay, simulated: DayOutcomes) -> np.ndarray:
-    """[rows of `simulated`] bool: the log knows what came of the request."""
+    """[rows of `simulated`] bool: the logged outcome of the request is known."""
     return np.tile(day.logged.known, len(simulated.known) // max(len(day.logged.known), 1))
 
 

@@ -1,8 +1,8 @@
-"""Does the twin rank policies as the truth does? Fixed policies of every quality, where the log is a simulated one.
+"""Rank correlation of fixed policies' values in the twin with those in the truth, for simulated logs.
 
-Published rules, rules from the log, and networks with random parameters that no log would show: in the twin on the
-held-out day's arrivals, and in the simulated world on that day simulated afresh. The twin simulates the day in one
-piece: begun again and again from logged states, a policy that lets work pile up would be excused.
+Published rules, rules from the log, and networks with random parameters, unlike any logged policy: in the twin on the
+held-out day's arrivals, and in the simulated world on a new simulation of that day. The twin simulates the day in one
+piece: with repeated resets to logged states, a policy that accumulates work would not be penalised.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -42,21 +42,21 @@ NUM_POLICIES = 12
 def ranking_lines(
     archive: Archive, twin: PlacementTwin, held_out: Callable[[], HeldOutDay], config: CertifyConfig
 ) -> tuple[list[Line], tuple[Chart, ...]]:
-    """Agreement of the twin's and the truth's values of fixed policies on one held-out day, asked for when needed."""
+    """Agreement of the twin's and the truth's values of fixed policies on one held-out day, loaded on demand."""
     reason = None
     if "ground_truth" not in archive.facts:
-        reason = "the truth behind this log is not at hand"
+        reason = "the truth behind this log is not available"
     elif not config.rankings:
-        reason = "not asked for"
+        reason = "switched off (rankings = false)"
     elif twin.encoding.cluster.num_nodes < 2:
-        reason = "one node only: whoever decides, decides alike"
+        reason = "one node only: all policies decide the same"
     if reason is not None:
         return [not_applicable(SECTION, name, reason) for name in LINES], ()
     day = held_out()
-    names, told, true, far = policy_values(archive, twin, day, seed=config.seed)
-    limit, error = config.thresholds.value_error, np.abs(told - true)
+    names, in_twin, true, far = policy_values(archive, twin, day, seed=config.seed)
+    limit, error = config.thresholds.value_error, np.abs(in_twin - true)
     lines = [
-        against_limit(SECTION, LINES[0], "1", weighted_spearman(told, true), len(names),
+        against_limit(SECTION, LINES[0], "1", weighted_spearman(in_twin, true), len(names),
                       config.thresholds.rank_correlation, config.intervals(), higher_is_better=True),
         against_limit(SECTION, LINES[1], "share on time", _mean(error), len(names), limit, config.intervals()),
     ]  # fmt: skip
@@ -74,9 +74,10 @@ def ranking_lines(
     worst = int(np.argmax(error))
     chart = Chart(
         "Values of fixed policies", "value in the truth", "value in the twin",
-        (Curve("policies", tuple(map(float, true[order])), tuple(map(float, told[order]))),),
-        f"{len(names)} policies on {day.day}. The twin is furthest off for {names[worst]}: {told[worst]:.3f} against "
-        f"{true[worst]:.3f}. It had to guess, because their queues were longer than those in the log, at: {guessed}.",
+        (Curve("policies", tuple(map(float, true[order])), tuple(map(float, in_twin[order]))),),
+        f"{len(names)} policies on {day.day}. The twin's largest error is that of {names[worst]}: {in_twin[worst]:.3f} "
+        f"against {true[worst]:.3f}. Its value is a guess, because queues were longer than those in the log, for: "
+        f"{guessed}.",
         True,
     )  # fmt: skip
     return lines, (chart,)
@@ -85,13 +86,13 @@ def ranking_lines(
 def policy_values(
     archive: Archive, twin: PlacementTwin, day: HeldOutDay, *, seed: int
 ) -> tuple[list[str], np.ndarray, np.ndarray, np.ndarray]:
-    """Policies by name: values in the twin and in the truth, and whether the twin had to guess, [policies]."""
+    """Policies by name: values in the twin and in the truth, and whether the twin's is an extrapolation, [policies]."""
     encoding = twin.encoding
     num_steps = archive.num_rows("requests", day.day)
     windows = encode_days(archive, encoding, [day.day], num_steps=num_steps)
     network = actor(example_for(encoding, windows))
     rules = {name: rule_policy(params) for name, params in rules_of(twin).items()}
-    tried = _policies(twin, rules, network.init, seed)
+    candidates = _policies(twin, rules, network.init, seed)
     shape = windows.num_steps, windows.num_windows
     players = players_of(encoding.cluster, network, BASELINES, rules)
     judge = twin_judge(
@@ -103,13 +104,13 @@ def policy_values(
     truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
     metric = main_metric(encoding.problem.reward)
     keys = jax.random.split(jax.random.key(seed))
-    simulated = [one.evaluate(key, tried) for one, key in zip((judge, truth), keys, strict=True)]
-    told, true = (
+    simulated = [one.evaluate(key, candidates) for one, key in zip((judge, truth), keys, strict=True)]
+    in_twin, true = (
         np.array([float(metric.compute(result.decisions)) for result in results])  # type: ignore[arg-type]
         for results in simulated
     )
     far = np.array([is_far(result.out_of_support) for result in simulated[0]])
-    return [candidate.name for candidate in tried], told, true, far
+    return [candidate.name for candidate in candidates], in_twin, true, far
 
 
 def weighted_spearman(one: np.ndarray, two: np.ndarray) -> Statistic:

@@ -1,7 +1,7 @@
-"""The measures as functions of how often each unit counts, so that the bootstrap can draw units again and again.
+"""The measures as functions of unit weights, for the bootstrap.
 
-With every weight 1 they give what `evaluation.certify.measures` gives. Resampling repeats rows and so widens every
-distance a little; the floor is drawn with the same weights and widens as much, so differences are not biased by it.
+With every weight 1 they equal `evaluation.certify.measures`. Resampling repeats rows and so increases every distance a
+little; the floor is drawn with the same weights and increases as much, so differences are not biased by it.
 """
 
 from itertools import combinations
@@ -79,7 +79,7 @@ def pair_kls(coarse: Coding, one: Units, two: Units, num_units: int) -> dict[tup
 
 
 def classifier_auc(coding: Coding, one: Units, two: Units, *, seed: int) -> Statistic:
-    """Held-out area under the curve of a classifier that tells the samples apart; trained once, scores resampled."""
+    """Held-out area under the curve of a classifier between the samples; trained once, scores resampled."""
     features = np.concatenate([coding.matrix(part.sample) for part in (one, two)])
     label = np.repeat([0, 1], [len(one.unit), len(two.unit)])
     unit = np.concatenate([one.unit, two.unit])
@@ -88,7 +88,7 @@ def classifier_auc(coding: Coding, one: Units, two: Units, *, seed: int) -> Stat
 
 
 def area_under_curve(score: np.ndarray, label: np.ndarray, unit: np.ndarray) -> Statistic:
-    """Chance that a row of label 1 scores higher than one of label 0 (ties count half), rows weighted by units."""
+    """Probability that a row of label 1 scores higher than one of label 0 (ties count half), rows weighted by units."""
     levels, place = np.unique(score, return_inverse=True)
     order = np.argsort(place, kind="stable")
     starts = np.searchsorted(place[order], np.arange(len(levels)))

@@ -1,7 +1,7 @@
-"""Two samples of the same columns, brought to one discrete code and to one numeric matrix.
+"""Samples of the same columns, encoded as discrete codes and as a numeric matrix.
 
-Both samples are coded by the *reference* alone: continuous columns by its quantiles, categories by their names; what
-the reference has never seen gets a code of its own. So a measure compares the samples, never two ways of coding.
+All samples are coded by the *reference* alone: continuous columns by its quantiles, categories by their names; values
+that are not in the reference get a code of their own. So a measure compares the samples, never two codings.
 """
 
 from collections.abc import Mapping
@@ -55,11 +55,11 @@ class Sample:
 
 
 class Coding:
-    """How samples are coded, learned from a reference.
+    """Coding of samples by a reference.
 
     Args:
         reference: The real sample.
-        num_bins: Of a continuous column; fewer where its values repeat.
+        num_bins: Number of bins of a continuous column; fewer where its values repeat.
 
     Raises:
         ConfigError: The reference has fewer than two rows.
@@ -81,7 +81,7 @@ class Coding:
         self.names = reference.names
 
     def num_codes(self, name: str) -> int:
-        """Number of codes of a column; the last one is for what the reference does not know."""
+        """Number of codes of a column; the last one is for values that are not in the reference."""
         if name in self.edges:
             return len(self.edges[name]) + 2
         return len(self.labels[name]) + 1

@@ -1,6 +1,6 @@
-"""The lines that hold a generated sample against a real one: columns, pairs, classifier, kernel, distributions.
+"""The lines that compare a generated sample with a real one: columns, pairs, classifier, kernel, distributions.
 
-They serve answers and populations alike: both are tables of mixed columns, cut into units that are drawn together.
+They apply to answers and populations: both are tables of mixed columns, cut into resampling units.
 """
 
 from typing import NamedTuple
@@ -23,13 +23,13 @@ from evaluation.comparison.bootstrap import Statistic
 from evaluation.report import Chart, Curve
 
 MIN_KNOWN = 50
-"""Least number of known values of a column that is judged."""
+"""Smallest number of known values of a column that is compared."""
 KERNEL_ROWS = 1000
 PAIR_BINS = 8
 
 
 class Trio(NamedTuple):
-    """What is held against what: a real sample, the twin's, and the real sample of another day; same units."""
+    """The compared samples: a real one, the twin's, and the real one of another day; with the same units."""
 
     real: Units
     generated: Units
@@ -52,10 +52,10 @@ def two_sample_lines(section: str, trio: Trio, columns: tuple[str, ...], config:
     """All lines of two samples.
 
     Args:
-        section: Where they stand.
-        trio: Of equal columns; columns beyond `columns` are context, used by pairs, classifier and kernel only.
-        columns: The columns that are judged one by one.
-        config: Of the certificate.
+        section: Name of the section.
+        trio: Samples of equal columns; columns beyond `columns` are context, used by pairs, classifier and kernel only.
+        columns: The columns that are compared one by one.
+        config: Configuration of the certificate.
 
     Returns:
         The lines; a column with too few known values is not applicable and left out of the others.
@@ -75,7 +75,7 @@ def two_sample_lines(section: str, trio: Trio, columns: tuple[str, ...], config:
 
 
 def column_lines(section: str, trio: Trio, config: CertifyConfig) -> list[Line]:
-    """KL of every column; of one that holds a single value everywhere a line could only pass, so it does not apply."""
+    """KL of every column; not applicable to a column with a single value everywhere, which could only pass."""
     coding, intervals = Coding(trio.real.sample), config.intervals()
     measured = column_kls(coding, trio.real, trio.generated, trio.num_units)
     floor = column_kls(coding, trio.real, trio.other, trio.num_units)
@@ -175,7 +175,7 @@ def pair_statistics(
 
 
 def pairs_chart(trio: Trio, columns: tuple[str, ...], other: str = "another real day") -> Chart:
-    """KL of every pair of columns beside its floor, the worst excess first; the note names them."""
+    """KL of every pair of columns with its floor, the largest excess first; the note names the pairs."""
     once = np.ones((1, trio.num_units))
     found = [
         (f"{one} and {two}", float(measured(once)[0]), float(floor(once)[0]))
@@ -216,7 +216,7 @@ def _num_known(trio: Trio, name: str) -> int:
 
 
 def _constant(trio: Trio, name: str) -> bool:
-    """Whether nobody ever saw more than one value."""
+    """Whether all samples hold one value only."""
     seen = []
     for part in trio[:3]:
         column = part.sample.continuous.get(name)

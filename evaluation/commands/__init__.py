@@ -1,12 +1,12 @@
 """The commands of `schedtwin`: one module each, exporting NAME, HELP, add_arguments(parser), run(arguments).
 
-A module here imports nothing heavy at its top; `add_arguments` is called only for the command that was asked
-for.
+A module here imports nothing heavy at its top; `add_arguments` is called only for the command that is run.
 """
 
 from types import ModuleType
 
 from evaluation.commands import (
+    assign,
     autoscale,
     bench,
     certify,
@@ -42,6 +42,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     compare,
     replay,
     order,
+    assign,
     export,
     inspect,
     sign,

@@ -3,9 +3,17 @@
 import json
 import os
 import sys
+import threading
 import time
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evaluation.commands.expecting import add_expected
+from evaluation.commands.stopping import stop_signals
+
+if TYPE_CHECKING:
+    from offline_rl.serving.scaling_controller import Controller
 
 NAME = "autoscale"
 HELP = "decide what deployments are granted from live metrics: recommend, or scale those that are named"
@@ -49,14 +57,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
     )
     parser.add_argument("--decisions", metavar="N", type=int, help="stop after so many (default: never)")
-    parser.add_argument("--expect", metavar="HASH", help="content hash that the bundle must have")
+    add_expected(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Decide once an interval until told to stop; 0."""
+    """Decide once an interval until told to stop; 0, or 2 where as many decisions as asked for all failed."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-    from logs_schema.errors import SchedtwinError
+    from logs_schema.errors import ConfigError
     from logs_schema.formats.mapping import read_mapping
     from offline_rl.runner.scaling import load_scaling
     from offline_rl.serving.kube_api import KubeApi
@@ -64,7 +72,13 @@ def run(arguments: Namespace) -> int:
     from offline_rl.serving.scaling_controller import Controller
     from offline_rl.serving.scaling_guard import Guard, GuardConfig
 
-    policy, mapping = load_scaling(arguments.bundle, expect=arguments.expect), read_mapping(arguments.mapping)
+    if arguments.decisions is not None and arguments.decisions < 1:
+        raise ConfigError(f"--decisions {arguments.decisions}", allowed="1 or more")
+    token = arguments.prometheus_token_file
+    if token is not None and not token.is_file():
+        raise ConfigError("there is no such file", where=f"--prometheus-token-file {token}")
+    policy = load_scaling(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
+    mapping = read_mapping(arguments.mapping)
     refuse_unmapped(mapping)
     limits = GuardConfig(
         arguments.most_added, arguments.most_removed, arguments.max_cores, arguments.resources
@@ -78,25 +92,38 @@ def run(arguments: Namespace) -> int:
         arguments.namespace, policy.setting.names if arguments.apply else named, arguments.log, time.time,
     )  # fmt: skip
     controller.refuse_rivals()
-    done = 0
-    while arguments.decisions is None or done < arguments.decisions:
+    with stop_signals() as over:
+        return _decide(controller, arguments, over)
+
+
+def _decide(controller: "Controller", arguments: Namespace, over: threading.Event) -> int:
+    """Decisions, one an interval, until there are enough of them or `over` is set; the exit status."""
+    from evaluation.commands.statuses import DONE, USER_ERROR
+    from logs_schema.errors import SchedtwinError
+
+    done, made = 0, 0
+    while not over.is_set():
         begun_s = time.time()
         try:
-            told = controller.step()
-            print(json.dumps(told) if arguments.json else _text(told), flush=True)
+            decision = controller.step()
+            made += 1
+            print(json.dumps(decision) if arguments.json else _text(decision), flush=True)
+            if "log_error" in decision:
+                print(f"schedtwin autoscale: the log: {decision['log_error']}", file=sys.stderr, flush=True)
         except (
             SchedtwinError
         ) as error:  # monitoring or cluster are away: nothing changes, and the next interval asks
             print(f"schedtwin autoscale: {error}", file=sys.stderr, flush=True)
         done += 1
-        if arguments.decisions is None or done < arguments.decisions:
-            time.sleep(max(policy.setting.interval_s - (time.time() - begun_s), 0.0))
-    return 0
+        if done == arguments.decisions:
+            break
+        over.wait(max(controller.guard.policy.setting.interval_s - (time.time() - begun_s), 0.0))
+    return USER_ERROR if done == arguments.decisions and not made else DONE
 
 
-def _text(told: dict) -> str:
-    lines = [told["time"]]
-    for row in told["deployments"]:
+def _text(decision: dict) -> str:
+    lines = [decision["time"]]
+    for row in decision["deployments"]:
         granted, wanted = row["granted"], row["wanted"]
         change = " ".join(
             f"{name} {granted[name]:g} -> {wanted[name]:g}"

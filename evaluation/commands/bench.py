@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from logs_schema.progress import Progress, Stage
 
 NAME = "bench"
-HELP = "measure: how far a simulated cluster tells policies apart"
+HELP = "measure policies in simulated clusters, and the cost of simulations and commands"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -38,12 +38,12 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     truth.add_argument(
         "--references", metavar="FOLDER", type=Path,
-        help="where trained references are kept (default: the user's cache); missing ones are trained",
+        help="folder of trained references (default: the user's cache); missing ones are trained",
     )  # fmt: skip
     truth.add_argument("--no-reference", action="store_true", help="leave the references out")
     reference = benches.add_parser(
         "reference",
-        help="train a ceiling: a rule told all that is hidden, then PPO in the truth",
+        help="train an upper bound: a rule with access to the hidden state, then PPO in the truth",
     )
     reference.set_defaults(bench=_reference)
     add_world_arguments(reference, "kais")
@@ -52,7 +52,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--updates",
         metavar="N",
         type=int,
-        help="updates of PPO, doubled while that gains (default: those of bench truth)",
+        help="updates of PPO, doubled while the value improves (default: those of bench truth)",
     )
     reference.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     reference.add_argument("--out", metavar="REFERENCE", required=True, type=Path, help="folder to write")
@@ -66,7 +66,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Run the bench that was asked for; 0."""
+    """Run the chosen bench; 0."""
     return int(arguments.bench(arguments))
 
 
@@ -89,7 +89,7 @@ def _truth(arguments: Namespace) -> int:
         with progress.stage("bench truth", unit="scores") as stage:
             scores = bench_truth(
                 world, arguments.days, config, policies=policies,
-                references=[one.reference for one in kept], progress=_told(stage),
+                references=[one.reference for one in kept], progress=_callback_of(stage),
             )  # fmt: skip
     text = as_text(as_table(world, scores, kept)).rstrip()
     show_result(arguments, as_json(world, config, scores, kept), text)
@@ -100,7 +100,7 @@ def trained_references(
     world: "World", days: "Sequence[int]", folder: "Path | None", progress: "Progress",
     config: "ReferenceConfig | None" = None, engine: "EngineConfig | None" = None,
 ) -> "list[Kept]":  # fmt: skip
-    """The references of some days, trained where they are not kept yet, a task a day where there is an engine."""
+    """The references of some days; missing ones are trained, one task for each day where there is an engine."""
     from evaluation.benches.reference import ReferenceConfig
     from evaluation.benches.reference_cache import cache_folder, kept_reference, train_ahead
 
@@ -110,14 +110,14 @@ def trained_references(
     for day in sorted(set(days)):
         name = f"reference of day {day}"
         with progress.stage(name, total=config.most_updates, unit="updates") as stage:
-            kept = kept_reference(world, day, config, folder or cache_folder(), progress=_told(stage))
+            kept = kept_reference(world, day, config, folder or cache_folder(), progress=_callback_of(stage))
         if kept.trained_now:
             progress.note(f"{name}: trained in {kept.train_s:.0f} s, kept in {kept.folder}")
         found.append(kept)
     return found
 
 
-def _told(stage: "Stage") -> Callable[[int, str], None]:
+def _callback_of(stage: "Stage") -> Callable[[int, str], None]:
     return lambda done, what: stage(done, text=what)
 
 

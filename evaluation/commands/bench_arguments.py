@@ -1,17 +1,17 @@
-"""What simulations and benches take alike: worlds, lists with commas, and how results are shown."""
+"""Arguments that simulations and benches share: worlds, comma-separated lists, and the form of results."""
 
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
 
 def add_output_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments of every command once more, so that they may stand behind the bench's name."""
+    """Declare the arguments of every command again, so that they are accepted after the name of the bench."""
     parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
     parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
 
 
 def add_world_arguments(parser: ArgumentParser, preset: str) -> None:
-    """Declare which cluster is simulated."""
+    """Declare the arguments that choose the simulated cluster."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--preset", metavar="NAME", default=preset, help=f"simulated cluster (default: {preset})"
@@ -22,7 +22,7 @@ def add_world_arguments(parser: ArgumentParser, preset: str) -> None:
 
 
 def add_log_arguments(parser: ArgumentParser, *, files: bool = False) -> None:
-    """Declare which simulated log is learned from; with `files` also of a world that a file declares."""
+    """Declare the arguments that choose the simulated log; with `files` also one of a world declared in a file."""
     if files:
         add_world_arguments(parser, "kmps")
     else:
@@ -31,12 +31,12 @@ def add_log_arguments(parser: ArgumentParser, *, files: bool = False) -> None:
         )
     parser.add_argument(
         "--behaviour", metavar="NAME", default="mix",
-        help="who wrote the log (default: mix; random is the paper's own setting)",
+        help="policy that wrote the log (default: mix; random is the setting of the paper)",
     )  # fmt: skip
 
 
 def numbers(text: str) -> tuple[int, ...]:
-    """The whole numbers that a list with commas names; ArgumentTypeError where it names none."""
+    """The whole numbers of a comma-separated list; ArgumentTypeError for other text."""
     try:
         return tuple(int(word) for word in text.split(","))
     except ValueError:
@@ -44,7 +44,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The names in a list with commas."""
+    """The names of a comma-separated list."""
     return tuple(word(part) for part in text.split(","))
 
 

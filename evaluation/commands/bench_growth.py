@@ -1,4 +1,4 @@
-"""`schedtwin bench growth`: memory and processor time of commands against the days they are given."""
+"""`schedtwin bench growth`: memory and processor time of commands against the number of days."""
 
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
@@ -6,9 +6,7 @@ from pathlib import Path
 from evaluation.commands.bench_arguments import add_output_arguments, numbers, words
 
 NAME = "growth"
-HELP = (
-    "measure the memory and the processor time of commands on more and more days of an archive, and plot them"
-)
+HELP = "measure memory and processor time of commands against the number of days of an archive, and plot them"
 
 
 def add_bench(benches: _SubParsersAction) -> None:
@@ -32,7 +30,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     )
     parser.add_argument(
         "--work", metavar="FOLDER", type=Path,
-        help="work folder; what was measured there is not measured again (default: one that is removed)",
+        help="work folder; results in it are not measured again (default: a temporary folder)",
     )  # fmt: skip
     parser.add_argument("--out", metavar="PLOT", type=Path, help="plot to write, .png, .svg or .pdf")
     add_output_arguments(parser)

@@ -26,19 +26,21 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.add_argument(
         "--dispatch", metavar="LIST", type=words,
         default=("random", "least_loaded", "cloud_only", "gsp_ss", "firmament"),
-        help="who dispatches while nobody orchestrates, with commas (default: "
+        help="dispatchers to score without orchestration, with commas (default: "
         "random,least_loaded,cloud_only,gsp_ss,firmament)",
     )  # fmt: skip
     parser.add_argument(
         "--orchestration", metavar="LIST", type=words,
-        help="who orchestrates, with commas (default: everybody who can)",
+        help="orchestrators to score, with commas (default: all)",
     )  # fmt: skip
     parser.add_argument(
         "--frozen", metavar="NAME", type=word, default="least_loaded",
-        help="who dispatches meanwhile (default: least_loaded)",
+        help="dispatcher during orchestration (default: least_loaded)",
     )  # fmt: skip
     parser.add_argument("--seeds", metavar="N", type=int, default=5, help="repetitions (default: 5)")
-    parser.add_argument("--frames", metavar="N", type=int, help="cut a day short after so many frames")
+    parser.add_argument(
+        "--frames", metavar="N", type=int, help="number of frames of a day (default: the whole day)"
+    )
     parser.add_argument(
         "--changes", metavar="N", type=int, default=2, help="replicas that a frame may change (default: 2)"
     )

@@ -1,4 +1,4 @@
-"""`schedtwin bench scaling`: how the cost of slot mode grows with nodes and environments."""
+"""`schedtwin bench scaling`: the cost of slot mode against the number of nodes and of environments."""
 
 from argparse import ArgumentTypeError, Namespace, _SubParsersAction
 from pathlib import Path
@@ -18,11 +18,11 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.add_argument("--out", metavar="PLOT", type=_plot, help="plot to write, .png, .svg or .pdf")
     parser.add_argument(
         "--node-factors", metavar="LIST", type=numbers, default=(1, 2, 4),
-        help="how many times over to take the preset's nodes, with commas (default: 1,2,4)",
+        help="multiples of the preset's number of nodes, with commas (default: 1,2,4)",
     )  # fmt: skip
     parser.add_argument(
         "--environments", metavar="LIST", type=numbers, default=(64, 256, 1024),
-        help="independent copies side by side, with commas (default: 64,256,1024)",
+        help="numbers of parallel environments, with commas (default: 64,256,1024)",
     )  # fmt: skip
     add_output_arguments(parser)
 

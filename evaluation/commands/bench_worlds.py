@@ -1,4 +1,4 @@
-"""`schedtwin bench worlds`: promises of twins and their certificates, in worlds that twins were not made for."""
+"""`schedtwin bench worlds`: twins' in-model values and certificates against the truth of various simulated worlds."""
 
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from evaluation.simulator.world import World
 
 NAME = "worlds"
-HELP = "hold what twins promise, and what their certificates say, against simulated worlds of many kinds"
+HELP = "compare twins' in-model values and certificates with the truth, in simulated worlds of many kinds"
 
 
 def add_bench(benches: _SubParsersAction) -> None:
@@ -20,7 +20,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.set_defaults(bench=run)
     parser.add_argument(
         "--worlds", metavar="LIST",
-        help="names of evaluation/examples/worlds, or files WORLD.toml, with commas (default: all examples)",
+        help="names from evaluation/examples/worlds, or files WORLD.toml, with commas (default: all examples)",
     )  # fmt: skip
     parser.add_argument(
         "--seeds",
@@ -31,31 +31,31 @@ def add_bench(benches: _SubParsersAction) -> None:
     )
     parser.add_argument(
         "--shifts", metavar="LIST", type=numbers,
-        help="days from training to the days played and certified on, with commas (default: 0,1,7,30)",
+        help="days from training to the simulated and certified days, with commas (default: 0,1,7,30)",
     )  # fmt: skip
     parser.add_argument(
         "--requests",
         metavar="N",
         type=int,
-        help="shorten days to so many requests (default: as the worlds are)",
+        help="shorten days to N requests (default: as the worlds declare)",
     )
     parser.add_argument(
         "--updates", metavar="N", type=int, default=0,
-        help="also train a policy in the twin, with so many updates (default: 0, none)",
+        help="also train a policy in the twin, with N updates (default: 0, none)",
     )  # fmt: skip
     parser.add_argument(
         "--quick", action="store_true", help="a first look: short days, small twins, two shifts"
     )
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, default=Path("worlds"),
-        help="work folder; what is there already is used (default: ./worlds)",
+        help="work folder; results in it are reused (default: ./worlds)",
     )  # fmt: skip
     add_output_arguments(parser)
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Measure what is not measured yet, and print it all; 0."""
+    """Measure what is missing, and print all results; 0."""
     import json
     from dataclasses import replace
 
@@ -81,7 +81,7 @@ def run(arguments: Namespace) -> int:
 
 
 def _worlds(listed: str | None) -> "list[World]":
-    """The worlds of the names and files in a list with commas; ConfigError where there is none of a name."""
+    """The worlds of a comma-separated list of names and files; ConfigError for an unknown name."""
     from evaluation.simulator.world_files import load_world
     from logs_schema.errors import ConfigError
 

@@ -1,6 +1,6 @@
-"""An exported policy for a person: what it decides, by what, where its numbers come from, what it must not be asked.
+"""Description of an exported policy: its decisions, inputs, provenance and limits.
 
-Works in an installation that only runs policies: without rich the same rows come as plain text.
+Works in an installation that only runs policies: without rich the same rows are printed as plain text.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,28 +14,30 @@ from offline_rl.contract import RULES, PolicyContract
 from offline_rl.numpy_rules import MEANINGS, standing_in
 from offline_rl.runner import queue_rules
 from offline_rl.runner.loading import Backend, load_network
+from offline_rl.runner.orchestrator import FACTS, NUM_FRAMES, load_orchestrator
 
 Section = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 """Title, column heads, rows."""
 NOT_KNOWN = "not known"
 _MEANINGS = {**MEANINGS, **queue_rules.MEANINGS}
 NUM_NAMED = 12
-"""Labels of a vocabulary that are spelled out; flags of one kind are one row."""
+"""Largest number of labels of a vocabulary that are listed; flags of one kind are one row."""
 
 
 def bundle_facts(
     folder: Path, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
 ) -> dict[str, Any]:
-    """What a bundle says of itself, after its checksums are verified and its golden decisions replayed.
+    """Facts of a bundle, after its checksums are verified and its golden decisions replayed.
 
     Args:
         folder: The bundle.
-        backend: Which copy of the network decides the golden observations.
-        expect: The content hash that it must have; None accepts any.
-        trust: Public key of whoever must have signed it; None: anybody.
+        backend: Backend that replays the golden decisions.
+        expect: The required content hash; None accepts any.
+        trust: Public key that the bundle must be signed with; None accepts any bundle.
 
     Returns:
-        `contract`, `manifest` and `checked`, and of a rule its `numbers`, as plain JSON.
+        `contract`, `manifest` and `checked`, of a rule its `numbers`, and of an orchestrator beside it `orchestrator`,
+        as plain JSON.
 
     Raises:
         ProductError: It is no bundle, or it was changed, or does not decide as the original.
@@ -50,6 +52,10 @@ def bundle_facts(
         numbers = {"numbers": {name.rpartition("/")[2]: value for name, value in own.items()}}
     if "numbers" in policy.contract.setting:
         numbers = {"numbers": policy.contract.setting["numbers"]}
+    beside: dict[str, Any] = {}
+    if (folder / FACTS).is_file():
+        orchestrator = load_orchestrator(folder)
+        beside = {"orchestrator": asdict(orchestrator.facts) | {"num_golden": NUM_FRAMES}}
     return {
         "bundle": str(folder),
         "contract": asdict(policy.contract),
@@ -61,11 +67,12 @@ def bundle_facts(
             "num_parameters": num_parameters(policy.contract),
         },
         **numbers,
+        **beside,
     }
 
 
 def num_parameters(contract: PolicyContract) -> int:
-    """How many numbers the network has."""
+    """Number of parameters of the network."""
     from math import prod
 
     from offline_rl.numpy_networks import wanted_shapes
@@ -78,10 +85,28 @@ def bundle_text(facts: dict[str, Any]) -> str:
     sections = [_what(facts), _provenance(facts), _features(facts), _vocabularies(facts), _rules(facts)]
     if "numbers" in facts:
         sections.insert(1, _numbers(facts))
+    if "orchestrator" in facts:
+        sections.insert(1, _orchestrator(facts["orchestrator"]))
+    return shown(sections)
+
+
+def shown(sections: Sequence[Section]) -> str:
+    """Sections as tables; without rich as plain text."""
     try:
         return _in_rich(sections)
     except ModuleNotFoundError:
         return _plain(sections)
+
+
+def _orchestrator(facts: Mapping[str, Any]) -> Section:
+    rows: list[tuple[str, ...]] = [
+        ("decides", f"which replicas change, {facts['num_changes']} at most every {facts['frame_s']:g} s"),
+        ("nodes", _some(facts["nodes"])),
+        ("services", _some(facts["services"])),
+        ("access points", _some(facts["points"])),
+        ("replayed", f"{facts['num_golden']} golden frames, by numpy: as the original"),
+    ]
+    return "the orchestrator beside it", ("", ""), rows
 
 
 def _what(facts: dict[str, Any]) -> Section:
@@ -95,7 +120,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ("network", kind),
         (
             "choices",
-            "only those it was trained on" if bound else "any number of them, known in training or not",
+            "only those it was trained on" if bound else "any number of them, also ones not in training",
         ),
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
@@ -108,14 +133,14 @@ def _what(facts: dict[str, Any]) -> Section:
 
 def _alarm(alarm: Mapping[str, Any] | None) -> str:
     if alarm is None:
-        return "none: the bundle does not tell what days of training are like"
-    about = "" if alarm["run_limit"] is None else ", and runs take twice or half as long on a node"
-    share = f"{alarm['unlike_share']:.2%} on days of training"
-    return f"tells when requests are more often unlike those of training ({share}){about}"
+        return "none: the bundle has no statistics of the training days"
+    about = "" if alarm["run_limit"] is None else ", or runs take twice or half as long on a node"
+    share = f"{alarm['unlike_share']:.2%} on training days"
+    return f"raised when more requests than usual are out of distribution ({share}){about}"
 
 
 def _uncertified(trained_on: Mapping[str, Any]) -> str:
-    return f"not passed: {trained_on.get('certification', 'nothing is known of one')}"
+    return f"not passed: {trained_on.get('certification', 'no certificate is recorded')}"
 
 
 def _numbers(facts: dict[str, Any]) -> Section:
@@ -125,25 +150,25 @@ def _numbers(facts: dict[str, Any]) -> Section:
         values = value if isinstance(value, list) else [value]
         rows.append((name, ", ".join(f"{one:.4g}" for one in values), _MEANINGS[name]))
     rows += _of_queue(facts["contract"]["setting"])
-    by = "what it decides by"
+    by = "parameters of the rule"
     if facts["contract"]["network"]["corrects"] is not None:
         by = f"the rule that it corrects, {facts['contract']['network']['corrects']}"
     if facts["contract"]["network"]["stand_in"] is not None:
-        by = f"the rule that stands in where it does not answer, {facts['contract']['network']['beside']}"
+        by = f"the fallback rule where it has no answer, {facts['contract']['network']['beside']}"
     title = by + ("" if unit_s is None else f" (a time unit is {unit_s:.4g} s)")
     return title, ("number", "value", "meaning"), rows
 
 
 def _of_queue(setting: Mapping[str, Any]) -> list[tuple[str, ...]]:
-    """What else an order under predicted run times is made of."""
+    """Further rows of an order under predicted run times."""
     if "predicts" not in setting:
         return []
-    known = "user's last two finished jobs, at most what is asked for" if setting["predicts"] else "requests"
-    ends = "predictions, corrected as they run out" if setting["reserves"] else "requests"
+    known = "user's last two finished jobs, at most the requested time" if setting["predicts"] else "requests"
+    ends = "predictions, corrected when they are exceeded" if setting["reserves"] else "requests"
     return [
-        ("run times", known, "what the order and the backfilling go by"),
-        ("reservations", ends, "when running jobs are expected to end"),
-        ("backfilling", setting["backfill"] if setting["easy"] else "none", "in which order gaps are filled"),
+        ("run times", known, "run times used for the order and for backfilling"),
+        ("reservations", ends, "expected ends of running jobs"),
+        ("backfilling", setting["backfill"] if setting["easy"] else "none", "order in which gaps are filled"),
     ]
 
 
@@ -160,7 +185,7 @@ def _provenance(facts: dict[str, Any]) -> Section:
         ("content hash", manifest["content_hash"]),
         ("format", f"version {facts['contract']['schema_version']}"),
     ]
-    return "where it comes from", ("", ""), rows
+    return "provenance", ("", ""), rows
 
 
 def _features(facts: dict[str, Any]) -> Section:
@@ -174,7 +199,7 @@ def _features(facts: dict[str, Any]) -> Section:
                 continue
             rows.append((of, one["name"], one["unit"], _range(one["low"], one["high"]), one["description"]))
         rows += [(of, f"{kind}=...", "flag", "", f"one of {count} labels") for kind, count in flags.items()]
-    return "what it sees (ranges: of the training days)", ("of", "feature", "unit", "range", "meaning"), rows
+    return "features (ranges: of the training days)", ("of", "feature", "unit", "range", "meaning"), rows
 
 
 def _vocabularies(facts: dict[str, Any]) -> Section:
@@ -186,14 +211,14 @@ def _vocabularies(facts: dict[str, Any]) -> Section:
             rows.append((name, str(len(labels)), _some(labels)))
     if agents := list(contract["setting"].get("acceptance_of_agent", ())):
         rows.append(("agents, by their answers", str(len(agents)), _some(agents)))
-    return "what it knows by name", ("kind", "number", "names"), list(rows)
+    return "vocabularies", ("kind", "number", "names"), list(rows)
 
 
 def _rules(facts: dict[str, Any]) -> Section:
     contract = facts["contract"]
     rows = [("legality", contract["legality"]), ("normalisation", contract["normalisation"])]
     rows += [(f"if unknown: {kind}", what) for kind, what in contract["unknown"].items()]
-    return "how it is to be used", ("", ""), list(rows)
+    return "rules of use", ("", ""), list(rows)
 
 
 def _some(labels: Sequence[str]) -> str:

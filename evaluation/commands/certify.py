@@ -1,12 +1,12 @@
-"""`schedtwin certify`: how far a twin may be believed, on days it has not seen."""
+"""`schedtwin certify`: the accuracy of a twin on held-out days."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from evaluation.commands.engine_arguments import add_engine_arguments
+from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 
 NAME = "certify"
-HELP = "hold a twin against days it has not seen; exit status 0: passed, 3: failed, 4: cannot tell"
+HELP = "compare a twin with held-out days; exit status 0: passed, 3: failed, 4: cannot tell"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -22,9 +22,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--population",
         metavar="POPULATION",
         type=Path,
-        help="folder of a fitted population (default: TWIN/population, where there is one)",
+        help="folder of a fitted population (default: TWIN/population, if it exists)",
     )
-    parser.add_argument("--out", metavar="REPORT.html", type=Path, help="also write the page there")
+    parser.add_argument("--out", metavar="REPORT.html", type=Path, help="also write the report to this file")
     parser.add_argument(
         "--keep",
         metavar="CERTIFICATE",
@@ -47,7 +47,9 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.problems.certificates import certificate_plan
+    from evaluation.problems.kits import kit_of
 
+    refuse_idle_engine(arguments, kit_of(arguments.twin), NAME)
     configured = settings_of(arguments)
     config = configured.certify
     if arguments.seed is not None:

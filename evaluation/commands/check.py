@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 NAME = "check"
-HELP = "report an archive's quality and what it can support; status 1 if it is not usable"
+HELP = "report an archive's quality and the features it supports; status 1 if it is not usable"
 
 
 def add_arguments(parser: ArgumentParser) -> None:

@@ -5,13 +5,15 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.commands.engine_arguments import add_engine_arguments
+from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 
 if TYPE_CHECKING:
     from evaluation.configuration import RunConfig
 
 NAME = "compare"
-HELP = "judge policies on time-shifted days by replay, by twins of those days and, where known, by the truth"
+HELP = (
+    "compare policies on time-shifted days by replay, in twins of those days and, where known, in the truth"
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -30,15 +32,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--shifts", metavar="LIST", help='for example "0d,1d,7d,30d"')
     parser.add_argument(
         "--policy", metavar="NAME=POLICY", dest="policies", action="append", default=[],
-        help="a policy of your own beside ours, as often as wanted: NAME=MODULE:FUNCTION (of the type "
-        "twin.contracts.Policy; modules are looked for in the current folder first) or NAME=BUNDLE",
+        help="a further policy, may be repeated: NAME=MODULE:FUNCTION (of the type twin.contracts.Policy; modules are "
+        "searched in the current folder first) or NAME=BUNDLE",
     )  # fmt: skip
     add_step_arguments(parser, "comparison")
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Compare, write the report, show the table; 0, or 2 where a policy of the user's was left out."""
+    """Compare, write the report, show the table; 0, or 2 where a policy of the user was refused."""
+    from dataclasses import replace
+
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.commands.statuses import DONE, USER_ERROR
@@ -50,7 +54,10 @@ def run(arguments: Namespace) -> int:
     config, kit = settings_of(arguments), kit_of(arguments.twin)
     if arguments.shifts is not None:
         config = _with_shifts(config, arguments.shifts)
+    if arguments.seed is not None:
+        config = replace(config, judge=replace(config.judge, seed=arguments.seed))
     compare = kit.need(kit.compare, "schedtwin compare")
+    refuse_idle_engine(arguments, kit, NAME)
     plan = compare(config, arguments.out.name, named_policies(arguments.policies))
     inputs = {"archive": arguments.archive, "twin": arguments.twin}
     inputs |= {} if arguments.policy is None else {"policy": arguments.policy}

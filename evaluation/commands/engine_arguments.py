@@ -1,10 +1,11 @@
-"""Where a command's tasks run: `--workers`, `--on`, `--deadline`."""
+"""The arguments of a command's task engine: `--workers`, `--on`, `--deadline`."""
 
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from evaluation.engine.config import EngineConfig
+    from evaluation.problems.kit import Kit
 
 
 def add_engine_arguments(parser: ArgumentParser) -> None:
@@ -22,8 +23,25 @@ def add_engine_arguments(parser: ArgumentParser) -> None:
     )
 
 
+def refuse_idle_engine(arguments: Namespace, kit: "Kit", step: str) -> None:
+    """ConfigError where tasks are asked for, and the problem makes the step without any."""
+    from logs_schema.errors import ConfigError
+
+    asked = {"--workers": arguments.workers, "--on": arguments.on, "--deadline": arguments.deadline}
+    given = [
+        f"{name} {value:g}" if name != "--on" else f"{name} {value}" for name, value in asked.items() if value
+    ]
+    if arguments.workers == 1 and len(given) == 1:
+        return
+    if given and step not in kit.tasks:
+        raise ConfigError(
+            f"the problem '{kit.name}' has no tasks in {step}: it runs in one process", where=", ".join(given),
+            allowed="none of these options", advice="leave them out",
+        )  # fmt: skip
+
+
 def engine_from(arguments: Namespace, configured: "EngineConfig | None" = None) -> "EngineConfig":
-    """What the command line asks for; where it is silent, what the configuration says."""
+    """The engine of the command line, with defaults from the configuration."""
     from evaluation.engine.config import EngineConfig, engine_of
 
     return engine_of(arguments.on, arguments.workers, arguments.deadline, configured or EngineConfig())

@@ -1,4 +1,4 @@
-"""`--expect` and `--trust`: which bundle it must be, by the content hash that its maker told, or by who signed it."""
+"""`--expect` and `--trust`: verification of a bundle by its content hash or by its signature."""
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError
@@ -11,13 +11,13 @@ def add_expected(parser: ArgumentParser) -> None:
         "--expect",
         metavar="SHA256",
         type=_content_hash,
-        help="content hash that the bundle must have, as `schedtwin export` told it (default: any)",
+        help="required content hash of the bundle, as printed by `schedtwin export` (default: any)",
     )
     parser.add_argument(
         "--trust",
         metavar="PEM",
         type=Path,
-        help="public key of whoever must have signed the bundle with `schedtwin sign` (default: anybody, or nobody)",
+        help="public key that the bundle must be signed with (see `schedtwin sign`; default: no signature required)",
     )
 
 

@@ -1,4 +1,4 @@
-"""`schedtwin export`: a policy as a bundle that needs none of the training stack."""
+"""`schedtwin export`: a policy as a bundle that runs without the training stack."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -13,25 +13,24 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="BUNDLE", required=True, type=Path, help="folder to write")
     parser.add_argument(
         "--policy", dest="named", metavar="NAME",
-        help="of placement: which policy, as comparisons name it: twin, bc_greedy, expected_on_time, ... "
-        "(default: what the training's ladder chose)",
+        help="name of the policy as in comparisons: of placement twin, bc_greedy, expected_on_time, ...; of an "
+        "application teacher, students, students_discrete, students_lookahead (default: the one that training chose; "
+        "of an application the best in the twin)",
     )  # fmt: skip
     parser.add_argument(
         "--seed",
         metavar="N",
         type=int,
-        help="which seed's policy (default: the best in the twin); alone: of the policy from the twin",
+        help="seed of the policy (default: the best in the twin); without --policy of the policy twin",
     )
     parser.add_argument(
         "--rule", metavar="NAME", help="of a queue: a published rule for the same pool in place of the policy"
     )
     parser.add_argument(
         "--comparison", metavar="COMPARISON", type=Path,
-        help="of a queue: what schedtwin compare said; a rule that does better than the policy is exported instead",
+        help="of a queue: result of schedtwin compare; a rule that is better than the policy is exported instead",
     )  # fmt: skip
-    parser.add_argument(
-        "--licence", metavar="TEXT", help="terms under which the bundle may be used, for its contract"
-    )
+    parser.add_argument("--licence", metavar="TEXT", help="licence of the bundle, for its contract")
     parser.add_argument("--replace", action="store_true", help="replace a bundle that is already there")
 
 
@@ -52,9 +51,10 @@ def run(arguments: Namespace) -> int:
     )
     kit = kit_of(arguments.policy)
     facts = dict(kit.need(kit.export, "schedtwin export")(arguments.out, arguments.policy, options))
-    told = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}
+    written = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}
     which = facts.get("chosen") or f"{facts.get('policy', 'the order')}, seed {facts['seed']}"
-    text = f"{arguments.out} written: {which}; replayed in NumPy and ONNX against the original\n"
-    text += f"to be loaded with --expect {told['content_hash']}"
-    show_result(arguments, facts | told, text)
+    copies = "NumPy and ONNX" if (arguments.out / "policy.onnx").is_file() else "NumPy"
+    text = f"{arguments.out} written: {which}; replayed in {copies} against the original\n"
+    text += f"to be loaded with --expect {written['content_hash']}"
+    show_result(arguments, facts | written, text)
     return 0

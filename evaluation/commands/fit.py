@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 NAME = "fit"
-HELP = "learn a twin from the training days of an archive"
+HELP = "fit a twin to the training days of an archive"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -17,14 +17,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Fit the twin and say how it went; 0."""
+    """Fit the twin and print a summary; 0."""
     from evaluation.commands.output import show_result
     from evaluation.commands.settings import make_step, options_of, settings_of
     from evaluation.problems.kits import choose_kit
 
-    kit, config, told = choose_kit(settings_of(arguments), arguments.archive, options_of(arguments))
+    kit, config, note = choose_kit(settings_of(arguments), arguments.archive, options_of(arguments))
     facts = make_step(arguments, kit.fit(config), {"archive": arguments.archive})
     following = f"schedtwin certify {arguments.out} {arguments.archive}"
-    lines = [*([told] if told else []), *kit.fitted(facts), f"{arguments.out} written; next: {following}"]
+    lines = [*([note] if note else []), *kit.fitted(facts), f"{arguments.out} written; next: {following}"]
     show_result(arguments, facts, "\n".join(lines))
     return 0

@@ -1,11 +1,11 @@
-"""`schedtwin generate`: days of log that a twin makes up, requests, decisions and outcomes."""
+"""`schedtwin generate`: a synthetic log from a twin: requests, decisions and outcomes."""
 
 from argparse import ArgumentParser, Namespace
 from datetime import date
 from pathlib import Path
 
 NAME = "generate"
-HELP = "write days of log that a twin makes up: its own requests, a policy's decisions, its answers"
+HELP = "write a synthetic log: generated requests, the decisions of a policy, outcomes from the twin"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -14,8 +14,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--days", metavar="N", type=int, default=7, help="number of days (default: 7)")
     parser.add_argument(
         "--policy", metavar="NAME",
-        help="who decides: clone (of the logged behaviour) or a baseline such as least_loaded (default: clone); in a "
-        "queue a rule such as sjf or fcfs+easy (default: fcfs+easy)",
+        help="deciding policy: clone (of the logged behaviour) or a baseline such as least_loaded (default: clone); in "
+        "a queue a rule such as sjf or fcfs+easy (default: fcfs+easy)",
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     parser.add_argument(
@@ -27,7 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Generate and say what was written; 0."""
+    """Generate the log and print a summary; 0."""
     from evaluation.commands.output import progress_of, show_result
     from evaluation.problems.kits import kit_of
 

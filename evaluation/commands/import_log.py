@@ -1,4 +1,4 @@
-"""`schedtwin import`: a raw log becomes an archive."""
+"""`schedtwin import`: converts a raw log to an archive."""
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--origin",
         metavar="DATE",
         type=_instant,
-        help="date of the log's time zero, where the log hides it (UTC)",
+        help="date of the log's time zero, for logs without dates (UTC)",
     )
     parser.add_argument(
         "--capacity",
@@ -38,14 +38,14 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="append",
         default=[],
         type=_capacity,
-        help="cores of the machine, or of one of its pools, where the log does not tell them; may be repeated",
+        help="cores of the machine, or of one of its pools, for logs without them; may be repeated",
     )
     parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Import the log and say how many rows were kept and quarantined; 0."""
+    """Import the log and print the numbers of kept and quarantined rows; 0."""
     from contextlib import nullcontext
     from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What a command reads is there: asked before anything heavy is imported, so that a slip costs no seconds."""
+"""Checks that a command's inputs exist, before heavy imports, so that a wrong path fails at once."""
 
 import tomllib
 from argparse import Namespace
@@ -8,13 +8,13 @@ from pathlib import Path
 PRODUCTS = ("archive", "archives", "bundle", "policy", "twin")
 ARCHIVES = ("archive", "archives", "arrivals")
 FILES = ("config", "paths")
-"""Arguments that name what commands read, products and files; what they write is called otherwise."""
+"""Arguments that name inputs of commands, products and files; outputs have other names."""
 
 
 def refuse_missing(arguments: Namespace) -> None:
-    """Says which of a command's inputs is not there; FormatError or ProductError.
+    """Raises FormatError or ProductError for an input of a command that does not exist.
 
-    An archive in an object store is read through its mirror, which takes the place of its address.
+    The address of an archive in an object store is replaced by its local mirror.
     """
     for name in ARCHIVES:
         value = getattr(arguments, name, None)
@@ -29,7 +29,7 @@ def refuse_missing(arguments: Namespace) -> None:
 
 
 def _here(path: Path) -> Path:
-    """The archive itself, or the mirror of one in an object store."""
+    """The path of a local archive, or of the mirror of one in an object store."""
     if not str(path).startswith(("s3:", "gs:", "file:")):
         return path
     from logs_schema.stores import address_of, mirror_of
@@ -39,7 +39,7 @@ def _here(path: Path) -> Path:
 
 
 def refuse_missing_log(config: Path) -> None:
-    """FormatError if the raw log that a configuration names is not there; other faults of it are told elsewhere."""
+    """Raises FormatError if the raw log of a configuration does not exist; other errors in it are ignored here."""
     try:
         table = tomllib.loads(config.read_text(encoding="utf-8")).get("log")
     except (OSError, ValueError):
@@ -68,7 +68,7 @@ def _refuse(paths: Iterable[Path], product: str = "") -> None:
 
 
 def _is_brought_back(path: Path) -> bool:
-    """Whether a writer that died while it replaced a product had left the older one aside."""
+    """Whether the product exists after recovery from an interrupted replacement, which leaves the older one aside."""
     from logs_schema.aside import sweep
 
     sweep(path.absolute())

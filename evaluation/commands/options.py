@@ -1,7 +1,8 @@
-"""Options of a command from the fields of a configuration: name, type, default, choices and help stand there once.
+"""Options of a command from the fields of a configuration, which define type, default, choices and help.
 
-The help is what the class says of the field under `Attributes:`. A field's metadata may name its `choices` and the
-`metavar` of its value. Only what was given on the command line is taken over, so a field's default stands once, too.
+The help is the field's description under `Attributes:` of the class's docstring. A field's metadata may hold its
+`choices` and the `metavar` of its value. Only options given on the command line set a field, so that the default of the
+field applies otherwise.
 """
 
 import re
@@ -19,8 +20,8 @@ def add_options(parser: ArgumentParser, config: type, names: Mapping[str, str]) 
     """Declares options that set fields of a configuration.
 
     Args:
-        parser: Of the command.
-        config: A dataclass whose docstring says of every field what it is.
+        parser: Parser of the command.
+        config: A dataclass whose docstring describes every field.
         names: Option, such as "--judge-days", -> field.
     """
     known, types, words = {one.name: one for one in fields(config)}, get_type_hints(config), described(config)
@@ -31,23 +32,23 @@ def add_options(parser: ArgumentParser, config: type, names: Mapping[str, str]) 
             parser.add_argument(option, dest=dest, action="store_true", default=SUPPRESS, help=words[name])
             continue
         default = _default(one)
-        told = words[name] if default is None else f"{words[name]} (default: {default})"
+        help_text = words[name] if default is None else f"{words[name]} (default: {default})"
         parser.add_argument(
-            option, dest=dest, type=kind, default=SUPPRESS, help=told.replace("%", "%%"),
+            option, dest=dest, type=kind, default=SUPPRESS, help=help_text.replace("%", "%%"),
             choices=one.metadata.get("choices"), metavar=one.metadata.get("metavar", _metavar(one, kind)),
         )  # fmt: skip
 
 
 def given(config: Config, arguments: Namespace) -> Config:
-    """The configuration with the fields that options set; ConfigError as its own, where they do not go together."""
+    """The configuration with the fields that options set; ConfigError of the configuration for invalid combinations."""
     cls: Any = type(config)
-    told = {one.name: _dest(cls, one.name) for one in fields(cls)}
-    set_here = {name: getattr(arguments, dest) for name, dest in told.items() if hasattr(arguments, dest)}
+    dests = {one.name: _dest(cls, one.name) for one in fields(cls)}
+    set_here = {name: getattr(arguments, dest) for name, dest in dests.items() if hasattr(arguments, dest)}
     return replace(config, **set_here) if set_here else config  # type: ignore[type-var]
 
 
 def described(config: type) -> dict[str, str]:
-    """Field -> what a class says of it under `Attributes:`, in one line, without the stop at its end."""
+    """Field -> its description under `Attributes:` of the class's docstring, in one line, without a final stop."""
     _, _, listed = (config.__doc__ or "").partition("Attributes:\n")
     found: dict[str, str] = {}
     for names, text in _ATTRIBUTE.findall(listed):
@@ -61,7 +62,7 @@ def _dest(config: type, name: str) -> str:
 
 
 def _plain(kind: Any) -> type:
-    """The type of a value that is given: `int` of `int | None`."""
+    """The type without None: `int` of `int | None`."""
     parts = [part for part in get_args(kind) if part is not NoneType] or [kind]
     plain: type = parts[0]
     return plain

@@ -1,13 +1,18 @@
 """`schedtwin orchestrate`: the orchestrator of a bundle as a Kubernetes controller."""
 
+import json
 import os
-import signal
 import socket
-import threading
 from argparse import ArgumentParser, Namespace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from evaluation.commands.expecting import add_expected
+from evaluation.commands.stopping import stop_signals
+
+if TYPE_CHECKING:
+    from offline_rl.orchestrating.controller import FrameResult
 
 NAME = "orchestrate"
 HELP = "change replicas by an exported orchestrator, as a Kubernetes controller"
@@ -50,9 +55,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Change replicas frame by frame until told to stop; 0."""
+    """Change replicas frame by frame until told to stop; 0, or 2 where as many frames as asked for all failed."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+    from evaluation.commands.statuses import DONE, USER_ERROR
     from logs_schema.errors import ConfigError
     from offline_rl.orchestrating.controller import ControllerConfig, FrameController
     from offline_rl.orchestrating.kubernetes import Access, KubernetesCluster
@@ -63,6 +69,8 @@ def run(arguments: Namespace) -> int:
 
     if arguments.max_changes < 1:
         raise ConfigError(f"--max-changes {arguments.max_changes}", allowed="1 or more")
+    if arguments.frames is not None and arguments.frames < 1:
+        raise ConfigError(f"--frames {arguments.frames}", allowed="1 or more")
     refuse_source(arguments.loads)
     access = Access(
         arguments.server, arguments.token_file, arguments.ca_file, arguments.kubeconfig, arguments.namespace,
@@ -78,16 +86,25 @@ def run(arguments: Namespace) -> int:
 
         start_http_server(arguments.metrics_port, "127.0.0.1", registry=metrics.registry)
     controller = FrameController(orchestrator, cluster, config, leading, recording, metrics)
-    over, left = threading.Event(), [arguments.frames]
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: over.set())
+    outcomes: list[str] = []  # of the frames, where so many were asked for
 
-    def is_over(wait_s: float) -> bool:
-        if left[0] is not None:
-            left[0] -= 1
-        return (left[0] is not None and left[0] < 0) or over.wait(wait_s)
+    def show(frame: "FrameResult") -> None:
+        if arguments.frames is not None:
+            outcomes.append(frame.outcome)
+        line = {"time": datetime.now(UTC).isoformat(timespec="seconds"), **frame.to_json()}
+        print(json.dumps(line) if arguments.json else _text(line), flush=True)
 
-    mode = "changing scales" if arguments.apply else "dry run"
-    print(f"orchestrating {arguments.bundle} every {orchestrator.facts.frame_s:g} s ({mode})", flush=True)
-    controller.run(is_over)
-    return 0
+    if not arguments.json:
+        mode = "changing scales" if arguments.apply else "dry run"
+        print(f"orchestrating {arguments.bundle} every {orchestrator.facts.frame_s:g} s ({mode})", flush=True)
+    with stop_signals() as over:
+        controller.run(lambda wait_s: len(outcomes) == arguments.frames or over.wait(wait_s), show)
+    has_failed = len(outcomes) == arguments.frames and set(outcomes) == {"failed"}
+    return USER_ERROR if has_failed else DONE
+
+
+def _text(frame: dict[str, Any]) -> str:
+    """A frame in a line; why it failed is said on stderr."""
+    changes = [f"{one['service']} on {one['node']} {one['from']} -> {one['to']}" for one in frame["changes"]]
+    parts = [frame["outcome"].replace("_", " "), ", ".join(changes), *frame["left_out"]]
+    return f"{frame['time']}  {'; '.join(part for part in parts if part)}"

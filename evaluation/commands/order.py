@@ -1,4 +1,4 @@
-"""`schedtwin order`: orders of a batch queue, learned in the twin of its training days, judged by exact replay."""
+"""`schedtwin order`: orders of a batch queue, trained in the twin of its training days, evaluated by exact replay."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from evaluation.configuration import OrderConfig
 
 NAME = "order"
-HELP = "train orders of a batch queue and judge them by exact replay of later weeks"
+HELP = "train orders of a batch queue and evaluate them by exact replay of later weeks"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
     parser.add_argument(
-        "--pool", metavar="NAME", help="class of nodes whose queue it is, where the archive has several"
+        "--pool", metavar="NAME", help="class of the queue's nodes, where the archive has several"
     )
     parser.add_argument(
         "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
@@ -29,16 +29,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seeds", metavar="N", type=int, default=5, help="indices an anchor (default: 5)")
     parser.add_argument(
-        "--ppo-seeds", metavar="N", type=int, help="of how many of them PPO makes a policy (default: 1)"
+        "--ppo-seeds", metavar="N", type=int, help="number of them that PPO starts from (default: 1)"
     )
     parser.add_argument(
         "--index-only",
         action="store_true",
-        help="learn indices alone, without clone and PPO: for many anchors",
+        help="train indices only, without clone and PPO: for many anchors",
     )
     parser.add_argument("--updates", metavar="N", type=int, help="updates of PPO")
-    parser.add_argument("--rules-only", action="store_true", help="train nothing: judge the published rules")
-    parser.add_argument("--quick", action="store_true", help="hardly train: to see that everything works")
+    parser.add_argument(
+        "--rules-only", action="store_true", help="train nothing: evaluate the published rules"
+    )
+    parser.add_argument("--quick", action="store_true", help="short training, to check that everything works")
     parser.add_argument(
         "--out", metavar="COMPARISON", type=Path, help="folder to write: report and parameters"
     )
@@ -78,7 +80,7 @@ def run(arguments: Namespace) -> int:
 
 
 def config_of(arguments: Namespace) -> "OrderConfig":
-    """What the arguments ask for."""
+    """The configuration of the arguments."""
     from dataclasses import replace
     from math import gcd
 

@@ -1,4 +1,4 @@
-"""What commands hand back: a result on standard output, everything else on standard error."""
+"""Output of commands: the result on standard output, everything else on standard error."""
 
 import json
 import sys
@@ -17,22 +17,22 @@ def show_result(arguments: Namespace, result: Any, text: str) -> None:
     Args:
         arguments: of the command; `json` chooses the form.
         result: the result as plain JSON.
-        text: the result as a person reads it.
+        text: the result as readable text.
     """
     print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if arguments.json else text)
 
 
 def progress_of(arguments: Namespace) -> AbstractContextManager[Progress]:
-    """The progress display that a command's arguments ask for.
+    """The progress display of a command.
 
     Args:
-        arguments: of the command; `no_progress` silences it.
+        arguments: of the command; `no_progress` disables it.
     """
     return shown_progress(not arguments.no_progress)
 
 
 def as_text(renderable: Any) -> str:
-    """What rich would print, as wide as the terminal (160 columns where there is none, and at most)."""
+    """The text that rich prints, as wide as the terminal (160 columns without a terminal, and at most)."""
     from rich.console import Console
 
     console = Console(width=min(160, get_terminal_size().columns) if sys.stdout.isatty() else 160)

@@ -1,4 +1,4 @@
-"""`schedtwin refresh`: yesterday's decisions in, tomorrow's policy out, if it is better."""
+"""`schedtwin refresh`: the daily job that adds new decisions and exports a new policy if it is better."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -8,8 +8,8 @@ from evaluation.commands.options import add_options, given
 
 NAME = "refresh"
 HELP = (
-    "the daily job: append a decision log, refit, certify, retrain, compare with the running policy, export what is "
-    "better; exit status 0: exported, 10: kept the running policy, or nothing new came, 11: certificate failed, "
+    "the daily job: append a decision log, refit, certify, retrain, compare with the running policy, export the "
+    "better one; exit status 0: exported, 10: kept the running policy, or no new decisions, 11: certificate failed, "
     "12: certificate cannot tell"
 )
 
@@ -40,7 +40,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Refresh and say what was decided and why; 0 exported, 10 kept, 11 failed, 12 cannot tell."""
+    """Refresh and print the decision with its reason; 0 exported, 10 kept, 11 failed, 12 cannot tell."""
     refuse_missing_log(arguments.config)
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import options_of

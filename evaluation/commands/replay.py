@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     parser.epilog = "\n".join(("policies:", *(f"  {rule.name:<14}{rule.description}" for rule in RULES)))
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
-    parser.add_argument("--problem", choices=("ordering",), default="ordering", help="what is decided")
+    parser.add_argument("--problem", choices=("ordering",), default="ordering", help="problem")
     parser.add_argument(
         "--policy", metavar="NAME", action="append", choices=names,
         help="order of the queue; may be given several times (default: fcfs)",

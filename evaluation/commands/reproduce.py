@@ -1,4 +1,4 @@
-"""`schedtwin reproduce`: tables and figures, from nothing."""
+"""`schedtwin reproduce`: tables and figures, from the simulation of the logs on."""
 
 from argparse import ArgumentParser, Namespace
 
@@ -10,7 +10,7 @@ from evaluation.commands.reproduce_table1 import add_table as add_table1
 from evaluation.commands.reproduce_table2 import add_table as add_table2
 
 NAME = "reproduce"
-HELP = "make tables and figures again, from nothing"
+HELP = "reproduce tables and figures, from the simulation of the logs on"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -25,5 +25,5 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Make the table that was asked for; 0."""
+    """Make the chosen table; 0."""
     return int(arguments.reproduce(arguments))

@@ -38,7 +38,7 @@ def run(arguments: Namespace) -> int:
     from dataclasses import replace
 
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.reproduction.corais import CoraisConfig, live_rounds, quick, solve, table
+    from evaluation.reproduction.corais import CoraisConfig, characteristics, live_rounds, quick, solve, table
     from evaluation.reproduction.showing_corais import as_table
 
     config = CoraisConfig(seed=arguments.seed)
@@ -55,7 +55,8 @@ def run(arguments: Namespace) -> int:
     config = replace(config, networks=networks)
     with progress_of(arguments) as progress:
         solved = solve(config, arguments.out, progress)
-        found = table(config, solved, live_rounds(config, arguments.out, progress))
+        rounds = live_rounds(config, arguments.out, progress)
+        found = table(config, solved, rounds, characteristics(config, arguments.out, progress))
     (arguments.out / "corais.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0

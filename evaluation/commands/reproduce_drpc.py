@@ -27,7 +27,7 @@ def add_table(tables: _SubParsersAction) -> None:
         "--autoscalers", metavar="LIST", type=words, help="names, with commas (default: all of them)"
     )
     parser.add_argument(
-        "--updates", metavar="N", type=int, help="trajectories that a teacher learns from (default: 150)"
+        "--updates", metavar="N", type=int, help="trajectories that a teacher is trained on (default: 150)"
     )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the log (default: 0)")
     parser.add_argument(
@@ -42,7 +42,7 @@ def add_table(tables: _SubParsersAction) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Make what is left to make and print the table; 0."""
+    """Compute what is missing and print the table; 0."""
     import json
 
     from evaluation.commands.output import as_text, progress_of, show_result
@@ -54,14 +54,14 @@ def run(arguments: Namespace) -> int:
         if arguments.quick
         else {}
     )
-    asked: dict[str, Any] = {
+    chosen: dict[str, Any] = {
         "preset": arguments.preset, "log_days": arguments.log_days, "minutes": arguments.minutes,
         "shifts": arguments.shifts, "num_seeds": arguments.seeds, "autoscalers": arguments.autoscalers,
         "updates": arguments.updates,
     }  # fmt: skip
-    asked = quick | {name: value for name, value in asked.items() if value is not None}
+    chosen = quick | {name: value for name, value in chosen.items() if value is not None}
     with progress_of(arguments) as progress:
-        found = compare(DrpcConfig(seed=arguments.seed, **asked), arguments.out, progress)
+        found = compare(DrpcConfig(seed=arguments.seed, **chosen), arguments.out, progress)
     (arguments.out / "drpc.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0

@@ -20,11 +20,9 @@ def add_table(tables: _SubParsersAction) -> None:
     parser.add_argument("--parts", metavar="N", type=int, default=12, help="parts of the day (default: 12)")
     parser.add_argument(
         "--shift", metavar="N", type=int, default=1,
-        help="days from the day learned from to the day simulated (default: 1)",
+        help="days from the training day to the simulated day (default: 1)",
     )  # fmt: skip
-    parser.add_argument(
-        "--quick", action="store_true", help="one seed, smaller ensembles, fitted for less long"
-    )
+    parser.add_argument("--quick", action="store_true", help="one seed, smaller ensembles, shorter fits")
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, default=Path(NAME),
         help="work folder; figure4.png and figure4.json are written into it (default: ./figure4)",
@@ -33,7 +31,7 @@ def add_table(tables: _SubParsersAction) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Learn and live what is left to do, draw the figure and print its table; 0."""
+    """Fit and simulate what is missing, draw the figure and print its table; 0."""
     import json
 
     from evaluation.commands.output import as_text, progress_of, show_result

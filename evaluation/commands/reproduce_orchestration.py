@@ -1,4 +1,4 @@
-"""`schedtwin reproduce kais` and `schedtwin reproduce kmps`: dispatch and orchestration, judged in the truth."""
+"""`schedtwin reproduce kais` and `schedtwin reproduce kmps`: dispatch and orchestration, evaluated in the truth."""
 
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
@@ -20,20 +20,20 @@ def add_tables(tables: _SubParsersAction) -> None:
             "--world", metavar="WORLD.toml", type=Path,
             help=f"file that declares another cluster than the preset {name}",
         )  # fmt: skip
-        parser.add_argument("--days", metavar="LIST", type=numbers, help="days judged (default: 0,1,7,30)")
-        parser.add_argument("--frames", metavar="N", type=int, help="frames of a judged day (default: 60)")
+        parser.add_argument("--days", metavar="LIST", type=numbers, help="test days (default: 0,1,7,30)")
+        parser.add_argument("--frames", metavar="N", type=int, help="frames of a test day (default: 60)")
         parser.add_argument(
-            "--seeds", metavar="N", type=int, help="repetitions of every judged day (default: 5)"
+            "--seeds", metavar="N", type=int, help="repetitions of every test day (default: 5)"
         )
         parser.add_argument(
             "--learned", metavar="LIST", type=words,
-            help="what is trained in the twin: residual, mappo, cmmac, gpg, gpo, or none (default: all; with --quick "
+            help="learners trained in the twin: residual, mappo, cmmac, gpg, gpo, or none (default: all; with --quick "
             "residual)",
         )  # fmt: skip
         parser.add_argument(
             "--quick",
             action="store_true",
-            help="two days of 10 frames, 3 seeds, one lookahead, two short trainings",
+            help="day 30 alone, 8 frames, 3 seeds, one lookahead, one short training",
         )
         parser.add_argument("--out", metavar="FOLDER", type=Path, default=Path(name),
                             help=f"work folder (default: ./{name})")  # fmt: skip
@@ -41,7 +41,7 @@ def add_tables(tables: _SubParsersAction) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Log, fit, learn, judge, and print the table; 0."""
+    """Simulate the log, fit, train, evaluate, and print the table; 0."""
     import json
     from dataclasses import replace
 
@@ -59,15 +59,16 @@ def run(arguments: Namespace) -> int:
 
     config = OrchestrationConfig()
     config = quick(config) if arguments.quick else config
-    asked = {"num_frames": arguments.frames, "num_seeds": arguments.seeds}
-    bench = replace(config.bench, **{name: value for name, value in asked.items() if value is not None})
-    config = replace(config, bench=bench, days=arguments.days or config.days)
+    given = {"num_frames": arguments.frames, "num_seeds": arguments.seeds}
+    bench = replace(config.bench, **{name: value for name, value in given.items() if value is not None})
+    config = replace(config, bench=bench, days=config.days if arguments.days is None else arguments.days)
     budget = QUICK_BUDGET if arguments.quick else TrainingBudget()
     learned = arguments.learned or (QUICK_LEARNERS if arguments.quick else None)
     world = chosen_world(arguments.table, arguments.world)
+    chosen = chosen_pairs(budget, learned)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
-        found = reproduce(world, config, arguments.out, chosen_pairs(budget, learned), progress)
+        found = reproduce(world, config, arguments.out, chosen, progress)
     (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_table(found)).rstrip())
     return 0

@@ -1,4 +1,4 @@
-"""`schedtwin reproduce table1`: every way to generate agents, against agents of held-out days."""
+"""`schedtwin reproduce table1`: all methods of agent generation, compared with agents of held-out days."""
 
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments, words
 
 NAME = "table1"
-HELP = "fidelity of every way to generate agents, on archives or a simulated log"
+HELP = "fidelity of all methods of agent generation, on archives or a simulated log"
 
 
 def add_table(tables: _SubParsersAction) -> None:
@@ -40,7 +40,7 @@ def add_table(tables: _SubParsersAction) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Fit what is left to fit and print the table; 0."""
+    """Fit what is missing and print the table; 0."""
     import json
 
     from evaluation.commands.output import as_text, progress_of, show_result
@@ -48,13 +48,13 @@ def run(arguments: Namespace) -> int:
     from evaluation.reproduction.table1 import Table1Config, compare, table
 
     quick = {"days": 8, "num_seeds": 2, "max_rows": 4000, "num_rounds": 400} if arguments.quick else {}
-    asked = {
+    chosen = {
         "days": arguments.days, "methods": arguments.methods, "num_seeds": arguments.seeds,
         "max_rows": arguments.rows, "num_rounds": arguments.rounds,
     }  # fmt: skip
-    asked = quick | {name: value for name, value in asked.items() if value is not None}
+    chosen = quick | {name: value for name, value in chosen.items() if value is not None}
     config = Table1Config(
-        tuple(arguments.archives), arguments.preset, arguments.behaviour, seed=arguments.seed, **asked
+        tuple(arguments.archives), arguments.preset, arguments.behaviour, seed=arguments.seed, **chosen
     )
     with progress_of(arguments) as progress:
         found = table(config, compare(config, arguments.out, progress))

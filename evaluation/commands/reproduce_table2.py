@@ -1,4 +1,4 @@
-"""`schedtwin reproduce table2`: the project's main table, from nothing."""
+"""`schedtwin reproduce table2`: the project's main table, from the simulation of the log on."""
 
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from evaluation.reproduction.table2 import Table2Config
 
 NAME = "table2"
-HELP = "a scheduler trained in the twin against cloning and learners from the log, in the truth of later days"
+HELP = (
+    "a scheduler trained in the twin, compared with cloning and offline learners, in the truth of later days"
+)
 
 
 def add_table(tables: _SubParsersAction) -> None:
@@ -21,7 +23,7 @@ def add_table(tables: _SubParsersAction) -> None:
     add_log_arguments(parser, files=True)
     parser.add_argument(
         "--train-day", metavar="N", type=int, default=0,
-        help="day of the simulated cluster whose log is learned from (default: 0)",
+        help="training day of the simulated cluster (default: 0)",
     )  # fmt: skip
     parser.add_argument(
         "--shifts", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
@@ -29,11 +31,11 @@ def add_table(tables: _SubParsersAction) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--requests", metavar="N", type=int,
-        help="learn from the first N requests of the day only (default: all of them)",
+        help="train on the first N requests of the day only (default: all of them)",
     )  # fmt: skip
     parser.add_argument(
         "--view", metavar="VIEW", default="full",
-        help="what policies see of the nodes of other sites: full, as the reference does, or summary (default: full)",
+        help="what policies observe of the nodes of other sites: full, as the reference, or summary (default: full)",
     )  # fmt: skip
     parser.add_argument(
         "--seed", metavar="N", type=int, default=0, help="of world, log, fit and training (default: 0)"
@@ -41,30 +43,30 @@ def add_table(tables: _SubParsersAction) -> None:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a first look: less training, two seeds, the beginning of the days",
+        help="short run: less training, two seeds, the beginning of the days",
     )
     parser.add_argument(
         "--unguarded", action="store_true",
-        help="learn in one model, without what keeps the policy from exploiting its errors: to see what that is worth",
+        help="ablation: train in a single model, without the measures against exploitation of model errors",
     )  # fmt: skip
     parser.add_argument("--no-reference", action="store_true", help="leave the references out")
     parser.add_argument(
         "--reference-updates", metavar="N", type=int,
-        help="updates of a reference at first, doubled while that gains (default: 20, quick 8)",
+        help="initial updates of a reference, doubled while the value improves (default: 20, quick 8)",
     )  # fmt: skip
     parser.add_argument(
         "--references", metavar="FOLDER", type=Path,
-        help="where trained references are kept (default: the user's cache); missing ones are trained",
+        help="folder of trained references (default: the user's cache); missing ones are trained",
     )  # fmt: skip
     parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, help="work folder (default: ./table2 and what was asked for)"
+        "--out", metavar="FOLDER", type=Path, help="work folder (default: ./table2 with the chosen options)"
     )
     add_output_arguments(parser)
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run what is left of the job and print the table; 0."""
+    """Compute what is missing and print the table; 0."""
     import json
     from dataclasses import replace
 

@@ -19,22 +19,21 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
         "config", metavar="CONFIG.toml", type=Path, nargs="?", default=EXAMPLES / f"{DEMO}.toml",
-        help="what to do: a file, or the name of an example: "
-        f"{', '.join(sorted(one.stem for one in EXAMPLES.glob('*.toml')))} (default: {DEMO}, on a log that the project "
-        "writes itself)",
+        help="configuration: a file, or the name of an example: "
+        f"{', '.join(sorted(one.stem for one in EXAMPLES.glob('*.toml')))} (default: {DEMO}, on a simulated log)",
     )  # fmt: skip
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./ and the configuration's name)"
     )
     parser.add_argument(
         "--force", action="store_true",
-        help="train and export also in a twin that has not passed its certificate; every report says so",
+        help="train and export also in a twin that has not passed its certificate; reports state it",
     )  # fmt: skip
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Run the job or what is left of it, and say what came of it; 0 done, 3 or 4 where the certificate ended it."""
+    """Run the job or what is missing of it, and print the result; 0 done, 3 or 4 where the certificate ended it."""
     named = EXAMPLES / f"{arguments.config}.toml"
     if not arguments.config.exists() and named.is_file():
         arguments.config = named
@@ -65,8 +64,8 @@ def run(arguments: Namespace) -> int:
     lines = [as_text(tabulate(comparison)), f"report: {products['report']}"]
     if "bundle" in products:
         chosen = f"chosen by exact replay; its twin's certificate: {found.verdict}"
-        said = f" ({found.words if config.order is None else chosen})" if found.trouble else ""
-        lines.append(f"bundle: {products['bundle'] / 'bundle'}{said}")
+        remark = f" ({found.words if config.order is None else chosen})" if found.trouble else ""
+        lines.append(f"bundle: {products['bundle'] / 'bundle'}{remark}")
     is_held_back = read_manifest(products["comparison"]).config.get("held_back") is not None
     if is_held_back:
         lines.append(found.held_back)

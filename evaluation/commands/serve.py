@@ -15,7 +15,9 @@ FALLBACKS = ("least_loaded", "fewest_requests", "any")
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    parser.add_argument(
+        "bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export or assign train"
+    )
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: this machine only)")
     parser.add_argument("--port", type=int, default=8900, help="0 takes any free one (default: 8900)")
     parser.add_argument(
@@ -24,10 +26,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--tls-cert", metavar="PEM", type=Path, help="certificate; with --tls-key")
     parser.add_argument("--tls-key", metavar="PEM", type=Path, help="its key")
     parser.add_argument(
-        "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
+        "--log",
+        metavar="FOLDER",
+        type=Path,
+        help="where decisions are logged (default: nowhere); not for queues",
     )
     parser.add_argument(
-        "--shadow", action="store_true", help="answer by the fallback, log what the policy would have done"
+        "--shadow",
+        action="store_true",
+        help="answer by the fallback, log what the policy would have done; a queue's answers say it beside",
     )
     parser.add_argument(
         "--canary",
@@ -41,7 +48,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="SHARE",
         type=_share,
         default=0.0,
-        help="share answered by any feasible node (default: 0)",
+        help="share answered by any feasible node (default: 0); not for queues",
     )
     parser.add_argument(
         "--deadline-ms", metavar="MS", type=_positive, default=50.0,

@@ -1,4 +1,4 @@
-"""What single steps share: an optional configuration file, and writing one product."""
+"""Functions that single steps share: an optional configuration file, and writing one product."""
 
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def add_step_arguments(parser: ArgumentParser, product: str) -> None:
-    """Declare what every single step takes."""
+    """Declare the arguments of every single step."""
     parser.add_argument("--out", metavar=product.upper(), required=True, type=Path, help="folder to write")
     parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
     parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
@@ -21,17 +21,17 @@ def add_step_arguments(parser: ArgumentParser, product: str) -> None:
 
 
 def add_problem_arguments(parser: ArgumentParser) -> None:
-    """Declare what says which problem a log is taken for."""
+    """Declare the arguments that choose the problem of a log."""
     parser.add_argument(
         "--problem", metavar="NAME",
         help="placement (which node takes a request), ordering (which waiting job of a batch queue starts next), "
-        "autoscaling (what deployments of an application are granted) or another that has a kit (see "
-        "evaluation/problems; default: ordering where the archive knows one pool only or the configuration has a table "
-        "[order], autoscaling where it holds deployment_samples alone, else placement)",
+        "autoscaling (the resources granted to deployments of an application) or another that has a kit (see "
+        "evaluation/problems; default: ordering where the archive has one pool only or the configuration has a table "
+        "[order], autoscaling where the archive has deployment_samples only, else placement)",
     )  # fmt: skip
     parser.add_argument(
         "--pool", metavar="NAME",
-        help="of the ordering problem: class of nodes whose queue it is, where the archive has several",
+        help="of the ordering problem: class of the queue's nodes, where the archive has several",
     )  # fmt: skip
     parser.add_argument(
         "--processors", metavar="N", type=float,
@@ -40,15 +40,14 @@ def add_problem_arguments(parser: ArgumentParser) -> None:
 
 
 def options_of(arguments: Namespace) -> "ProblemOptions":
-    """What `add_problem_arguments` declared."""
+    """The values of the arguments that `add_problem_arguments` declares."""
     from evaluation.problems.kit import ProblemOptions
 
     return ProblemOptions(arguments.problem, arguments.processors, arguments.pool)
 
 
 def settings_of(arguments: Namespace) -> "RunConfig":
-    """The configuration, with the seed and the engine of the command line in their places; a log that is not where it
-    says is told of."""
+    """The configuration with seed and engine of the command line; prints a warning if its log does not exist."""
     import sys
     from dataclasses import replace
 
@@ -58,8 +57,10 @@ def settings_of(arguments: Namespace) -> "RunConfig":
     paths = config.log.paths if config.log is not None else ()
     gone = [path for path in paths if not (arguments.config.parent / path).exists()]
     if gone:
-        told = f"[log] paths of {arguments.config} are not there: {', '.join(gone)}"
-        print(f"warning: {told}; this step reads products alone, schedtwin run would refuse", file=sys.stderr)
+        message = f"[log] paths of {arguments.config} do not exist: {', '.join(gone)}"
+        print(
+            f"warning: {message}; this step reads products only, schedtwin run would refuse", file=sys.stderr
+        )
     if "workers" in arguments:
         config = replace(config, engine=engine_from(arguments, config.engine))
     return config if arguments.seed is None else replace(config, seed=arguments.seed)
@@ -68,7 +69,7 @@ def settings_of(arguments: Namespace) -> "RunConfig":
 def make_step(
     arguments: Namespace, plan: "StepPlan", inputs: Mapping[str, Path], *, out: Path | None = None
 ) -> dict[str, Any]:
-    """Makes one step's product aside and renames it into place (by default where --out says); its facts."""
+    """Builds one step's product in a temporary folder and renames it to `out` (default: `--out`); returns its facts."""
     from evaluation.commands.output import progress_of
     from logs_schema.product import read_manifest, writing
     from logs_schema.records import to_plain

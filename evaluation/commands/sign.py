@@ -11,7 +11,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
     parser.add_argument(
-        "--key", metavar="PEM", required=True, type=Path, help="private key, as openssl genpkey writes it"
+        "--key",
+        metavar="PEM",
+        required=True,
+        type=Path,
+        help="private key in PEM form, for example from openssl genpkey",
     )
 
 

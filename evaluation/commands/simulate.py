@@ -1,17 +1,20 @@
-"""`schedtwin simulate`: days of logs from a simulated cluster whose truth is known."""
+"""`schedtwin simulate`: logs of a simulated cluster with known ground truth."""
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
 from evaluation.commands.bench_arguments import add_world_arguments
 
 NAME = "simulate"
-HELP = "write the logs of a simulated cluster, whose truth is known, as an archive"
+HELP = "write the logs of a simulated cluster with known ground truth as an archive"
+OF_APPLICATIONS, BY_SLOTS = ("interval_s", "rates"), ("dispatch", "orchestration", "explored")
+"""Options of one kind of system; others refuse them."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments; presets and behaviours are those that the simulator offers."""
+    """Declare the arguments; presets and behaviours are those of the simulator."""
     from evaluation.simulator.applications.log import OPERATORS
     from evaluation.simulator.applications.presets import APPLICATIONS
     from evaluation.simulator.behaviour import BEHAVIOURS
@@ -49,15 +52,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--arrivals", metavar="ARCHIVE", type=Path,
-        help="archive of a log whose requests are asked for instead of drawn ones",
+        help="archive of a log whose requests replace the generated ones",
     )  # fmt: skip
     parser.add_argument(
         "--pattern",
         metavar="NAME",
-        help="with --arrivals: how its days are made (default: logged)",
+        help="with --arrivals: pattern of the days (default: logged)",
     )
     parser.add_argument(
-        "--interval-s", metavar="S", type=float, default=30.0,
+        "--interval-s", metavar="S", type=float,
         help="of applications: seconds between two decisions (default: 30)",
     )  # fmt: skip
     parser.add_argument(
@@ -69,28 +72,55 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="run the cluster by slots, with access points and replicas, so that orchestration can be learned",
     )  # fmt: skip
     parser.add_argument(
-        "--dispatch", metavar="NAME", default="least_loaded",
-        help="with --slots: who dispatches (default: least_loaded)",
+        "--dispatch", metavar="NAME",
+        help="with --slots: dispatcher (default: least_loaded)",
     )  # fmt: skip
     parser.add_argument(
-        "--orchestration", metavar="NAME", default="random_scaling",
-        help="with --slots: who orchestrates (default: random_scaling)",
+        "--orchestration", metavar="NAME",
+        help="with --slots: orchestrator (default: random_scaling)",
     )  # fmt: skip
     parser.add_argument(
-        "--explored", metavar="SHARE", type=float, default=0.3,
-        help="with --slots: share of requests that are sent to any legal node (default: 0.3)",
+        "--explored", metavar="SHARE", type=float,
+        help="with --slots: share of requests sent to a random legal node (default: 0.3)",
     )  # fmt: skip
     parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
     parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
 
 
 def run(arguments: Namespace) -> int:
-    """Simulate and say what was written; 0."""
+    """Simulate the log and print a summary; 0."""
     from evaluation.simulator.applications.presets import APPLICATIONS
 
     if arguments.world is None and arguments.preset in {one.name for one in APPLICATIONS}:
+        _refuse_given(
+            arguments, ("slots", *BY_SLOTS), "an application", "a cluster, such as --preset kmps --slots"
+        )
         return _application(arguments)
+    _refuse_given(arguments, OF_APPLICATIONS, "a cluster", "an application, such as --preset chain")
+    if arguments.slots:
+        _refuse_given(
+            arguments, ("behaviour", "pattern"), "a cluster by slots", "--dispatch and --orchestration"
+        )
+        return _run_slots(arguments)
+    _refuse_given(arguments, BY_SLOTS, "a cluster without --slots", "a cluster by slots")
     return _cluster(arguments)
+
+
+def _refuse_given(arguments: Namespace, names: Sequence[str], system: str, allowed: str) -> None:
+    """ConfigError where an option was given that says nothing of the system that is simulated."""
+    from logs_schema.errors import ConfigError
+
+    known = {name: getattr(arguments, name) for name in names}
+    given = [
+        f"--{name.replace('_', '-')}"
+        for name, value in known.items()
+        if value is not None and value is not False
+    ]
+    if given:
+        raise ConfigError(
+            f"{system} does not take {', '.join(given)}", where="simulate", allowed=allowed, advice="leave out what "
+            "belongs to another kind of system",
+        )  # fmt: skip
 
 
 def _application(arguments: Namespace) -> int:
@@ -107,7 +137,8 @@ def _application(arguments: Namespace) -> int:
         )  # fmt: skip
     report = simulate_application(
         application(arguments.preset), arguments.days, arguments.behaviour or "operator", arguments.seed,
-        arguments.out, first_day=arguments.first_day, interval_s=arguments.interval_s,
+        arguments.out, first_day=arguments.first_day,
+        interval_s=30.0 if arguments.interval_s is None else arguments.interval_s,
         series=read_series(arguments.rates) if arguments.rates else None, replace=arguments.replace,
     )  # fmt: skip
     text = (
@@ -126,13 +157,11 @@ def _cluster(arguments: Namespace) -> int:
     from evaluation.simulator.world_files import chosen_world
     from logs_schema.errors import ConfigError
 
-    if arguments.slots:
-        return _run_slots(arguments)
     if arguments.pattern and not arguments.arrivals:
         raise ConfigError(
             "a pattern of arrival without arrivals",
             where=f"--pattern {arguments.pattern}",
-            allowed="a pattern together with --arrivals: drawn requests come as the world says",
+            allowed="a pattern together with --arrivals: generated requests follow the world's own pattern",
             advice="name the archive of a log with --arrivals, or leave --pattern out",
         )
     with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
@@ -167,9 +196,10 @@ def _run_slots(arguments: Namespace) -> int:
     if arguments.arrivals:
         raise ConfigError(
             "requests of another log by slots", where="simulate --slots --arrivals",
-            allowed="drawn requests by slots, or --arrivals by event", advice="leave one of the two out",
+            allowed="generated requests by slots, or --arrivals by event", advice="leave one of the two out",
         )  # fmt: skip
-    config = SlotLogConfig(arguments.dispatch, arguments.orchestration, arguments.explored)
+    asked = {name: getattr(arguments, name) for name in BY_SLOTS if getattr(arguments, name) is not None}
+    config = SlotLogConfig(**asked)
     world = chosen_world(arguments.preset, arguments.world)
     with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
         report = simulate_slots(

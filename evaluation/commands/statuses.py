@@ -1,6 +1,6 @@
 """Exit statuses of the command line.
 
-0: done. 1: done, and the answer is no (an archive that is not usable). 2: an error the user can mend.
+0: done. 1: done, with a negative result (an archive that is not usable). 2: an error the user can correct.
 130: interrupted.
 """
 

@@ -1,4 +1,4 @@
-"""`schedtwin survey`: the days of an archive against each other, and from which shift on a refit pays."""
+"""`schedtwin survey`: differences between the days of an archive, and the shift from which on a refit pays."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -6,13 +6,15 @@ from pathlib import Path
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 
 NAME = "survey"
-HELP = "hold the days of an archive against each other: when a twin of one stops describing another, and a refit pays"
+HELP = (
+    "compare the days of an archive with each other: from which shift on a twin is outdated, and a refit pays"
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
-    parser.add_argument("--out", metavar="PAGE.html", type=Path, help="page with the picture to write")
+    parser.add_argument("--out", metavar="PAGE.html", type=Path, help="page with the figure to write")
     parser.add_argument(
         "--share",
         metavar="X",
@@ -27,7 +29,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Survey, say what was found and write the page; 0."""
+    """Survey the archive, print the result and write the page; 0."""
     from evaluation.commands.output import progress_of, show_result
     from evaluation.engine.config import tasks_on
     from evaluation.survey.showing import as_text, to_json, write_page

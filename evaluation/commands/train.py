@@ -3,10 +3,10 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from evaluation.commands.engine_arguments import add_engine_arguments
+from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 
 NAME = "train"
-HELP = "train policies in a twin, as its problem does: of placement a clone of the log, then PPO that stays near it"
+HELP = "train policies in a twin by its problem's recipe; for placement behaviour cloning, then PPO near the clone"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -17,14 +17,14 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--force",
         action="store_true",
-        help="train also in a twin that has not passed schedtwin certify; every later report says so",
+        help="train also in a twin that has not passed schedtwin certify; later reports state it",
     )
     add_step_arguments(parser, "policy")
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Train and say what the twin promises; 0."""
+    """Train the policies and print their in-model values; 0."""
     from evaluation.certify.persistence import (
         KIND,
         certification_folder,
@@ -37,14 +37,15 @@ def run(arguments: Namespace) -> int:
 
     config, found, kit = settings_of(arguments), find_certification(arguments.twin), kit_of(arguments.twin)
     train = kit.need(kit.train, "schedtwin train")
+    refuse_idle_engine(arguments, kit, NAME)
     if not arguments.force:
         refuse_uncertified(found, arguments.twin)
     folder = certification_folder(arguments.twin)
     inputs = {"twin": arguments.twin} | ({} if folder is None else {KIND: folder})
     facts = make_step(arguments, train(config), inputs)
     lines = kit.trained(facts)
-    lines += [] if found.passed else [f"{found.words}; every later report says so"]
-    judged = "" if kit.compare is None else ": schedtwin compare judges it"
-    lines.append(f"{arguments.out} written; what the twin promises is no proof{judged}")
+    lines += [] if found.passed else [f"{found.words}; later reports state it"]
+    judged = "" if kit.compare is None else ": schedtwin compare evaluates the policies"
+    lines.append(f"{arguments.out} written; in-model values are no proof{judged}")
     show_result(arguments, facts, "\n".join(lines))
     return 0

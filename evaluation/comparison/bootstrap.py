@@ -1,15 +1,13 @@
-"""How sure is a number? Paired block bootstrap of any statistic of units, with BCa intervals for few units.
+"""Confidence intervals: paired block bootstrap of any statistic of units, with BCa intervals for few units.
 
-Requests of one day share its load and weather, so whole *units* (days, or long blocks of one day) are drawn
-with replacement, never single requests. A replicate is a row of weights: how often each unit was drawn. A
-statistic is a function of weights, so ratios are resampled as ratios of sums, and two policies judged on the
-same units see the same
-weights: what is common to both (a busy day) cancels in their difference.
+Requests of one day share its load and conditions, so whole *units* (days, or long blocks of one day) are drawn with
+replacement, never single requests. A replicate is a row of weights: how often each unit was drawn. A statistic is a
+function of weights, so ratios are resampled as ratios of sums, and two policies evaluated on the same units get the
+same weights: what is common to both (a busy day) cancels in their difference.
 
-The interval is BCa (Efron 1987, "Better bootstrap confidence intervals"), its levels widened by the ratio of
-Student's t to the normal quantile (Hesterberg 2015, "What teachers should know about the bootstrap", section
-3.3), without which ten units cover 90 % instead of 95 %. Below `min_units` no interval is honest, and none
-is given.
+The interval is BCa (Efron 1987, "Better bootstrap confidence intervals"), its levels widened by the ratio of Student's
+t to the normal quantile (Hesterberg 2015, "What teachers should know about the bootstrap", section 3.3), without which
+ten units cover 90 % instead of 95 %. Below `min_units` no interval is reliable, and none is given.
 """
 
 from collections.abc import Callable
@@ -30,7 +28,7 @@ MAX_UNDEFINED = 0.05
 
 @dataclass(frozen=True)
 class IntervalConfig:
-    """How intervals are drawn.
+    """Configuration of the intervals.
 
     Attributes:
         num_replicates: Draws of units, >= 200.
@@ -56,12 +54,12 @@ class IntervalConfig:
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number with what is known of its uncertainty.
+    """A number with its confidence interval.
 
     Attributes:
         value: The statistic on all units; None where it is not applicable or undefined.
-        low, high: The interval; None where none can be given honestly.
-        num_units: Units it rests on.
+        low, high: The interval; None where no reliable one can be given.
+        num_units: Number of units it is computed from.
         reason: Why there is no value, or no interval; empty where there are both.
     """
 
@@ -73,7 +71,7 @@ class Estimate:
 
 
 class DifferenceVerdict(Enum):
-    """What a paired difference lets one say."""
+    """The verdict on a paired difference."""
 
     BETTER = "better"
     WORSE = "worse"
@@ -173,13 +171,13 @@ def summarise(values: np.ndarray, num_units: int, config: IntervalConfig) -> Est
     """
     value, without_one, replicates = float(values[0]), values[1 : num_units + 1], values[num_units + 1 :]
     if not np.isfinite(value):
-        return Estimate(None, None, None, num_units, "undefined: no row says anything about it")
+        return Estimate(None, None, None, num_units, "undefined: no row counts for it")
     if num_units < config.min_units:
         units = "1 unit is" if num_units == 1 else f"{num_units} units are"
         return Estimate(value, None, None, num_units, f"no interval: {units} fewer than {config.min_units}")
     defined = np.isfinite(replicates)
     if np.mean(~defined) > MAX_UNDEFINED or not np.all(np.isfinite(without_one)):
-        return Estimate(value, None, None, num_units, "no interval: too few units say anything about it")
+        return Estimate(value, None, None, num_units, "no interval: it is undefined on too many units")
     low, high = _bca(value, replicates[defined], without_one, config.level)
     return Estimate(value, low, high, num_units)
 
@@ -199,15 +197,15 @@ def paired_difference(
 
 
 def verdict(difference: Estimate, better: str) -> DifferenceVerdict:
-    """What a difference to a reference says.
+    """The verdict on a difference to a reference.
 
     Args:
         difference: Of a paired comparison.
-        better: "higher", "lower" or "none": which way the metric points.
+        better: "higher", "lower" or "none": the better direction of the metric.
 
     Returns:
-        BETTER or WORSE where the interval excludes zero, else CANNOT_TELL; NO_DIRECTION where neither is
-        better.
+        BETTER or WORSE where the interval excludes zero, else CANNOT_TELL; NO_DIRECTION for a metric without a better
+        direction.
     """
     if better == "none":
         return DifferenceVerdict.NO_DIRECTION

@@ -1,7 +1,7 @@
-"""Policies side by side: every metric, shift and judge, with intervals, and differences paired by unit.
+"""Comparison of policies: every metric, shift and judge, with intervals, and differences paired by unit.
 
-A *judge* is where a policy was played: replayed history, the twin of the shifted days, the ground truth.
-Every number carries its judge, because they do not mean the same.
+A *judge* is a system that policies are evaluated in: replayed history, the twin of the shifted days, the ground truth.
+Every number names its judge, because values by different judges are not comparable.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -42,20 +42,21 @@ REFERENCES = ("random", "history", "bc_greedy")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Everything a comparison says; round-trips through JSON.
+    """The whole result of a comparison; round-trips through JSON.
 
     Attributes:
         archive: Facts of the archive: name, content hash, days, requests.
-        train_days: ISO days the policies and the twin learned from.
-        unit_kind: What the bootstrap draws, in words.
-        level: Coverage aimed at by the intervals.
+        train_days: ISO training days of the policies and the twin.
+        unit_kind: Name of the resampling unit of the bootstrap.
+        level: Nominal coverage of the intervals.
         main_metric: Name of the metric that leads the report.
-        policies, judges, shifts, metrics: What was compared, in the order of tables; the last trained policy
-            is what training hands over.
+        policies, judges, shifts, metrics: What was compared, in the order of tables; the last trained policy is the one
+            that training exports.
         cells, differences, tallies: The numbers.
-        trust: How far each judge can be believed.
-        off_policy: What off-policy estimates say, in units of the reward.
-        notes: What a reader has to know besides; refused: name of a policy that was left out -> why.
+        trust: Accuracy of each judge.
+        off_policy: Off-policy estimates, in units of the reward.
+        notes: Further remarks for readers.
+        refused: Name of a policy that was left out -> the reason.
         lead_reference: Policy that table, plots and command line refer to; empty: the first, see `reference`.
     """
 
@@ -79,11 +80,11 @@ class Comparison:
     schema_version: int = field(default=SCHEMA_VERSION)
 
     def cell(self, judge: str, shift_days: int, policy: str, metric: str) -> Estimate | None:
-        """The estimate of one cell; None where the policy was not judged there."""
+        """The estimate of one cell; None where the policy was not evaluated there."""
         return self._estimates.get((judge, shift_days, policy, metric))
 
     def is_far(self, judge: str, shift_days: int, policy: str) -> bool:
-        """Whether a judge's value of a policy is a guess, see `is_far`."""
+        """Whether a judge's value of a policy is an extrapolation, see `entries.is_far`."""
         return (judge, shift_days, policy) in self._far
 
     def difference(
@@ -115,7 +116,7 @@ class Comparison:
         return [policy.name for policy in sorted(found, key=lambda policy: rank.get(policy.kind, 2))]
 
     def reference(self) -> str | None:
-        """The one that table, figures and command line refer to: the lead reference, else the first; None without."""
+        """The reference of table, figures and command line: the lead reference, else the first; None without one."""
         known = self.references()
         return self.lead_reference if self.lead_reference in known else next(iter(known), None)
 
@@ -147,7 +148,7 @@ def compare(
     lead_reference: str = "",
     config: IntervalConfig | None = None,
 ) -> Comparison:
-    """Compares policies that were judged on the same units.
+    """Compares policies that were evaluated on the same units.
 
     Args:
         runs: At most one for every judge, shift and policy; consumed one at a time per judge and shift.
@@ -166,7 +167,9 @@ def compare(
     for run in runs:
         groups.setdefault((run.judge, run.shift_days), []).append(run)
     if not groups:
-        raise ConfigError("no policy was judged", advice="choose at least one shift that the log can answer")
+        raise ConfigError(
+            "no policy was judged", advice="choose at least one shift with test days in the log"
+        )
     cells: list[Cell] = []
     differences: list[Difference] = []
     for group in groups.values():
@@ -196,7 +199,7 @@ def compare(
 
 
 def refuse_unpaired(runs: Sequence[Run]) -> None:
-    """Makes sure that the runs of one judge and shift share their units.
+    """Raises unless the runs of one judge and shift share their units.
 
     Raises:
         ConfigError: They do not, so their difference would compare days, not policies.
@@ -232,16 +235,15 @@ def _judge(
         for run in runs:
             if run.policy != reference and run.policy in values and reference in values:
                 gap = summarise(values[run.policy] - values[reference], num_units, config)
-                said = verdict(gap, metric.better)
                 where = (run.judge, run.shift_days, run.policy, reference, metric.name)
-                differences.append(Difference(*where, gap, said))
+                differences.append(Difference(*where, gap, verdict(gap, metric.better)))
     return cells, differences
 
 
 def _values(run: Run, metric: Metric, weights: np.ndarray, config: IntervalConfig) -> np.ndarray:
     """The metric on all weights; over several seeds its mean, each replicate over seeds drawn with replacement.
 
-    So the interval of a trained policy holds both doubts: which days it met, and which seed it was trained with.
+    The interval of a trained policy thus covers the variation over days and over training seeds.
     """
     if len(run.by_seed) < 2:
         return metric.statistic(run.decisions)(weights)

@@ -1,8 +1,7 @@
-"""Judged decisions as plain columns: one row for every active decision of one policy on one stretch of days.
+"""Evaluated decisions as plain columns: one row for every active decision of one policy on one stretch of days.
 
-Metrics read these columns and nothing else, so that the same metric judges a replay, a twin and the truth. A
-row carries its *unit*: the block (a day, or a stretch of requests within a day) that the bootstrap draws as
-a whole.
+Metrics read these columns and nothing else, so that the same metric applies to a replay, a twin and the truth. Every
+row has a *unit*: the block (a day, or a stretch of requests within a day) that the bootstrap draws as a whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +14,7 @@ from logs_schema.errors import ConfigError
 from twin.placement.types import COMPLETED, REJECTED, Cluster, PlacementDecisionInfo, PlacementOutcome
 
 NEEDS = ("deadlines", "sites", "answers", "agents", "waits", "run_times", "statuses", "capacities")
-"""What a metric may need of a log; `Decisions.missing` says which of them it lacks, and why."""
+"""Information that a metric may need of a log; `Decisions.missing` maps what the log lacks to the reason."""
 
 
 @dataclass(frozen=True)
@@ -25,21 +24,21 @@ class Decisions:
     Attributes:
         unit: Label of the resampling block; policies judged on the same days share labels.
         day: Calendar day, as `datetime.date.toordinal`.
-        agent: Who asked, -1 where hidden.
+        agent: Index of the requesting agent, -1 where unknown.
         site: Where the request arrived.
         node: The decision.
         off_site: Placed at another site than the one where it arrived.
-        accepted: The agent took the offer.
-        arrival_s, start_s, finish_s: inf for what never happens; NaN for what was lost from sight.
+        accepted: The agent accepted the offer.
+        arrival_s, start_s, finish_s: inf for what never happens; NaN where the record was lost.
         status: As in `twin.placement.types`.
-        expected_run_s: What was asked for, or an estimate; never the true run time.
+        expected_run_s: The requested run time, or an estimate; never the true run time.
         deadline_s: From arrival to finish; inf without a deadline.
-        demand: [resources, rows] asked for, in total.
+        demand: [resources, rows] requested in total.
         settled: The outcome is final; other rows are censored.
         span_s: The row's share of its window's length: the sum over a window's rows is the window.
         begin_s, end_s: Begin and end of the row's window on its clock.
-        capacity: [resources] of all nodes together; inf where the log does not say.
-        missing: Need (one of `NEEDS`) to the reason why the log cannot meet it.
+        capacity: [resources] of all nodes together; inf where unknown.
+        missing: Need (one of `NEEDS`) -> the reason why the log does not meet it.
     """
 
     unit: np.ndarray
@@ -75,12 +74,12 @@ class Decisions:
 
     @property
     def lost(self) -> np.ndarray:
-        """[rows] bool: found no slot among those in flight and was never seen again; a node as full as that is late."""
+        """[rows] bool: the record was lost, since the node had no free slot for requests in flight; counts as late."""
         return ~self.settled & np.isnan(self.finish_s)
 
     @property
     def judged(self) -> np.ndarray:
-        """[rows] bool: it can be said whether the request ended well, because it is settled or lost."""
+        """[rows] bool: whether the request succeeded is known, because it is settled or lost."""
         return self.settled | self.lost
 
     @property
@@ -116,7 +115,7 @@ _PER_LOG = ("demand", "capacity", "missing")
 
 
 class PlayedDecisions(Protocol):
-    """What metrics read of a rollout: a `Trajectory`, or the slim part of one; leaves [T, seats, *streams]."""
+    """The part of a rollout that metrics read: a `Trajectory` or a part of one; leaves [T, seats, *streams]."""
 
     @property
     def active(self) -> Any:
@@ -154,8 +153,8 @@ def decisions_from(
         day: Calendar day as an ordinal; broadcasts likewise.
         window_s: Length of every window from its first arrival, > 0; broadcasts to `[*streams]`. Up to its
             last arrival if None.
-        missing: Need to reason, for what the log is known to lack; needs that the columns themselves show to
-            be unmet (no deadline, no agent, one site, no capacity) are added.
+        missing: Need -> reason, for what the log is known to lack; needs that the columns show to be unmet (no
+            deadline, no agent, one site, no capacity) are added.
 
     Returns:
         The columns.
@@ -204,7 +203,7 @@ def _unmet(decisions: Decisions, num_sites: int) -> dict[str, str]:
     if not np.any(np.isfinite(decisions.deadline_s)):
         unmet["deadlines"] = "no request has a deadline"
     if not np.any(decisions.agent >= 0):
-        unmet["agents"] = "the log does not say who asked"
+        unmet["agents"] = "the log does not name the requesting agents"
     if num_sites < 2:
         unmet["sites"] = "there is only one site"
     if not (np.isfinite(decisions.capacity[0]) and decisions.capacity[0] > 0.0):
@@ -215,7 +214,7 @@ def _unmet(decisions: Decisions, num_sites: int) -> dict[str, str]:
 def plain_decisions(
     unit: np.ndarray, day: np.ndarray, choice: np.ndarray, arrival_s: np.ndarray, finish_s: np.ndarray
 ) -> Decisions:
-    """Decisions of which no more is known than what was chosen, and when each request came and was done.
+    """Decisions with only the choice, the arrival and the finish of every request.
 
     Args:
         unit: [rows] resampling block.
@@ -224,7 +223,7 @@ def plain_decisions(
         arrival_s, finish_s: [rows] on one clock; all requests start at once and complete.
 
     Returns:
-        The columns; metrics that need more say that it is not known.
+        The columns; metrics that need more are not applicable.
     """
     zero, yes = np.zeros(len(unit), np.int64), np.ones(len(unit), np.bool_)
     nothing = np.zeros(len(unit))
@@ -257,7 +256,7 @@ def concatenate(parts: Sequence[Decisions]) -> Decisions:
 
 
 def agreement(decisions: Decisions, logged_node: np.ndarray) -> float:
-    """Fraction of decisions that name the node the log names; NaN where the log names none.
+    """Fraction of decisions with the logged node; NaN where the log names none.
 
     Args:
         decisions: Of one policy, in the order of the log.

@@ -1,4 +1,4 @@
-"""What a comparison is made of: runs of policies before judges, and the entries of its tables."""
+"""The records of a comparison: runs of policies by judges, and the entries of its tables."""
 
 from dataclasses import dataclass
 
@@ -10,25 +10,24 @@ FAR = 0.05
 
 
 def is_far(out_of_support: float | None) -> bool:
-    """Whether a policy led a judge outside the support of its log, by the share of its decisions: what it is worth
-    there is a guess. Without a share nothing is known, and nothing said."""
+    """Whether the share of out-of-support decisions is above `FAR`, so that the value is an extrapolation; False
+    where the share is None."""
     return out_of_support is not None and out_of_support > FAR
 
 
 @dataclass(frozen=True)
 class Run:
-    """One policy, judged on one shift by one judge.
+    """One policy, evaluated on one shift by one judge.
 
     Attributes:
-        judge, shift_days, policy: What was judged where.
-        decisions: What it decided and what came of it.
-        agreement: Fraction of decisions that are those of the log; None where there is no log to agree with.
-        num_overflow: Requests that found no slot in the bookkeeping, and are in no number.
+        judge, shift_days, policy: Names of judge and policy, and the shift in days.
+        decisions: The decisions and their outcomes.
+        agreement: Fraction of decisions equal to the logged ones; None where there are no logged decisions.
+        num_overflow: Requests without a slot in the bookkeeping; they are in no metric.
         num_illegal: Decisions replaced because they were not legal.
         by_seed: For a policy trained with several seeds, the decisions of each; intervals then draw seeds too.
-        out_of_support: Share of decisions of which the judge's log knows next to nothing: on nodes with longer queues
-            than
-            the twin has learned from, or in replay choices that were hardly ever taken; None in the truth.
+        out_of_support: Share of decisions outside the support of the judge's log: in a twin on nodes with longer queues
+            than in its training data, in replay choices that the log hardly ever took; None in the truth.
     """
 
     judge: str
@@ -44,7 +43,7 @@ class Run:
 
 @dataclass(frozen=True)
 class PolicyFacts:
-    """A compared policy: name, kind ("baseline", "imitation", "trained", "history"), and itself in words."""
+    """A compared policy: name, kind ("baseline", "imitation", "trained", "history") and description."""
 
     name: str
     kind: str
@@ -53,7 +52,7 @@ class PolicyFacts:
 
 @dataclass(frozen=True)
 class JudgeFacts:
-    """A judge, and what its numbers can and cannot say."""
+    """A judge, with a description of what its values mean."""
 
     name: str
     description: str
@@ -61,7 +60,7 @@ class JudgeFacts:
 
 @dataclass(frozen=True)
 class MetricFacts:
-    """A metric as declared."""
+    """The declaration of a metric."""
 
     name: str
     unit: str
@@ -71,7 +70,7 @@ class MetricFacts:
 
 @dataclass(frozen=True)
 class ShiftFacts:
-    """A shift with the ISO days it was judged on; no days where the log cannot say, and the note says why."""
+    """A shift with its ISO test days; no days where the log has none, with the reason as note."""
 
     shift_days: int
     days: tuple[str, ...]
@@ -81,7 +80,7 @@ class ShiftFacts:
 
 @dataclass(frozen=True)
 class Cell:
-    """A metric of a policy; the estimate's reason says why there is no value, or no interval."""
+    """A metric of a policy; the estimate holds the reason for a missing value or interval."""
 
     judge: str
     shift_days: int
@@ -92,7 +91,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Difference:
-    """Policy minus reference, paired by unit, and what it lets one say."""
+    """Policy minus reference, paired by unit, with the verdict."""
 
     judge: str
     shift_days: int
@@ -105,7 +104,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Tally:
-    """What stands behind a run's numbers: decisions, and those that are in none of the numbers."""
+    """Counts of a run: its decisions, and those that are excluded from the metrics."""
 
     judge: str
     shift_days: int
@@ -120,18 +119,19 @@ class Tally:
 
 @dataclass(frozen=True)
 class JudgeTrust:
-    """How a judge's main metric stands to what is known.
+    """Accuracy of a judge, by the main metric.
 
     Attributes:
-        judge, shift_days: Which judge, on which days.
-        told: What it says the logged decisions are worth; None where it did not judge them.
-        logged: What they were worth in the log.
-        error: Mean absolute distance to the truth over policies; None without a truth.
-        bias: Mean signed distance to the truth.
-        rank_correlation: Spearman's, between its values of the policies and the true ones; None where one is constant.
-        num_policies: How many policies the last three rest on.
-        error_near: The error over the policies alone that did not lead a twin outside the support of its log.
-        num_near: How many those are.
+        judge, shift_days: The judge, and the shift in days.
+        told: The judge's value of the logged decisions; None where it did not evaluate them.
+        logged: Their value in the log.
+        error: Mean absolute error against the truth over policies; None without a truth.
+        bias: Mean signed error against the truth.
+        rank_correlation: Spearman's, between the judge's values of the policies and the true ones; None where one is
+            constant.
+        num_policies: Number of policies of the last three.
+        error_near: The error over the policies that stayed within the support of the twin's log.
+        num_near: Number of these policies.
     """
 
     judge: str
@@ -148,14 +148,14 @@ class JudgeTrust:
 
 @dataclass(frozen=True)
 class OffPolicyRow:
-    """What an off-policy estimator says of a policy on the logged days of a shift, or why it declines.
+    """The off-policy estimate of a policy on the logged days of a shift, or the reason why there is none.
 
     Attributes:
-        shift_days, policy, method: Of whom, by what.
+        shift_days, policy, method: The shift in days, and the names of policy and estimator.
         estimate: The mean reward of a decision; no value where the estimator declines.
-        effective_size: Number of logged decisions that the importance weights are worth.
-        overlap: Mean probability of the policy on actions that the behaviour has tried.
-        num_rows: Logged decisions.
+        effective_size: Effective sample size of the importance weights, in logged decisions.
+        overlap: Mean probability of the policy on actions that the behaviour has taken.
+        num_rows: Number of logged decisions.
         estimated: Whether the behaviour's propensities had to be estimated.
     """
 

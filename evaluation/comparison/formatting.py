@@ -1,4 +1,4 @@
-"""Numbers as people read them: the same in the terminal and in the report."""
+"""Formatting of numbers, intervals and shifts, the same in the terminal and in the report."""
 
 import math
 
@@ -6,10 +6,10 @@ from evaluation.comparison.bootstrap import Estimate
 
 NO_VALUE = "n/a"
 FAR_MARK = "\N{DAGGER}"
-"""Beside a judge's value of a policy that led it outside the support of its log."""
+"""Mark of a judge's value of a policy that left the support of the judge's log."""
 GUESS = (
-    "a guess: the policy's decisions met longer queues than the twin's log knows, or are choices that the replayed log "
-    "hardly ever took"
+    "a guess: the policy's decisions met longer queues than those in the twin's log, or are choices that the replayed "
+    "log hardly ever took"
 )
 _DECIMALS = ((1e-12, 3), (0.1, 4), (10.0, 3), (100.0, 2), (1000.0, 1))
 

@@ -15,7 +15,7 @@ from evaluation.comparison.entries import OffPolicyRow, Run
 
 FACTS = "facts.json"
 WIDE, BESIDE = "demand", b"beside"
-"""The column of several rows, and where in the file stands what is no column."""
+"""The column of several rows, and the key of the file's metadata for all that is not a column."""
 
 
 def save_run(run: Run, folder: Path) -> None:

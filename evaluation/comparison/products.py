@@ -1,4 +1,4 @@
-"""What products say of each other: which belong together, and what a report tells of those it was made from."""
+"""Checks that products belong together, and the facts about products that reports show."""
 
 import datetime as dt
 import json
@@ -18,7 +18,7 @@ ENCODING = "encoding.json"
 
 
 def training_in_words(policy_path: Path) -> str:
-    """What the report says about the certificate of the twin that the policies were trained in."""
+    """Sentence of the report about the certificate of the twin that the policies were trained in."""
     return f"The policies were {trained_in(read_manifest(policy_path, 'policy'))['certification']}."
 
 
@@ -28,9 +28,9 @@ def in_certified_twin(policy_path: Path) -> bool:
 
 
 def trained_in(manifest: Manifest) -> dict[str, Any]:
-    """The twin that a policy was trained in (its content hash), and what is known of the twin's certificate."""
-    words = str(manifest.extra.get("certification", NO_CERTIFICATE))
-    return {"twin": manifest.made_from.get("twin"), "certification": words}
+    """Content hash of the twin that a policy was trained in, and the state of the twin's certificate in words."""
+    certification = str(manifest.extra.get("certification", NO_CERTIFICATE))
+    return {"twin": manifest.made_from.get("twin"), "certification": certification}
 
 
 def holds_training(archive: Archive, train_days: Iterable[dt.date]) -> bool:
@@ -39,7 +39,7 @@ def holds_training(archive: Archive, train_days: Iterable[dt.date]) -> bool:
 
 
 def refuse_other_days(archive: Archive, twin_path: Path) -> None:
-    """Makes sure that an archive's requests on a twin's training days, if there are any, are the fit's; ConfigError."""
+    """Raises ConfigError if the archive's requests on the twin's training days differ from those of the fit."""
     facts = read_manifest(twin_path, "twin").extra
     train_days = [dt.date.fromisoformat(day) for day in facts["train_days"]]
     is_held = holds_training(archive, train_days)
@@ -53,11 +53,11 @@ def refuse_other_days(archive: Archive, twin_path: Path) -> None:
 
 
 def refuse_other_twin(policy_path: Path, twin_path: Path) -> None:
-    """Makes sure that a policy was trained in a twin.
+    """Raises unless a policy was trained in the given twin.
 
     Raises:
-        ConfigError: It was trained in another one.
-        ProductError: One of them is of another kind.
+        ConfigError: The policy was trained in another twin.
+        ProductError: One of the products is of another kind.
     """
     own = read_manifest(policy_path, "policy").made_from.get("twin")
     problems = problem_of(policy_path), problem_of(twin_path)
@@ -79,7 +79,7 @@ def refuse_other_twin(policy_path: Path, twin_path: Path) -> None:
 
 
 def archive_facts(archive: Archive) -> dict[str, Any]:
-    """What a report says about the archive."""
+    """Facts of an archive for reports."""
     days = archive.days("requests")
     return {
         "content_hash": archive.content_hash,

@@ -1,4 +1,4 @@
-"""What several seeds say together."""
+"""Means over seeds with intervals."""
 
 from collections.abc import Sequence
 

@@ -1,10 +1,10 @@
-"""Time-shifted days: train on some days, judge on days 0, 1, 7 and 30 days later.
+"""Time-shifted days: train on some days, test on days 0, 1, 7 and 30 days later.
 
 For a log, shift `k` is the day `last training day + 1 + k`. In a ground truth the last training day can be
 simulated again with fresh randomness, so there shift `k` is the day `last training day + k`.
-A thin test day is pooled with the days after it, never with training days, until enough requests are
-together or the stated width is reached; that width is part of the result. What a log is too short for is
-said, not invented.
+A test day with few requests is pooled with the days after it, never with training days, until there are enough requests
+or the maximal width is reached; the width is part of the result. A shift that the log is too short for has a note that
+states so.
 """
 
 import re
@@ -19,7 +19,7 @@ _DAYS_OF = {"d": 1, "w": 7, "m": 30}
 
 @dataclass(frozen=True)
 class ShiftConfig:
-    """Which shifts, and when a test day is too thin.
+    """The shifts, and the pooling of test days with few requests.
 
     Attributes:
         shifts: Days between training and test, for example "0d,1d,7d,30d"; w is 7 days, m is 30.
@@ -44,16 +44,16 @@ class ShiftConfig:
 
 @dataclass(frozen=True)
 class TestDays:
-    """One shift: the days it is judged on.
+    """The test days of one shift.
 
     Attributes:
         shift_days: Days between training and test.
-        days: Calendar days, ascending; empty where the log cannot say.
-        num_requests: Requests on these days; None in a ground truth, which makes as many as it is asked for.
-        note: Why there are no days, or what to know about them.
+        days: Calendar days, ascending; empty where the log has none.
+        num_requests: Requests on these days; None in a ground truth, which simulates any number.
+        note: Why there are no days, or a remark about them.
     """
 
-    __test__ = False  # not a test case, whatever its name looks like to pytest
+    __test__ = False  # not a test case: pytest collects classes by this name
 
     shift_days: int
     days: tuple[date, ...]
@@ -93,7 +93,7 @@ def parse_shifts(text: str) -> tuple[int, ...]:
             "not a list of time shifts",
             where=f"{text!r}: {first(wrong)}" if wrong else repr(text),
             allowed='days (d), weeks (w) or months of 30 days (m), 0 or more, such as "0d,1d,1w,30d"',
-            advice="a test day before the end of training would judge a policy on what it has learned from",
+            advice="a test day before the end of training would evaluate a policy on its training data",
         )
     return tuple(sorted({int(match[1]) * _DAYS_OF[match[2]] for match in matches if match is not None}))
 
@@ -107,7 +107,7 @@ def choose_train_days(
     num_days: int | None = None,
     tail_days: int = 1,
 ) -> tuple[date, ...]:
-    """Training days: those asked for, or as many as leave room for the largest shift.
+    """Training days: those requested, or as many as leave room for the largest shift.
 
     Args:
         days: Days of the archive that have requests.
@@ -163,25 +163,25 @@ def kept_back(
     largest_shift_days: int,
     tail_days: int,
 ) -> str:
-    """Why training has fewer days than were asked for, in words; empty where it has as many.
+    """The reason why training has fewer days than requested, as a sentence; empty where it has as many.
 
     Args:
         days: Days of the archive that have requests.
-        train_days: Those that are learned from, as `choose_train_days` found them.
-        num_days: Calendar days asked for, or None.
+        train_days: The training days, as `choose_train_days` found them.
+        num_days: Calendar days requested, or None.
         largest_shift_days, tail_days: As of `choose_train_days`.
     """
     present = sorted(set(days))
     width_days = (train_days[-1] - present[0]).days + 1
     if num_days is None or width_days >= num_days:
         return ""
-    begun = f"{width_days} of the {num_days} days asked for are learned from: the log begins on {present[0]}"
+    shortage = f"{width_days} of the {num_days} requested days are trained on: the log begins on {present[0]}"
     if train_days[-1] == present[-1]:
-        return f"{begun} and ends on {present[-1]}"
+        return f"{shortage} and ends on {present[-1]}"
     first_kept, num_kept = train_days[-1] + timedelta(days=1), (present[-1] - train_days[-1]).days
     return (
-        f"{begun}, and {first_kept} to {present[-1]} ({num_kept} days) are kept back to test on, since the largest "
-        f"shift is {largest_shift_days} days and up to {tail_days} are pooled to one test; ask for shorter shifts "
+        f"{shortage}, and {first_kept} to {present[-1]} ({num_kept} days) are kept back to test on, since the largest "
+        f"shift is {largest_shift_days} days and up to {tail_days} are pooled to one test; choose shorter shifts "
         "([shifts] shifts, max_width_days), or name the days ([days] last_day)"
     )
 
@@ -195,10 +195,10 @@ def plan_shifts(
         num_requests: Requests of every day of the archive.
         train_days: The training days.
         config: Shifts and pooling.
-        truth: The days are simulated in a ground truth, which can make any day: nothing is pooled or missing.
+        truth: The days are simulated in a ground truth, which can simulate any day: nothing is pooled or missing.
 
     Returns:
-        The plan; a shift the log cannot say anything about has no days and a note that says why.
+        The plan; a shift without test days in the log has a note with the reason.
 
     Raises:
         ConfigError: There are no training days.
@@ -231,13 +231,13 @@ def answerable(plan: ShiftPlan) -> list[TestDays]:
             "no shift has test days in this log",
             where="; ".join(f"{shift.name}: {shift.note}" for shift in plan.shifts),
             allowed=f"days after the last training day, {plan.train_days[-1]}",
-            advice="train on fewer or earlier days ([days] num_days, last_day), or ask for shorter shifts",
+            advice="train on fewer or earlier days ([days] num_days, last_day), or choose shorter shifts",
         )
     return found
 
 
 def refuse_overlap(train_days: Iterable[date], tests: Iterable[TestDays]) -> None:
-    """Makes sure that every test day of a log lies after every training day.
+    """Raises unless every test day of a log lies after every training day.
 
     Raises:
         ConfigError: A test day is a training day, or lies before one.
@@ -277,7 +277,7 @@ def _thin_note(days: list[date], total: int, test_day: date, config: ShiftConfig
     if total < config.min_requests:
         return (
             f"thin: {total} requests in {config.max_width_days} day(s) from {test_day}, "
-            f"fewer than the {config.min_requests} asked for"
+            f"fewer than min_requests = {config.min_requests}"
         )
     if days == [test_day]:
         return ""
@@ -286,7 +286,7 @@ def _thin_note(days: list[date], total: int, test_day: date, config: ShiftConfig
 
 
 def _with_overlap(test: TestDays, earlier: list[TestDays]) -> TestDays:
-    """Says which smaller shifts share days with this one, since pooled windows may."""
+    """The test days, with a note on smaller shifts that share days with them, since pooled windows may overlap."""
     shared = [other.name for other in earlier if set(other.days) & set(test.days)]
     if not shared:
         return test

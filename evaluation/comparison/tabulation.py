@@ -22,14 +22,14 @@ _SIGN = {
 
 
 def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
-    """Policies by shifts, one table a judge, each value with its interval and how it stands to a reference.
+    """One table for each judge: policies by shifts, each value with its interval and its verdict against a reference.
 
     Args:
-        comparison: What to show.
+        comparison: The comparison.
         metric: Name of the metric; the main one by default.
 
     Returns:
-        Something rich can print; signs refer to the reference of the comparison.
+        The tables as a rich renderable; signs refer to the reference of the comparison.
     """
     name = metric or comparison.main_metric
     facts = next(item for item in comparison.metrics if item.name == name)
@@ -57,7 +57,7 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
 
 
 def printed(renderable: RenderableType) -> str:
-    """What rich would print, 160 columns wide."""
+    """The text that rich prints, 160 columns wide."""
     console = Console(width=160)
     with console.capture() as captured:
         console.print(renderable)

@@ -1,4 +1,4 @@
-"""Which days of an archive a configuration learns from, and which it judges on."""
+"""The training days and the test days of an archive under a configuration."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ from twin.placement.bookkeeping import VIEWS
 from twin.placement.encoding import GRANULARITIES
 
 KEPT_BACK = "days_kept_back"
-"""In a twin's manifest: why it learned from fewer days than were asked for, where it did."""
+"""Key in a twin's manifest: why it was fitted on fewer days than requested, where it was."""
 
 
 @dataclass(frozen=True)
 class DaysConfig:
-    """What to learn from.
+    """Training data: window of days, granularity and observation.
 
     Attributes:
         first_day, last_day: Bounds of the training window, inclusive; chosen to leave room for the shifts if absent.
         num_days: Length of the training window in days before and including the last.
-        granularity: Whether decisions name machines ("node") or node classes ("class"); "auto" looks at the log.
-        view: What a site sees of the nodes of other sites: "summary", their mean, or "full", as one scheduler for all
-            sites does.
+        granularity: Whether decisions name machines ("node") or node classes ("class"); "auto" chooses by the log.
+        view: What a site observes of the nodes of other sites: "summary", their mean, or "full", as one scheduler for
+            all sites does.
         num_steps: Requests per window of replayed arrivals, and steps of a training rollout.
     """
 
@@ -60,7 +60,7 @@ class DaysConfig:
 
 
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:
-    """The training days that a configuration asks for."""
+    """The training days under a configuration."""
     return choose_train_days(
         archive.days("requests"),
         largest_shift_days=max(parse_shifts(shifts.shifts)),
@@ -74,7 +74,7 @@ def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tu
 def kept_back_of(
     archive: Archive, train_days: Sequence[dt.date], days: DaysConfig, shifts: ShiftConfig
 ) -> str:
-    """Why there are fewer training days than a configuration asks for, in words; empty where there are as many."""
+    """The reason why there are fewer training days than configured, as a sentence; empty where there are as many."""
     return kept_back(
         archive.days("requests"), train_days, days.num_days,
         largest_shift_days=max(parse_shifts(shifts.shifts)), tail_days=shifts.max_width_days,

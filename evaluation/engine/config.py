@@ -1,4 +1,4 @@
-"""Where tasks run."""
+"""Configuration of the task engine."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,9 +21,9 @@ class EngineConfig:
 
     Attributes:
         kind: "local", processes of this machine; "ray", a Ray cluster; "local-cluster", two Ray nodes on this machine
-            that live as long as the command, for trials.
-        workers: Tasks at once; on a Ray cluster as many as it has processors.
-        address: Of the Ray cluster, ray://HOST:PORT.
+            for the duration of the command, for trials.
+        workers: Number of parallel tasks; on a Ray cluster it is the number of its processors.
+        address: Address of the Ray cluster, ray://HOST:PORT.
         deadline_s: Most seconds that a task may take.
     """
 
@@ -63,7 +63,7 @@ HERE = EngineConfig()
 def engine_of(
     on: str | None, workers: int | None, deadline_s: float | None, configured: EngineConfig = HERE
 ) -> EngineConfig:
-    """What a command line asks for, by default as configured; ConfigError for a place that there is none of."""
+    """The engine of a command line, by default as configured; ConfigError for an unknown place."""
     given = {"workers": workers, "deadline_s": deadline_s}
     known: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
     if on is None:
@@ -79,15 +79,15 @@ def engine_of(
 
 @contextmanager
 def tasks_on(config: EngineConfig, progress: Progress, shared: Sequence[Path] = ()) -> Iterator[TaskMap]:
-    """Where tasks run, as long as the block does.
+    """The task map of an engine, for the duration of the block.
 
     Args:
-        config: Where.
-        progress: Where to show how far they are.
-        shared: Files and folders that tasks must see; folders that are not there yet are looked for by their parents.
+        config: The engine.
+        progress: Progress display.
+        shared: Files and folders that tasks must have access to; of folders that do not exist yet, a parent is checked.
 
     Raises:
-        ConfigError: No such cluster, versions that differ, or paths that workers do not see: before any task runs.
+        ConfigError: No such cluster, different versions, or paths without access from workers: before any task runs.
     """
     if config.kind == LOCAL:
         with LocalTasks(config.workers, config.deadline_s, progress) as tasks:

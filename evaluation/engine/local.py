@@ -1,8 +1,8 @@
 """Tasks in processes of this machine.
 
-Processes are started afresh (no fork: JAX has threads). No more tasks are handed out than there are processes, so a
-task's deadline begins when it does, and when a process dies it is known which tasks may have killed it: they run
-again, one at a time, so that a task answers for its own process alone.
+Processes are spawned (no fork: JAX has threads). No more tasks are submitted than there are processes, so a task's
+deadline begins with its start. When a process dies, the tasks that were running are run again one at a time, so that
+the next death is attributed to a single task.
 """
 
 import time
@@ -24,9 +24,9 @@ class LocalTasks:
     """A `TaskMap` over processes; one worker is this process itself.
 
     Args:
-        workers: Processes.
-        deadline_s: Most seconds that a task may take; not watched in this process itself.
-        progress: Where to show how far tasks are.
+        workers: Number of processes.
+        deadline_s: Most seconds that a task may take; not enforced in this process itself.
+        progress: Progress display.
     """
 
     def __init__(self, workers: int, deadline_s: float, progress: Progress) -> None:

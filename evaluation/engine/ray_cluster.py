@@ -1,4 +1,4 @@
-"""A Ray cluster: reached, or started for as long as a command runs; and looked at before anything runs on it."""
+"""A Ray cluster: connected to, or started for the duration of a command, and checked before tasks run on it."""
 
 import importlib.metadata
 import os
@@ -26,9 +26,9 @@ def connected(address: str | None, workers: int, shared: Sequence[Path]) -> Iter
     """Ray, connected to a cluster as long as the block runs.
 
     Args:
-        address: ray://HOST:PORT; None for two nodes on this machine that live as long as the block.
+        address: ray://HOST:PORT; None for two nodes on this machine for the duration of the block.
         workers: Processors of these two nodes together.
-        shared: Paths that every node must see.
+        shared: Paths that every node must have access to.
 
     Raises:
         ConfigError: Ray is not installed, there is no such cluster, or its nodes differ from this machine.
@@ -39,7 +39,7 @@ def connected(address: str | None, workers: int, shared: Sequence[Path]) -> Iter
         cluster = _started(workers)
         address = cluster.address
     else:
-        _refuse_nobody_there(address)
+        _refuse_unreachable(address)
     try:
         try:
             ray.init(address=address, logging_level="ERROR", log_to_driver=False)
@@ -68,7 +68,7 @@ def _module() -> ModuleType:
 
 
 def _started(workers: int) -> Any:
-    """Two nodes on this machine, on loopback alone: as Ray has them on systems where its clusters are switched off."""
+    """Two nodes on this machine, on loopback only, as Ray starts them on systems where its clusters are disabled."""
     from ray._private import ray_constants
     from ray.cluster_utils import Cluster
 
@@ -83,20 +83,20 @@ def _started(workers: int) -> Any:
     return cluster
 
 
-def _refuse_nobody_there(address: str) -> None:
+def _refuse_unreachable(address: str) -> None:
     parts = urlsplit(address)
     try:
         with socket.create_connection((parts.hostname or "", parts.port or 10001), CONNECT_S):
             pass
     except OSError as error:
         raise ConfigError(
-            f"no cluster answers: {error}", where=address, allowed="ray://HOST:PORT of a running cluster",
+            f"the cluster is not reachable: {error}", where=address, allowed="ray://HOST:PORT of a running cluster",
             advice="ray start --head --ray-client-server-port PORT starts one",
         ) from error  # fmt: skip
 
 
 def versions() -> dict[str, str]:
-    """What must be the same on every node: Python, libraries, and this project's code."""
+    """Versions that must be the same on every node: of Python, libraries, and this project's code."""
     found = {"python": platform.python_version()}
     for name in DISTRIBUTIONS:
         try:
@@ -113,7 +113,7 @@ def _code_hash() -> str:
 
 
 def look_around(paths: Sequence[Path]) -> tuple[dict[str, str], list[Path]]:
-    """A task: the versions of the node that it runs on, and which paths it does not see."""
+    """A task: the versions of the node that it runs on, and the paths that do not exist there."""
     return versions(), [path for path in paths if not path.exists()]
 
 
@@ -123,16 +123,16 @@ def _refuse_other_nodes(ray: ModuleType, shared: Sequence[Path]) -> None:
     seen = [_existing(path.absolute()) for path in shared]
     names = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if node["Alive"]}
     look = ray.remote(look_around)
-    asked = {
+    answers = {
         node: look.options(scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False)).remote(seen)
         for node in names
     }
-    for node, answer in asked.items():
+    for node, answer in answers.items():
         found, unseen = ray.get(answer)
         refuse_other_versions(versions(), found, names[node])
         if unseen:
             raise ConfigError(
-                "a worker does not see what it is to read or write",
+                "a worker has no access to a path that it reads or writes",
                 where=f"node {names[node]}: {first(unseen)}",
                 allowed="paths that are the same on every node, such as a shared file system's",
             )

@@ -1,7 +1,7 @@
-"""Tasks on a Ray cluster: Ray Core tasks and nothing else of it.
+"""Tasks on a Ray cluster, by Ray Core tasks.
 
-Ray runs a task again whose worker or node was lost. No more tasks are handed out than there are processors, so that a
-task's deadline begins when it does.
+Ray retries a task whose worker or node was lost. No more tasks are submitted than there are processors, so that a
+task's deadline begins with its start.
 """
 
 import math
@@ -25,7 +25,7 @@ class RayTasks:
     Args:
         ray: The module, connected (`ray_cluster.connected`).
         deadline_s: Most seconds that a task may take.
-        progress: Where to show how far tasks are.
+        progress: Progress display.
     """
 
     def __init__(self, ray: ModuleType, deadline_s: float, progress: Progress) -> None:

@@ -1,1 +1,1 @@
-"""Jobs: steps that make products, what is kept of unfinished ones, and how long work says how far it is."""
+"""Jobs: steps that make products, units of unfinished products, and progress displays."""

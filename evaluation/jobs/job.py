@@ -1,9 +1,9 @@
-"""The resumable job: steps that make products, each reused while nothing it depends on has changed.
+"""The resumable job: steps that make products, each reused while its inputs are unchanged.
 
-A step's fingerprint covers its inputs' content, its configuration, its seed and the version of its code. If
-the product in the work folder carries that fingerprint and its files verify, it stands; otherwise it is made
-again. Products appear whole or not at all, so a job killed at any moment is finished by running it again. A
-step made again with the same content as before leaves the steps after it standing.
+A step's fingerprint covers its inputs' content, its configuration, its seed and the version of its code. If the product
+in the work folder has that fingerprint and its files verify, it is reused; otherwise it is made again. Products are
+written atomically, so a job killed at any time is completed by running it again. If a step is made again with the same
+content, the steps after it are reused.
 """
 
 import os
@@ -32,8 +32,8 @@ class Step:
         kind: kind of its product.
         build: `build(out_dir, inputs, progress) -> extra` writes the product's files into the empty folder
             `out_dir`, reading the products in `inputs` (step name -> path), and returns facts for the
-            manifest: functions of the inputs, not timings, or equal results would not be equal. What is a
-            product of its own (an archive, a bundle) goes into a folder inside `out_dir`.
+            manifest: functions of the inputs, not timings, or equal results would not be equal. A product of
+            its own (an archive, a bundle) goes into a folder inside `out_dir`.
         inputs: names of earlier steps.
         files: name -> path of files from outside the job; their content counts, not their path.
         config: everything else the step depends on, JSON or dataclasses.
@@ -54,21 +54,21 @@ class Step:
 def run_job(
     steps: Sequence[Step], workdir: Path | str, progress: Progress, *, done: Mapping[str, Path] | None = None
 ) -> dict[str, Path]:
-    """Run a job's steps in order, reusing every product that still stands.
+    """Run a job's steps in order, reusing every valid product.
 
     Args:
         steps: each after the steps whose products it reads.
         workdir: folder of the products, one for each step; made if absent.
-        progress: where to show how far it is.
+        progress: progress display.
         done: products of an earlier call, by step, that these steps may read too.
 
     Returns:
         Step name -> path of its product, those of `done` among them.
 
     Raises:
-        ConfigError: names or inputs of the steps make no job, an outside file is missing, or another run is
+        ConfigError: names or inputs of the steps are invalid, an outside file is missing, or another run is
             at work in the folder.
-        ProductError: something that is no product stands where one should be.
+        ProductError: the folder of a product holds something else.
     """
     with alone_in(Path(workdir)):
         return run_steps(steps, workdir, progress, done=done)
@@ -77,14 +77,14 @@ def run_job(
 def run_steps(
     steps: Sequence[Step], workdir: Path | str, progress: Progress, *, done: Mapping[str, Path] | None = None
 ) -> dict[str, Path]:
-    """`run_job` for one who works in the folder already (`alone_in`): a part of a job that goes on afterwards.
+    """`run_job` for a caller that holds the folder's lock (`alone_in`): a part of a longer job.
 
     Args:
         steps, workdir, progress, done: as of `run_job`.
 
     Raises:
-        ConfigError: names or inputs of the steps make no job, or an outside file is missing.
-        ProductError: something that is no product stands where one should be.
+        ConfigError: names or inputs of the steps are invalid, or an outside file is missing.
+        ProductError: the folder of a product holds something else.
     """
     products: dict[str, Path] = dict(done or {})
     _check_steps(steps, products)
@@ -122,7 +122,7 @@ def _made_from(step: Step, inputs: Mapping[str, Path]) -> dict[str, str]:
     hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
     for name, path in step.files.items():
         if not Path(path).is_file():
-            what = f"step '{step.name}' needs a file that is not there"
+            what = f"step '{step.name}' needs a file that does not exist"
             raise ConfigError(
                 what, where=f"{name}: {path}", allowed="an existing file", advice="check the path"
             )
@@ -131,7 +131,7 @@ def _made_from(step: Step, inputs: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _why_not_reusable(path: Path, expected: str) -> str | None:
-    """None if the product stands, "" if there is none, or what is the matter with it."""
+    """None if the product can be reused, "" if there is none, else the reason."""
     if not path.exists() or not any(path.iterdir()):
         return ""
     try:
@@ -163,7 +163,7 @@ def _check_steps(steps: Sequence[Step], done: Iterable[str]) -> None:
 
 @contextmanager
 def alone_in(workdir: Path) -> Iterator[None]:
-    """Works alone in a folder, which is made if absent, from the first step of a job to its last.
+    """Locks a folder, which is made if absent, from the first step of a job to its last.
 
     Raises:
         ConfigError: another run is at work there.

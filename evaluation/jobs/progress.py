@@ -1,4 +1,4 @@
-"""What a person sees of long work (`logs_schema.progress`): a live display on a terminal, plain lines elsewhere."""
+"""Progress displays (`logs_schema.progress`): a live display on a terminal, plain lines elsewhere."""
 
 import sys
 import threading
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class LineProgress:
     """Plain lines for logs and pipes: one when a stage begins, some while it runs, one when it ends.
 
-    Long work that says nothing of itself, because it is in one piece, is told by what it said last.
+    During long work without updates the last line is repeated with the time passed.
 
     Args:
         stream: where the lines go.
@@ -66,7 +66,7 @@ class LineProgress:
 
     @contextmanager
     def _breaking_silence(self, line: Callable[[], str]) -> Iterator[None]:
-        """Writes the line of the innermost stage whenever there was none for long, as long as the outermost runs."""
+        """Writes the line of the innermost stage after `silent_s` without a line, as long as the outermost runs."""
         self._innermost.append(line)
         over = threading.Event()
         if len(self._innermost) == 1:
@@ -123,7 +123,7 @@ class BarProgress:
 
 
 def amount(done: float, total: float | None, unit: str = "") -> str:
-    """An amount of work in words, such as `34 % of 1,000 rows`, or `340 rows` while the total is unknown.
+    """An amount of work as text, such as `34 % of 1,000 rows`, or `340 rows` while the total is unknown.
 
     Args:
         done: units done by now, >= 0.
@@ -137,10 +137,10 @@ def amount(done: float, total: float | None, unit: str = "") -> str:
 
 @contextmanager
 def shown_progress(shown: bool = True, stream: TextIO | None = None) -> Iterator[Progress]:
-    """The display that fits where the output goes.
+    """The display for a stream.
 
     Args:
-        shown: False silences the stages and leaves the notes.
+        shown: False hides the stages and shows the notes only.
         stream: where to show it; standard error by default, so that standard output stays for results.
 
     Returns:

@@ -1,11 +1,11 @@
-"""What a long step has finished already, kept beside its unfinished product: a kill loses one unit, not the step.
+"""Finished units of a long step, saved beside its unfinished product: a kill loses one unit, not the step.
 
-A unit is a small product of its own, so it is there whole or not at all. The folder's name holds the fingerprint of
-everything that the units depend on: with another log, policy or configuration nothing of it is found. What is kept is
-also what is used, so a step that was killed makes what an undisturbed one makes, bit for bit.
+A unit is a small product of its own, written atomically. The folder's name holds the fingerprint of everything that the
+units depend on: with another log, policy or configuration no unit is found. A unit is always loaded from its file, so a
+step that was killed gives the same result as an undisturbed one, bit for bit.
 
 Where an engine is given, its tasks make units first (`Unfinished.ahead`); the step then finds them, as after a kill. So
-there is one code path, and the same result, wherever units were made.
+there is one code path, and the same result, wherever units are made.
 """
 
 import json
@@ -35,8 +35,8 @@ class Unfinished:
     """The finished units of an unfinished product.
 
     Attributes:
-        folder: Where they are kept; None keeps nothing.
-        engine: Where units are made ahead; by default nowhere but in this process, when they are asked for.
+        folder: Folder of the units; None saves nothing.
+        engine: Engine that makes units ahead; by default they are made in this process, on demand.
     """
 
     folder: Path | None = None
@@ -54,12 +54,12 @@ class Unfinished:
         """The units of the product that is written into `out`.
 
         Args:
-            out: Folder that the product is written into; the units lie beside it.
-            kind: Of the product.
+            out: Folder that the product is written into; the units are beside it.
+            kind: Kind of the product.
             made_from: Name -> content hash of everything that the units are made from.
             config: Everything else they depend on, JSON or dataclasses.
-            seed: Of their randomness, or None.
-            engine: Where units are made ahead.
+            seed: Their random seed, or None.
+            engine: Engine that makes units ahead.
         """
         wanted = fingerprint(kind, made_from, to_plain(config), seed)
         return Unfinished(out.absolute().parent / f".unfinished-{kind}-{wanted[:16]}", engine)
@@ -72,14 +72,14 @@ class Unfinished:
         progress: Progress,
         shared: Sequence[Path],
     ) -> None:
-        """Has the engine's tasks make units that are asked for later; nothing where this process does all.
+        """Makes units by tasks of the engine, before they are needed; does nothing without an engine.
 
         Args:
             task: Makes units, in the folder that its item names.
             items: Its arguments.
-            name: What the tasks do.
-            progress: Where to show how far they are.
-            shared: What tasks read.
+            name: Name of the tasks, for the progress display.
+            progress: Progress display.
+            shared: Paths that tasks read.
 
         Raises:
             ConfigError: Tasks cannot run there.
@@ -99,10 +99,10 @@ class Unfinished:
         save: Callable[[Value, Path], None],
         load: Callable[[Path], Value],
     ) -> Value:
-        """A unit: as it was kept, or made and kept now.
+        """A unit: loaded if it was saved, else made and saved.
 
         Args:
-            name: Of the unit, unique in the product.
+            name: Name of the unit, unique in the product.
             make: Makes it.
             save: Writes it into an empty folder.
             load: Reads what `save` wrote.
@@ -138,6 +138,6 @@ class Unfinished:
         )
 
     def remove(self) -> None:
-        """Removes the units, for the product that they belong to is there."""
+        """Removes the units, once their product is complete."""
         if self.folder is not None:
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,1 +1,1 @@
-"""Judges: the systems that policies are tried in, the policies, and the one way in which they are played."""
+"""Judges: the systems that policies are evaluated in, and the players that act in them."""

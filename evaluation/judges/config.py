@@ -8,7 +8,7 @@ from logs_schema.settings import refuse_below_one
 
 @dataclass(frozen=True)
 class JudgeConfig:
-    """How policies are judged.
+    """Configuration of the judges.
 
     Attributes:
         copies: Replications of every test window in a twin; a multiple of the ensemble's members.
@@ -16,8 +16,8 @@ class JudgeConfig:
             the logged state.
         num_fit_steps: Gradient steps of the twins of shifted days.
         off_policy_updates: Gradient steps of the fitted off-policy estimates; 0 leaves those estimates out.
-        num_true_days: Times that a day is played in the simulated truth, where the log is of one.
-        seed: Of the judges' randomness.
+        num_true_days: Replications of a day in the simulated truth, for logs of the ground truth.
+        seed: Seed of the judges.
     """
 
     copies: int = 10

@@ -1,8 +1,8 @@
-"""A policy in its bundle, ready to be judged in a system that another encoding describes.
+"""A policy from a bundle, to be evaluated in a system with another encoding.
 
-A policy sees the world as its contract says: its own vocabularies, estimates and units of time. The judged system has
-those of a newer fit. A contender keeps its own (`Contender.encoding`), with the nodes as they are today; what happens
-to a request is translated into it by `evaluation.judges.views`, as the server's runner would.
+A policy's contract fixes its vocabularies, estimates and units of time. The evaluated system has those of a newer fit.
+A contender keeps its own (`Contender.encoding`) with the current nodes; `evaluation.judges.views` translates requests
+and events into it, as the server's runner does.
 """
 
 import datetime as dt
@@ -31,7 +31,7 @@ from twin.placement.types import Cluster, Observation
 
 
 class OtherSystemError(ConfigError):
-    """A policy decides for another system than the one it should be judged in."""
+    """The policy was trained for another system than the one it is to be evaluated in."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Contender:
     """A policy of a bundle.
 
     Attributes:
-        content_hash: Of the bundle.
-        network: Its network.
-        params: Its parameters.
-        encoding: What its features are computed with; nodes in the judged system's order.
-        order: [choices] the judged system's node behind every choice of the network.
+        content_hash: Content hash of the bundle.
+        network: The network.
+        params: The network's parameters.
+        encoding: Encoding of its features; nodes in the evaluated system's order.
+        order: [choices] index of the evaluated system's node for every choice of the network.
     """
 
     content_hash: str
@@ -57,21 +57,21 @@ class Contender:
 
         Args:
             params: `self.params`, as an argument of a compiled program.
-            seen: Observation by its own encoding, leaves [features, nodes, seats, *streams], [features, seats, ...].
+            seen: Observation in its own encoding, leaves [features, nodes, seats, *streams], [features, seats, ...].
             legal: [nodes, seats, *streams].
 
         Returns:
-            [seats, *streams] int32, indices of the judged system's nodes.
+            [seats, *streams] int32, indices of the evaluated system's nodes.
         """
         order = jnp.asarray(self.order, jnp.int32)
         logits = self.network.logits(params, (seen.node[:, order], seen.request), legal[order])
         return order[greedy(logits)]
 
     def player(self, name: str | None) -> Player:
-        """It as one of the players of a program.
+        """The contender as a player.
 
         Args:
-            name: Of its books among `views.Books.others`; None where the judged system's encoding is its own.
+            name: Its name in `views.ViewStates.others`; None where the evaluated system has the same encoding.
         """
         observe = placement(self.encoding.cluster, self.encoding.problem).observe
 
@@ -81,21 +81,21 @@ class Contender:
 
         return play
 
-    def speaks(self, judged: Encoding) -> bool:
-        """Whether its features are those of the judged system's encoding."""
+    def has_encoding(self, judged: Encoding) -> bool:
+        """Whether its encoding equals that of the evaluated system."""
         return self.encoding.to_json() == judged.to_json()
 
 
 def load_contender(bundle: Path, judged: Encoding) -> Contender:
-    """The policy of a bundle, for a system.
+    """Loads the policy of a bundle for a system.
 
     Args:
         bundle: Folder of the bundle.
-        judged: Encoding of the system it is to be judged in.
+        judged: Encoding of the system to evaluate it in.
 
     Raises:
-        OtherSystemError: It was trained for other nodes, and is bound to them.
-        ProductError: The bundle is damaged, or does not decide placements by features of this version.
+        OtherSystemError: It was trained for other nodes and cannot decide for these.
+        ProductError: The bundle is damaged, or is not a placement policy with features of this version.
     """
     policy = Policy(load_network(bundle))
     contract, names = policy.contract, judged.cluster.node_names
@@ -113,29 +113,30 @@ def load_contender(bundle: Path, judged: Encoding) -> Contender:
 
 
 def refuse_other_nodes(contract: PolicyContract, cluster: Cluster, bundle: Path) -> None:
-    """Makes sure that a policy's choices are the nodes of a cluster, in any order; OtherSystemError where not."""
+    """Raises OtherSystemError unless a policy's choices are the nodes of a cluster, in any order."""
     gone = sorted(set(contract.choices) - set(cluster.node_names))
     fresh = sorted(set(cluster.node_names) - set(contract.choices))
     if gone or fresh:
-        told = [f"it knows {first(gone)}, which are gone"] if gone else []
-        told += [f"it does not know {first(fresh)}"] if fresh else []
+        differences = [f"removed since: {first(gone)}"] if gone else []
+        differences += [f"new: {first(fresh)}"] if fresh else []
         raise OtherSystemError(
             "the running policy was trained for other nodes",
-            where=f"{bundle}: {'; '.join(told)}",
+            where=f"{bundle}: {'; '.join(differences)}",
             allowed=", ".join(cluster.node_names),
             advice="it is not compared with; the certificate alone decides",
         )
 
 
 def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
-    """A contract's setting as an encoding of the judged system: its own words and scales, the nodes of today.
+    """A contract's setting as an encoding of the evaluated system: the contract's vocabularies and scales, the current
+    nodes.
 
-    Sites of nodes that the contract does not know are taken as it knew the node, else as its first site.
+    A node whose site is not in the contract gets the site of its name in the contract, else the contract's first site.
     """
     cluster, names = judged.cluster, judged.cluster.node_names
     known = {node.name: node for node in setting.nodes}
     sites = [cluster.sites[index] for index in cluster.site_of_node]
-    told = [
+    site_names = [
         site if site in setting.sites else known[name].site if name in known else setting.sites[0]
         for name, site in zip(names, sites, strict=True)
     ]
@@ -149,7 +150,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
     ratios = [known[name].run_ratio if name in known else setting.run_ratio_elsewhere for name in names]
     seen_as = replace(
         cluster,
-        site_of_node=np.array([setting.sites.index(site) for site in told]),
+        site_of_node=np.array([setting.sites.index(site) for site in site_names]),
         sites=setting.sites,
         scenarios=setting.scenarios,
         services=setting.services,
@@ -168,7 +169,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
     days = judged.train_days
     if (
         setting.trained_until_s != judged.trained_until_s
-    ):  # how long ago that was, is all that follows from it
+    ):  # the encoding uses only the time elapsed since then
         days = (_EPOCH + dt.timedelta(seconds=setting.trained_until_s) - dt.timedelta(days=1),)
     return replace(
         judged, cluster=seen_as, run_of_service_s=setting.run_of_service_s, problem=problem, train_days=days

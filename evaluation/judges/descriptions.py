@@ -1,4 +1,4 @@
-"""What the policies and judges of a comparison of placements are, in words."""
+"""Names and descriptions of the policies and judges of a placement comparison."""
 
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts
@@ -10,14 +10,14 @@ POLICIES = (
     *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
     *(PolicyFacts(name, "rule", words) for name, words in DESCRIPTIONS.items()),
     PolicyFacts("history", "history", "the logged decisions"),
-    PolicyFacts("bc", "imitation", "behaviour cloning, sampled as the log decided"),
-    PolicyFacts("bc_greedy", "imitation", "behaviour cloning, likeliest decision"),
+    PolicyFacts("bc", "imitation", "behaviour cloning, sampled"),
+    PolicyFacts("bc_greedy", "imitation", "behaviour cloning, most probable decision"),
     PolicyFacts("cql", "offline", "conservative Q-learning from the log alone; all seeds"),
     PolicyFacts("iql", "offline", "implicit Q-learning from the log alone; all seeds"),
     PolicyFacts("awr", "offline", "advantage-weighted regression from the log alone; all seeds"),
-    PolicyFacts("td3_bc", "offline", "TD3+BC for choices from the log alone; all seeds"),
+    PolicyFacts("td3_bc", "offline", "TD3+BC for discrete choices from the log alone; all seeds"),
     PolicyFacts(
-        "direct_method", "offline", "worth of a decision learned from the log, taken greedily; all seeds"
+        "direct_method", "offline", "reward of a decision fitted on the log, maximised greedily; all seeds"
     ),
     PolicyFacts("regularised", "imitation", "Xiong et al.'s regularised imitation, equation 8; all seeds"),
     PolicyFacts(
@@ -27,28 +27,28 @@ POLICIES = (
         "residual", "trained", "PPO in the twin from the best rule, a correction of its scores; first seed"
     ),
     PolicyFacts(
-        LADDER, "trained", "what training chose to export: a rule, or what was surely better in the twin"
+        LADDER, "trained", "the policy chosen for export: a rule, or one that is surely better in the twin"
     ),
 )
 JUDGES = (
     JudgeFacts(
         "truth",
-        "the simulated system that wrote this log, played again: shift 0 is the last training day again, later shifts "
-        "are that many days later. What the other judges try to foresee.",
+        "the simulated system that wrote this log: shift 0 simulates the last training day again, later shifts are "
+        "that many days later. The other judges estimate its values.",
     ),
     JudgeFacts(
         REPLAY,
         "logged arrivals; logged outcomes where decisions agree, otherwise the outcome of the nearest request in time "
-        "that ran on the chosen node. Exact for the logged policy, blind to the crowding that another policy causes.",
+        "that ran on the chosen node. Exact for the logged policy; ignores the congestion that another policy causes.",
     ),
     JudgeFacts(
         SHIFTED_TWIN,
-        "logged arrivals; answers from a twin fitted on the test days, unseen in training. Sees crowding as far as the "
-        "log taught it; it is a model, not the system. The logged decisions (history) meet the logged "
-        "acceptances and run times in it, to which they were reactions: waits alone are the twin's.",
+        "logged arrivals; outcomes from a twin fitted on the test days, which are not training days. It models "
+        "congestion as far as the log shows it; it is a model, not the system. The logged decisions (history) get the "
+        "logged acceptances and run times, which they were reactions to: only waits are simulated.",
     ),
     JudgeFacts(
         TRAINING_TWIN,
-        "logged arrivals of the test days; answers from the very twin the policy was trained in: its in-model value.",
+        "logged arrivals of the test days; outcomes from the twin that the policy was trained in: its in-model value.",
     ),
 )

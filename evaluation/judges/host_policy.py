@@ -1,4 +1,4 @@
-"""Policies that JAX cannot trace, called on the host from within compiled programs."""
+"""Host callbacks for policies that JAX cannot trace."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from twin.contracts import Policy
 
 
 class HostPolicy:
-    """A policy of plain NumPy as one that compiled programs can call; its key is two 32-bit words.
+    """A policy of plain NumPy that compiled programs can call; its key is two 32-bit words.
 
-    A program cannot be left by an error, so the first one is kept, and what follows from it is not looked at.
+    A compiled program cannot raise, so the first error is kept; later calls return zeros, and the result is discarded.
 
     Attributes:
-        error: What the policy raised, if it did.
+        error: The first error that the policy raised, or None.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -36,7 +36,7 @@ class HostPolicy:
         try:
             action = np.asarray(self._policy(*arrays))
             if action.shape != nothing.shape or not np.issubdtype(action.dtype, np.integer):
-                raise TypeError(f"{form_of(action)} where whole numbers {list(nothing.shape)} are wanted")
+                raise TypeError(f"{form_of(action)} where whole numbers {list(nothing.shape)} are required")
         except Exception as error:  # of a function of the user's: anything
             self.error = error
             return nothing
@@ -44,5 +44,5 @@ class HostPolicy:
 
 
 def form_of(value: Any) -> str:
-    """The type and shape of an answer, in words."""
+    """Type and shape of a value for messages."""
     return f"{value.dtype}{list(value.shape)}" if hasattr(value, "shape") else type(value).__name__

@@ -1,9 +1,9 @@
-"""Policies by name, and the one way in which they are played: every judge, bench and reproduction goes through here.
+"""Policies by name, and the function `play` that simulates them; every judge, bench and reproduction uses it.
 
-A *player* is a policy as a program plays it. It is given parameters, which may be mapped over (the seeds of a network),
-and sees what its site observes, the logged decision and, for references that are judged in the truth alone, the whole
-bookkeeping state. Which player acts is an argument of the compiled program and a conditional in it: one program serves
-all policies, and only the branch of the one that acts is computed.
+A *player* is a policy as a compiled program calls it. Its inputs are parameters, which may be mapped over (the seeds of
+a network), the observation of its site, the logged decision and, for references that are evaluated in the truth only,
+the whole bookkeeping state. The acting player is an argument of the compiled program and selects a conditional branch:
+one program serves all policies, and only the branch of the acting player is computed.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from evaluation.baselines import Baseline
-from evaluation.baselines.truth_baseline import Knowing
+from evaluation.baselines.truth_baseline import TruthRule
 from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
@@ -28,22 +28,22 @@ HISTORY, SAMPLED, GREEDY = "history", "sampled", "greedy"
 
 
 class PlayerInput(NamedTuple):
-    """What is before a player when it decides."""
+    """The inputs of a player's decision."""
 
     observation: PyTree  # leaves [..., seats, *streams]: all that a policy may use
-    logged: Array | None  # [seats, *streams] int32: the logged decision; None where nothing is followed
-    state: PyTree = None  # the whole bookkeeping state: for references that no scheduler could be
+    logged: Array | None  # [seats, *streams] int32: the logged decision; None without a log
+    state: PyTree = None  # the whole bookkeeping state: for references that real schedulers cannot implement
 
 
 Player = Callable[[PyTree, Array, PlayerInput, PyTree], PyTree]
-"""(parameters, key, seen, legal) -> action [seats, *streams]."""
+"""(parameters, key, inputs, legal) -> action [seats, *streams]."""
 
 Players = Mapping[str, Player]
-"""Name of a kind -> what plays it. The order is that of the branches in a compiled program."""
+"""Name of a kind -> its player, in the order of the branches of a compiled program."""
 
 
 def of_policy(policy: Policy) -> Player:
-    """A policy that needs no parameters: it sees its site's observation and nothing else."""
+    """A policy without parameters: a function of its site's observation."""
 
     def play(_params: PyTree, key: Array, seen: PlayerInput, legal: PyTree) -> PyTree:
         return policy(key, seen.observation, legal)
@@ -52,7 +52,7 @@ def of_policy(policy: Policy) -> Player:
 
 
 def of_network(network: Actor, *, greedily: bool) -> Player:
-    """A network, whose parameters are the player's: its likeliest choice, or a draw from its distribution."""
+    """A network with the player's parameters: its most probable choice, or a draw from its distribution."""
 
     def play(params: PyTree, key: Array, seen: PlayerInput, legal: PyTree) -> PyTree:
         logits = network.logits(params, seen.observation, legal)
@@ -62,12 +62,12 @@ def of_network(network: Actor, *, greedily: bool) -> Player:
 
 
 def as_logged(_params: PyTree, _key: Array, seen: PlayerInput, _legal: PyTree) -> PyTree:
-    """The decision that the log took at this moment."""
+    """The logged decision."""
     return seen.logged
 
 
-def of_reference(decide: Knowing, world: World, names: Names, known: DayConditions) -> Player:
-    """A reference that reads the simulated world's tables of the day `known`; it acts in the truth alone."""
+def of_reference(decide: TruthRule, world: World, names: Names, known: DayConditions) -> Player:
+    """A reference that reads the simulated world's tables of the day `known`; for the truth only."""
 
     def play(_params: PyTree, key: Array, seen: PlayerInput, _legal: PyTree) -> PyTree:
         return decide(key, world, names, known, seen.state)
@@ -84,10 +84,10 @@ def players_of(
     """The logged decisions, a network sampled and greedy, baselines, and any further policies.
 
     Args:
-        cluster: That the baselines are made for.
-        network: Of the parameters that `SAMPLED` and `GREEDY` are given.
-        baselines: Rules by their own names.
-        policies: Anyone's, by name.
+        cluster: The cluster of the baselines.
+        network: The network of `SAMPLED` and `GREEDY`.
+        baselines: Rules; their names are those of the players.
+        policies: Further policies by name.
     """
     return {
         HISTORY: as_logged,
@@ -101,7 +101,7 @@ def players_of(
 def choose(
     players: Players, kind: Array, params: PyTree, key: Array, seen: PlayerInput, legal: PyTree
 ) -> PyTree:
-    """The decision of one player, `kind` its place among them."""
+    """The decision of the player with index `kind`."""
     branches = [lambda play=play: play(params, key, seen, legal) for play in players.values()]
     return jax.lax.switch(kind, branches)
 
@@ -121,11 +121,11 @@ def play(
     """One episode in every stream, decided by one of several players.
 
     Args:
-        key: PRNG key; the same key gives all players the same draws.
+        key: PRNG key; with the same key all players get the same draws.
         problem, response: The system.
-        players: Who can act.
-        kind: [] int32 place of the player who acts.
-        params: That player's parameters, or any.
+        players: The players.
+        kind: [] int32 index of the acting player.
+        params: Parameters of that player; any value where it has none.
         num_steps: Length `T`.
         streams: Shape of the independent copies.
         logged: Leaves [T, seats, *streams] of logged decisions, for `as_logged`; None where there are none.

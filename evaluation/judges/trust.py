@@ -1,7 +1,7 @@
-"""How far the judges themselves may be believed.
+"""Accuracy of the judges.
 
-The log knows what the logged policy was worth. A twin that gives it another value is off by that much, whatever it says
-of other policies. Where the truth is at hand, each judge's ranking and error over all policies are told as well.
+The value of the logged policy is known from the log; the difference of a twin's value to it is the twin's error. Where
+the truth is available, each judge's rank correlation and error over all policies are computed as well.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
         metric: The main metric.
 
     Returns:
-        One entry for each judge but the truth, and each shift, where anything is known.
+        One entry for each judge but the truth, and each shift, where there is a reference value.
     """
     values: dict[tuple[str, int], dict[str, float]] = {}
     far: dict[tuple[str, int], set[str]] = {}
@@ -53,11 +53,12 @@ def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
 def _against(
     found: dict[str, float], true: dict[str, float]
 ) -> tuple[float | None, float | None, float | None, int]:
-    """Mean absolute error, bias, rank correlation and number of policies; too few policies are no ranking."""
+    """Mean absolute error, bias, rank correlation and number of policies; None and 0 for fewer than `MIN_POLICIES`."""
     both = sorted(found.keys() & true.keys())
     if len(both) < MIN_POLICIES:
         return None, None, None, 0
-    told, was = np.array([found[policy] for policy in both]), np.array([true[policy] for policy in both])
-    is_ranked = np.ptp(told) > 0 and np.ptp(was) > 0
-    rank = float(spearmanr(told, was).statistic) if is_ranked else None
-    return float(np.mean(np.abs(told - was))), float(np.mean(told - was)), rank, len(both)
+    estimates, truths = (np.array([values[policy] for policy in both]) for values in (found, true))
+    is_ranked = np.ptp(estimates) > 0 and np.ptp(truths) > 0
+    rank = float(spearmanr(estimates, truths).statistic) if is_ranked else None
+    errors = estimates - truths
+    return float(np.mean(np.abs(errors))), float(np.mean(errors)), rank, len(both)

@@ -1,8 +1,8 @@
-"""The truth as a judge: candidates act in the simulated world that wrote the log, on whole days simulated afresh.
+"""The truth as a judge: candidates act in the simulated world that wrote the log, on whole days simulated anew.
 
-Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is simulated several
-times over; each is a resampling unit. The logged behaviour is judged too, as `history`: it decides from the
-bookkeeping's view of the world, as do the rules that know its tables.
+Only for logs of the ground truth. A day begins empty at midnight, as the days of the log do, and is replicated several
+times; each replication is a resampling unit. The logged behaviour is evaluated as `history`: like the rules that read
+the world's tables, it decides from the bookkeeping state.
 """
 
 import datetime as dt
@@ -62,8 +62,8 @@ def truth_program(
 ) -> Program:
     """The compiled truth; shared arguments: today, weekday.
 
-    Every day is played `num_days` times; each is a resampling unit. The logged behaviour takes the place of the logged
-    decisions; rules that know the world's tables act here beside `players`.
+    Every day is replicated `num_days` times; each replication is a resampling unit. The logged behaviour takes the
+    place of the logged decisions; rules that read the world's tables act here beside `players`.
 
     Raises:
         ConfigError: the log was made of another archive's requests, and the workload is not given.
@@ -75,8 +75,8 @@ def truth_program(
     declared = world if workload is None else workload.declared(world)
     names = names_in(world, encoding.cluster)
     num_steps = longest_day(world) if workload is None else workload.num_rows
-    knowing = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
-    knowing |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
+    truth_rules = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
+    truth_rules |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
 
     def run(key: Array, kind: Array, params: PyTree, today: DayConditions, weekday: Array) -> Judged:
         problem = placement(
@@ -85,13 +85,13 @@ def truth_program(
         response = truth_response(
             world, encoding.cluster, encoding.problem.depth, today, names, weekday=weekday
         )
-        references = {name: of_reference(one, declared, names, today) for name, one in knowing.items()}
+        references = {name: of_reference(one, declared, names, today) for name, one in truth_rules.items()}
         acting = {**players, **references}
         return slim(
             play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(num_days,))
         )
 
-    return compiled(run, (*players, *knowing), 2)
+    return compiled(run, (*players, *truth_rules), 2)
 
 
 def truth_judge(
@@ -103,8 +103,8 @@ def truth_judge(
 ) -> Judge:
     """The truth of one day: the last training day simulated again for shift 0, later days for later shifts.
 
-    The requests of a workload are the same in every replication of a day: intervals tell the chance of the answers
-    alone.
+    The requests of a workload are the same in every replication of a day: intervals cover the randomness of the
+    outcomes only.
     """
     truth = ground_truth(facts)
     day = shift.days[0]

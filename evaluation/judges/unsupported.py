@@ -1,7 +1,7 @@
-"""What the log of some days does not say, so that nobody reads of it what a model or a stand-in filled in.
+"""Information that the log of some days lacks, so that values filled in by a model are not reported as logged ones.
 
-Without a column of answers every offer looks accepted; without starts or ends waits and run times are stand-ins. Judges
-play such days all the same; the metrics that need what is missing are then *not applicable*.
+Without a column of answers every offer counts as accepted; without starts or ends waits and run times are substitutes.
+Such days are evaluated all the same; metrics that need the missing information are *not applicable*.
 """
 
 import datetime as dt
@@ -31,12 +31,12 @@ def unspecified(archive: Archive, days: Sequence[dt.date]) -> dict[str, str]:
 
 
 def lacks(metric: Metric, reasons: Mapping[str, str]) -> str:
-    """Why the metric cannot be told of days that do not say some needs (`unspecified`); empty where it can."""
+    """Why the metric is not applicable to days without some needs (`unspecified`); empty where it is."""
     return "; ".join(reasons[need] for need in metric.needs if need in reasons)
 
 
 def without(judge: Judge, reasons: Mapping[str, str]) -> Judge:
-    """The judge, whose trials also lack what a log does not say (`unspecified`)."""
+    """The judge, with the needs that a log lacks (`unspecified`) added to `Decisions.missing` of its results."""
 
     def evaluate(key: jax.Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
         results = judge.evaluate(key, candidates)

@@ -1,8 +1,9 @@
-"""Anyone's policy in a comparison: a function of the type `twin.contracts.Policy`, or one named `module:function`.
+"""Users' policies in a comparison: functions of the type `twin.contracts.Policy`, given directly or as
+`module:function`.
 
-A policy is tried on shapes before anything is judged. One that raises, or whose actions have the wrong shape, is
-refused by its name, and the others are judged; so is one that chooses nodes which are not legal. A function that JAX
-cannot trace (plain NumPy, a table looked up) is called on the host at every step: slower, with the same result.
+The output shape of a policy is checked before the comparison. A policy that raises, returns actions of the wrong shape
+or chooses nodes that are not legal is refused by name, and the others are evaluated. A function that JAX cannot trace
+(plain NumPy, a table lookup) is called on the host at every step: slower, with the same result.
 """
 
 import importlib
@@ -43,7 +44,7 @@ _UNTRACEABLE = (
 
 
 UserPolicy = Policy | Baseline | Rule | Trained | Path
-"""A function, a rule made for a cluster, a rule of a queue, what `offline_rl.train` yields, or a bundle's folder."""
+"""A function, a rule for a cluster, a rule of a queue, a result of `offline_rl.train`, or the folder of a bundle."""
 
 
 def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserPolicy]:
@@ -51,13 +52,13 @@ def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserP
 
     Args:
         texts: As on the command line.
-        here: Folder in which modules are looked for first, and that relative paths start from.
+        here: First folder of the module search, and the start of relative paths.
 
     Returns:
         Name -> function, baseline or folder.
 
     Raises:
-        ConfigError: a text of another form, a name given twice, a module or function that cannot be had.
+        ConfigError: a text of another form, a name given twice, a module or function that cannot be imported.
     """
     found: dict[str, UserPolicy] = {}
     for text in texts:
@@ -99,16 +100,15 @@ def _imported(name: str, module: str, function: str, here: Path) -> Policy | Bas
 
 @dataclass
 class PolicyEntries:
-    """The user's policies as a comparison plays them.
+    """The user's policies of a comparison.
 
     Attributes:
-        players: Name -> player, in every judge.
-        bundles: Name -> bundle made from other days than the twin; it keeps its own encoding, so only judges of the
-            log's own windows can play it.
-        trained: Name -> what was trained; each seed is judged.
-        hosted: Name -> those of the players that are called on the host.
-        words: Name -> what the policy is, in words.
-        refused: Name -> why it is left out; judging adds to it.
+        players: Name -> player, for every judge.
+        bundles: Name -> bundle with another encoding than the twin's; only judges of the log's own windows can play it.
+        trained: Name -> trained policy; every seed is evaluated.
+        hosted: Name -> the players that are called on the host.
+        words: Name -> description of the policy.
+        refused: Name -> error for which it is left out; the evaluation adds to it.
     """
 
     players: dict[str, Player] = field(default_factory=dict)
@@ -120,16 +120,16 @@ class PolicyEntries:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All that are played."""
+        """Names of all policies that are evaluated."""
         return (*self.players, *self.bundles, *self.trained)
 
     @property
     def network(self) -> Actor | None:
-        """Of the first that was trained: all of its kind are played together."""
+        """Network of the trained policies, which all have the same; None without any."""
         return next((one.network for one in self.trained.values()), None)
 
     def seeds(self) -> list[Candidate]:
-        """Every seed of what was trained."""
+        """Every seed of the trained policies."""
         return [
             Candidate(name, GREEDY, one.params_of(seed))
             for name, one in self.trained.items()
@@ -137,15 +137,15 @@ class PolicyEntries:
         ]
 
     def window_players(self) -> dict[str, Player]:
-        """Those that judges of the log's own windows play."""
+        """The players for judges of the log's own windows."""
         return {**self.players, **{name: bundle.player(name) for name, bundle in self.bundles.items()}}
 
 
 def refuse_taken(policies: Collection[str], taken: Collection[str]) -> None:
-    """Makes sure that no policy of the user's has the name of another one; ConfigError."""
+    """Raises ConfigError if a policy of the user's has the name of another policy."""
     if clash := sorted(set(policies) & set(taken)):
         raise ConfigError(
-            f"the name {clash[0]!r} stands for a policy of the comparison", where="--policy",
+            f"the name {clash[0]!r} is taken by a policy of the comparison", where="--policy",
             allowed=f"any name but {', '.join(taken)}",
         )  # fmt: skip
 
@@ -153,16 +153,16 @@ def refuse_taken(policies: Collection[str], taken: Collection[str]) -> None:
 def enter(
     policies: Mapping[str, UserPolicy], encoding: Encoding, example: Example, taken: Sequence[str]
 ) -> PolicyEntries:
-    """Makes the user's policies ready to be played, each tried on the shapes of the cluster.
+    """Prepares the user's policies for the judges; the output shape of each is checked.
 
     Args:
         policies: Name -> function, baseline or folder of a bundle.
-        encoding: Of the judged system.
-        example: Shapes of what a policy sees.
-        taken: Names that stand for something else in a comparison.
+        encoding: Encoding of the evaluated system.
+        example: Input shapes of a policy.
+        taken: Names of the comparison's own policies.
 
     Returns:
-        Those that can be played, and why the others cannot.
+        The policies that can be evaluated, and the errors of the others.
 
     Raises:
         ConfigError: a name is taken.
@@ -198,24 +198,30 @@ def _enter_one(
         entered.players[name] = of_policy(ready)
         if isinstance(ready, HostPolicy):
             entered.hosted[name] = ready
-        entered.words[name] = policy.description if isinstance(policy, Baseline) else "a policy of the user's"
+        entered.words[name] = policy.description if isinstance(policy, Baseline) else "a policy of the user"
         return
     bundle = load_contender(policy, encoding)
     entered.words[name] = f"the bundle {bundle.content_hash[:12]}"
-    if bundle.speaks(encoding):
+    if bundle.has_encoding(encoding):
         entered.players[name] = bundle.player(None)
     else:
         entered.bundles[name] = bundle
 
 
 def tried(name: str, policy: Policy, example: Example, signature: str = SIGNATURE) -> Policy:
-    """The policy, or it called on the host; ConfigError with its name where it raises or answers in another shape.
+    """Checks a policy on the input shapes.
 
     Args:
-        name: Of the policy.
-        policy: What the user gave.
-        example: Shapes of what a policy of the problem sees.
-        signature: What a policy of the problem is, in words.
+        name: Name of the policy.
+        policy: The user's function.
+        example: Input shapes of a policy of the problem.
+        signature: Signature of a policy of the problem, for messages.
+
+    Returns:
+        The policy, as a `HostPolicy` where JAX cannot trace it.
+
+    Raises:
+        ConfigError: The policy raises, or returns another shape or type.
     """
     streams = 3
     seen, legal = jax.tree.map(
@@ -231,7 +237,7 @@ def tried(name: str, policy: Policy, example: Example, signature: str = SIGNATUR
         raise raised(name, error, signature=signature) from error
     if getattr(answer, "shape", None) != wanted.shape or not np.issubdtype(answer.dtype, np.integer):
         raise ConfigError(
-            f"policy {name!r} answers with {form_of(answer)} where whole numbers {list(wanted.shape)} are wanted",
+            f"policy {name!r} returns {form_of(answer)} where whole numbers {list(wanted.shape)} are required",
             where=f"observations of {legal.shape[0]} choices, {legal.shape[1]} seat and {streams} streams",
             allowed=signature,
         )
@@ -251,9 +257,9 @@ def _tried_on_host(
 def evaluate(
     judge: Judge, key: Array, candidates: Sequence[Candidate], entered: PolicyEntries, shift_days: int
 ) -> list[tuple[Candidate, Evaluation]]:
-    """What came of candidates before a judge; the user's are tried one by one, so that none takes the others along.
+    """Evaluates candidates by a judge; the user's policies run one by one, so that an error of one leaves the others.
 
-    One that raises, or chooses what is not legal, is refused from then on.
+    A policy that raises, or makes an illegal choice, is refused from then on.
     """
     alone = {*entered.players, *entered.bundles}
     own = [one for one in candidates if one.name not in alone]
@@ -286,4 +292,4 @@ def raised(name: str, error: Exception, where: str = "", signature: str = SIGNAT
 
 def _error_in_words(error: Exception) -> str:
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[-1] if lines else 'nothing said'}"
+    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"

@@ -1,8 +1,8 @@
-"""One system, several sets of books: what happens is the same, what a policy of another encoding sees is its own.
+"""One system with the bookkeeping states of several encodings: policies of other encodings get their own observations.
 
-The state holds the judged problem's books and those of every other encoding, fed with the same decisions and news; the
-others' requests come from their own windows of the same days, cut alike. Answers, legality, crediting and worth are the
-judged problem's.
+The state holds the bookkeeping of the evaluated problem and that of every other encoding, updated with the same
+decisions and events; the others' requests come from their own windows of the same days, cut the same way. Outcomes,
+legality, credit assignment and rewards are those of the evaluated problem.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from twin.placement.windows import Windows
 
 
 class Translation(NamedTuple):
-    """The judged windows' requests in another encoding, and what was in flight; leaves as in `Windows`."""
+    """The evaluated windows' requests in another encoding, and those in flight; leaves as in `Windows`."""
 
     request: Requests  # leaves [T, W]
     carried: Carried  # leaves [rows, W]
@@ -29,34 +29,36 @@ class Translation(NamedTuple):
 
 
 class ViewStates(NamedTuple):
-    """All sets of books."""
+    """The bookkeeping states of all encodings."""
 
     own: PlacementState
     others: dict[str, PlacementState]
-    step: Array  # [] int32: which request of its window every stream has in hand
+    step: Array  # [] int32: index of the current request in the window of every stream
 
 
 def translation_of(windows: Windows) -> Translation:
-    """The part of another encoding's windows that its books need."""
+    """The part of another encoding's windows that its bookkeeping needs."""
     return Translation(windows.request, windows.carried, windows.level, windows.age_s)
 
 
 def with_views(
     judged: Problem, others: Mapping[str, Encoding], translations: Mapping[str, Translation]
 ) -> Problem:
-    """A placement problem with other encodings' books beside its own; observations are its own.
+    """A placement problem with the bookkeeping of other encodings; observations are its own.
 
     Args:
         judged: The problem of the system.
         others: Name -> encoding of the same nodes, in the same order.
-        translations: Of the windows that the streams walk through, each stream its own; the same names.
+        translations: Name -> translation of the streams' windows, one window for each stream.
 
     Returns:
         The problem; its state is `ViewStates`, its observation that of `judged`.
     """
     beside = {name: placement(other.cluster, other.problem) for name, other in others.items()}
 
-    def told(outcome: Outcome, step: Array, translation: Translation, table: InFlight | None) -> Outcome:
+    def translated(
+        outcome: Outcome, step: Array, translation: Translation, table: InFlight | None
+    ) -> Outcome:
         observed_events: PlacementEvents = outcome.observed_events
         inside = jnp.minimum(step, translation.request.site.shape[0] - 1)
         begun = (translation.level, translation.age_s) if table is not None else (None, None)
@@ -80,7 +82,7 @@ def with_views(
         for name, problem in beside.items():
             carried = jax.tree.map(jnp.asarray, translations[name].carried)
             table, _ = tables_of(carried, others[name].cluster.num_nodes, others[name].problem.depth)
-            opened[name] = problem.start(told(outcome, step, translations[name], table))
+            opened[name] = problem.start(translated(outcome, step, translations[name], table))
         return ViewStates(judged.start(outcome), opened, step)
 
     def apply(
@@ -90,7 +92,7 @@ def with_views(
         step = books.step + 1
         kept = {
             name: problem.apply(
-                books.others[name], node, told(outcome, step, translations[name], None), decision
+                books.others[name], node, translated(outcome, step, translations[name], None), decision
             )[0]
             for name, problem in beside.items()
         }
@@ -109,7 +111,7 @@ def with_views(
 
 
 def answered(response: Response) -> Response:
-    """A response that answers from the judged books."""
+    """The response, applied to the bookkeeping state of the evaluated problem."""
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         return response.init(key, streams)

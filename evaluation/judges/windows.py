@@ -1,14 +1,14 @@
-"""Judges: the systems that candidate policies are tried in, each compiled once for all candidates and all days.
+"""Judges: the systems that candidate policies are evaluated in, each compiled once for all candidates and all days.
 
 A candidate is a kind of policy and the parameters it may need; the program switches on the kind and is mapped over the
-parameters of one kind, always with the same key, so all candidates meet the same draws. Days are padded to common
-shapes and travel as arguments. A comparison of many policies on many shifts thus compiles a judge's program once for
-each number of candidates of a kind, two or three times, and runs it once a shift and kind.
+parameters of one kind, always with the same key, so all candidates get the same random draws. Days are padded to common
+shapes and passed as arguments. A comparison of many policies on many shifts thus compiles a judge's program once for
+each number of candidates of a kind, two or three times, and runs it once for each shift and kind.
 
-*replay*: the logged arrivals; logged answers where decisions agree with the log, borrowed ones where they do not (the
-rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, answers from a twin fitted on
-those days, which training never saw (the practice of Xiong et al., section 4.2.2); the logged decisions meet the logged
-runs and acceptances there, and waits alone are the twin's. Neither is reality.
+*replay*: the logged arrivals; logged outcomes where decisions agree with the log, borrowed ones where they do not (the
+rule is in `twin.placement.replay`). *twin*: the logged arrivals of the shifted days, outcomes from a twin fitted on
+those days, which are not training days (the practice of Xiong et al., section 4.2.2); logged decisions get the logged
+run times and acceptances there, and only waits are simulated. Both are models of the system.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -35,7 +35,7 @@ from twin.placement.windows import Windows, pad_windows, replayed_arrivals, sele
 
 
 class Candidate(NamedTuple):
-    """One policy to judge: what kind it is, and the actor's parameters (any, where the kind needs none)."""
+    """One policy to evaluate: its kind, and the actor's parameters (any value where the kind needs none)."""
 
     name: str
     kind: str
@@ -51,11 +51,11 @@ class Judged(NamedTuple):
     settled: Array
     illegal: Array
     action: Array
-    out_of_support: Array | None = None  # bool: a longer queue than the twin knows; None outside of twins
+    out_of_support: Array | None = None  # bool: a longer queue than in the twin's data; None outside of twins
 
 
 def slim(trajectory: Trajectory, support_limit_s: Leaf | None = None) -> Judged:
-    """What of a trajectory is kept; of one in a twin, its `AnswerModel.support_limit_s` [nodes] too."""
+    """The kept part of a trajectory; `out_of_support` by a twin's `AnswerModel.support_limit_s` [nodes]."""
     kept = Judged(*(getattr(trajectory, name) for name in Judged._fields[:-1]))
     if support_limit_s is None:
         return kept
@@ -71,23 +71,23 @@ def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:
 
 
 class Evaluation(NamedTuple):
-    """What came of one candidate before one judge."""
+    """The result of one candidate by one judge."""
 
     decisions: Decisions
     agreement: float | None  # fraction of decisions that are those of the log
     num_illegal: int
     out_of_support: float | None = None
-    """Share of decisions of which the judge's log knows next to nothing: in a twin on nodes with longer queues than it
-    learned from, in replay choices that the log hardly ever took for the service; None in the truth."""
+    """Share of decisions outside the support of the judge's log: in a twin on nodes with longer queues than in its
+    data, in replay choices that the log hardly ever took for the service; None in the truth."""
 
 
 class Judge(NamedTuple):
-    """A system to try candidates in, on some days."""
+    """A system that evaluates candidates on some days."""
 
     name: str
     evaluate: Callable[
         [Array, Sequence[Candidate]], list[Evaluation]
-    ]  # (key, candidates) -> a trial for each
+    ]  # (key, candidates) -> a result for each
 
 
 def _logged_actions(windows: Windows) -> Array:
@@ -95,18 +95,18 @@ def _logged_actions(windows: Windows) -> Array:
 
 
 class Program(NamedTuple):
-    """A compiled system, and who can act in it."""
+    """A compiled system and its players."""
 
     kinds: tuple[str, ...]  # names of its players, in the order of its branches
     run: Callable[..., Judged]
-    # (key, kind, parameters [C, ...] of candidates of that kind, what the judge needs ...) -> Judged, leaves [C, ...]
+    # (key, kind, parameters [C, ...] of candidates of that kind, the judge's arguments ...) -> Judged, leaves [C, ...]
 
 
 def compiled(run: Callable[..., Judged], kinds: Iterable[str], num_shared: int) -> Program:
     """`run` for one candidate, mapped over the parameters of candidates of one kind and compiled.
 
     The kind is not mapped over, so a switch on it computes one branch. The last `num_shared` arguments are common.
-    Without parameters (None) there is nothing to tell candidates apart: C is 1.
+    Without parameters (None) all candidates are equal: C is 1.
     """
 
     def together(key: Array, kind: Array, params: PyTree, *shared: PyTree) -> Judged:
@@ -122,8 +122,8 @@ def compiled(run: Callable[..., Judged], kinds: Iterable[str], num_shared: int) 
 def all_at_once(
     program: Program, key: Array, candidates: Sequence[Candidate], *shared: PyTree
 ) -> list[Judged]:
-    """A NumPy result for every candidate, one call of a program for each policy, with all its seeds: two numbers of
-    candidates, one and the seeds', are all that a program is compiled for.
+    """A NumPy result for every candidate, by one call of a program for each policy with all its seeds: a program is
+    compiled for two numbers of candidates only, one and the number of seeds.
     """
     found: dict[int, Judged] = {}
     groups = [(candidate.name, candidate.kind) for candidate in candidates]
@@ -141,11 +141,12 @@ def all_at_once(
 
 
 Translations = Mapping[str, Translation]
-"""Name of another encoding -> the windows' requests in it."""
+"""Name of another encoding -> the windows' requests in that encoding."""
 
 
 class System(NamedTuple):
-    """A window judge's half of a program: whose encoding, who acts, and whose encodings are kept books of besides."""
+    """The part of a program that depends on a window judge: its encoding, the players, and further encodings whose
+    bookkeeping state is updated as well."""
 
     encoding: Encoding
     players: Players
@@ -181,9 +182,14 @@ def replay_program(
     system = System(encoding, players, others or {})
 
     def run(
-        key: Array, kind: Array, params: PyTree, windows: Windows, table: ReplayTable, told: Translations
+        key: Array,
+        kind: Array,
+        params: PyTree,
+        windows: Windows,
+        table: ReplayTable,
+        translations: Translations,
     ) -> Judged:
-        return slim(system.play(key, kind, params, windows, replayed_answers(windows, table), told))
+        return slim(system.play(key, kind, params, windows, replayed_answers(windows, table), translations))
 
     return compiled(run, players, 3)
 
@@ -193,17 +199,22 @@ def twin_program(
 ) -> Program:
     """The compiled twin; shared arguments: windows, model, translations for `others`.
 
-    Who follows the log has the log's luck too (see `with_logged_luck`): its decisions were reactions to it.
+    Logged decisions get the logged run times and acceptances (see `with_logged_luck`), which they were reactions to.
     """
     system, kinds = System(encoding, players, others or {}), tuple(players)
 
     def run(
-        key: Array, kind: Array, params: PyTree, windows: Windows, model: AnswerModel, told: Translations
+        key: Array,
+        kind: Array,
+        params: PyTree,
+        windows: Windows,
+        model: AnswerModel,
+        translations: Translations,
     ) -> Judged:
         answers = learned_answers(encoding, config, model)
         if HISTORY in kinds:
             answers = with_logged_luck(answers, windows, kind == kinds.index(HISTORY))
-        return slim(system.play(key, kind, params, windows, answers, told), model.support_limit_s)
+        return slim(system.play(key, kind, params, windows, answers, translations), model.support_limit_s)
 
     return compiled(run, players, 3)
 
@@ -218,8 +229,10 @@ def replay_judge(
     """Trace replay of `windows`, padded to `shape` (steps, windows); `others` are the same in other encodings."""
     padded = pad_windows(windows, *shape)
     table = replay_table(padded, encoding.cluster.num_nodes, own_run=encoding.states_run)
-    told = {name: translation_of(pad_windows(other, *shape)) for name, other in (others or {}).items()}
-    arrays = jax.tree.map(jnp.asarray, (padded, table, told))
+    translations = {
+        name: translation_of(pad_windows(other, *shape)) for name, other in (others or {}).items()
+    }
+    arrays = jax.tree.map(jnp.asarray, (padded, table, translations))
 
     rare = rarely_tried(windows, encoding.cluster.num_nodes)
 
@@ -232,18 +245,18 @@ def replay_judge(
 
 def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
     """[nodes, T, W] bool: the log of these windows ran the request's service on the node fewer than `RARE` times, so
-    that replay borrows what would have come of it from other services' requests, or from one or two of its own."""
+    that replay borrows the outcome from requests of other services, or from one or two of the same service."""
     valid = windows.valid()
-    service = np.asarray(windows.request.service) + 1  # 0: the log does not say
+    service = np.asarray(windows.request.service) + 1  # 0: unknown
     tried = np.zeros((num_nodes, int(service[valid].max(initial=0)) + 1), np.int64)
     first = np.unique(windows.row[valid], return_index=True)[1]
-    node, asked = windows.node[valid][first], service[valid][first]
-    np.add.at(tried, (node[node >= 0], asked[node >= 0]), 1)
+    node, requested = windows.node[valid][first], service[valid][first]
+    np.add.at(tried, (node[node >= 0], requested[node >= 0]), 1)
     return np.asarray(tried < RARE)[:, np.where(valid, service, 0)]
 
 
 def _unknown(result: Evaluation) -> Evaluation:
-    """A replayed trial: what was lost from sight lay among requests whose end no donor knows, and is as unknown."""
+    """A result of replay with lost requests as unknown: requests with unknown ends displaced their records."""
     decisions = result.decisions
     finish_s = np.where(decisions.lost, np.inf, decisions.finish_s)
     return result._replace(decisions=replace(decisions, finish_s=finish_s))
@@ -260,14 +273,14 @@ def twin_judge(
     name: str = SHIFTED_TWIN,
     others: Mapping[str, Windows] | None = None,
 ) -> Judge:
-    """The logged arrivals of `windows` with learned answers, every window simulated `copies` times; `others` are the
+    """The logged arrivals of `windows` with learned outcomes, every window simulated `copies` times; `others` are the
     same windows in other encodings."""
 
     def tiled(part: Windows) -> Windows:
         return select(pad_windows(part, *shape), np.tile(np.arange(shape[1]), copies))
 
-    told = {name: translation_of(tiled(other)) for name, other in (others or {}).items()}
-    arrays = jax.tree.map(jnp.asarray, (tiled(windows), model, told))
+    translations = {name: translation_of(tiled(other)) for name, other in (others or {}).items()}
+    arrays = jax.tree.map(jnp.asarray, (tiled(windows), model, translations))
 
     def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
         judged = all_at_once(program, key, candidates, *arrays)
@@ -277,7 +290,7 @@ def twin_judge(
 
 
 def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
-    """The day and the resampling unit of every entry [T, W] of some windows, and the kind of unit in words."""
+    """The day and the resampling unit of every entry [T, W] of some windows, and the name of the unit."""
     valid = windows.valid()
     day = np.floor((windows.arrival_s + windows.origin_s) / DAY_S).astype(np.int64) + _EPOCH_ORDINAL
     order = np.argsort(windows.row[valid], kind="stable")
@@ -292,7 +305,7 @@ def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
 def _result(
     judged: Judged, encoding: Encoding, windows: Windows, *, copies: int, rare: np.ndarray | None = None
 ) -> Evaluation:
-    """The trial on the real windows, padding dropped; `rare` as from `rarely_tried`, where the log itself answers."""
+    """The result on the real windows, padding dropped; `rare` as from `rarely_tried`, for replay."""
     total = judged.active.shape[-1]
     width = total // copies
     real = np.flatnonzero(np.arange(total) % width < windows.num_windows)
@@ -323,6 +336,6 @@ def _result(
 
 
 RARE = 5
-"""Requests of a service on a node below which replay of that choice rests on next to nothing."""
+"""Requests of a service on a node below which replay of that choice counts as out of support."""
 _EPOCH_ORDINAL = 719_163
 """`datetime.date(1970, 1, 1).toordinal()`."""

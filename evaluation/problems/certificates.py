@@ -1,4 +1,4 @@
-"""Makes a twin's certificate, whatever problem the twin is of: the problem's kit says how."""
+"""Makes a twin's certificate by the kit of its problem."""
 
 import datetime as dt
 import json
@@ -28,7 +28,7 @@ def certificate_plan(
     record_refusal: bool = False,
     engine: EngineConfig = HERE,
 ) -> StepPlan:
-    """How a twin is certified, see `build_certificate`; reads "archive" and "twin"."""
+    """The step that certifies a twin, see `build_certificate`; reads "archive" and "twin"."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> dict[str, Any]:
         facts = build_certificate(
@@ -56,18 +56,18 @@ def build_certificate(
 ) -> dict[str, Any]:
     """Certifies a twin and writes `certificate.json` and `report.html` into `out`.
 
-    What is measured already is kept beside `out` until all is, so that a killed certificate goes on where it was.
+    Finished parts are saved beside `out` until all are done, so that a killed certificate can be resumed.
 
     Args:
         out: Folder to write into.
-        archive_path: Of the archive.
-        twin_path: Of the twin.
+        archive_path: Path of the archive.
+        twin_path: Path of the twin.
         days: Held-out days; the first ones after training if None.
         config: Sizes and thresholds.
-        progress: Where to show how far it is.
+        progress: Progress display.
         population: Folder of a fitted population; by default the twin's own, where it has one.
-        record_refusal: What cannot be certified gets a certificate that cannot tell, instead of an error.
-        engine: Where parts are measured.
+        record_refusal: Whether a refusal is recorded as a certificate with the verdict cannot tell, instead of raised.
+        engine: Engine that measures the parts.
 
     Returns:
         Facts for the manifest.

@@ -1,8 +1,8 @@
-"""What a problem brings along: one record a problem, through which commands and jobs reach it.
+"""The interface of a problem: one record for each, which commands and jobs use.
 
 A *kit* holds everything that `fit, certify, train, compare, generate, export, refresh` and `run` need of a problem.
 Each step is described once, as a `StepPlan`: the single command makes it into a product folder, a job makes it a step,
-and both depend on the same settings and the same version of the code. No command knows a problem by name.
+and both depend on the same settings and the same version of the code. Commands do not refer to problems by name.
 """
 
 import datetime as dt
@@ -25,7 +25,7 @@ from logs_schema.progress import Progress
 from logs_schema.records import to_plain
 
 Inputs = Mapping[str, Path]
-"""Name -> path of what a step reads: "archive", "twin", "policy", "certificate"."""
+"""Name -> path of a step's input: "archive", "twin", "policy", "certificate"."""
 Facts = Mapping[str, Any]
 """What goes into a product's manifest."""
 Part = TypeVar("Part")
@@ -34,7 +34,7 @@ OWN_STEPS = ("train", "compare", "export", "generate", "refresh", "run")
 
 
 class ProblemOptions(NamedTuple):
-    """What the command line says of the problem; None where it says nothing."""
+    """The options of the command line on the problem; None where not given."""
 
     problem: str | None = None
     processors: float | None = None
@@ -46,11 +46,11 @@ class StepPlan:
     """One step, described once for the single command, for `run` and for `refresh`.
 
     Attributes:
-        kind: Of the product that it makes.
+        kind: Kind of its product.
         build: (folder, inputs, progress) -> facts; writes the product's files into the empty folder.
         settings: Everything it depends on besides its inputs and its seed, JSON or dataclasses.
-        seed: Of its randomness, or None.
-        code_version: Raised when code changes what it makes.
+        seed: Its random seed, or None.
+        code_version: Raised when changes of the code change the product.
     """
 
     kind: str
@@ -60,12 +60,12 @@ class StepPlan:
     code_version: int = 1
 
     def step(self, name: str, inputs: Sequence[str], resolve: Callable[[Inputs], Inputs] = dict) -> Step:
-        """It as a step of a job.
+        """The plan as a step of a job.
 
         Args:
-            name: Of the step and its product's folder.
+            name: Name of the step and of its product's folder.
             inputs: Names of earlier steps.
-            resolve: Products of those steps -> what `build` reads (an archive lies in a folder of its product).
+            resolve: Products of those steps -> inputs of `build` (an archive is in a folder inside its product).
         """
 
         def build(out: Path, products: Inputs, progress: Progress) -> Facts:
@@ -78,13 +78,13 @@ class StepPlan:
 
 
 class Certifier(NamedTuple):
-    """How a twin of the problem is certified.
+    """Functions that certify a twin of the problem.
 
     Attributes:
         certify: (archive, held-out days or None, settings, progress) -> certificate.
-        refused: (error, archive, settings) -> the certificate that says why nothing was measured.
-        in_parts: The same as `certify`, (..., unfinished) with parts that are kept and that tasks make; None where a
-            certificate is made at once.
+        refused: (error, archive, settings) -> certificate with the reason why nothing was measured.
+        in_parts: As `certify`, (..., unfinished), by parts that are saved and that tasks can make; None where a
+            certificate has no parts.
     """
 
     certify: Callable[[Archive, Sequence[dt.date] | None, CertifyConfig, Progress], Certificate]
@@ -96,15 +96,15 @@ class Certifier(NamedTuple):
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What an export is asked for.
+    """Options of an export.
 
     Attributes:
-        seed: Whose policy; None for the one that did best on what was held out.
-        licence: Terms for the contract.
+        seed: Seed of the policy; None for the best one on held-out data.
+        licence: Licence, for the contract.
         policy: Name of one of the policies of a training; None for the one that it recommends.
-        rule: Name of a published rule in place of what was trained.
-        comparison: A comparison whose winner is exported.
-        replace: Whether a bundle that is already there may be replaced.
+        rule: Name of a published rule in place of the trained policy.
+        comparison: A comparison whose best policy is exported.
+        replace: Whether an existing bundle may be replaced.
     """
 
     seed: int | None = None
@@ -117,17 +117,17 @@ class ExportOptions:
 
 @dataclass(frozen=True)
 class Job:
-    """What a problem's part of `run` works with.
+    """The inputs of a problem's part of `run`.
 
     Attributes:
-        config: What to do.
-        title: Of the report.
+        config: Configuration of the job.
+        title: Title of the report.
         force: Whether to train and export also in a twin that has not passed its certificate.
         archive: The log.
         certificate: The step that certifies "twin".
-        make: Makes further steps; products of all steps so far.
-        progress: Where to show how far it is.
-        resolve: Products -> what the plans of steps read.
+        make: Runs further steps; returns the products of all steps so far.
+        progress: Progress display.
+        resolve: Products -> inputs of the step plans.
     """
 
     config: RunConfig
@@ -145,28 +145,30 @@ class Kit:
     """Everything that commands and jobs need of a problem.
 
     Attributes:
-        name: Of the problem, as in manifests.
-        decides: What is decided, in words.
-        needs: What a log must hold for it, in words.
-        lacking: Archive -> why its log does not hold that, in words; empty where it does.
-        claims: Whether a configuration asks for the problem.
+        name: Name of the problem, as in manifests.
+        decides: Description of the decisions.
+        needs: Description of the data that a log must hold.
+        lacking: Archive -> why its log lacks that data, as a sentence; empty where it has it.
+        claims: Whether a configuration selects the problem.
         ranks_in_job: Whether a job's certificate ranks rules; else the job's comparison does, against the truth too.
         configured: (configuration, command line) -> configuration of the problem; ConfigError where they contradict.
-        refuse_other_system: (archive, twin); ConfigError where they are not of one system.
-        fit: Configuration -> how a twin is fitted; reads "archive".
-        train: Configuration -> how policies are trained; reads "twin", and "certificate" where there is one. None where
-            the problem has no such step; `need` then names the steps that it has. So are `compare` and `export`.
-        compare: (configuration, title, the user's policies) -> how policies are compared; reads "archive", "twin" and,
+        refuse_other_system: (archive, twin); ConfigError where they are of different systems.
+        fit: Configuration -> plan of the fit; reads "archive".
+        train: Configuration -> plan of the training; reads "twin", and "certificate" where there is one. None where the
+            problem has no such step; `need` then names the steps that it has. The same holds for `compare`, `export`.
+        compare: (configuration, title, the user's policies) -> plan of the comparison; reads "archive", "twin" and,
             where there is one, "policy".
         export: (bundle folder, policy, options) -> facts.
-        certifier: (twin, population in place of its own) -> how it is certified.
-        fitted, trained, compared: Facts of a twin, a policy, or a comparison -> what a person is told.
-        twin: Type of a twin in Python, and judge: (policies, twin, archive, plan of days, progress, **options) ->
-            comparison. Both None where the problem is not compared from Python.
+        certifier: (twin, population in place of its own) -> certifier.
+        fitted, trained, compared: Facts of a twin, a policy, or a comparison -> lines for the terminal.
+        twin: Type of a twin in Python; None where the problem is not compared from Python.
+        judge: (policies, twin, archive, plan of days, progress, **options) -> comparison; None likewise.
         generate: (twin, number of days, archive to write, progress, *, policy or None, seed, first day, replace) ->
-            report. None where the problem has no such part; so are the next two.
+            report. None where the problem has no such part. The same holds for the next two.
         refresh: Configuration -> the parts of a refresh.
-        run: Its part of `run`, after the archive.
+        run: The problem's part of `run`, after the archive.
+        tasks: Commands with tasks, for which `--workers` and `--on` have an effect.
+        refuses_lacking: Whether a log that lacks something is refused also where the problem is named.
     """
 
     name: str
@@ -190,6 +192,8 @@ class Kit:
     generate: Callable[..., Any] | None = None
     refresh: Callable[[RunConfig], RefreshParts] | None = None
     run: Callable[[Job], dict[str, Path]] | None = None
+    tasks: tuple[str, ...] = ()
+    refuses_lacking: bool = False
 
     def need(self, part: Part | None, step: str) -> Part:
         """A part that a kit may lack; ConfigError where it does, for the step that needs it."""
@@ -197,7 +201,8 @@ class Kit:
             raise ConfigError(
                 f"the problem '{self.name}' does not take part in {step}", where=f"kit of {self.name}",
                 allowed=", ".join(self.steps),
-                advice="what its kit would have to say for that stands with `Kit` in evaluation/problems/kit.py",
+                advice="these commands take its logs and products; see `Kit` in evaluation/problems/kit.py for the "
+                "field that its kit would need",
             )  # fmt: skip
         return part
 

@@ -14,11 +14,11 @@ from logs_schema.product import read_manifest
 from twin.problems import problem_of
 
 KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT, AUTOSCALING_KIT, ORCHESTRATION_KIT)
-"""The first that an archive supports is what its log is taken for, where nobody says."""
+"""Without further options, a log is of the first problem that its archive supports."""
 
 
 def add_problem(kit: Kit) -> None:
-    """Makes a problem known for this process, in place of one of its name: problems of one's own, notebooks, tests."""
+    """Registers a problem in this process, in place of one of the same name: for own problems, notebooks and tests."""
     global KITS
     KITS = (*(one for one in KITS if one.name != kit.name), kit)
 
@@ -49,7 +49,7 @@ def kit_of(product: Path) -> Kit:
     kit = _known(name)
     if kit is None:
         raise ProductError(
-            f"this {read_manifest(product).kind} is of the problem {name!r}, which is not known here",
+            f"this {read_manifest(product).kind} is of the unknown problem {name!r}",
             where=str(product), allowed=", ".join(one.name for one in KITS),
             advice="make it again with this version, or add the problem's kit to evaluation/problems/kits.py",
         )  # fmt: skip
@@ -62,7 +62,7 @@ def kit_of_twin(twin: object) -> Kit:
         if kit.twin is not None and isinstance(twin, kit.twin):
             return kit
     raise ConfigError(
-        f"{type(twin).__name__} is no twin whose policies are compared here",
+        f"policies of a {type(twin).__name__} cannot be compared from Python",
         allowed=", ".join(kit.twin.__name__ for kit in KITS if kit.twin is not None),
         advice="fit one with twin.fit, or give the problem's kit a `twin` and a `judge`",
     )  # fmt: skip
@@ -73,20 +73,27 @@ def _known(name: str) -> Kit | None:
 
 
 def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tuple[Kit, RunConfig, str]:
-    """Which problem an archive's log is taken for: what is asked for, else the first that the log supports.
+    """Chooses the problem of an archive's log: the named one, else the first that the log supports.
 
     Args:
-        config: A table of a problem's own, such as [order], asks for that problem.
-        archive: Looked at where neither the command line nor the configuration says.
+        config: A table of a problem's own, such as [order], selects that problem.
+        archive: Used where neither the command line nor the configuration names a problem.
         options: Of the command line.
 
     Returns:
-        The kit, the configuration with the options in it, and what to say of the choice.
+        The kit, the configuration with the options, and a note on the choice, which may be empty.
 
     Raises:
         ConfigError: The options contradict the problem, or the log supports none.
     """
-    kit, told = find_kit(options.problem) if options.problem is not None else None, ""
+    kit, note = find_kit(options.problem) if options.problem is not None else None, ""
+    if kit is not None and kit.refuses_lacking and (reason := kit.lacking(Archive(archive))):
+        supported = [one.name for one in KITS if not one.lacking(Archive(archive))]
+        raise ConfigError(
+            f"the log does not support the problem '{kit.name}': {reason}", where=str(archive),
+            allowed=f"{kit.name} needs {kit.needs}",
+            advice=f"the log supports {', '.join(supported) or 'no problem'}; schedtwin check {archive} says why",
+        )  # fmt: skip
     if kit is None:
         kit = next((one for one in KITS if one.claims(config)), None)
     if kit is None:
@@ -100,7 +107,7 @@ def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tup
             raise ConfigError(
                 "this log supports no problem", where=f"{archive}: {'; '.join(reasons)}",
                 allowed="; ".join(f"{one.name} needs {one.needs}" for one in KITS),
-                advice=f"schedtwin check {archive} says what the log holds",
+                advice=f"schedtwin check {archive} lists the contents of the log",
             )  # fmt: skip
-        told = f"{reasons[-1]}, so this is of the problem {kit.name} ({kit.decides})" if reasons else ""
-    return kit, kit.configured(config, options), told
+        note = f"{reasons[-1]}, so this is of the problem {kit.name} ({kit.decides})" if reasons else ""
+    return kit, kit.configured(config, options), note

@@ -13,7 +13,7 @@ from logs_schema.progress import Progress
 
 NEW, RUNNING = "new", "running"
 CONTENDERS = {NEW: "the policy of this refresh", RUNNING: "the policy in use"}
-"""The policies that are compared, and what they are."""
+"""The compared policies with their descriptions."""
 REPLAY, NEWEST = "replay", "twin of the newest days"
 """Judges of a placement."""
 
@@ -32,18 +32,18 @@ class HistorySplit(NamedTuple):
 
 @dataclass(frozen=True)
 class RefreshParts:
-    """The refresh of one problem, besides what its kit says of every step.
+    """The parts of a refresh that differ between problems, besides the steps of the kit.
 
     Attributes:
-        num_days: days that are held out where nobody says how many.
-        config: of the job, with what a refresh does otherwise than `run`.
-        judge_code: raised when code changes what the comparison makes.
-        judge_settings: what the comparison depends on besides days and seeds, JSON or dataclasses.
-        hold_out: (history, how many days) -> held-out days; ConfigError where that leaves too little to learn from.
+        num_days: default number of held-out days.
+        config: of the job, with the settings that a refresh changes.
+        judge_code: raised when changes of the code change the comparison.
+        judge_settings: settings of the comparison besides days and seeds, JSON or dataclasses.
+        hold_out: (history, number of days) -> held-out days; ConfigError where too few are left for training.
         refuse_other: (bundle, twin); OtherSystemError where the bundle decides for another system than the twin's,
-            ProductError where it cannot be judged at all.
+            ProductError where it cannot be evaluated at all.
         judge: (history, twin, held-out days, new bundle, running bundle, progress) -> comparison, paired, under shift
-            0; the policies are called as in `CONTENDERS`.
+            0; names of the policies as in `CONTENDERS`.
     """
 
     num_days: int

@@ -1,1 +1,1 @@
-"""The daily job: yesterday's decisions join the archive, a new policy is made, and the better one runs tomorrow."""
+"""The daily job: new decisions are appended to the archive, a policy is trained, and the better one is exported."""

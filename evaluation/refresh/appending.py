@@ -1,9 +1,8 @@
-"""Yesterday's decisions join the archive: a history that grows, whole at every moment.
+"""Appends new decisions to an archive: a growing history, complete at any time.
 
-The history is a product of its own beside the imported log, so it can always be told what came from where. A file whose
-content was appended once is not read again. A file that has grown since (the server's open one) is, and its rows about
-requests whose end the history knows already are passed over; a row that says more than the history knows takes the
-place of what it knew.
+The history is a product of its own beside the imported log, so the source of every row is known. A file whose content
+was appended once is not read again. A file that has grown since (the server's open one) is read, and its rows about
+requests with a known end in the history are skipped; a row with more information replaces that of the history.
 """
 
 import os
@@ -30,7 +29,7 @@ from logs_schema.tables import REQUESTS, UNFINISHED
 KIND, ARCHIVE = "history", "archive"
 APPENDED = "appended"
 DECISIONS = "decisions"
-"""Folder of a server's log that tells how decisions came about: no table of the archive."""
+"""Folder of a server's log with details of decisions; it is no table of the archive."""
 
 
 def log_files(log: Path) -> list[Path]:
@@ -61,17 +60,17 @@ def build_history(
     Args:
         out: Where to write; the archive goes into a folder inside.
         base: Archive of the imported log.
-        previous: History of before; None begins one from `base`.
-        files: Of the decision log, in this project's own format.
-        stage: Told the number of rows read.
+        previous: The previous history; None begins one from `base`.
+        files: Files of the decision log, in this project's own format.
+        stage: Progress, in rows read.
 
     Returns:
-        Facts: what was appended, in rows of `requests`, whether that says anything that the history did not know
-        (`is_news`), and the days that it covers.
+        Facts: the numbers of appended rows of `requests`, whether they add information to the history (`is_news`), and
+        the days that the history covers.
 
     Raises:
         ConfigError: The imported log is another one than the history began with.
-        ProductError: The history of before is damaged.
+        ProductError: The previous history is damaged.
     """
     origin = Archive(base).content_hash
     if previous is not None and verify(previous, KIND).extra["base"] != origin:
@@ -81,13 +80,13 @@ def build_history(
             allowed="the [log] of the first refresh; what came later is in the history",
             advice="give another work folder, or remove the history and append all decision logs again",
         )
-    held = base if previous is None else previous / ARCHIVE
-    shutil.copytree(held, out / ARCHIVE, copy_function=_link)
+    source = base if previous is None else previous / ARCHIVE
+    shutil.copytree(source, out / ARCHIVE, copy_function=_link)
     return {"base": origin} | append(out / ARCHIVE, files, stage)
 
 
 def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
-    """Appends what is new in the files to the archive at `path`; facts as in `build_history`."""
+    """Appends the new rows of the files to the archive at `path`; facts as in `build_history`."""
     archive = Archive(path)
     seen = set(archive.made_from.values())
     present = [_as_it_is_now(file) for file in files]
@@ -119,7 +118,7 @@ def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
 
 
 def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
-    """Those of some requests whose end an archive knows."""
+    """The requests of `ids` whose end is known in an archive."""
     columns = ["request_id", "status", "finish"]
     found = []
     for batch in archive.scan(REQUESTS.name, columns=columns) if len(ids) else ():
@@ -166,7 +165,7 @@ def _num_bad(archive: Archive) -> int:
 
 
 def _as_it_is_now(file: Path) -> Path:
-    """The file, or the compressed form that its server has given it since it was listed."""
+    """The file, or its compressed form if the server has compressed it since it was listed."""
     packed = file.with_name(f"{file.name}.gz")
     return packed if not file.exists() and packed.exists() else file
 
@@ -180,7 +179,7 @@ def _link(source: str, goal: str) -> None:
 
 
 def in_words(facts: Mapping[str, Any]) -> str:
-    """What was appended, in a sentence."""
+    """The numbers of appended rows, as a sentence."""
     return (
         f"{facts['requests_added']:,} requests added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
         f"read, {facts['rows_known']:,} of requests whose end was known, {facts['rows_quarantined']:,} quarantined); "

@@ -1,4 +1,4 @@
-"""What a refresh leaves open."""
+"""Configuration of a refresh."""
 
 from dataclasses import dataclass, field
 
@@ -6,18 +6,18 @@ from logs_schema.errors import ConfigError
 
 BETTER, NOT_WORSE = "better", "not-worse"
 ACCEPTED = (BETTER, NOT_WORSE)
-"""What the comparison may have to say of the new policy before it is exported."""
+"""Verdicts on the new policy that an export may require."""
 
 
 @dataclass(frozen=True)
 class RefreshConfig:
-    """What is held out and what is accepted.
+    """Held-out days and the condition of an export.
 
     Attributes:
         judge_days: Newest days that are held out for certificate and comparison; without it 2, of a queue 28.
-        accept: What the comparison has to say of the new policy.
-        force: Also where nothing new came, or the twin has not passed its certificate: export what is better than the
-            running policy.
+        accept: Required verdict of the comparison on the new policy.
+        force: Also without new decisions, or with a twin that has not passed its certificate: export a policy that is
+            better than the running one.
     """
 
     judge_days: int | None = None

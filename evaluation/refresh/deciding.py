@@ -1,11 +1,11 @@
-"""What a refresh decides: export the new policy, or keep the running one; and why.
+"""The decision of a refresh: export the new policy, or keep the running one, with the reason.
 
-A new policy is exported if the twin it was trained in passed its certificate and, where a policy is running already,
-the newest days say that it is better (or, if that is accepted, not worse). Of a placement the twin of the newest days
-decides, since replay is blind to crowding; where those days hold too little for a twin, replay decides. Of an order
-replay decides, which is exact. Asked for by name (`--force`), a policy of a twin that did not pass is compared too, and
-exported if it is found better than the running one; where none is running, nothing is. An order that a published rule
-would beat on those days is not exported: the rule should be.
+A new policy is exported if the twin it was trained in passed its certificate and, where a policy is running already, if
+it is better on the newest days (or, if that is accepted, not worse). For placement the twin of the newest days decides,
+since replay ignores congestion; where those days have too few requests for a twin, replay decides. For orders replay
+decides, which is exact. With `--force` a policy of a twin that did not pass is compared too, and exported if it is
+better than the running one; without a running policy nothing is exported. An order that is worse than a published rule
+on those days is not exported: the rule should be.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ from logs_schema.records import from_plain, to_plain
 
 
 class Result(Enum):
-    """How a refresh ended."""
+    """The result of a refresh."""
 
     EXPORTED = "exported"
     KEPT = "kept the running policy"
@@ -34,15 +34,15 @@ class Result(Enum):
 
 
 EXIT_STATUS = {Result.EXPORTED: 0, Result.KEPT: 10, Result.FAILED: 11, Result.CANNOT_TELL: 12}
-"""Of the command; 2 is an error that can be mended, as everywhere."""
+"""Exit statuses of the command; 2 is a user error, as for all commands."""
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one judge says of both policies.
+    """The result of both policies by one judge.
 
     Attributes:
-        judge: Which one.
+        judge: Name of the judge.
         new, running: Values of the main metric.
         difference: New minus running, paired.
         verdict: "better", "worse" or "cannot tell", of the new one.
@@ -57,20 +57,20 @@ class Judgement:
 
 @dataclass(frozen=True)
 class ExportDecision:
-    """What was decided, and why.
+    """The decision of a refresh, with the facts it is based on.
 
     Attributes:
-        result: How it ended.
-        reason: Why, in a sentence.
-        history: What was appended, and what the history holds (see `appending.build_history`).
-        train_days, judged_days: ISO dates: what the twin learned from, and the newest days, held out.
-        certificate: Content hash of the certificate; None where nothing new came, so nothing was fitted.
-        verdict: What the certificate says, in words.
+        result: The result.
+        reason: The reason, as a sentence.
+        history: Facts of the history (see `appending.build_history`).
+        train_days, judged_days: ISO dates: the training days of the twin, and the newest days, held out.
+        certificate: Content hash of the certificate; None where nothing was fitted, for lack of new decisions.
+        verdict: Verdict of the certificate, as a sentence.
         new, running: Content hashes of the bundles; None where there is none.
-        accept: What the comparison has to say: "better" or "not-worse".
-        metric, unit_kind: Of the judgements.
+        accept: Required verdict of the comparison: "better" or "not-worse".
+        metric, unit_kind: Metric and resampling unit of the judgements.
         judgements: Of all judges; the first one decides.
-        notes: What had to be done without.
+        notes: Remarks, for example on missing data.
     """
 
     result: Result
@@ -101,25 +101,25 @@ class ExportDecision:
         )
 
     def in_words(self) -> str:
-        """The report."""
+        """The decision as text."""
         lines = [
             f"{self.result.value}: {self.reason}",
             f"history: {in_words(self.history)}",
         ]
         if self.certificate is not None:
-            lines.append(f"twin: learned from {_span(self.train_days)}; held out: {_span(self.judged_days)}")
+            lines.append(f"twin: fitted on {_span(self.train_days)}; held out: {_span(self.judged_days)}")
             lines.append(f"certificate {self.certificate[:12]}: {self.verdict}")
         if self.new is not None:
             lines.append(f"new policy {self.new[:12]}; running policy {(self.running or 'none')[:12]}")
         if self.judgements:
-            lines.append(f"{self.metric}, intervals over {self.unit_kind}; asked for: {self.accept}")
+            lines.append(f"{self.metric}, intervals over {self.unit_kind}; required: {self.accept}")
         lines += [_line(one) for one in self.judgements]
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
 def idle_decision(history: Mapping[str, Any], accept: str) -> ExportDecision:
-    """The decision where the log says nothing that the history did not know; arguments as in `ExportDecision`."""
-    reason = "nothing new came, so nothing was fitted (--force does it all the same)"
+    """The decision where the log adds nothing to the history; arguments as in `ExportDecision`."""
+    reason = "no new decisions, so nothing was fitted (--force fits all the same)"
     return ExportDecision(
         Result.KEPT,
         reason,
@@ -127,7 +127,7 @@ def idle_decision(history: Mapping[str, Any], accept: str) -> ExportDecision:
         (),
         (),
         None,
-        "none was asked for",
+        "not certified",
         None,
         None,
         accept,
@@ -139,7 +139,7 @@ def idle_decision(history: Mapping[str, Any], accept: str) -> ExportDecision:
 
 
 def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
-    """What the judges say of the main metric, the one that decides first."""
+    """The judges' results by the main metric, the deciding judge first."""
     found = []
     for judge in sorted(comparison.judges, key=lambda facts: facts.name != NEWEST):
         where = judge.name, 0
@@ -159,7 +159,7 @@ def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
 
 
 def better_rules(comparison: Comparison) -> tuple[str, ...]:
-    """The published rules of a queue, with EASY, that do better than the new order on the newest days."""
+    """The published rules of a queue, with EASY, that are better than the new order on the newest days."""
     names = [one.name for one in comparison.policies if one.kind == "baseline" and one.name.endswith(EASY)]
     found = {
         name: comparison.difference(comparison.judges[0].name, 0, NEW, name, comparison.main_metric)
@@ -181,41 +181,41 @@ def decide(
     """The decision and its reason.
 
     Args:
-        certificate: Its verdict.
-        judgements: The one that decides first; None where no policy is running to compare with.
-        accept: What the deciding judge has to say: "better" or "not-worse".
-        force: Whether a policy was trained whatever the certificate says.
-        rules: Published rules that do better than the new policy.
+        certificate: Verdict of the certificate.
+        judgements: The deciding one first; None where there is no running policy to compare with.
+        accept: Required verdict of the deciding judge: "better" or "not-worse".
+        force: Whether a policy was trained regardless of the certificate.
+        rules: Published rules that are better than the new policy.
     """
     passed = certificate == Verdict.PASS.value
     failed = certificate == Verdict.FAIL.value
     unproved = (
         "the twin failed its certificate"
         if failed
-        else "the certificate cannot tell whether the twin may be believed"
+        else "the certificate cannot tell whether the twin is accurate"
     )
     if not passed and not (force and judgements):
         why = (
-            "no policy is running that the new one could be better than, so it is not exported"
+            "there is no running policy to compare with, so the new one is not exported"
             if force
-            else "nothing was trained, what runs goes on running"
+            else "nothing was trained, and the running policy is kept"
         )
         return (Result.FAILED if failed else Result.CANNOT_TELL), f"{unproved}: {why}"
     ground = "the twin passed its certificate" if passed else unproved
     if judgements is None:
         return Result.EXPORTED, f"{ground}, and there is no running policy to compare with"
     deciding = judgements[0]
-    said = f"the {deciding.judge} says: {deciding.verdict}"
+    judgement = f"verdict by the {deciding.judge}: {deciding.verdict}"
     is_better, is_worse = (
         deciding.verdict == one.value for one in (DifferenceVerdict.BETTER, DifferenceVerdict.WORSE)
     )
     measured = deciding.difference.low is not None
     if is_better or (accept == NOT_WORSE and measured and not is_worse):
         if rules:
-            told = f"{', '.join(rules)} would do better than the new order: schedtwin export POLICY --rule"
-            return Result.KEPT, f"{said}, but {told}"
-        return Result.EXPORTED, f"{ground}, {'and' if passed else 'but'} {said}"
-    return Result.KEPT, f"{said}, and {accept} was asked for"
+            advice = f"{', '.join(rules)} would be better than the new order: schedtwin export POLICY --rule"
+            return Result.KEPT, f"{judgement}, but {advice}"
+        return Result.EXPORTED, f"{ground}; {judgement}"
+    return Result.KEPT, f"{judgement}, but {accept} is required"
 
 
 def _line(one: Judgement) -> str:

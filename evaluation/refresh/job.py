@@ -1,4 +1,4 @@
-"""`schedtwin refresh`: append, refit, certify, retrain, compare, and export what is better, as one resumable job.
+"""`schedtwin refresh`: append, refit, certify, retrain, compare, and export a better policy, as one resumable job.
 
     WORK/archive                the imported log, the same product as that of `schedtwin run`
     WORK/refresh/history        the imported log and all decisions appended to it since
@@ -7,14 +7,14 @@
     WORK/refresh/decision       decision.json, decision.txt
     WORK/refresh/bundle         the policy to run; replaced only by an export
 
-Every step is a product that stands while nothing it depends on has changed: killed at any moment, it is finished by
-running it again, and run again when it is finished, it does nothing. A server goes on writing meanwhile: what it has
-written since is left to the next refresh until this one has decided, or is a day old. The policy compared with is kept
-as it was, also after an export (roll back to it), so a second run finds the same comparison. Where the log says
-nothing that the history did not know, nothing is fitted, and what runs goes on running.
+Every step is a product that is reused while its inputs are unchanged: a job killed at any time is completed by running
+it again, and a completed one does nothing. The server keeps writing meanwhile: its new decisions are left to the next
+refresh until this one has decided, or is a day old. A copy of the policy compared with is kept, also after an export
+(for a rollback), so a second run finds the same comparison. Where the log adds nothing to the history, nothing is
+fitted, and the running policy is kept.
 
-Placements and orders of a queue are refreshed alike; what they do differently are their `RefreshParts`. The server
-decides placements only: what is appended for a queue is its own log in this project's format, the table `requests`.
+Placements and orders of a queue are refreshed by the same steps; their differences are in their `RefreshParts`. The
+server decides placements only: for a queue, its own log in this project's format is appended, the table `requests`.
 """
 
 import datetime as dt
@@ -59,7 +59,7 @@ FOLDER, DECISION = "refresh", "decision"
 DATA, TEXT = "decision.json", "decision.txt"
 NOTHING = ProblemOptions()
 STALE = dt.timedelta(hours=20)
-"""A refresh begun longer ago is given up for one with newer decisions."""
+"""A refresh begun longer ago is abandoned for one with newer decisions."""
 
 
 def refresh(
@@ -73,23 +73,23 @@ def refresh(
     *,
     options: ProblemOptions = NOTHING,
 ) -> tuple[ExportDecision, dict[str, Path]]:
-    """Runs the job, or what is left of it.
+    """Runs the job, or what is missing of it.
 
     Args:
-        config: As for `schedtwin run`; the training window ends before the newest days, whatever [days] says.
+        config: As for `schedtwin run`; the training window ends before the newest days, regardless of [days].
         here: Folder that relative paths in the configuration start from.
-        log: Decision log: what `schedtwin serve --log` writes, or tables in this project's own format.
+        log: Decision log: folder of `schedtwin serve --log`, or tables in this project's own format.
         work: Folder of the products.
         bundle: The running policy; by default the one of the last export, else of `schedtwin run` in this folder.
-        settings: What is held out, and what is accepted.
-        progress: Where to show how far it is.
-        options: Which problem; by default ordering where there is a table [order] or the log knows one pool only.
+        settings: Held-out days and the condition of an export.
+        progress: Progress display.
+        options: The problem; by default ordering where there is a table [order] or the log has one pool only.
 
     Returns:
         The decision, and the products by name; `bundle` only where there was an export.
 
     Raises:
-        ConfigError: The configuration or the history cannot give what is asked for, or another run is at work in the
+        ConfigError: The configuration or the history does not support the request, or another run is at work in the
             folder.
         FormatError: The log cannot be read.
         ProductError: A bundle or product is damaged, or of the other problem.
@@ -118,9 +118,9 @@ def _refresh_alone(
         run_steps([archive_step(base_log, here, config.engine)], work, progress)["archive"]
         / appending.ARCHIVE
     )
-    kit, config, told = choose_kit(config, base, options)
-    if told:
-        progress.note(told)
+    kit, config, note = choose_kit(config, base, options)
+    if note:
+        progress.note(note)
     parts = kit.need(kit.refresh, "schedtwin refresh")(config)
     if running is not None:
         refuse_other_decisions(running, kit.name)
@@ -152,18 +152,18 @@ def _refresh_alone(
     return decision, products
 
 
-def find_running(asked: Path | None, work: Path) -> Path | None:
-    """The running policy's bundle: the one asked for, of the last refresh, or of `schedtwin run`; None if none is."""
-    beside_report = work / "comparison"  # where `schedtwin run` puts the bundle of an order
+def find_running(named: Path | None, work: Path) -> Path | None:
+    """The running policy's bundle: the named one, that of the last refresh, or of `schedtwin run`; None without one."""
+    beside_report = work / "comparison"  # where `schedtwin run` writes the bundle of an order
     folders = (work / FOLDER / "bundle", work / "bundle", beside_report)
-    return asked or next((one / BUNDLE for one in folders if (one / BUNDLE / MANIFEST).is_file()), None)
+    return named or next((one / BUNDLE for one in folders if (one / BUNDLE / MANIFEST).is_file()), None)
 
 
 def refuse_other_decisions(bundle: Path, problem: str) -> None:
-    """Makes sure that a bundle is of a problem.
+    """Raises unless a bundle is of the given problem.
 
     Raises:
-        ProductError: It is of another one, or damaged.
+        ProductError: It is of another problem, or damaged.
     """
     found = read_contract(bundle).problem
     if found != problem:
@@ -178,9 +178,9 @@ def refuse_other_decisions(bundle: Path, problem: str) -> None:
 def choose_running(
     running: Path | None, place: Path, products: Products, parts: RefreshParts
 ) -> tuple[Path | None, list[str]]:
-    """What to compare the candidate with, and notes.
+    """The policy to compare the candidate with, and notes.
 
-    Where the candidate is running already because it was exported, it is what it was compared with then.
+    Where the candidate is running already because it was exported, this is the policy it was compared with then.
     """
     if running is None:
         return None, []
@@ -204,7 +204,7 @@ def load_decision(folder: Path) -> ExportDecision:
 
 
 def history_step(base: Path, place: Path, files: list[Path], progress: Progress) -> Step:
-    """The step that appends a decision log to the history in `place`; the one of before stands until it is used up."""
+    """The step that appends a decision log to the history in `place`; an unfinished refresh keeps the previous one."""
     previous = place / "history" if (place / "history" / MANIFEST).is_file() else None
     log_hash = json_hash(sorted(file_hash(path) for path in files))
     turn, is_owed = 0, False
@@ -216,7 +216,7 @@ def history_step(base: Path, place: Path, files: list[Path], progress: Progress)
             pass
         elif is_under_way(place, dt.datetime.now(dt.UTC)):
             progress.note(
-                "the refresh that is under way is finished first; newer decisions join the next one"
+                "the unfinished refresh is completed first; newer decisions are left to the next one"
             )
         else:
             turn += 1
@@ -232,13 +232,13 @@ def history_step(base: Path, place: Path, files: list[Path], progress: Progress)
 
 
 def is_under_way(place: Path, now: dt.datetime) -> bool:
-    """Whether a refresh has begun in `place` within the last day that has not come to its end."""
+    """Whether a refresh in `place` was begun within the last `STALE` hours and has not ended."""
     history = read_manifest(place / "history", appending.KIND)
     return now - dt.datetime.fromisoformat(history.created) <= STALE and not has_ended(place)
 
 
 def has_ended(place: Path) -> bool:
-    """Whether the refresh of the history in `place` is decided and, where it is exported, the bundle is out."""
+    """Whether the refresh of the history in `place` has decided and, after a decision to export, written the bundle."""
     if not (place / DECISION / MANIFEST).is_file():
         return False
     decided = read_manifest(place / DECISION)
@@ -252,12 +252,12 @@ def has_ended(place: Path) -> bool:
 
 
 def is_news(history: Path) -> bool:
-    """Whether a history says anything that no refresh has decided about."""
+    """Whether a history has information that no refresh has used."""
     return bool(read_manifest(history, appending.KIND).extra.get("is_news", True))
 
 
 def _idle_step(settings: RefreshConfig) -> Step:
-    """The decision where nothing new came."""
+    """The decision where there are no new decisions."""
 
     def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
         facts = read_manifest(inputs["history"], appending.KIND).extra
@@ -269,13 +269,13 @@ def _idle_step(settings: RefreshConfig) -> Step:
 def _twin_step(kit: Kit, config: RunConfig, held_out: HistorySplit, progress: Progress) -> Step:
     last = held_out.last_train_day
     if config.days.last_day is not None:
-        progress.note(f"[days] last_day is not looked at: training ends before the newest days, on {last}")
+        progress.note(f"[days] last_day is ignored: training ends before the newest days, on {last}")
     config = replace(config, days=replace(config.days, last_day=last))
     return kit.fit(config).step("twin", ("history",), _archive_of)
 
 
 def _archive_of(products: Products) -> Products:
-    """The history's archive under the name that a step reads it by."""
+    """The products, with the history's archive as `archive`."""
     return {**products, "archive": products["history"] / appending.ARCHIVE}
 
 
@@ -294,13 +294,13 @@ def _candidate_step(kit: Kit) -> Step:
 
 
 def _running_step(running: Path) -> Step:
-    """What is compared with, kept as it is now."""
+    """A copy of the running policy."""
 
     def build(out: Path, _: Products, __: Progress) -> None:
         shutil.copytree(running, out / BUNDLE)
 
-    told = {"bundle": read_manifest(running, "bundle").content_hash}
-    return Step("running", "job-bundle", build, config=told)
+    source = {"bundle": read_manifest(running, "bundle").content_hash}
+    return Step("running", "job-bundle", build, config=source)
 
 
 def _judged_step(parts: RefreshParts, config: RunConfig, held_out: HistorySplit) -> Step:
@@ -335,13 +335,13 @@ def _decision_step(
             name: read_manifest(inputs[name] / BUNDLE).content_hash if name in inputs else None
             for name in ("candidate", "running")
         }
-        told = [*notes, *certificate.notes, *(comparison.notes if comparison is not None else ())]
+        all_notes = [*notes, *certificate.notes, *(comparison.notes if comparison is not None else ())]
         decision = ExportDecision(
             result, reason, read_manifest(inputs["history"]).extra, certificate.train_days,
             tuple(day.isoformat() for day in held_out.days), read_manifest(inputs[CERTIFICATE]).content_hash,
             certificate.in_words(), hashes["candidate"], hashes["running"], settings.accept,
             comparison.main_metric if comparison is not None else None,
-            comparison.unit_kind if comparison is not None else None, judgements or (), tuple(told),
+            comparison.unit_kind if comparison is not None else None, judgements or (), tuple(all_notes),
         )  # fmt: skip
         return _write(out, decision)
 

@@ -1,4 +1,4 @@
-"""What a report holds besides the comparison: plain data, given by whoever fitted, trained and checked."""
+"""The contents of a report: the comparison, and plain data from fit, training and checks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Fact:
-    """One measured number about the twin or the training: name, value in words, unit, what it means."""
+    """One measured number about the twin or the training: name, formatted value, unit, meaning."""
 
     name: str
     value: str
@@ -33,12 +33,12 @@ class Chart:
     """A chart of curves.
 
     Attributes:
-        title: What it shows.
-        x_label, y_label: With units.
+        title: Title of the chart.
+        x_label, y_label: Axis labels with units.
         curves: At least one.
-        note: How to read it.
+        note: Explanation below the chart.
         diagonal: Draw the line y = x, on which a calibrated model lies.
-        logarithmic: Stretch x logarithmically above 1, and leave it linear below.
+        logarithmic: Whether the x axis is logarithmic above 1 and linear below.
     """
 
     title: str
@@ -62,7 +62,7 @@ class CapabilityRow:
 
 @dataclass(frozen=True)
 class Rejected:
-    """Rows in quarantine: of which table, by which rule, how many."""
+    """Number of rows of a table that a rule put into quarantine."""
 
     table: str
     rule: str
@@ -71,21 +71,21 @@ class Rejected:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything on the page; round-trips through JSON.
+    """The contents of the page; round-trips through JSON.
 
     Attributes:
-        title: Of the page.
-        comparison: The numbers.
+        title: Title of the page.
+        comparison: The comparison.
         fit: Facts about the twin's fit, such as the held-out likelihood.
         calibration: Charts of the twin's calibration.
         learning: Learning curves.
         capabilities: What the archive supports.
-        quarantine: What did not get into the archive; None where nobody looked.
+        quarantine: Rows that were not imported into the archive; None where this was not checked.
         configuration: Sections of settings.
         hashes: Content hash of every product.
         seeds: Seed of every step.
-        limits: What the numbers cannot say, in sentences.
-        warnings: What a reader must know before any number, in sentences; the page begins with them.
+        limits: Limits of the numbers, as sentences.
+        warnings: Warnings about the whole report, as sentences; the page begins with them.
     """
 
     title: str

@@ -1,4 +1,4 @@
-"""The figure of a report: a panel a judge, the main metric against the shift, few policies strong, the others grey."""
+"""The figure of a report: one panel for each judge, the main metric against the shift, main policies in colour."""
 
 import math
 import re
@@ -19,17 +19,17 @@ from evaluation.report.roles import Strong, strong_policies
 WIDTH, HEIGHT = 5.3, 3.6
 """Of a panel, in inches."""
 AXES = (0.135, 0.1, 0.44, 0.79)
-"""Left, bottom, width and height of the plotted area; to its right stand the names."""
+"""Left, bottom, width and height of the plotted area; the names are to its right."""
 NAME_GAP = 0.062
 """Least distance of two names, as a share of the height of the plotted area: their font is smaller."""
 LONGEST_NAME = 24
-"""Letters of a name beside a line; longer ones are cut, and stand in full in the tables."""
+"""Letters of a name beside a line; longer names are cut, and given in full in the tables."""
 MOST_LABELS = 4
-"""Shifts that are written out below a panel; more are abbreviated, "30d"."""
+"""Largest number of shifts with full labels below a panel; with more, labels are abbreviated, "30d"."""
 LOGARITHMIC_FROM = 30.0
 """Largest value over the lower quartile of all from which on an axis is logarithmic."""
 HEAD, GAP = 60.0, 12.0
-"""Room above the panels of the figure's file, and between them, in points."""
+"""Space above the panels of the figure's file, and between them, in points."""
 _FILE_STYLE = (
     ".figure{color:#1b1f24;--grid:#d5dbe1;--others:#9aa3ac}.page{fill:#fff}"
     "@media(prefers-color-scheme:dark){.figure{color:#e8ebee;--grid:#3a444e;--others:#6d7883}.page{fill:#14181c}}"
@@ -39,7 +39,7 @@ _FILE_STYLE = (
 
 @dataclass(frozen=True)
 class _Line:
-    """A policy by a judge at every shift, [num_shifts]; NaN where it was not judged."""
+    """Values of a policy by a judge at every shift, [num_shifts]; NaN where it was not evaluated."""
 
     policy: str
     y: np.ndarray
@@ -48,11 +48,11 @@ class _Line:
 
 
 def panels(comparison: Comparison, over: str | None = None) -> dict[str, str]:
-    """The panels of all judges that have something to show, on one scale.
+    """The panels of all judges with values, on one scale.
 
     Args:
-        comparison: The numbers.
-        over: Policy to improve on; None shows the main metric itself.
+        comparison: The comparison.
+        over: Policy that differences are taken to; None shows the main metric itself.
 
     Returns:
         Judge -> SVG element. Improvements are positive where the policy is better.
@@ -67,7 +67,7 @@ def panels(comparison: Comparison, over: str | None = None) -> dict[str, str]:
 
 
 def figure_file(comparison: Comparison) -> str:
-    """All panels as one SVG file that follows light and dark windows by itself; empty where nothing was measured."""
+    """All panels as one SVG file with light and dark colour schemes; empty where nothing was measured."""
     parts = [*panels(comparison).values()]
     if not parts:
         return ""
@@ -100,19 +100,19 @@ def figure_file(comparison: Comparison) -> str:
 
 
 def columns(num_panels: int) -> int:
-    """Panels beside each other, where the window is wide."""
+    """Number of panels in a row, in a wide window."""
     return num_panels if num_panels < 4 else 2 if num_panels == 4 else 3
 
 
 def figure_title(comparison: Comparison) -> str:
-    """What the figure shows, in a line."""
+    """Title of the figure: metric, unit and better direction."""
     facts = next(item for item in comparison.metrics if item.name == comparison.main_metric)
     better = "" if facts.better == "none" else f", {facts.better} is better"
     return f"{facts.name} [{facts.unit}]{better}"
 
 
 def figure_note(comparison: Comparison) -> list[str]:
-    """How to read the figure, in sentences."""
+    """Explanation of the figure, as sentences."""
     num_others = len(comparison.policies) - len(strong_policies(comparison))
     others = "the other policy" if num_others == 1 else f"the other {num_others} policies"
     grey = f"; grey: {others}" if num_others else ""
@@ -123,7 +123,7 @@ def figure_note(comparison: Comparison) -> list[str]:
 
 
 def _lines(comparison: Comparison, judge: str, over: str | None) -> list[_Line]:
-    """Every policy that the judge has a value of."""
+    """Lines of all policies that the judge has values of."""
     facts = next(item for item in comparison.metrics if item.name == comparison.main_metric)
     sign = -1.0 if over is not None and facts.better == "lower" else 1.0
     found = []
@@ -183,8 +183,8 @@ def _panel(
 
 
 def _scale(axes: Axes, lines: Sequence[_Line], strong: dict[str, Strong]) -> None:
-    """One scale for all panels: logarithmic, where some values are so large that the others could not be told apart,
-    and linear about zero where some are not positive."""
+    """One scale for all panels: logarithmic where the range of values is large, and linear about zero where some of
+    them are not positive."""
     shown = [line.y for line in lines]
     shown += [bound for line in lines if line.policy in strong for bound in (line.low, line.high)]
     low, high = float(np.nanmin(np.concatenate(shown))), float(np.nanmax(np.concatenate(shown)))
@@ -197,7 +197,7 @@ def _scale(axes: Axes, lines: Sequence[_Line], strong: dict[str, Strong]) -> Non
         return
     if np.nanmin(values) > 0.0:
         axes.set_yscale("log", nonpositive="clip")
-        low = max(low, float(np.nanmin(values)) / 10.0)  # a bound near zero would take all the room
+        low = max(low, float(np.nanmin(values)) / 10.0)  # a bound near zero would take up the whole axis
     else:
         axes.set_yscale("symlog", linthresh=10.0 ** math.floor(math.log10(usual)))
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:,.15g}".replace("-", "\N{MINUS SIGN}"))
@@ -236,9 +236,9 @@ def apart(heights: Sequence[float], gap: float, low: float, high: float) -> list
     """Heights in the same order, moved as little as possible (least squares) so that neighbours lie `gap` apart.
 
     Args:
-        heights: Where names want to stand.
-        gap: Least distance; smaller where there is no room for so many.
-        low, high: Where the lowest and the highest may stand.
+        heights: Preferred heights of the names.
+        gap: Smallest distance; reduced where the names do not fit otherwise.
+        low, high: Bounds of the heights.
     """
     gap = min(gap, (high - low) / max(len(heights) - 1, 1))
     order = sorted(range(len(heights)), key=lambda index: heights[index])
@@ -258,12 +258,12 @@ def apart(heights: Sequence[float], gap: float, low: float, high: float) -> list
 
 
 def shortened(name: str) -> str:
-    """A name that fits beside its line."""
+    """The name, cut to `LONGEST_NAME` letters."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
 def _mark_empty(axes: Axes, lines: Sequence[_Line], num_shifts: int) -> None:
-    """Says so where no policy has a value, lest a gap be read as zero."""
+    """Labels shifts without any value as "not judged", so that a gap is not read as zero."""
     for position in range(num_shifts):
         if not any(math.isfinite(line.y[position]) for line in lines):
             across = axes.get_xaxis_transform()

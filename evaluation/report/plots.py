@@ -1,8 +1,7 @@
-"""Plots as inline SVG that follows the page: text and axes take the page's colour, so light and dark both
-read well.
+"""Plots as inline SVG in the colours of the page: text and axes use the page's colour, for light and dark schemes.
 
-Colours follow Okabe and Ito, for colour-blind readers; every series has its own marker too. Labels come from
-logs, so none of them is ever read as mathematics or markup.
+Colours are those of Okabe and Ito, for colour-blind readers; every series has its own marker too. Labels come from
+logs, so they are never interpreted as mathematics or markup.
 """
 
 import io
@@ -19,7 +18,7 @@ COLOURS = ("#2A8FD0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#8E6BD8", "#5
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
 FILLS = ("full", "none", "left")
 AXES_INK, OTHERS, _GRID = "#010203", "#b0b1b2", "#a0a1a2"
-"""Stand for the page's own colours: of text and axes, of policies in the background, of grids."""
+"""Placeholders for the page's own colours: of text and axes, of policies in the background, of grids."""
 STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -83,7 +82,7 @@ def _legend(axes: Axes, num_series: int) -> None:
 
 
 def svg_of(figure: Figure) -> str:
-    """A figure as an SVG element whose text and axes follow the page."""
+    """A figure as an SVG element in the colours of the page."""
     FigureCanvasSVG(figure)
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

@@ -1,4 +1,4 @@
-"""Renders a report as one HTML file that needs nothing but itself, and the same as JSON."""
+"""Renders a report as one self-contained HTML file, and as JSON."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ _MARKS = {
 def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
     """Writes `report.html` and `report.json` into an existing folder, and returns their paths.
 
-    Beside them stands the figure of the page as `comparison.svg`, where there is one.
+    The figure of the page is written as `comparison.svg`, where there is one.
     """
     page, data = folder / "report.html", folder / "report.json"
     page.write_text(render(report), encoding="utf-8")
@@ -47,7 +47,7 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
 
 
 def render(report: Report) -> str:
-    """The page as text; everything that comes from logs is escaped."""
+    """The page as HTML; text from logs is escaped."""
     environment = Environment(
         loader=PackageLoader("evaluation.report"),
         autoescape=True,
@@ -57,13 +57,13 @@ def render(report: Report) -> str:
     )
     comparison, over = report.comparison, report.comparison.reference()
     figure = [Markup(panel) for panel in panels(comparison).values()]
-    said = verdict(comparison)
+    sentences = verdict(comparison)
     environment.filters.update(number=number, shift=shift_label)
     return environment.get_template("report.html.j2").render(
         report=report,
         comparison=comparison,
-        verdict=said,
-        is_guess=any(FAR_MARK in sentence for sentence in said),
+        verdict=sentences,
+        is_guess=any(FAR_MARK in sentence for sentence in sentences),
         summary=summary(comparison),
         figure=figure,
         columns=columns(len(figure)),
@@ -90,7 +90,7 @@ def render(report: Report) -> str:
 
 
 def _tables(comparison: Comparison, metric: str) -> list[dict[str, Any]]:
-    """One table a judge: rows are policies, columns shifts."""
+    """One table for each judge: rows are policies, columns shifts."""
     reference = comparison.reference() or ""
     tables = []
     for judge in comparison.judges:
@@ -106,7 +106,7 @@ def _tables(comparison: Comparison, metric: str) -> list[dict[str, Any]]:
 
 
 def _leading(comparison: Comparison) -> list[dict[str, Any]]:
-    """The tables of the main metric: policies that stand out first, with the colour of their line, then the others."""
+    """The tables of the main metric: the main policies first, with the colour of their line, then the others."""
     strong = {one.policy: one for one in strong_policies(comparison)}
     tables = _tables(comparison, comparison.main_metric)
     for table in tables:
@@ -137,7 +137,7 @@ def _cell(
 
 
 def _off_policy(comparison: Comparison) -> list[dict[str, Any]]:
-    """One table a shift: rows are policies, columns estimators."""
+    """One table for each shift: rows are policies, columns estimators."""
     tables = []
     for shift_days in dict.fromkeys(row.shift_days for row in comparison.off_policy):
         here = [row for row in comparison.off_policy if row.shift_days == shift_days]
@@ -165,7 +165,7 @@ def _off_policy(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _by_metric(comparison: Comparison) -> list[dict[str, Any]]:
-    """Every metric that has a value somewhere, with its tables and its paired differences."""
+    """Every metric with at least one value, with its tables and its paired differences."""
     valued = {cell.metric for cell in comparison.cells if cell.estimate.value is not None}
     return [
         {

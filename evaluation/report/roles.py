@@ -1,4 +1,4 @@
-"""Which policies of a comparison stand out in pictures and words; all others are shown in grey."""
+"""The main policies of a comparison, shown in colour and named in sentences; all others are shown in grey."""
 
 import math
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ TRAINED, IMITATION, HISTORY, RULE, USER = "trained", "imitation", "history", "ru
 
 @dataclass(frozen=True)
 class Strong:
-    """A policy that stands out.
+    """A main policy of a report.
 
     Attributes:
-        policy: Its name.
+        policy: Name of the policy.
         style: Number of its colour and marker, the same for the same role in every report.
-        role: What it stands for, in words.
+        role: Description of its role.
     """
 
     policy: str
@@ -24,15 +24,16 @@ class Strong:
 
 
 def strong_policies(comparison: Comparison) -> list[Strong]:
-    """At most seven: what training hands over (the last trained policy), cloning, the logged behaviour, the strongest
-    rule from the log (without one, the strongest baseline), the reference, and two of the user's own, or with fewer
+    """At most seven policies: the one that training exports (the last trained policy), cloning, the logged behaviour,
+    the best rule from the log (without one, the best baseline), the reference, and two of the user's own, or with fewer
     the first policy that was trained.
 
-    Where several would do, the one that differences were taken to stands, else the best by the first judge.
+    Of several candidates for a role, the one that differences were taken to is chosen, else the best by the first
+    judge.
     """
     trained, users = _of_kind(comparison, TRAINED), _of_kind(comparison, USER)
     roles = (
-        ("what training hands over", trained[-1:]),
+        ("exported by training", trained[-1:]),
         ("cloning", _chosen(comparison, _of_kind(comparison, IMITATION))),
         ("the logged behaviour", _chosen(comparison, _of_kind(comparison, HISTORY))),
         ("the strongest rule", [name for name in [strongest_rule(comparison)] if name is not None]),
@@ -63,7 +64,7 @@ def _of_kind(comparison: Comparison, kind: str) -> list[str]:
 
 
 def _chosen(comparison: Comparison, names: list[str]) -> list[str]:
-    """One of them: a reference, else the best."""
+    """One of the names: a reference, else the best."""
     known = [name for name in comparison.references() if name in names]
     return known[:1] or sorted(names, key=lambda name: _badness(comparison, name))[:1]
 

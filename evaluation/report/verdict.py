@@ -10,25 +10,27 @@ from evaluation.report.words import WORDS, listed
 
 
 def verdict(comparison: Comparison) -> list[str]:
-    """What came of it, in at most two sentences: how the policy that matters stands by the first judge to the others
-    that stand out, and whether the other judges say so too."""
+    """The result in at most two sentences: the first judge's comparison of the policy of interest with the other main
+    policies, and the agreement of the other judges."""
     names = [one.policy for one in strong_policies(comparison)]
     mine = _of_interest(comparison)
-    held = [name for name in comparison.references() if name in names and name != mine]
+    references = [name for name in comparison.references() if name in names and name != mine]
     judges = [judge.name for judge in comparison.judges]
-    said = {judge: _verdicts(comparison, judge, mine, held) for judge in judges} if mine else {}
-    lead = next((judge for judge in judges if said.get(judge)), None)
+    verdicts = {judge: _verdicts(comparison, judge, mine, references) for judge in judges} if mine else {}
+    lead = next((judge for judge in judges if verdicts.get(judge)), None)
     if mine is None or lead is None:
-        return ["No difference between policies could be measured; the details say why."]
-    guessed = any(comparison.is_far(lead, shift, one) for name, shift in said[lead] for one in (mine, name))
+        return ["No difference between policies could be measured; the details give the reasons."]
+    guessed = any(
+        comparison.is_far(lead, shift, one) for name, shift in verdicts[lead] for one in (mine, name)
+    )
     by = lead + (FAR_MARK if guessed else "")
-    first = f"Judged by {by}, {mine} {_standing(said[lead])}{_values(comparison, lead, mine)}."
-    others = {judge: found for judge, found in said.items() if judge != lead and found}
-    return [first, _agreement(said[lead], others)]
+    first = f"Judged by {by}, {mine} {_standing(verdicts[lead])}{_values(comparison, lead, mine)}."
+    others = {judge: found for judge, found in verdicts.items() if judge != lead and found}
+    return [first, _agreement(verdicts[lead], others)]
 
 
 def _of_interest(comparison: Comparison) -> str | None:
-    """What a verdict speaks of: what training hands over, else the user's own, else the last that stands out."""
+    """The policy of the verdict: the one that training exports, else the user's own, else the last main policy."""
     trained, users = (
         [policy.name for policy in comparison.policies if policy.kind == kind] for kind in (TRAINED, USER)
     )
@@ -39,7 +41,7 @@ def _of_interest(comparison: Comparison) -> str | None:
 def _verdicts(
     comparison: Comparison, judge: str, policy: str, against: Sequence[str]
 ) -> dict[tuple[str, int], DifferenceVerdict]:
-    """(reference, shift) -> what the paired difference in the main metric lets one say."""
+    """(reference, shift) -> verdict on the paired difference in the main metric."""
     found = {
         (reference, shift.shift_days): comparison.difference(
             judge, shift.shift_days, policy, reference, comparison.main_metric
@@ -50,14 +52,16 @@ def _verdicts(
     return {where: one.verdict for where, one in found.items() if one is not None and one.verdict in WORDS}
 
 
-def _standing(said: Mapping[tuple[str, int], DifferenceVerdict]) -> str:
-    """For example "does better than a and b at every shift; it cannot be told from c after 1 day"."""
-    num_shifts = len({shift for _, shift in said})
+def _standing(verdicts: Mapping[tuple[str, int], DifferenceVerdict]) -> str:
+    """For example "is better than a and b at every shift; it is not distinguishable from c after 1 day"."""
+    num_shifts = len({shift for _, shift in verdicts})
     parts = []
     for one, words in WORDS.items():
         alike: dict[tuple[int, ...], list[str]] = {}
-        for reference in dict.fromkeys(reference for reference, _ in said):
-            shifts = tuple(shift for (name, shift), was in said.items() if (name, was) == (reference, one))
+        for reference in dict.fromkeys(reference for reference, _ in verdicts):
+            shifts = tuple(
+                shift for (name, shift), found in verdicts.items() if (name, found) == (reference, one)
+            )
             if shifts:
                 alike.setdefault(shifts, []).append(reference)
         verb, preposition = words.rsplit(" ", 1)
@@ -86,28 +90,28 @@ def _values(comparison: Comparison, judge: str, policy: str) -> str:
 
 
 def _agreement(
-    said: Mapping[tuple[str, int], DifferenceVerdict],
+    verdicts: Mapping[tuple[str, int], DifferenceVerdict],
     others: Mapping[str, Mapping[tuple[str, int], DifferenceVerdict]],
 ) -> str:
-    """Whether the other judges say what the first one says, where both say something."""
+    """Agreement of the other judges' verdicts with those of the first one, where both have verdicts."""
     opposite = {
         DifferenceVerdict.BETTER: DifferenceVerdict.WORSE,
         DifferenceVerdict.WORSE: DifferenceVerdict.BETTER,
     }
     groups: dict[str, list[str]] = {}
     for judge, found in others.items():
-        both = [where for where in said if where in found]
-        against = dict.fromkeys(where[0] for where in both if opposite.get(said[where]) is found[where])
-        num_alike = sum(said[where] is found[where] for where in both)
+        both = [where for where in verdicts if where in found]
+        against = dict.fromkeys(where[0] for where in both if opposite.get(verdicts[where]) is found[where])
+        num_alike = sum(verdicts[where] is found[where] for where in both)
         if against:
-            words = f"the contrary about {listed(list(against))} is said by"
+            words = f"the verdicts on {listed(list(against))} are reversed by"
         elif num_alike == len(both):
-            words = "the same is said by"
+            words = "the verdicts are confirmed by"
         else:
-            words = f"no more than {num_alike} of these {len(both)} verdicts are shared by"
+            words = f"only {num_alike} of these {len(both)} verdicts are confirmed by"
         if both:
             groups.setdefault(words, []).append(judge)
     if not groups:
-        return "No other judge says anything about that."
+        return "No other judge has verdicts on these differences."
     sentence = "; ".join(f"{words} {listed(judges)}" for words, judges in groups.items())
     return f"{sentence[0].upper()}{sentence[1:]}."

@@ -1,4 +1,4 @@
-"""What every judge says, in plain words, and the limits that every reader of a comparison should know."""
+"""Sentences of a report: the verdicts of every judge, and the limits of a comparison."""
 
 from collections.abc import Sequence
 
@@ -9,9 +9,9 @@ from evaluation.comparison.formatting import FAR_MARK, GUESS, number, shift_labe
 from evaluation.report.roles import TRAINED
 
 WORDS = {
-    DifferenceVerdict.BETTER: "does better than",
-    DifferenceVerdict.WORSE: "does worse than",
-    DifferenceVerdict.CANNOT_TELL: "cannot be told from",
+    DifferenceVerdict.BETTER: "is better than",
+    DifferenceVerdict.WORSE: "is worse than",
+    DifferenceVerdict.CANNOT_TELL: "is not distinguishable from",
 }
 
 
@@ -24,12 +24,14 @@ def summary(comparison: Comparison) -> list[str]:
         for policy in shown:
             sentences += _sentences(comparison, judge.name, policy)
     if any(FAR_MARK in sentence for sentence in sentences):
-        sentences.append(f"{FAR_MARK} {GUESS}, the policy's own or those of what it is held against.")
-    return sentences or ["No difference between policies could be measured; the tables below say why."]
+        sentences.append(f"{FAR_MARK} {GUESS}, of the policy or of its reference.")
+    return sentences or [
+        "No difference between policies could be measured; the tables below give the reasons."
+    ]
 
 
 def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
-    """One sentence for the references against which the policy fares alike at every shift."""
+    """One sentence for each set of references with the same verdicts at every shift."""
     alike: dict[tuple[tuple[str, DifferenceVerdict], ...], list[Difference]] = {}
     for reference in comparison.references():
         found = [
@@ -46,7 +48,7 @@ def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
 
 
 def _marked(comparison: Comparison, found: Difference) -> str:
-    """The shift of a difference in words, with the mark where one of its two values is a guess."""
+    """The label of a difference's shift, with the mark where one of its two values is a guess."""
     guessed = any(
         comparison.is_far(found.judge, found.shift_days, one) for one in (found.policy, found.reference)
     )
@@ -69,8 +71,8 @@ def _sentence(
     """`last` holds the difference to every reference after the longest shift."""
     names = listed([found.reference for found in last])
     parts: list[str] = []
-    for said, words in WORDS.items():
-        shifts = [shift for shift, verdict in pattern if verdict is said]
+    for kind, words in WORDS.items():
+        shifts = [shift for shift, verdict in pattern if verdict is kind]
         if shifts:
             whom = names if not parts else ("them" if len(last) > 1 else "it")
             parts.append(f"{words} {whom} after {listed(shifts)}")
@@ -85,8 +87,7 @@ def listed(items: Sequence[str]) -> str:
 
 
 def far_policies(comparison: Comparison) -> dict[str, list[str]]:
-    """Judge -> policies that led it, at one shift or more, outside the support of its log; only judges with such
-    policies."""
+    """Judge -> policies that left the support of its log at one shift or more; only judges with such policies."""
     found: dict[str, dict[str, None]] = {}
     for tally in comparison.tallies:
         if is_far(tally.out_of_support):
@@ -101,40 +102,40 @@ def not_applicable(comparison: Comparison) -> list[tuple[str, str]]:
     for cell in comparison.cells:
         if cell.metric not in valued:
             reasons.setdefault(cell.metric, {})[cell.estimate.reason] = None
-    return [(metric, "; ".join(said)) for metric, said in reasons.items()]
+    return [(metric, "; ".join(each)) for metric, each in reasons.items()]
 
 
 def standing_limits(comparison: Comparison) -> list[str]:
-    """What holds for every comparison, with this one's figures."""
+    """The limits that hold for every comparison, with this one's figures."""
     percent, missed = 100 * comparison.level, 100 * (1.0 - comparison.level)
     limits = [
-        f"Intervals aim at {percent:.0f} % coverage, drawn over {comparison.unit_kind}: they show what other "
-        "days like these could have given, not what another cluster would. With few units they are "
+        f"Intervals have a nominal coverage of {percent:.0f} %, drawn over {comparison.unit_kind}: they cover the "
+        "variation between days like these, not between clusters. With few units they are "
         "somewhat too narrow.",
-        "Nothing is adjusted for showing many comparisons at once: between policies that are equal, about "
-        f"{missed:.0f} in 100 verdicts will still say better or worse.",
-        "A number without an interval rests on too few units for one; differences of such numbers are never "
-        "called better or worse. An interval of no width means that no draw of units changed "
+        "Verdicts are not adjusted for multiple comparisons: between policies that are equal, about "
+        f"{missed:.0f} in 100 verdicts are still better or worse.",
+        "A number without an interval has too few units for one; differences of such numbers are never "
+        "called better or worse. An interval of zero width means that no draw of units changed "
         "the number, not that it is certain.",
     ]
     guessed = far_policies(comparison)
     if guessed:
-        said = "; ".join(f"{judge}: {listed(policies)}" for judge, policies in guessed.items())
+        concerned = "; ".join(f"{judge}: {listed(policies)}" for judge, policies in guessed.items())
         limits.append(
-            f"{FAR_MARK} marks what a judge only guesses. In a twin, more than {100 * FAR:.0f} % of the policy's "
-            "decisions went to nodes with longer queues than 99 % of the logged offers to them found. In replay, more "
-            f"than {100 * FAR:.0f} % of them are choices that the log of these days hardly ever took for the service: "
-            f"what would have come of them is borrowed from other requests. {said}."
+            f"{FAR_MARK} marks values outside the support of a judge's log. In a twin, more than {100 * FAR:.0f} % of "
+            "the policy's decisions went to nodes with longer queues than 99 % of the logged offers to them found. In "
+            f"replay, more than {100 * FAR:.0f} % of them are choices that the log of these days hardly ever took for "
+            f"the service: their outcomes are borrowed from other requests. {concerned}."
         )
     silent = [shift for shift in comparison.shifts if not shift.days]
     if silent:
         names = listed([shift_label(shift.shift_days) for shift in silent])
-        limits.append(f"Nothing is said about {names}: the log does not reach there.")
+        limits.append(f"There are no values for {names}: the log does not reach there.")
     agreements = [tally.agreement for tally in comparison.tallies if tally.agreement is not None]
     if agreements:
         limits.append(
             f"Between {number(min(agreements))} and {number(max(agreements))} of a policy's decisions are "
-            "those of the log. What would have come of the others is not in it: the judge's model answers "
-            "for them. The lower the share, the less the log can say."
+            "those of the log. The outcomes of the others are not in it and come from the judge's model. The "
+            "lower the share, the less the values depend on the log."
         )
     return [*limits, *(f"Judge {judge.name}: {judge.description}" for judge in comparison.judges)]

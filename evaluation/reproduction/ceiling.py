@@ -19,7 +19,7 @@ from offline_rl.rules.in_twin import DESCRIPTIONS
 
 
 class BeatenReferenceError(SchedtwinError):
-    """A policy does better than the reference, so that shares of it would say nothing."""
+    """A policy is better than the reference, so that shares of it have no meaning."""
 
 
 def best_rule(means: Mapping[tuple[str, int], float], shift: int) -> str | None:

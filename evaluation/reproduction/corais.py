@@ -1,4 +1,4 @@
-"""CoRaiS's tables III to V: solvers of the assignment problem, held against exact optima and lower bounds.
+"""CoRaiS's tables III to VI: solvers of the assignment problem, held against exact optima, lower bounds and tests.
 
 The paper's large-scale gap is a ratio to its own solver. Here every row also has its gap to a lower bound, valid at any
 size, and the rules that a good engineer would write first stand in every table. All solvers see the same instances,
@@ -7,7 +7,7 @@ one after the other on one thread; a scale is a product of its own, so a killed 
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 
 from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
+from evaluation.reproduction.corais_characteristics import measure
 from evaluation.reproduction.corais_learning import (
     NetworksConfig,
     load_params,
@@ -34,6 +35,8 @@ from twin.assignment.objective import makespan_s
 from twin.assignment.types import AssignmentInstance, row_of
 
 FIGURES = "figures.json"
+_Case = tuple[str, Scale, int]
+"""A trained network: name, scale, seed."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,7 @@ class CoraisConfig:
         seed: Of the instances and of whatever draws.
         networks: What is trained.
         round_requests, round_seeds: Requests of each region that lives through rounds, and such regions.
+        num_experiments: Of every characteristic test.
     """
 
     scales: tuple[Scale, ...] = TABLE_3 + TABLE_4 + TABLE_5 + EMPTY
@@ -58,6 +62,7 @@ class CoraisConfig:
     networks: NetworksConfig = field(default_factory=NetworksConfig)
     round_requests: int = 2000
     round_seeds: int = 5
+    num_experiments: int = 200
 
     def __post_init__(self) -> None:
         if self.num_instances < 1:
@@ -79,42 +84,89 @@ class CoraisConfig:
 def quick(config: CoraisConfig) -> CoraisConfig:
     """A first look: few instances, three scales, small networks."""
     return CoraisConfig(
-        (*TABLE_3[:2], EMPTY[0]), num_instances=10, exact_s=4.0, seed=config.seed, networks=quick_networks()
-    )
+        (*TABLE_3[:2], EMPTY[0]), num_instances=10, exact_s=4.0, seed=config.seed, networks=quick_networks(),
+        num_experiments=20,
+    )  # fmt: skip
 
 
 def solve(config: CoraisConfig, workdir: Path, progress: Progress) -> Mapping[Scale, Mapping[str, Any]]:
     """Trains and solves what is not done yet: scale -> what `_figures` found."""
-    trained = dict.fromkeys(config.networks.of(scale) for scale in config.scales)
-    cases = [
-        (name, scale, seed)
-        for name in networks(config.networks)
-        for scale in trained
-        for seed in range(config.networks.num_seeds)
-    ]
-    training = {case: training_step(config.networks, *case) for case in cases}
+    training = _training(config, dict.fromkeys(config.networks.of(scale) for scale in config.scales))
 
     def step_of(scale: Scale) -> Step:
         mine = {case: step.name for case, step in training.items() if case[1] == config.networks.of(scale)}
 
         def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> None:
-            solvers = dict(hand_written(config.exact_s, config.search_s))
-            for (name, _, seed), step in mine.items():
-                made = learned(name, load_params(inputs[step]), config.search_s)
-                solvers |= {f"{one}/{seed}": solver for one, solver in made.items()}
-            found = _figures(config, scale, solvers, progress)
+            found = _figures(config, scale, _solvers(config, mine, inputs), progress)
             (out / FIGURES).write_text(json.dumps(found, indent=1))
 
         settings = {"exact_s": config.exact_s, "search_s": config.search_s, "scale": scale}
         settings |= {"num_instances": config.instances_of(scale)}
         name = f"scale-{scale.slug}"
         return Step(
-            name, "assignment-figures", build, inputs=tuple(mine.values()), config=settings, seed=config.seed
-        )
+            name, "assignment-figures", build, inputs=tuple(mine.values()), config=settings, seed=config.seed,
+            code_version=2,
+        )  # fmt: skip
 
     steps = {scale: step_of(scale) for scale in config.scales}
     products = run_job([*training.values(), *steps.values()], workdir, progress)
     return {scale: json.loads((products[step.name] / FIGURES).read_text()) for scale, step in steps.items()}
+
+
+def _training(config: CoraisConfig, scales: Iterable[Scale]) -> dict[_Case, Step]:
+    """The steps that train the networks of scales."""
+    cases = [
+        (name, scale, seed)
+        for name in networks(config.networks)
+        for scale in scales
+        for seed in range(config.networks.num_seeds)
+    ]
+    return {case: training_step(config.networks, *case) for case in cases}
+
+
+def _solvers(
+    config: CoraisConfig, trained: Mapping[_Case, str], inputs: Mapping[str, Path]
+) -> dict[str, Solve]:
+    """All solvers by name, those of networks followed by the seed; `trained` names the step of each network."""
+    solvers = dict(hand_written(config.exact_s, config.search_s))
+    for (name, _, seed), step in trained.items():
+        made = learned(name, load_params(inputs[step]), config.search_s)
+        solvers |= {f"{one}/{seed}": solver for one, solver in made.items()}
+    return solvers
+
+
+def characteristics(config: CoraisConfig, workdir: Path, progress: Progress) -> list[dict[str, Any]]:
+    """Table VI, once: rows of `corais_characteristics.measure` for every solver and seed but the exact one.
+
+    The exact solver is left out: equal requests may be exchanged at no cost, and it spends its whole time on that. The
+    networks are those of the last scale, the paper's (10, 5, 100).
+    """
+    training = _training(config, config.networks.scales[-1:])
+
+    def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> None:
+        solvers = _solvers(config, {case: step.name for case, step in training.items()}, inputs)
+        solvers.pop("exact")
+        rows: list[dict[str, Any]] = []
+        with progress.stage("characteristic tests", total=len(solvers), unit="solvers") as stage:
+            for number, (name, solver) in enumerate(solvers.items()):
+                stage(number)
+                solver_name, _, seed = name.partition("/")
+                of = {"solver": solver_name, "seed": int(seed) if seed else None}
+                rows += [of | row for row in measure(solver, config.num_experiments, config.seed)]
+        (out / FIGURES).write_text(json.dumps(rows, indent=1))
+
+    settings = {
+        "num_experiments": config.num_experiments,
+        "search_s": config.search_s,
+        "exact_s": config.exact_s,
+    }
+    names = tuple(step.name for step in training.values())
+    step = Step(
+        "characteristics", "assignment-characteristics", build, names, config=settings, seed=config.seed
+    )
+    made = run_job([*training.values(), step], workdir, progress)
+    found: list[dict[str, Any]] = json.loads((made[step.name] / FIGURES).read_text())
+    return found
 
 
 def live_rounds(config: CoraisConfig, workdir: Path, progress: Progress) -> list[dict[str, Any]]:
@@ -170,9 +222,12 @@ def _solve_one(
 
 
 def table(
-    config: CoraisConfig, found: Mapping[Scale, Mapping[str, Any]], rounds: list[dict[str, Any]]
+    config: CoraisConfig,
+    found: Mapping[Scale, Mapping[str, Any]],
+    rounds: list[dict[str, Any]],
+    tests: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """The tables as plain values; `rounds` as they are.
+    """The tables as plain values; `rounds` and, as `characteristics`, `tests` as they are.
 
     Returns:
         `rows`, one a scale and solver: `gap_to_best` and `gap_to_bound`, means over instances of the makespan over the
@@ -199,6 +254,7 @@ def table(
         "interval": "95 % over seeds, over instances for a single one (Student)",
         "rows": rows,
         "rounds": rounds,
+        "characteristics": tests,
     }
 
 

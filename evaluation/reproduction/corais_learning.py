@@ -11,7 +11,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.assignment.corais import CoraisNetwork
 from offline_rl.assignment.layers import Params
-from offline_rl.assignment.learning import LearningConfig, train_corais, train_priced
+from offline_rl.assignment.learning import OURS_LEARNING, LearningConfig, train_corais, train_priced
 from twin.arrays import load_nested, save_arrays
 
 PARAMS = "params.npz"
@@ -32,12 +32,7 @@ class NetworksConfig:
     num_seeds: int = 5
     corais: CoraisNetwork = field(default_factory=CoraisNetwork)
     corais_learning: LearningConfig = field(default_factory=LearningConfig)
-    ours_learning: LearningConfig = field(
-        default_factory=lambda: LearningConfig(
-            num_updates=2000, batch=64, num_samples=32, learning_rate=1e-3, imitation_updates=2000,
-            imitation_instances=2000,
-        )
-    )  # fmt: skip
+    ours_learning: LearningConfig = OURS_LEARNING
 
     def __post_init__(self) -> None:
         if self.num_seeds < 1 or not self.scales:

@@ -1,8 +1,8 @@
-"""Twins of a whole day and of its parts, in which one engine is deployed: the clone of who decided that day.
+"""Twins of a whole day and of its parts, with one engine in all of them: the clone of that day's behaviour.
 
-All twins of a day share its vocabulary (and what it says is usual), so that they share programs too; the answers of a
-part are learned from the part alone. A part is cut into `PART_WINDOWS` windows whatever its length, and padded to the
-longest: twelve parts are fitted and simulated by the programs of one.
+All twins of a day share its vocabulary (and its expected run times), so that they share programs too; the answers of a
+part are fitted on the part alone. A part is cut into `PART_WINDOWS` windows for any length, and padded to the longest:
+twelve parts are fitted and simulated by the programs of one.
 """
 
 import datetime as dt
@@ -92,7 +92,7 @@ def prepare(
 
 
 def clone_engine(key: Array, how: Learning, progress: Progress) -> PyTree:
-    """Parameters of `how.network`: who decided on the day that is learned from."""
+    """Parameters of `how.network`: the clone of the training day's behaviour."""
     clone = how.training
     history = replay_log(_day_windows(how), how.encoding)
     with progress.stage("clone", total=clone.clone_updates, unit="updates") as stage:
@@ -116,11 +116,11 @@ def simulate_whole(
     Args:
         key: PRNG key.
         how: The day that is learned from, and the rest.
-        engine: Who decides, from `clone_engine`.
+        engine: The deciding policy, from `clone_engine`.
         held: The day whose requests are simulated.
-        parts: Of the day.
-        num_replications: Times that it is simulated, a multiple of the ensemble's members, who share them.
-        progress: Where to show how far it is.
+        parts: Number of parts of the day.
+        num_replications: Replications of the day, a multiple of the ensemble's members, which share them.
+        progress: Progress display.
 
     Returns:
         NaN in parts where nothing started.
@@ -128,7 +128,7 @@ def simulate_whole(
     key_learn, key_simulate = jax.random.split(key)
     model = _learn(key_learn, _day_windows(how), how, progress)
     whole = cut_windows(held.rows, held.wanted, how.encoding, num_steps=int(held.wanted.sum()))
-    with progress.stage("live the day"):
+    with progress.stage("simulate the day"):
         return _simulate(key_simulate, how, engine, model, whole, parts, num_replications)
 
 
@@ -141,7 +141,7 @@ def live_parts(
     num_replications: int,
     progress: Progress,
 ) -> np.ndarray:
-    """As `simulate_whole`, in a twin for every part, who begins with the logged state of its moment.
+    """As `simulate_whole`, in a twin for every part, which begins with the logged state of its time.
 
     Raises:
         ConfigError: A part holds too few requests to learn from.

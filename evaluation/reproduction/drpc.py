@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
+from evaluation.autoscalers.published import NAMES as RULES
 from evaluation.autoscalers.published import Setting, autoscalers
 from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
@@ -82,9 +83,17 @@ class DrpcConfig:
                 allowed="1 day and seed or more, 20 to 1200 minutes, shifts of 0 days or more",
             )  # fmt: skip
 
+        known = (*RULES, *KINDS)
+        if unknown := [name for name in self.autoscalers if name not in known]:
+            raise ConfigError(
+                f"there is no autoscaler {', '.join(unknown)}",
+                where="reproduce drpc",
+                allowed=", ".join(known),
+            )
+
     @property
     def rules(self) -> tuple[str, ...] | None:
-        """Autoscalers asked for that are not learned; None for all of them."""
+        """The chosen autoscalers that are not learned; None for all of them."""
         return tuple(name for name in self.autoscalers if name not in KINDS) if self.autoscalers else None
 
 
@@ -269,7 +278,7 @@ def play(config: DrpcConfig, autoscaler: Autoscaler, num_settings: int) -> dict[
 def measured(played: Played, interval_s: float, slo_s: float) -> dict[str, Array]:
     """`MEASURES` [*streams] of what was played."""
     gateway, grants = played.gateway, played.grants
-    asked = jnp.sum(gateway.rate_per_s * interval_s, axis=0)
+    num_requests = jnp.sum(gateway.rate_per_s * interval_s, axis=0)
     answered = gateway.rate_per_s * interval_s - gateway.num_failures
     latency = jnp.sum(gateway.latency, axis=0)
     per_interval = quantile_s(jnp.moveaxis(gateway.latency, 1, 0), 0.95)
@@ -277,7 +286,7 @@ def measured(played: Played, interval_s: float, slo_s: float) -> dict[str, Array
     return {
         "mean_response_s": jnp.sum(gateway.response_s * answered, axis=0) / jnp.sum(answered, axis=0),
         **{name: quantile_s(latency, share) for name, share in QUANTILES.items()},
-        "failures": jnp.maximum(jnp.sum(gateway.num_failures, axis=0), 0.0) / asked,
+        "failures": jnp.maximum(jnp.sum(gateway.num_failures, axis=0), 0.0) / num_requests,
         "objective_kept": jnp.mean((per_interval <= slo_s).astype(jnp.float32), axis=0),
         "cpu_core_hours": jnp.sum(cores, axis=0) * interval_s / 3600.0,
         "reward": jnp.mean(jnp.sum(played.reward, axis=1), axis=0),

@@ -113,7 +113,7 @@ def planner_of(school: School) -> Autoscaler:
 def learn(
     key: Array, kind: str, school: School, teacher: PyTree = None, planner: Autoscaler | None = None
 ) -> PyTree:
-    """Parameters of one policy of a kind; whoever imitates is told whom."""
+    """Parameters of one policy of a kind; students of a teacher get the teacher's."""
     if kind == "teacher":
         return train_teacher(key, school.system, school.teacher)[0]
     if kind == "clone":

@@ -24,7 +24,7 @@ class Entrant(NamedTuple):
 
 
 def entrants(schedulers: Schedulers) -> list[Entrant]:
-    """Every policy that observes or knows the system, the reference apart."""
+    """Every policy except the reference."""
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], schedulers.clone)
     plain = [
         Entrant(name, name, one)

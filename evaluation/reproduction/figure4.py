@@ -143,9 +143,9 @@ def curves(config: Figure4Config, workdir: Path, progress: Progress) -> list[Cur
         steps = [archive_step(log, Path()), _floor_step(config, seed), _engine_step(config, seed)]
         steps += [_twin_step(way, config, seed) for way in WAYS]
         products = run_job(steps, workdir / f"seed-{seed}", progress)
-        told = {name: json.loads((products[name] / CURVES).read_text()) for name in (*WAYS, FLOOR)}
-        replications = {name: np.array(one["replications"], float) for name, one in told.items()}
-        found.append(Curves(np.array(told[FLOOR]["truth"], float), replications))
+        saved = {name: json.loads((products[name] / CURVES).read_text()) for name in (*WAYS, FLOOR)}
+        replications = {name: np.array(one["replications"], float) for name, one in saved.items()}
+        found.append(Curves(np.array(saved[FLOOR]["truth"], float), replications))
     return found
 
 
@@ -187,7 +187,7 @@ def _floor_step(config: Figure4Config, seed: int) -> Step:
         encoding = fit_encoding(archive, [FIRST_DAY], view="full")
         logged = read_day(archive, encoding, config.simulated_day)
         truth = logged_ratios(logged.rows, encoding, config.parts, logged.midnight_s)
-        with progress.stage("live the day again"):
+        with progress.stage("simulate the day again"):
             replications = _simulate_again(config, jax.random.fold_in(jax.random.key(seed), AGAIN))
         _write(out, truth=truth, replications=replications)
 
@@ -196,8 +196,8 @@ def _floor_step(config: Figure4Config, seed: int) -> Step:
     return Step(FLOOR, "offload-curves", build, inputs=("archive",), config=settings, seed=seed)
 
 
-def _write(out: Path, **told: np.ndarray) -> None:
-    plain = {name: _plain(values.tolist()) for name, values in told.items()}
+def _write(out: Path, **curves: np.ndarray) -> None:
+    plain = {name: _plain(values.tolist()) for name, values in curves.items()}
     (out / CURVES).write_text(json.dumps(plain))
 
 
@@ -240,20 +240,20 @@ def table(config: Figure4Config, found: Sequence[Curves]) -> dict[str, Any]:
     rows = []
     for way in (*WAYS, FLOOR):
         mine = [_measured(one, way) for one in found]
-        told = {name: over_seeds([figures[name] for figures in mine]) for name in mine[0]}
+        estimates = {name: over_seeds([figures[name] for figures in mine]) for name in mine[0]}
         row: dict[str, Any] = {"way": way, "num_seeds": len(found)}
         if way != FLOOR:
             over = [figures["error"] - floor["error"] for figures, floor in zip(mine, floors, strict=True)]
-            told["error_over_floor"] = over_seeds(over)
+            estimates["error_over_floor"] = over_seeds(over)
             row |= {
                 "error_verdict": verdict_of(
-                    told["error_over_floor"], wanted.offload_error, higher_is_better=False
+                    estimates["error_over_floor"], wanted.offload_error, higher_is_better=False
                 ).value,
                 "correlation_verdict": _correlated(
-                    told["correlation"], reached, wanted.offload_correlation
+                    estimates["correlation"], reached, wanted.offload_correlation
                 ).value,
             }
-        for name, estimate in told.items():
+        for name, estimate in estimates.items():
             row |= named(name, estimate)
         rows.append(row)
     return {
@@ -266,10 +266,10 @@ def table(config: Figure4Config, found: Sequence[Curves]) -> dict[str, Any]:
 
 
 def _correlated(found: Estimate, reached: float | None, limit: float) -> Verdict:
-    """Where the system does not reach the limit with itself, who misses it has not failed."""
-    told = verdict_of(found, limit, higher_is_better=True)
+    """The verdict on a limit; a miss is no failure where the system does not reach the limit with itself."""
+    verdict = verdict_of(found, limit, higher_is_better=True)
     out_of_reach = reached is None or reached < limit
-    return Verdict.CANNOT_TELL if told is Verdict.FAIL and out_of_reach else told
+    return Verdict.CANNOT_TELL if verdict is Verdict.FAIL and out_of_reach else verdict
 
 
 def _measured(one: Curves, name: str) -> dict[str, float]:

@@ -49,7 +49,7 @@ def logged_ratios(rows: EncodedRows, encoding: Encoding, parts: DayParts, midnig
 def simulated_ratios(day: History, world: World, parts: DayParts) -> np.ndarray:
     """[parts] offload ratio of one simulated day, leaves [requests], in the world's own indices."""
     place = {site: index for index, site in enumerate(world.sites)}
-    site_of_node = np.array([place.get(node.site, -1) for node in world.nodes])  # nobody asks in the cloud
+    site_of_node = np.array([place.get(node.site, -1) for node in world.nodes])  # the cloud has no agents
     away = site_of_node[day.node] != day.request.site
     return ratios(parts.of(np.asarray(day.arrival_s)), np.isfinite(day.fate.start_s), away, parts.num)
 

@@ -1,4 +1,4 @@
-"""KaiS's and KMPS's comparisons: dispatch and orchestration by whoever, judged in a truth that the twin never saw.
+"""KaiS's and KMPS's comparisons: pairs of dispatcher and orchestrator, evaluated in the truth of later days.
 
 A day of log is written by slots, a twin is fitted to it, and what plans or learns does so in the twin. The truth of the
 same day and of later ones judges everybody on the same requests, days beginning with the deployment of day 0.
@@ -26,6 +26,7 @@ from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import FIRST_DAY, SlotLogConfig, simulate_slots
 from evaluation.simulator.world import World
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
 from twin.orchestration.fit import FittedCluster, fit_orchestration
@@ -79,6 +80,14 @@ class OrchestrationConfig:
     )
     untrained: tuple[Pair, ...] = (*BASELINE_PAIRS, *RIVAL_PAIRS)
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.days or min(self.days) < 0:
+            raise ConfigError(
+                f"days {', '.join(map(str, self.days)) or 'none'}",
+                where="reproduce --days",
+                allowed="0 and later",
+            )
 
 
 QUICK_PAIRS = (

@@ -1,4 +1,4 @@
-"""How far generated agents are from those of days that were held out: the measures behind Xiong et al.'s table 1.
+"""Distances of generated agents from those of held-out days: the measures of Xiong et al.'s table 1.
 
 Every other day is for training and the days between are held out; a log of fewer than four days is cut into halves of
 its requests. Both samples hold one row an agent and day. KL of single columns is passed by a product of marginals, so
@@ -35,7 +35,7 @@ from twin.population.workload import OnLook
 FLOOR = "floor"
 AUC_ROWS = 3000
 ENOUGH_ROWS, MOST_DRAWS = 5000, 10
-"""Fewer held-out agents are held against several draws, this many rows in all: the means scatter less."""
+"""Fewer held-out agents are compared with several draws, this many rows in all, to reduce the variance of the means."""
 NUM_SAMPLES = 2 + MOST_DRAWS
 MIN_DAYS = 4
 """Fewer are cut into halves of their requests."""
@@ -48,11 +48,11 @@ class GeneratedAgents(NamedTuple):
     others: tuple[AgentTable, ...]  # the floor: of training days, one row an agent, as many rows as `real`
     real: AgentTable  # held out
     unit: str
-    num_unseen: int  # held-out rows left out, because training has never seen their scenario
+    num_unseen: int  # held-out rows left out, because their scenario is not in the training data
 
 
 class Made(NamedTuple):
-    """Agents that a method generated, once or several times, and what it had to say while it learned."""
+    """Agents that a method generated, once or several times, with the warnings of its training."""
 
     tables: tuple[AgentTable, ...]
     warnings: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ Generate = Callable[[int, GeneratedAgents, OnLook | None], Made]
 
 
 def draw(archive: Archive, *, max_rows: int, rows_an_agent: int, seed: int = 0) -> GeneratedAgents:
-    """Draws the agents to learn from, and those to be held against.
+    """Draws the training agents, and the held-out ones.
 
     Args:
         archive: Of the log.
@@ -72,7 +72,7 @@ def draw(archive: Archive, *, max_rows: int, rows_an_agent: int, seed: int = 0) 
         seed: Of all draws.
 
     Raises:
-        ConfigError: No agent is left that is held out and of a scenario that training knows.
+        ConfigError: No held-out agent is of a scenario in the training data.
     """
     days = archive.days("requests")
 
@@ -130,7 +130,7 @@ def ways_of(names: Sequence[str], num_rounds: int | None = None) -> dict[str, Ge
         is_trained = name in MAKERS and isinstance(MAKERS[name]().config, AdversarialConfig)
         population = PopulationConfig(name, num_rounds=num_rounds if is_trained else None).population()
         if population is None:
-            raise ConfigError(f"{name!r} generates nobody", allowed=", ".join(MAKERS))
+            raise ConfigError(f"method {name!r} generates no agents", allowed=", ".join(MAKERS))
         ways[name] = _by(population)
     return ways
 
@@ -148,11 +148,11 @@ def _by(population: Population) -> Generate:
 def measure(
     generate: Generate, seed: int, agents: GeneratedAgents, on_look: OnLook | None = None
 ) -> dict[str, Any]:
-    """Fits and samples a method once and holds its agents against the held-out ones.
+    """Fits and samples a method once and compares its agents with the held-out ones.
 
     Returns:
         Plain values: `columns` (name -> KL of the column, nats), `pairs` (mean KL of pairs of columns, nats), `auc`
-        (held-out AUC of a classifier that tells the two samples apart), `fit_cpu_s` (processor time of fit and
+        (held-out AUC of a classifier between the two samples), `fit_cpu_s` (processor time of fit and
         draws), `warnings`.
 
     Raises:

@@ -46,12 +46,12 @@ def as_table(found: dict[str, Any]) -> Group:
         )
     )
     for name, values in found["paper_offload_over_random"].items():
-        told = ", ".join(f"{shift_label(int(day))} {value:.2%}" for day, value in values.items())
-        parts.append(Text(f"Xiong et al., table 2, offload ratio over random, {name}: {told}"))
+        published = ", ".join(f"{shift_label(int(day))} {value:.2%}" for day, value in values.items())
+        parts.append(Text(f"Xiong et al., table 2, offload ratio over random, {name}: {published}"))
     for one in found["references"]:
         took = "an unknown time" if one["train_s"] is None else f"{one['train_s']:.0f} s"
-        told = f"{one['num_updates']} updates in {took}, the last doubling gained {one['last_gain']:+.4f}"
-        parts.append(Text(f"reference of day {one['day']}: {told}"))
+        training = f"{one['num_updates']} updates in {took}, the last doubling gained {one['last_gain']:+.4f}"
+        parts.append(Text(f"reference of day {one['day']}: {training}"))
     return Group(*parts)
 
 

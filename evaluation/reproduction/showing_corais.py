@@ -12,7 +12,26 @@ from evaluation.comparison.formatting import number
 def as_table(found: dict[str, Any]) -> Group:
     """One table a scale: every solver's gaps and time."""
     scales = dict.fromkeys(row["scale"] for row in found["rows"])
-    return Group(*(_of_scale(scale, found) for scale in scales), _of_rounds(found["rounds"]))
+    return Group(
+        *(_of_scale(scale, found) for scale in scales),
+        _of_tests(found["characteristics"]),
+        _of_rounds(found["rounds"]),
+    )
+
+
+def _of_tests(rows: list[dict[str, Any]]) -> Table:
+    title = "load balancing, workload perception, heterogeneity awareness: 100 equal requests come to edge A of five"
+    table = Table(title=Text(title))
+    for name in ("solver", "seed", "test", "requests of A to E", "answered after, s", "spread", "holds"):
+        table.add_column(name, justify="right" if name in ("seed", "spread") else "left")
+    for row in rows:
+        table.add_row(
+            row["solver"], "" if row["seed"] is None else str(row["seed"]), row["test"],
+            ", ".join(f"{one:.1f}" for one in row["requests"]),
+            ", ".join(f"{one:.2f}" for one in row["completion_s"]), number(row["spread"]),
+            "yes" if row["holds"] else "no",
+        )  # fmt: skip
+    return table
 
 
 def _of_rounds(rows: list[dict[str, Any]]) -> Table:

@@ -20,7 +20,7 @@ COLUMNS = {
     "mean_life_correlation": "its correlation",
 }
 NAMES = {
-    ONE: "one twin, which knows the time",
+    ONE: "one twin, with the time as input",
     PER_PART: "a twin for every part",
     FLOOR: "the system, simulated again",
 }

@@ -12,7 +12,7 @@ from evaluation.reproduction.table1 import AUC, COLUMN, PAIRS
 
 
 def as_table(found: dict[str, Any]) -> Group:
-    """For each archive: the measures by method, KL by column and method, and what fits had to say."""
+    """For each archive: the measures by method, KL by column and method, and warnings of fits."""
     parts: list[Any] = []
     for facts in found["archives"]:
         name = facts["archive"]

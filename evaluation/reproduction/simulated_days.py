@@ -64,8 +64,8 @@ def policy_program(
     """The compiled truth of a world for policies that speak an encoding's vocabulary.
 
     Args:
-        world: That they live in.
-        encoding: Their vocabulary.
+        world: The simulated world.
+        encoding: The encoding of the policies.
         network: What the parameters are of.
         writer: The behaviour that wrote the log.
         num_replications: Times that the day is simulated.

@@ -1,4 +1,4 @@
-"""Xiong et al.'s table 1 and beyond: every way to generate agents, held against agents of days that none has seen.
+"""Xiong et al.'s table 1 and beyond: all methods of agent generation, compared with agents of held-out days.
 
 The paper's table holds KL of single dimensions, which a product of marginals passes too; here the KL of pairs and a
 two-sample classifier stand beside it, the bootstrap and the product of marginals among the rivals, and all figures

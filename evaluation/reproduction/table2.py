@@ -3,8 +3,8 @@ log alone, on days further and further away, judged in the simulated system itse
 
 One day of log is simulated, a twin fitted on it, policies trained; then every policy plays whole days of the truth, 0
 days, 1 day, 1 week and 1 month later. The paper reports how far the offload ratio is above a random engine's; here the
-share of requests on time stands beside it, with a reference: the best rule told all that is hidden, then PPO in the
-truth of that very day (`evaluation.benches.reference`). It is a ceiling, or the table is refused.
+share of requests on time is given as well, with a reference: the best rule with access to the hidden state, then PPO in
+the truth of the same day (`evaluation.benches.reference`). It is an upper bound, or the table is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -70,10 +70,10 @@ TRAIN = TrainingConfig(
     num_updates=30, num_streams=160, entropy=0.0, kl_to_clone=0.003, randomise_services=0.2, network="narrow_scorer",
     from_logs=LEARNED,
 )  # fmt: skip
-"""Of the policies in the table, chosen on `kmps` with one seed, before policies were told what usually happens: then
-the member held out said .909 after 20 updates and after 40, .908 after 20 of windows four times as long in half the
-streams, and .905 of a policy trained without disagreement and deviations. Since then it says .947 after 20 updates (one
-seed) and .953 after 30 (the mean of five)."""
+"""Of the policies in the table, chosen on `kmps` with one seed, before policies observed what usually happens: values
+with the member held out were .909 after 20 updates and after 40, .908 after 20 of windows four times as long in half
+the streams, and .905 of a policy trained without disagreement and deviations. Since then they are .947 after 20 updates
+(one seed) and .953 after 30 (the mean of five)."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class Table2Config:
 
     @property
     def simulated_days(self) -> tuple[int, ...]:
-        """Days of the world that the policies live."""
+        """Simulated days of the world."""
         return tuple(self.train_day + shift for shift in self.days)
 
 
@@ -219,7 +219,7 @@ def simulate_days(
     networks, others = by_need(entrants(schedulers))
     known = (*KINDS, *rules)
     found: dict[tuple[str, int], DayShares] = {}
-    with progress.stage("live the days", total=len(config.days), unit="days") as stage:
+    with progress.stage("simulate the days", total=len(config.days), unit="days") as stage:
         for done, (shift, day) in enumerate(zip(config.days, config.simulated_days, strict=True)):
             today, weekday = conditions(world, day), jnp.int32(day % 7)
             key = _key_of(config, day)
@@ -241,7 +241,7 @@ def simulate_references(
     depth = twin.encoding.problem.depth
     program = reference_program(world, config.num_replications, depth, most_requests=config.max_requests)
     found = {}
-    with progress.stage("live the references' days", total=len(references), unit="days") as stage:
+    with progress.stage("simulate the references' days", total=len(references), unit="days") as stage:
         for done, kept in enumerate(references):
             day = kept.reference.day
             if day not in config.simulated_days:
@@ -277,7 +277,7 @@ def table(
     }
     policies = list(dict.fromkeys(policy for policy, _ in simulated))
 
-    def told(values: np.ndarray) -> Estimate:
+    def estimated(values: np.ndarray) -> Estimate:
         return summarise(values, config.num_replications, intervals)
 
     means = {case: float(shares.on_time.mean()) for case, shares in simulated.items()}
@@ -291,29 +291,29 @@ def table(
                 "shift_days": shift,
                 "num_seeds": len(simulated[policy, shift].on_time),
             }
-            row |= named("on_time", told(mine.on_time)) | named("offload_ratio", told(mine.offload))
-            row |= named("on_time_over_random", told(mine.on_time - base.on_time))
-            row |= named("offload_over_random", told(mine.offload - base.offload))
+            row |= named("on_time", estimated(mine.on_time)) | named("offload_ratio", estimated(mine.offload))
+            row |= named("on_time_over_random", estimated(mine.on_time - base.on_time))
+            row |= named("offload_over_random", estimated(mine.offload - base.offload))
             row |= {"low": row["on_time_low"], "high": row["on_time_high"]}
             row["promised"] = _in_model(schedulers, policy)
             if rule is not None:
                 of_rule = draws[rule, shift].on_time
                 row |= {"best_rule": rule}
-                row |= named("failures_avoided", told(failures_avoided(mine.on_time, of_rule)))
+                row |= named("failures_avoided", estimated(failures_avoided(mine.on_time, of_rule)))
                 if (REFERENCE, shift) in draws:
                     share = share_of_reference(mine.on_time, of_rule, draws[REFERENCE, shift].on_time)
-                    row |= {} if share is None else named("share_of_reference", told(share))
+                    row |= {} if share is None else named("share_of_reference", estimated(share))
             rows.append(row)
         differences += [
             _difference(
-                policy, rival, shift, told(draws[policy, shift].on_time - draws[rival, shift].on_time)
+                policy, rival, shift, estimated(draws[policy, shift].on_time - draws[rival, shift].on_time)
             )
             for policy, rivals in ((TWIN, RIVALS), (LADDER, tuple(DESCRIPTIONS)))
             for rival in rivals
             if {(policy, shift), (rival, shift)} <= draws.keys()
         ]
     gaps = {
-        (policy, shift): told(shares.on_time - draws[REFERENCE, shift].on_time)
+        (policy, shift): estimated(shares.on_time - draws[REFERENCE, shift].on_time)
         for (policy, shift), shares in draws.items()
         if (REFERENCE, shift) in draws
     }

@@ -1,4 +1,4 @@
-"""How the cluster answers an offer: the agent's yes or no, the way there, the queue, the run, the way back.
+"""The outcome of an offer: acceptance by the agent, transfer of the input, queue, run, transfer of the output.
 
 Queues. Every core has the time at which the work given to it ends (Kiefer and Wolfowitz's vector). An
 accepted request gets the core of the offered node that is free first, starts when both that core is free and
@@ -7,15 +7,15 @@ without transfer times this is first come, first served with several servers, ex
 
     start  = max(clock + latency * noise + input / bandwidth, min over cores of free)
     end    = start + declared run * scatter / (speed of node * affinity of the service to it)
-             (what is declared may be a limit, and speeds may change meanwhile: `options.Declared`, `.modulation`)
+             (the declared run may be a limit, and speeds may change meanwhile: `options.Declared`, `.modulation`)
     finish = end + latency * noise + output / bandwidth    where there is an output, else end
 
-Fates are drawn at the decision; when they become observable is the business of the response that holds them.
-A rejected offer is lost: it takes nothing and finishes never. A request that would start after its deadline is dropped
-at its deadline where the world drops the late: it waits until then and never takes its core. What fails by plan:
+Outcomes are drawn at the decision; the response determines when they become observable. A rejected offer is lost: it
+takes no core and never finishes. A request that would start after its deadline is dropped at its deadline where the
+world drops late requests: it waits until then and never takes its core. Planned failures:
 `evaluation.simulator.failures`. An offer to a node that is down, or that may not host the service, fails at once.
 
-Where requests share cores or agents react, fates cannot be drawn at once: see `evaluation.simulator.stations`.
+Where requests share cores or agents react, outcomes cannot be drawn at once: see `evaluation.simulator.stations`.
 
 Source: J. Kiefer and J. Wolfowitz, On the theory of queues with many servers, 1955.
 """
@@ -42,7 +42,7 @@ from twin.contracts import Array, Streams
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Fate, Requests
 
 _WAY_BACK = 1
-"""Folded into an offer's key for what only worlds with outputs draw."""
+"""Folded into an offer's key for draws of worlds with outputs only."""
 
 
 class CoreQueues(NamedTuple):
@@ -59,7 +59,7 @@ class Offer(NamedTuple):
 
     node: Array  # int32, the world's own index
     link: Array  # int32, kind of link from the site of arrival to the node
-    accepted: Array  # bool: the agent said yes
+    accepted: Array  # bool: the agent accepted
     possible: Array  # bool: the node is up and may host the service
     there_s: Array  # when the input has arrived
     run_s: Array  # the true run time on a whole core of the node
@@ -90,7 +90,7 @@ def draw_offer(
     willing: Array | None = None,
     hidden: HiddenChanges = NOTHING_HIDDEN,
 ) -> Offer:
-    """Draws all of an offer that does not depend on what else is in the system.
+    """Draws the part of an offer that does not depend on other requests in the system.
 
     Args:
         key: PRNG key.
@@ -101,7 +101,7 @@ def draw_offer(
         clock_s: [*streams] now, on the episode's clock.
         node: [*streams] int32, the offer.
         willing: [*streams] factor in [0, 1] of the agent's probability to accept; None for 1.
-        hidden: What nobody is told of the day.
+        hidden: Hidden changes of the day.
 
     Returns:
         The offer.
@@ -143,7 +143,7 @@ def answer(
     clock_s: Array,
     node: Array,
 ) -> tuple[CoreQueues, Fate]:
-    """Offers one request to a node and draws what becomes of it; arguments as of `draw_offer`.
+    """Offers one request to a node and draws its outcome; arguments as of `draw_offer`.
 
     Returns:
         The queues afterwards and the fate, leaves [*streams].

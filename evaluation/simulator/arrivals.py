@@ -1,6 +1,6 @@
-"""The workload: Poisson arrivals with a daily cycle, agents who live at a site, services by the scenario's taste.
+"""The workload: Poisson arrivals with a daily cycle, agents at sites, services by the scenario's preferences.
 
-A day whose requests are listed (`DayConditions.asked`) draws nothing: its requests come as they stand in the list.
+A day with a list of requests (`DayConditions.requests`) draws nothing: its requests are those of the list.
 
 The gap to the next arrival solves `rate(midpoint) * gap = E` with E exponential and the midpoint taken at
 half the gap that the present rate would give: exact for a constant rate, with a relative error of the order
@@ -124,7 +124,7 @@ def declare(world: World, today: DayConditions, agent: Array, service: Array, si
 
 
 def needed(world: World, today: DayConditions, request: Requests, service: Array, scatter: Array) -> Array:
-    """[*streams] the work that requests really are, given what they declare; `service` is the world's own index."""
+    """[*streams] the true work of requests, given their declared work; `service` is the world's own index."""
     declared = world.declared
     if not declared.any:
         return request.expected_run_s * scatter
@@ -135,17 +135,17 @@ def needed(world: World, today: DayConditions, request: Requests, service: Array
 
 
 def accepting(names: Names, agent: Array) -> dict[str, Array]:
-    """What is known of the agents' [*batch] readiness, as leaves of `Requests`."""
+    """The known acceptance probabilities of agents [*batch], as leaves of `Requests`."""
     home, elsewhere, cloud = jnp.asarray(names.acceptance)[:, agent]
     return {"accepts_home": home, "accepts_elsewhere": elsewhere, "accepts_cloud": cloud}
 
 
 def listed(
-    today: DayConditions, asked: DayRequests, names: Names, row: Array, weekday: int | Array
+    today: DayConditions, requests: DayRequests, names: Names, row: Array, weekday: int | Array
 ) -> Requests:
     """The request in row `row` [*streams] of the day's list, leaves [*streams]; one core, as all requests."""
-    agent, service = jnp.asarray(asked.agent)[row], jnp.asarray(asked.service)[row]
-    day_fraction = jnp.asarray(asked.arrival_s)[row] / CALENDAR_DAY_S
+    agent, service = jnp.asarray(requests.agent)[row], jnp.asarray(requests.service)[row]
+    day_fraction = jnp.asarray(requests.arrival_s)[row] / CALENDAR_DAY_S
     zero = jnp.zeros_like(day_fraction)
     return Requests(
         site=jnp.asarray(names.site)[jnp.asarray(today.agent_site)[agent]],
@@ -156,9 +156,9 @@ def listed(
         rule=jnp.asarray(names.rule)[service],
         demand=jnp.stack([zero + 1.0, jnp.asarray(today.memory_gib)[service], zero]),
         num_nodes=zero + 1.0,
-        expected_run_s=jnp.asarray(asked.expected_run_s)[row],
-        deadline_s=jnp.asarray(asked.deadline_s)[row],
-        input_mib=jnp.asarray(asked.input_mib)[row],
+        expected_run_s=jnp.asarray(requests.expected_run_s)[row],
+        deadline_s=jnp.asarray(requests.deadline_s)[row],
+        input_mib=jnp.asarray(requests.input_mib)[row],
         day_fraction=day_fraction,
         week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
         **accepting(names, agent),
@@ -195,10 +195,10 @@ def next_request(
     Returns:
         When it arrives on the episode's clock, the request, and whether it still comes today [*streams].
     """
-    if today.asked is not None:
-        clock_s, row = next_row(today.asked, offset_s, clock_s)
-        arrival_s = jnp.asarray(today.asked.arrival_s)[row]
-        return clock_s, listed(today, today.asked, names, row, weekday), arrival_s < today.day_s
+    if today.requests is not None:
+        clock_s, row = next_row(today.requests, offset_s, clock_s)
+        arrival_s = jnp.asarray(today.requests.arrival_s)[row]
+        return clock_s, listed(today, today.requests, names, row, weekday), arrival_s < today.day_s
     numbers = uniforms(key, 5, clock_s.shape)
     wait_s = gap_s(today, offset_s + clock_s, numbers[4])
     if rate is not None:

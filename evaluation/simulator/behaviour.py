@@ -1,8 +1,8 @@
-"""Policies that write logs: each tells its probabilities of choosing a node, so propensities are exact.
+"""Policies that write logs: each returns its probabilities of choosing a node, so propensities are exact.
 
-They are not told to a learner. A behaviour sees what a scheduler of the system could see: the request, and
-how many requests are in each node's hands. `least_expected_delay` also knows the mechanics (links, speeds,
-affinities), though not the agents' preferences nor the scatter of run times.
+The propensities are not given to learners. The inputs of a behaviour are those of a real scheduler: the request, and
+the number of requests on each node. `least_expected_delay` also uses the mechanics (links, speeds, affinities), but
+neither the agents' preferences nor the variation of run times.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from twin.placement.types import Requests
 
 
 class BehaviourView(NamedTuple):
-    """What a behaviour sees of one system; it is written for one stream."""
+    """The inputs of a behaviour, for one stream."""
 
     request: Requests  # leaves [], demand [resources]; in the world's own indices
     num_in_system: Array  # [nodes] requests accepted there and not finished, on their way included
@@ -94,7 +94,7 @@ def _cloud_only(today: DayConditions, view: BehaviourView) -> Array:
 
 BEHAVIOURS = (
     Behaviour("mix", "30 % at random, else the least loaded node as read with errors", _mix),
-    Behaviour("random", "every node alike", _uniform),
+    Behaviour("random", "every node with equal probability", _uniform),
     Behaviour(
         "least_loaded",
         "fewest requests per core",

@@ -1,7 +1,7 @@
 """The numbers of one simulated day: a world's declarations with the drift up to that day applied.
 
-Everything here is NumPy, fixed before anything is compiled. `world_draw` gives what belongs to a world and
-never changes (agents, affinity patterns); `conditions` what holds on a day.
+Everything here is NumPy, computed before compilation. `world_draw` returns the draws that are fixed for a world
+(agents, affinity patterns); `conditions` the numbers of a day.
 """
 
 from collections.abc import Sequence
@@ -55,11 +55,11 @@ class DayConditions(NamedTuple):
     node_site: np.ndarray  # [nodes] int32, position among all sites
     pressure: np.ndarray  # [services]: on the runs beside a run
     sensitivity: np.ndarray  # [services]: to the pressure of the runs beside
-    asks: np.ndarray  # [agents]: factor of what an agent declares over what it expects
+    asks: np.ndarray  # [agents]: factor of an agent's declared over its expected work
     known_size: np.ndarray  # []: mean of size ** informative
     rate_variance: np.ndarray  # []: of the day's mean rate, relative, from bursts
     tide_phase: np.ndarray  # [services, sites]: when each is hot, in cycles
-    asked: DayRequests | None = (
+    requests: DayRequests | None = (
         None  # the day's requests, where they are listed and not drawn (`simulator.workloads`)
     )
 
@@ -78,7 +78,7 @@ class WorldAgents(NamedTuple):
 
 
 def world_draw(world: World) -> WorldAgents:
-    """Draws agents, tastes and affinity patterns from the world's own seed."""
+    """Draws agents, preferences and affinity patterns from the world's own seed."""
     random = np.random.default_rng([world.seed, 0x7717])
     num_agents, num_services, num_scenarios = world.num_agents, len(world.services), len(world.scenarios)
     share = random.pareto(2.0, num_agents) + 0.2

@@ -1,17 +1,19 @@
-"""Agents who react: each judges its latest request when it asks again, and accepts, stays or goes accordingly.
+"""Agents that react to their service: acceptance, pauses and departures depend on the latest requests.
+
+At every request of an agent its impatience is updated by its previous request:
 
     impatience <- impatience + memory * (late - impatience)
 
 `late` is 1 if that request was completed after its deadline, failed, was dropped, or is overdue; one that is neither
-completed nor overdue is not judged. A refused offer adds `memory * after_refusals * (1 - impatience)`. Impatience
+completed nor overdue does not count. A refused offer adds `memory * after_refusals * (1 - impatience)`. Impatience
 starts at 0 every day. An offer is accepted with probability `preference * (1 - refusing * impatience)`. After each
 request the agent leaves for good with probability `leaving * impatience`, or else pauses with probability `pausing *
 impatience`; a new session begins when it returns.
 
-Arrivals follow the agents who are present: candidates arrive as if everybody were, and those of absent agents are
-skipped (thinning, which is exact). An agent who left for good is replaced by one of the same habits and of good cheer,
-under a new name in the log: within the day, after `newcomer_s` in the mean, and over night at the latest, so that every
-day begins alike.
+Arrivals are those of the present agents: candidates arrive as if all were present, and those of absent agents are
+skipped (thinning, which is exact). An agent that left for good is replaced by one with the same parameters and zero
+impatience, under a new name in the log: within the day, after `newcomer_s` in the mean, and over night at the latest,
+so that every day begins in the same state.
 
 Source: Xiong et al., section 3.1 (agents accept, return or leave).
 """
@@ -37,12 +39,14 @@ class AgentStates(NamedTuple):
     impatience: Array  # in [0, 1]
     due_s: Array  # when the latest accepted request is due; inf: none, or already judged
     end_s: Array  # when it was completed; inf: not yet, or never
-    back_s: Array  # absent before, the agent or who comes in its place; inf: has left, and nobody comes today
+    back_s: (
+        Array  # until then the agent or its replacement is absent; inf: has left, without replacement today
+    )
     session: Array  # int32: sessions of the day before this one
 
 
 def fresh_agents(num_agents: int, streams: Streams) -> AgentStates:
-    """Everybody present and of good cheer."""
+    """All agents present, with zero impatience."""
     zero = jnp.zeros((num_agents, *streams), jnp.float32)
     never = jnp.full_like(zero, jnp.inf)
     return AgentStates(zero, never, never, zero, jnp.zeros(zero.shape, jnp.int32))
@@ -69,7 +73,7 @@ def next_present(
     crowd: AgentStates,
     rate: Path | None = None,
 ) -> tuple[Array, Requests, Array]:
-    """As `arrivals.next_request`, of agents who are present."""
+    """As `arrivals.next_request`, of agents that are present."""
 
     def draw(key: Array, clock_s: Array) -> tuple[Array, Requests, Array]:
         return next_request(key, world, today, names, offset_s, clock_s, weekday, rate)
@@ -101,7 +105,7 @@ def willingness(reactions: Reactions, crowd: AgentStates, agent: Array) -> Array
 
 
 def judge(reactions: Reactions, crowd: AgentStates, agent: Array, clock_s: Array) -> AgentStates:
-    """The agents who ask at `clock_s` [*streams] judge their latest requests."""
+    """Updates the impatience of the requesting agents at `clock_s` [*streams] by their latest requests."""
     due_s, end_s, impatience = (
         of_agent(leaf, agent) for leaf in (crowd.due_s, crowd.end_s, crowd.impatience)
     )
@@ -122,30 +126,30 @@ def react(
     request: Requests,
     clock_s: Array,
     accepted: Array,
-    asked: Array,
+    has_request: Array,
 ) -> tuple[AgentStates, Array]:
-    """What agents do after their requests: remember what they wait for, leave, or pause.
+    """The agents' states after their requests: the pending request is recorded, and agents may leave or pause.
 
     Args:
         key: PRNG key.
-        reactions: How they react.
-        crowd: Before.
+        reactions: Parameters of the reactions.
+        crowd: The states before.
         request: Leaves [*streams].
         clock_s: [*streams] now.
-        accepted: [*streams] bool: the offer was taken.
-        asked: [*streams] bool: there was a request at all.
+        accepted: [*streams] bool: the offer was accepted.
+        has_request: [*streams] bool: there was a request.
 
     Returns:
-        The crowd, and who leaves for good [*streams] bool.
+        The states, and whether the agent leaves for good [*streams] bool.
     """
     agent = request.agent
     numbers = uniforms(key, 3, clock_s.shape)
     impatience, session = of_agent(crowd.impatience, agent), of_agent(crowd.session, agent)
     if reactions.after_refusals > 0.0:
         hurt = reactions.memory * reactions.after_refusals * (1.0 - impatience)
-        impatience = impatience + jnp.where(asked & ~accepted, hurt, 0.0)
-    leaves = asked & (numbers[0] < reactions.leaving * impatience)
-    pauses = asked & ~leaves & (numbers[1] < reactions.pausing * impatience)
+        impatience = impatience + jnp.where(has_request & ~accepted, hurt, 0.0)
+    leaves = has_request & (numbers[0] < reactions.leaving * impatience)
+    pauses = has_request & ~leaves & (numbers[1] < reactions.pausing * impatience)
     absence_s = -jnp.log1p(-numbers[2]) * reactions.absence_s
     back_s = of_agent(crowd.back_s, agent)
     newcomer_s = jnp.full_like(clock_s, jnp.inf)
@@ -156,7 +160,7 @@ def react(
     due_s = jnp.where(accepted, clock_s + request.deadline_s, of_agent(crowd.due_s, agent))
     end_s = jnp.where(accepted, jnp.inf, of_agent(crowd.end_s, agent))
     if reactions.newcomer_s < float("inf"):
-        due_s = jnp.where(leaves, jnp.inf, due_s)  # whoever comes next does not wait for it
+        due_s = jnp.where(leaves, jnp.inf, due_s)  # its replacement does not wait for it
     crowd = crowd._replace(
         impatience=_with(crowd.impatience, agent, impatience),
         due_s=_with(crowd.due_s, agent, due_s),

@@ -1,7 +1,7 @@
-"""Failures by plan: when a node is down, and how much longer a transfer takes.
+"""Planned failures: outages of nodes, and delays of transfers.
 
-A node that goes down fails everything it holds, waiting or running, at that moment, and what is offered to it while it
-is down fails at once; it comes back empty. A link that is down delays: a transfer that would begin meanwhile begins
+When a node goes down, its waiting and running requests fail, and offers to it while it
+is down fail at once; it comes back empty. A link that is down delays: a transfer that would begin meanwhile begins
 when it is back. A slow link stretches the transfers that begin meanwhile.
 """
 

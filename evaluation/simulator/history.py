@@ -56,7 +56,7 @@ def play(
     days: Sequence[float],
     seed: int,
     *,
-    asked: Callable[[float], DayRequests] | None = None,
+    requests: Callable[[float], DayRequests] | None = None,
     chunk_steps: int = CHUNK_STEPS,
     progress: Callable[[int], None] = lambda num_requests: None,
 ) -> History:
@@ -64,19 +64,19 @@ def play(
 
     Args:
         world: A validated world.
-        behaviour: Who decides.
+        behaviour: The deciding policy.
         days: Days since day 0, one stream each; the same day twice gives the same history twice.
         seed: Seed of the histories.
-        asked: The requests of a day, all days' lists equally long; None if the world draws them.
+        requests: The requests of a day, all days' lists equally long; None if the world draws them.
         chunk_steps: Steps of a compiled scan.
-        progress: Told after each chunk how many requests were simulated so far.
+        progress: Called after each chunk with the number of requests simulated so far.
 
     Returns:
         The history, leaves [steps, days, ...].
     """
     numbers = [conditions(world, day) for day in days]
-    if asked is not None:
-        numbers = [today._replace(asked=asked(day)) for today, day in zip(numbers, days, strict=True)]
+    if requests is not None:
+        numbers = [today._replace(requests=requests(day)) for today, day in zip(numbers, days, strict=True)]
     today = _stack(numbers)
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), int(day)) for day in days])
     return play_streams(world, behaviour, today, keys, chunk_steps=chunk_steps, progress=progress)
@@ -95,27 +95,27 @@ def play_streams(
     """As `play`, with the streams' conditions (leaves [streams, ...]), keys [streams] and mechanics given."""
     begin, advance, finish = _programs(world, behaviour, mechanics, chunk_steps)
     chunks: list[History] = []
-    told: list[Completions | None] = []
+    completions: list[Completions | None] = []
     system, num_requests = begin(today, keys), 0
     while bool(jnp.any(system.live)):
         system, (rows, late) = advance(today, keys, system, len(chunks))
         chunks.append(jax.tree.map(_time_first, rows))
-        told.append(jax.tree.map(_time_first, late))
+        completions.append(jax.tree.map(_time_first, late))
         num_requests += int(chunks[-1].live.sum())
         progress(num_requests)
-    told.append(jax.tree.map(_time_first, finish(today, system)))
+    completions.append(jax.tree.map(_time_first, finish(today, system)))
     history = jax.tree.map(lambda *leaves: np.concatenate(leaves), *chunks)
-    return history._replace(fate=_completed(history.fate, told))
+    return history._replace(fate=_completed(history.fate, completions))
 
 
 def _time_first(leaf: Array) -> np.ndarray:
     return np.swapaxes(np.asarray(leaf), 0, 1)
 
 
-def _completed(fate: Fate, told: Sequence[Completions | None]) -> Fate:
-    """The fates [steps, days] with what was told later of them, [rows, days]."""
+def _completed(fate: Fate, completions: Sequence[Completions | None]) -> Fate:
+    """The fates [steps, days], completed by later reports [rows, days]."""
     start_s, finish_s, status = (np.array(leaf) for leaf in (fate.start_s, fate.finish_s, fate.status))
-    for late in told:
+    for late in completions:
         if late is not None:
             row, day = np.nonzero(late.step >= 0)
             step = late.step[row, day]
@@ -169,7 +169,7 @@ def _advance(
             answered.fate, answered.session, answered.left,
         )  # fmt: skip
         state, (clock_s, request, more) = mechanics.following(key_next, today, state, clock_s, live)
-        return _System(clock_s, request, more & live, state), (row, answered.told)
+        return _System(clock_s, request, more & live, state), (row, answered.completions)
 
     steps = 1 + chunk * num_steps + jnp.arange(num_steps)
     return jax.lax.scan(one, system, steps)

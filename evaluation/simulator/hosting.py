@@ -1,4 +1,4 @@
-"""Which nodes may take a request: the rules of its service, and what is up.
+"""The nodes that may take a request: by the rules of its service, and by availability.
 
 Rules (Xiong et al., section 2) are candidate sets in the sense of `Cluster.rules`, so that legality follows from them,
 and the column `candidates` of a log. An offer outside of them fails at once (`evaluation.simulator.answers`).

@@ -1,7 +1,7 @@
-"""Laws of chance with mean one: how the size of a request, its run time or a latency scatters.
+"""Probability distributions with mean one, of the size of a request, its run time or a latency.
 
-A law is its quantile function, so that one uniform number per draw is enough and a law can be exchanged
-without touching the mechanics. The second moment is what queueing theory asks for (Pollaczek-Khinchine).
+A law is given by its quantile function, so that one uniform number per draw is enough and a law can be exchanged
+without changing the mechanics. The second moment is needed in queueing theory (Pollaczek-Khinchine).
 
     constant            1
     exponential         -log(1 - u)
@@ -32,7 +32,7 @@ PARAMETERS = {
     BOUNDED_PARETO: ("tail", "range"),
     HYPEREXPONENTIAL: ("variation",),
 }
-"""What each kind of law is told."""
+"""Parameters of each kind of law."""
 
 
 @dataclass(frozen=True)

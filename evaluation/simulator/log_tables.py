@@ -1,7 +1,7 @@
 """A day of history as tables of an archive.
 
-What a world's options leave in a log: `output_mib`, `candidates` of services with hosting rules, `agent_left` and
-`session` of agents who react, `node_samples.available` around outages. Without the option there is no such column.
+Columns of a world's options: `output_mib`, `candidates` of services with hosting rules, `agent_left` and `session` of
+agents that react, `node_samples.available` around outages. Without the option there is no such column.
 """
 
 import datetime as dt
@@ -36,11 +36,11 @@ def requests_table(
     """One day's history as the archive's `requests`.
 
     Args:
-        world: Names, and which of its options leave traces in the log.
+        world: Names, and the options with columns in the log.
         rows: The day's requests.
-        day: Its date.
-        generation: [agents] how often each agent has left for good and been replaced before.
-        seed: Of the history; what is reported late or never is drawn from it.
+        day: Date of the day.
+        generation: [agents] number of times that each agent has left for good and been replaced before.
+        seed: Seed of the history; late and missing reports are drawn from it.
     """
     request = rows.request
     fate = _reported(world, rows.fate, np.random.default_rng([seed, day.toordinal(), 0x4E90]))
@@ -88,7 +88,7 @@ def _status(fate: Fate) -> pa.DictionaryArray:
 
 
 def _reported(world: World, fate: Fate, random: np.random.Generator) -> Fate:
-    """The fates as the log is told them."""
+    """The outcomes as logged."""
     reports = world.reports
     if not reports.any:
         return fate
@@ -115,8 +115,8 @@ def _traces_of_options(world: World, rows: History, agent: list[str], day: dt.da
         columns["candidates"] = pa.array([hosts[index] for index in service], pa.list_(pa.string()))
     if rows.left is not None:
         columns["agent_left"] = pa.array(np.asarray(rows.left))
-        asked = zip(agent, np.asarray(rows.session), strict=True)
-        sessions = [f"{name}-{day:%Y%m%d}-{number + 1}" for name, number in asked]
+        numbered = zip(agent, np.asarray(rows.session), strict=True)
+        sessions = [f"{name}-{day:%Y%m%d}-{number + 1}" for name, number in numbered]
         columns["session"] = pa.array(sessions, pa.string()).dictionary_encode()
     return columns
 
@@ -150,7 +150,7 @@ def node_samples_table(world: World, day: float, date: dt.date) -> pa.Table:
 
 
 def _agents(world: World, rows: History, generation: np.ndarray | None) -> tuple[list[str], np.ndarray]:
-    """Names of agents, and [requests] which of them asked; whoever comes for one that left has a name of its own."""
+    """Names of agents, and [requests] index of the requesting agent; the replacement of an agent has its own name."""
     if generation is None:
         generation = np.zeros(world.num_agents, np.int64)
     names = [agent_name(agent, times) for agent, times in enumerate(generation.tolist())]

@@ -1,8 +1,8 @@
 """Simulated logs: days of history written as an archive in the project's schema.
 
-Day k of the world is the calendar day `first_day + k` (UTC); the nominal day begins at its midnight. What an
-operator would not know stays out of the archive: the propensities go to a separate product,
-`<archive>-truth`, and the archive's facts tell world, seed and behaviour so that the truth can be rebuilt
+Day k of the world is the calendar day `first_day + k` (UTC); the nominal day begins at its midnight. Information that
+an operator does not have is not in the archive: the propensities go to a separate product,
+`<archive>-truth`, and the archive's facts hold world, seed and behaviour so that the truth can be rebuilt
 (`evaluation.simulator.truth`). Requests that came from another archive are kept there too
 (`evaluation.simulator.workloads`).
 """
@@ -67,7 +67,7 @@ class SimulationReport:
 
 
 def truth_folder(archive: Path) -> Path:
-    """The product beside a simulated archive that holds what an operator would not know."""
+    """The product beside a simulated archive with information that an operator does not have."""
     return archive.with_name(f"{archive.name}-truth")
 
 
@@ -87,16 +87,16 @@ def simulate(
     """Writes the logs of days 0 to `num_days - 1` of a world under a behaviour.
 
     Args:
-        chosen: Which world: the name of a preset, or any validated world.
-        num_days: How many days, >= 1.
-        behaviour_name: Who decides.
+        chosen: The world: name of a preset, or any validated world.
+        num_days: Number of days, >= 1.
+        behaviour_name: Name of the deciding policy.
         seed: Seed of the histories, >= 0; the same arguments give the same archive.
         out: Folder of the archive; `truth_folder(out)` is written too.
         first_day: Calendar day of day 0.
         arrivals: Archive that the requests are made of; None: the world draws them.
-        pattern: How, see `evaluation.simulator.patterns`.
-        replace: Whether what is already there may be replaced.
-        progress: Told how many days are done, of how many.
+        pattern: Pattern of the requests, see `evaluation.simulator.patterns`.
+        replace: Whether an existing archive may be replaced.
+        progress: Called with the number of finished days and of all days.
 
     Returns:
         The report.
@@ -130,8 +130,8 @@ def simulate(
     ):
         archive.write("nodes", nodes_table(world), source="simulation")
         for begin in range(0, num_days, DAYS_AT_ONCE):
-            days = range(begin, begin + DAYS_AT_ONCE)  # all batches alike: one compiled program
-            history = play(world, decider, days, seed, asked=None if made is None else made.on)
+            days = range(begin, begin + DAYS_AT_ONCE)  # batches of equal size: one compiled program
+            history = play(world, decider, days, seed, requests=None if made is None else made.on)
             for column in range(min(DAYS_AT_ONCE, num_days - begin)):
                 rows = day_of(history, column)
                 date = first_day + dt.timedelta(days=days[column])

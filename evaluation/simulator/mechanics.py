@@ -1,8 +1,8 @@
-"""The two ways of playing a world in a history: fates drawn at once, or unfolding with what comes after.
+"""The two mechanics of a world in a history: outcomes drawn at the decision, or simulated event by event.
 
 `history.play` scans over either. A world whose nodes are first come, first served and whose agents do not react is
-drawn (`evaluation.simulator.answers`); any other unfolds (`evaluation.simulator.stations`, `.crowd`).
-Both follow the same rules where both can: the tests play worlds of the first kind in both ways.
+drawn (`evaluation.simulator.answers`); any other is simulated by events (`evaluation.simulator.stations`, `.crowd`).
+Both follow the same rules where both apply: the tests simulate worlds of the first kind in both ways.
 """
 
 from collections.abc import Callable
@@ -34,30 +34,30 @@ from twin.placement.types import REJECTED, UNKNOWN, Fate, Requests
 TABLE_DEPTH = 96
 """Requests in a node's hands that a behaviour can count; beyond it the load looks smaller than it is."""
 NUM_SLOTS = 64
-"""Requests that a node can hold in a history whose fates unfold; a node that holds as many refuses offers."""
+"""Requests that a node can hold in an event simulation; a node that holds as many refuses offers."""
 ANY_WEEKDAY = 0
-"""Histories are told no weekday: whoever reads the log finds it in the dates."""
+"""Histories have no weekday: readers of the log derive it from the dates."""
 NO_COMPLETION = -1
 _REACTION, _HIDDEN = 2, 3
-"""Folded into a key for what only worlds with reactions, and with hidden changes, draw."""
+"""Folded into a key for draws of worlds with reactions, and with hidden changes, only."""
 
 
 class Completions(NamedTuple):
-    """What came of earlier requests, told now; leaves [rows]."""
+    """Outcomes of earlier requests, reported now; leaves [rows]."""
 
-    step: Array  # int32: whose; NO_COMPLETION: of none
+    step: Array  # int32: step of the request; NO_COMPLETION: none
     start_s: Array
     finish_s: Array
     status: Array
 
 
 class OfferAnswer(NamedTuple):
-    """What is known of a request when it has been offered; leaves []."""
+    """The known part of a request's outcome after its offer; leaves []."""
 
-    fate: Fate  # as far as known: inf and UNKNOWN where it unfolds
+    fate: Fate  # as far as known: inf and UNKNOWN in event simulations
     session: Array | None = None  # int32, where agents react
     left: Array | None = None  # bool
-    told: Completions | None = None  # one row
+    completions: Completions | None = None  # one row
 
 
 class Mechanics(NamedTuple):
@@ -68,11 +68,11 @@ class Mechanics(NamedTuple):
     held: Callable[[PyTree, Array], tuple[Array, Array]]
     # (state, clock) -> [nodes] number in the nodes' hands and their declared work
     offer: Callable[..., tuple[PyTree, OfferAnswer]]
-    # (key, today, state, request, clock, node, step, live) -> state, what is known
+    # (key, today, state, request, clock, node, step, live) -> state, answer
     following: Callable[..., tuple[PyTree, tuple[Array, Requests, Array]]]
     # (key, today, state, clock, live) -> state, next (arrival, request, whether it comes today)
     finish: Callable[[DayConditions, PyTree], Completions | None]
-    # (today, state) -> what is still to be told, once nobody asks any more; leaves [rows]
+    # (today, state) -> the remaining completions, after the last request; leaves [rows]
 
 
 def mechanics_of(world: World, names: Names) -> Mechanics:
@@ -132,7 +132,7 @@ def drawn(world: World, names: Names) -> Mechanics:
 
 
 class Unfolding(NamedTuple):
-    """A system whose fates unfold, with the agents that send requests; leaves with any stream axes."""
+    """The state of an event simulation, with the agents that send requests; leaves with any stream axes."""
 
     now_s: Array  # [*streams]
     jobs: StationJobs
@@ -161,37 +161,39 @@ def offer_unfolding(
     request: Requests,
     node: Array,
     slot: Array,
-    asked: Array,
+    has_request: Array,
 ) -> tuple[Unfolding, Array, Array]:
-    """Offers the requests in hand to nodes.
+    """Offers the current requests to nodes.
 
     Args:
         key: PRNG key.
         world: For its laws and options.
         today: The day's numbers, failures on the clock of `state`.
         names: Vocabulary that the request and `node` refer to.
-        state: Before.
+        state: The state before.
         request: Leaves [*streams].
         node: int32 [*streams], the offer.
         slot: [streams] the slot that each would take (`twin.placement.slots.place`), its node in the vocabulary
             of the cluster; out of range where the node is full: then it refuses.
-        asked: [*streams] bool: there is a request.
+        has_request: [*streams] bool: there is a request.
 
     Returns:
-        The system afterwards, whether the offers were accepted, and who leaves for good [*streams] bool.
+        The state afterwards, whether the offers were accepted, and whether the agent leaves for good [*streams] bool.
     """
     reacts = world.reactions.any
     willing = willingness(world.reactions, state.crowd, request.agent) if reacts else None
     drawn = draw_offer(key, world, today, names, request, state.now_s, node, willing, state.hidden)
-    has_slot = (slot < state.jobs.phase.size).reshape(asked.shape)
-    accepted = drawn.accepted & has_slot & asked
+    has_slot = (slot < state.jobs.phase.size).reshape(has_request.shape)
+    accepted = drawn.accepted & has_slot & has_request
     owner = request.agent if reacts else jnp.full_like(request.agent, NOBODY)
     position = jnp.where(accepted.reshape(-1), slot, state.jobs.phase.size)
     jobs = hand_over(today, state.jobs, drawn, state.now_s, position, owner, accepted)
     if not reacts:
         return state._replace(jobs=jobs), accepted, jnp.zeros_like(accepted)
     key_react = jax.random.fold_in(key, _REACTION)
-    crowd, leaves = react(key_react, world.reactions, state.crowd, request, state.now_s, accepted, asked)
+    crowd, leaves = react(
+        key_react, world.reactions, state.crowd, request, state.now_s, accepted, has_request
+    )
     return state._replace(jobs=jobs, crowd=crowd), accepted, leaves
 
 
@@ -203,17 +205,17 @@ def follow_unfolding(
     state: Unfolding,
     offset_s: Array,
     weekday: int | Array,
-    asked: Array,
+    has_request: Array,
 ) -> tuple[Unfolding, tuple[Array, Requests, Array]]:
-    """Plays on to the next request; streams without one (`asked` False) stand still.
+    """Simulates up to the next request; streams without one (`has_request` False) are not advanced.
 
     Returns:
-        The system then, and the next request as `arrivals.next_request` tells it.
+        The state then, and the next request as from `arrivals.next_request`.
     """
     clock_s, request, more = next_present(
         key, world, today, names, offset_s, state.now_s, weekday, state.crowd, state.rate
     )
-    until_s = jnp.where(asked, clock_s, state.now_s)
+    until_s = jnp.where(has_request, clock_s, state.now_s)
     jobs, end_s = pass_time(world, today, state.jobs, state.crowd.end_s, state.now_s, until_s, state.hidden)
     crowd = state.crowd._replace(end_s=end_s)
     if world.reactions.any:
@@ -222,9 +224,9 @@ def follow_unfolding(
 
 
 class _Books(NamedTuple):
-    """What a history files beside the jobs; leaves [nodes, depth]."""
+    """Records of a history beside the jobs; leaves [nodes, depth]."""
 
-    step: Array  # int32: whose slot it is
+    step: Array  # int32: step of the request in the slot
     expected_run_s: Array
 
 
@@ -234,15 +236,15 @@ class _Live(NamedTuple):
 
 
 def unfolding(world: World, names: Names) -> Mechanics:
-    """Fates unfold; they are told when another request takes the slot, or at the end."""
+    """Event simulation; outcomes are reported when another request takes the slot, or at the end."""
     midnight = jnp.float32(0.0)
 
     def begin(key: Array, today: DayConditions) -> tuple[_Live, tuple[Array, Requests, Array]]:
         system = begin_unfolding(key, world, today, NUM_SLOTS, midnight)
         shape = (today.speed.shape[0], NUM_SLOTS)
         books = _Books(jnp.full(shape, NO_COMPLETION, jnp.int32), jnp.zeros(shape))
-        asked = jnp.bool_(True)
-        system, first = follow_unfolding(key, world, today, names, system, midnight, ANY_WEEKDAY, asked)
+        has_request = jnp.bool_(True)
+        system, first = follow_unfolding(key, world, today, names, system, midnight, ANY_WEEKDAY, has_request)
         return _Live(system, books), first
 
     def inside(jobs: StationJobs, clock_s: Array) -> Array:
@@ -266,7 +268,7 @@ def unfolding(world: World, names: Names) -> Mechanics:
             key, world, today, names, state.system, request, node, slot, live
         )
         slot = jnp.where(accepted, slot, jobs.phase.size)
-        told = Completions(
+        completions = Completions(
             read(state.books.step, slot, NO_COMPLETION),
             *(read(leaf, slot, 0) for leaf in (jobs.start_s, jobs.finish_s, jobs.status)),
         )
@@ -277,7 +279,7 @@ def unfolding(world: World, names: Names) -> Mechanics:
         never = jnp.float32(jnp.inf)
         fate = Fate(accepted, never, never, jnp.where(accepted, UNKNOWN, REJECTED).astype(jnp.int32))
         left = leaves if world.reactions.any else None
-        return _Live(system, books), OfferAnswer(fate, session, left, told)
+        return _Live(system, books), OfferAnswer(fate, session, left, completions)
 
     def following(
         key: Array, today: DayConditions, state: _Live, _clock_s: Array, live: Array

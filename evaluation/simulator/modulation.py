@@ -1,10 +1,11 @@
-"""What changes by itself within a day and is written nowhere: two-state Markov chains that nobody is told of.
+"""Hidden changes within a day, which are not logged: two-state Markov chains.
 
 A chain alternates between usual and other periods, both of exponential length, and begins stationary. In other periods
 it multiplies something by `Periods.factor`: the speed of a node, that of all nodes of a site, the work of the requests
-that arrive meanwhile (hidden regimes), or the rate of arrivals (bursts; a Markov-modulated Poisson process). Every life
-of a day draws its own, once, as piecewise constant functions of the episode's clock: work done at changing speed, and
-gaps between arrivals at a changing rate, are then exact. At the beginning cores may be taken by work of the day before.
+that arrive meanwhile (hidden regimes), or the rate of arrivals (bursts; a Markov-modulated Poisson process). Every
+replication of a day draws its own chains, once, as piecewise constant functions of the episode's clock: work done at
+changing speed, and gaps between arrivals at a changing rate, are then exact. At the beginning cores may be taken by
+work of the day before.
 
 Source: W. Fischer and K. Meier-Hellstern, The Markov-modulated Poisson process (MMPP) cookbook, 1993.
 """
@@ -22,7 +23,7 @@ from evaluation.simulator.world import World
 from twin.contracts import Array, Streams
 
 _NODES, _SITES, _SIZES, _RATE, _TAKEN = range(5)
-"""Folded into a key for what each chain draws."""
+"""Folded into a key for the draws of each chain."""
 
 
 class Path(NamedTuple):
@@ -33,10 +34,10 @@ class Path(NamedTuple):
 
 
 class HiddenChanges(NamedTuple):
-    """What nobody is told of one replication of a day; None where the world has no such option."""
+    """The hidden changes of one replication of a day; None where the world has no such option."""
 
     speed: Path | None = None  # a chain for every node: factor of its speed
-    work: Path | None = None  # one chain: factor of the work of who arrives
+    work: Path | None = None  # one chain: factor of the work of arriving requests
     taken_s: Array | None = None  # [cores, nodes, *streams] until when work of the day before has the core
 
 
@@ -44,7 +45,7 @@ NOTHING_HIDDEN = HiddenChanges()
 
 
 def draw_hidden(key: Array, world: World, today: DayConditions, streams: Streams) -> HiddenChanges:
-    """Draws what holds of nodes and work in one replication of a day; nodes in the order of `today`."""
+    """Draws the changes of nodes and work in one replication of a day; nodes in the order of `today`."""
     speed = work = taken_s = None
     if world.slow_nodes.any:
         speed = _draw(jax.random.fold_in(key, _NODES), world.slow_nodes, len(world.nodes), streams)

@@ -29,11 +29,11 @@ class Names(NamedTuple):
     world_service: np.ndarray
     world_node: np.ndarray  # [nodes of the vocabulary] int32
     rule: np.ndarray  # [services of the world] int32, index into the cluster's rules
-    acceptance: np.ndarray  # [OFFER_KINDS, agents of the world] float32, as far as the cluster knows them
+    acceptance: np.ndarray  # [OFFER_KINDS, agents of the world] float32, in the cluster's vocabulary
 
 
 def agent_name(agent: int, generation: int = 0) -> str:
-    """What a log calls an agent; whoever replaces one that has left for good has a name of his own."""
+    """The name of an agent in logs; the replacement of one that has left for good has its own name."""
     return f"agent-{agent:03d}" + (f".{generation}" if generation else "")
 
 
@@ -48,7 +48,7 @@ def own_names(world: World) -> Names:
 
 
 def names_in(world: World, cluster: Cluster) -> Names:
-    """The world's names in the vocabulary of `cluster`; a hot service that it has not seen yet is "unknown" there.
+    """The world's names in the vocabulary of `cluster`; a hot service that is not in it is "unknown" there.
 
     Raises:
         ConfigError: a site, scenario or service of the world is unknown to the cluster, or a node of the

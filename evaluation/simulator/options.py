@@ -12,7 +12,7 @@ LINK_KINDS = ("local", "cross_site", "wan")
 
 @dataclass(frozen=True)
 class Reactions:
-    """How agents respond to what they generated (`evaluation.simulator.crowd`).
+    """Reactions of agents to the outcomes of their requests (`evaluation.simulator.crowd`).
 
     An agent's impatience, in [0, 1], is the fading share of its requests that were late (or refused).
 
@@ -22,8 +22,8 @@ class Reactions:
         leaving: After a request an agent leaves for good with probability `leaving * impatience`; in [0, 1].
         pausing: If it stays, it pauses with probability `pausing * impatience`; in [0, 1].
         absence_s: Mean of a pause, exponential; a new session begins when the agent returns.
-        after_refusals: How much of a late request a refused offer weighs in the impatience, in [0, 1].
-        newcomer_s: Mean time until somebody comes in the place of one who has left, exponential; inf: over night only.
+        after_refusals: Weight of a refused offer in the impatience, relative to a late request, in [0, 1].
+        newcomer_s: Mean time until an agent that has left is replaced, exponential; inf: over night only.
     """
 
     memory: float = 0.3
@@ -79,18 +79,18 @@ class Periods:
 
 @dataclass(frozen=True)
 class Tides:
-    """How the popularity of services comes and goes within a day, each at a time of its own: hot services move.
+    """Variation of the popularity of services within a day, each with its own phase.
 
     A request at a site is for service s with a probability proportional to
 
         share * exp(strength * cos(2 pi (per_day * t / day_s - phase[s] - lag * site)))
 
-    with phases drawn from the world's own seed: the same every day, so that a log of some days tells them.
+    with phases drawn from the world's own seed: the same every day, so that they can be estimated from a log.
 
     Attributes:
         strength: Largest logarithm of a share over its mean one, >= 0; 0: shares stay.
-        per_day: Times that each comes and goes in a nominal day, > 0.
-        lag: Of a cycle, by which every site follows the one before.
+        per_day: Cycles in a nominal day, > 0.
+        lag: Part of a cycle by which every site lags behind the one before.
     """
 
     strength: float = 0.0
@@ -105,17 +105,17 @@ class Tides:
 
 @dataclass(frozen=True)
 class Declared:
-    """What users say of their work before it runs, where it is only a limit.
+    """Relation of declared to true work, where the declared work is only a limit.
 
-    A request declares `work_s * size * asks`, rounded up, where `asks` is its agent's own factor. What it needs is
+    A request declares `work_s * size * asks`, rounded up, where `asks` is its agent's own factor. Its true work is
 
         work_s * (declared / (work_s * asks)) ** informative * run    (of mean `work_s * run`)
 
     Attributes:
-        excess: Mean factor by which users ask for more than they need; 1: none.
-        agent_spread: Deviation of the logarithm of that factor from agent to agent.
-        informative: 1: who declares twice as much needs twice as much; 0: what is declared says nothing of the size.
-        rounded_to_s: Values that declared work is rounded up to, ascending; beyond the last it stays as it is.
+        excess: Mean ratio of declared to true work; 1: no excess.
+        agent_spread: Deviation of the logarithm of that factor between agents.
+        informative: 1: the true work is proportional to the declared work; 0: it is independent of it.
+        rounded_to_s: Values that declared work is rounded up to, ascending; above the last it is not rounded.
         limits: A run ends, completed, when it has done the declared work.
     """
 
@@ -133,11 +133,11 @@ class Declared:
 
 @dataclass(frozen=True)
 class Reports:
-    """What a log is told of the ends of runs; nodes, users and whoever decides know them in time all the same.
+    """Errors of a log in the ends of runs; nodes, agents and the deciding policy have the true ends in time.
 
     Attributes:
-        lost: Share of runs whose end the log never learns, in [0, 1].
-        late: Share of the others that the log files too late, in [0, 1].
+        lost: Share of runs whose end is not in the log, in [0, 1].
+        late: Share of the others whose end is logged too late, in [0, 1].
         delay_s: Mean delay of those, exponential.
     """
 
@@ -147,7 +147,7 @@ class Reports:
 
     @property
     def any(self) -> bool:
-        """Whether the log is told anything but the truth."""
+        """Whether the log has any such errors."""
         return max(self.lost, self.late) > 0.0
 
 

@@ -39,14 +39,14 @@ def services(
     log_input_mib: float = 3.0,
     patience: tuple[float, float] = (1.4, 3.0),
 ) -> tuple[WorldService, ...]:
-    """Draws services of unlike work, input, deadline, popularity and trend; mean work is one second.
+    """Draws services of different work, input, deadline, popularity and trend; mean work is one second.
 
-    Trends change the mix but not, to first order, the mean work: what a month asks for is to adapt, not more
+    Trends change the mix but not, to first order, the mean work: over a month schedulers have to adapt, without more
     capacity.
 
     Args:
-        num_services: How many.
-        seed: Of the draws.
+        num_services: Number of services.
+        seed: Seed of the draws.
         log_input_mib: Mean of the logarithm of the input in MiB.
         patience: Deadlines are uniform between these multiples of `0.3 s + work`.
     """
@@ -78,7 +78,7 @@ def _load_neutral(trend: np.ndarray, share: np.ndarray, work_s: np.ndarray) -> n
 def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[WorldNode, ...]:
     """Draws `num_nodes` nodes of one to three cores for each site; later sites are faster than earlier ones.
 
-    As many agents live at a slow site as at a fast one, so it pays to help each other.
+    Slow and fast sites have equally many agents, so it pays to offload between sites.
     """
     random = np.random.default_rng([seed, 0xEDCE])
     site_speed = np.exp(SITE_SPREAD * np.linspace(-1.0, 1.0, len(sites)))
@@ -93,7 +93,7 @@ def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[WorldNo
 
 
 def cloud_nodes(site: str, num_nodes: int) -> tuple[WorldNode, ...]:
-    """Cloud machines of two cores, all alike."""
+    """Identical cloud machines of two cores."""
     return tuple(
         WorldNode(f"{site}-{number + 1}", site, "cloud", 2, 16.0, 0.9) for number in range(num_nodes)
     )
@@ -103,15 +103,15 @@ def even_load(world: World, day: float = 0.0) -> float:
     """Work offered at the peak over capacity, when every node takes its share of all work in proportion to its speed.
 
     `sum_s rate_s * work_s * sum_n share_n / affinity[s, n] / sum_n cores_n * speed_n` with
-    `share_n = cores_n * speed_n / sum of it`. This is what a scheduler meets that spreads load evenly and knows no
-    affinities; `peak_load` is what is left of it for an assignment that knows them all.
+    `share_n = cores_n * speed_n / sum of it`. This is the load under a scheduler that spreads work evenly without using
+    affinities; `peak_load` is the load under an assignment that uses all of them.
 
     Args:
         world: A validated world.
         day: Days since day 0, >= 0.
 
     Returns:
-        The load; 1 is the most that such a scheduler can keep up with.
+        The load; 1 is the stability limit of such a scheduler.
     """
     population, today = world_draw(world), conditions(world, day)
     scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))

@@ -1,14 +1,14 @@
-"""Patterns of arrival: how the requests of a log become days of a simulated world.
+"""Patterns of arrival: days of a simulated world made of the requests of a log.
 
 `logged` keeps the log's days and instants. All others keep the world's mean number of requests a day, so the preset's
-load: `P4` is the log itself, clipped into pieces of so many requests one after the other and each stretched over a
-day; `P1` to `P3` sample it by service, so that what is asked for swings periodically; `fitted` draws from the log's
-marginals, one independent of the other.
+load: `P4` is the log itself, cut into consecutive pieces of so many requests, each stretched over a day; `P1` to `P3`
+sample it by service, so that the requested resources vary periodically; `fitted` draws from the log's marginals,
+independently of each other.
 
-Swings. Service s is asked for at rate `rate_s * (1 + swing_s * sin(2 pi f t / day))`. With `weight_s` the mean work
+Swings. Service s is requested at rate `rate_s * (1 + swing_s * sin(2 pi f t / day))`. With `weight_s` the mean work
 (P1, P3) or the memory (P2) of a request, the swings maximise `sum rate_s weight_s swing_s` within [-1, 1] while the
-other sum, memory or work, stands still; then all are scaled until the first sum swings by `SWING` of its mean, or as
-far as it can.
+other sum, memory or work, is constant; then all are scaled until the first sum varies by `SWING` of its mean, or by
+the largest possible amount.
 
 Source: KaiS, section V-A: P1 periodically fluctuating CPU sum load, P2 memory sum load, P3 as P1 with twice the
 frequency, P4 raw stochastic arrivals clipped from the trace. Periods and swings are not published; ours are below.
@@ -112,23 +112,23 @@ def loads(pool: ArrivalPool, world: World) -> tuple[np.ndarray, np.ndarray]:
 
 
 def swings(share: np.ndarray, work: np.ndarray, memory: np.ndarray, *, of_memory: bool) -> np.ndarray:
-    """[services] swing of every service's rate in [-1, 1], as this module says.
+    """[services] swing of every service's rate in [-1, 1], see the module's description.
 
     Args:
         share: [services] share of the requests, summing to 1.
         work: [services] mean work of a request.
         memory: [services] memory of a request.
-        of_memory: The memory sum swings and the work sum stands still, else the other way round.
+        of_memory: The memory sum varies and the work sum is constant, else the other way round.
 
     Raises:
-        ConfigError: one sum cannot move without the other (a single service, or all alike).
+        ConfigError: one sum cannot vary without the other (a single service, or equal services).
     """
     moving, still = (share * memory, share * work) if of_memory else (share * work, share * memory)
     solved = linprog(-moving, A_eq=still[None], b_eq=[0.0], bounds=(-1.0, 1.0))
     reach = float(moving @ solved.x) / float(moving.sum())
     if reach < 1e-6:
         raise ConfigError(
-            "the sums of work and memory cannot swing apart: the services asked for are all alike",
+            "the sums of work and memory cannot vary independently: the requested services are all equal",
             where="patterns P1, P2, P3", allowed="a log and a world of services with unlike work and memory",
             advice="take pattern P4 or logged",
         )  # fmt: skip
@@ -173,7 +173,7 @@ def _fitted(pool: ArrivalPool, world: World, num_days: int, seed: int) -> list[D
 def _from_law(
     random: np.random.Generator, value: np.ndarray, service: np.ndarray, wanted: np.ndarray
 ) -> np.ndarray:
-    """Draws from every wanted service's own empirical law, interpolated between quantiles; NaN where unknown."""
+    """Draws from every service's empirical distribution, interpolated between quantiles; NaN where unknown."""
     uniform, drawn = random.uniform(size=len(wanted)), np.full(len(wanted), np.nan)
     for one in np.unique(wanted):
         known = value[(service == one) & np.isfinite(value)]
@@ -187,11 +187,11 @@ PATTERNS = (
     Pattern("logged", "the log's own days and instants, however many requests they hold", _logged),
     Pattern("fitted", "drawn from the log's rate by hour, mix and sizes, at the preset's load", _fitted),
     Pattern(
-        "P1", "work asked for swings periodically (001, V-A)",
+        "P1", "requested work varies periodically (KaiS, V-A)",
         partial(_swinging, of_memory=False, periods=PERIODS),
     ),
     Pattern(
-        "P2", "memory asked for swings periodically", partial(_swinging, of_memory=True, periods=PERIODS)
+        "P2", "requested memory varies periodically", partial(_swinging, of_memory=True, periods=PERIODS)
     ),
     Pattern("P3", "as P1, twice as fast", partial(_swinging, of_memory=False, periods=2 * PERIODS)),
     Pattern("P4", "the log itself, clipped and stretched to the preset's load", _clipped),

@@ -1,7 +1,7 @@
-"""A real log's requests in a simulated world's terms: what workloads are made of.
+"""A real log's requests as those of a simulated world, from which workloads are made.
 
-A log that a world of the same name wrote is taken as it is. Any other log keeps its instants, its mix and its scatter,
-and borrows the world's scale, so that the load a preset declares is kept:
+A log that a world of the same name wrote is used unchanged. Any other log keeps its times, its mix and its variation,
+and takes the world's scale, so that the declared load of a preset is kept:
 
 * *Services.* Labels that are all services of the world are taken by name. Otherwise the log's requests are classified
   into as many classes as the world has services: every label gets at least one, the rest go where a label's requests
@@ -10,8 +10,8 @@ and borrows the world's scale, so that the load a preset declares is kept:
 * *Sizes.* Declared run = the service's work * (run / mean run of the class), the ratio cut to `SIZES`; the deadline
   is the world's, times such a ratio of the log's own deadlines, and so is the input. Then all runs and deadlines are
   stretched alike until the mean work is the world's.
-* *Agents.* By name, or the k-th busiest of the log is the world's k-th busiest (modulo its number); where the log hides
-  them, requests come from the world's agents at random, as KaiS and KMPS forward theirs to the access points.
+* *Agents.* By name, or the k-th busiest of the log is the world's k-th busiest (modulo its number); where the log has
+  no agents, requests come from the world's agents at random, as KaiS and KMPS forward theirs to the access points.
 
 Source: the request generator of KaiS, section IV-A (services from `task_type`, delay requirements from scaled
 durations).
@@ -71,7 +71,7 @@ def read_pool(archive: Archive, world: World) -> ArrivalPool:
     """The requests of an archive as those of a world.
 
     Raises:
-        ConfigError: the archive holds no requests, or misses what its simulated world would have written.
+        ConfigError: the archive holds no requests, or lacks columns that its simulated world writes.
     """
     days = _first_days(archive)
     if not days:
@@ -105,14 +105,14 @@ def day_requests_of(
     world: World,
     random: np.random.Generator,
 ) -> DayRequests:
-    """A day's list made of rows of a pool, with everything that the log hides drawn from the world's laws.
+    """A day's list made of rows of a pool; values that are not in the log are drawn from the world's laws.
 
     Args:
         pool: The requests.
         row: [requests] rows of the pool.
         arrival_s: [requests] times of day, ascending.
         world: For its laws.
-        random: Draws agents and inputs that the log does not tell.
+        random: Draws agents and inputs that are not in the log.
     """
     population = world_draw(world)
     drawn = random.choice(world.num_agents, len(row), p=population.share)
@@ -193,7 +193,7 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _run_s(rows: pa.Table) -> np.ndarray:
-    """The run time as far as the log tells it: measured, from start to finish, or requested."""
+    """The run time in the log: measured, from start to finish, or requested."""
     measured = _numbers(rows["run_s"])
     between = _seconds(rows["finish"]) - _seconds(rows["start"])
     run_s = np.where(np.isfinite(measured), measured, between)

@@ -1,9 +1,9 @@
 """Worlds that are ready to simulate.
 
 `small` is for tests and demonstrations, `edge` has three sites with two unlike nodes each. `kais` and `kmps` have the
-sizes of KaiS and KMPS, `large` is larger. All but `small` tell policies apart (`schedtwin bench truth`): the sites
-are unlike, so home is not enough; the cloud is finite and far; deadlines are tight and services have affinities that
-nobody tells, so counting requests is not enough; within a month the affinities have become others.
+sizes of KaiS and KMPS, `large` is larger. All but `small` separate policies (`schedtwin bench truth`): the sites
+differ, so home is not enough; the cloud is finite and far; deadlines are tight and services have hidden affinities,
+so counting requests is not enough; within a month the affinities have changed.
 
 Those have a load of 0.85 to 0.9 at the peak of the day for a scheduler that spreads work evenly (`parts.even_load`).
 """
@@ -35,7 +35,7 @@ HALF_DAY_S = 43_200.0
 
 
 def _world(name: str, **declared: Any) -> World:
-    """What the presets have in common, and what is declared of this one."""
+    """The common declarations of the presets, with those of this one."""
     return World(
         name=name,
         cloud_site="wide-cloud",

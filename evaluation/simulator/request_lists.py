@@ -1,8 +1,8 @@
-"""Requests of a day that are known beforehand: a list to walk through instead of a law to draw from.
+"""Lists of a day's requests, in place of a distribution to draw from.
 
-A list belongs to the day's numbers (`Conditions.asked`), so histories and truth ask for the same things. Where one
-stands in it follows from the clock alone: the next request is the first that arrives later. That asks for instants
-that are all different in float32, also after a change of the clock's zero; `distinct` sees to it.
+A list belongs to the day's numbers (`DayConditions.requests`), so histories and truth have the same requests. The
+position in it follows from the clock: the next request is the first that arrives later. This requires times that are
+all different in float32, also after a change of the clock's zero; `distinct` ensures it.
 """
 
 from typing import NamedTuple
@@ -56,28 +56,28 @@ def distinct(arrival_s: np.ndarray) -> np.ndarray:
     return result.astype(np.float32)
 
 
-def padded(asked: DayRequests, num_rows: int, day_s: float) -> DayRequests:
+def padded(requests: DayRequests, num_rows: int, day_s: float) -> DayRequests:
     """The list with padding up to `num_rows` rows, more than it has; its padding arrives at `day_s`."""
-    missing = num_rows - len(asked.arrival_s)
+    missing = num_rows - len(requests.arrival_s)
 
     def pad(leaf: np.ndarray, value: float) -> np.ndarray:
         return np.concatenate([leaf, np.full(missing, value, leaf.dtype)])
 
-    return DayRequests(pad(asked.arrival_s, day_s), *(pad(leaf, 0) for leaf in asked[1:]))
+    return DayRequests(pad(requests.arrival_s, day_s), *(pad(leaf, 0) for leaf in requests[1:]))
 
 
-def next_row(asked: DayRequests, offset_s: Array, clock_s: Array) -> tuple[Array, Array]:
+def next_row(requests: DayRequests, offset_s: Array, clock_s: Array) -> tuple[Array, Array]:
     """The first request that arrives after `clock_s`, found by bisection.
 
     Args:
-        asked: The day's list.
+        requests: The day's list.
         offset_s: [*streams] time of day at which the episode's clock was zero.
-        clock_s: [*streams] now; of a request of the list, exactly what an earlier call returned.
+        clock_s: [*streams] now; at a request of the list, exactly the value that an earlier call returned.
 
     Returns:
         When it arrives on the episode's clock, and its row (of the padding once all have come); [*streams].
     """
-    arrival_s = jnp.asarray(asked.arrival_s)
+    arrival_s = jnp.asarray(requests.arrival_s)
     last = arrival_s.shape[0] - 1
 
     def halve(step: Array, count: Array) -> Array:

@@ -1,8 +1,8 @@
-"""What is hidden in a simulated system, shown to a reference: problem and response that carry it beside the books.
+"""The hidden state of a simulated system as an input of references: problem and response that carry it along.
 
-The state becomes a pair of the books, as any policy's, and what the response knows by itself at that moment: when cores
-are free again given all that is already drawn, how fast nodes are just now, what presses on them, how ready the agent
-is the workload. What has not been drawn yet (the next run's scatter) stays hidden.
+The state becomes a pair of the bookkeeping, as for any policy, and the hidden state of the response at that time: when
+cores become free given all that is already drawn, current speeds of nodes, pressure on them, and the agent's acceptance
+probability. What has not been drawn yet (the next run's variation) stays hidden.
 """
 
 from collections.abc import Callable
@@ -26,27 +26,27 @@ from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, S
 class Revealed(NamedTuple):
     """What is hidden, at the moment of a decision; nodes in the order of the vocabulary."""
 
-    wait_s: Array  # [nodes, *streams] until a core is free for who arrives now
-    speed: Array  # [nodes, *streams] factor of the node's speed just now
-    work: Array  # [*streams] factor of the work of who arrives now
-    willing: Array  # [*streams] factor of the asking agent's probability to accept
-    left_s: Array  # [nodes, slots or 1, *streams] run that is left of what is in service, on a whole core
+    wait_s: Array  # [nodes, *streams] until a core is free for a request that arrives now
+    speed: Array  # [nodes, *streams] current factor of the node's speed
+    work: Array  # [*streams] factor of the work of requests that arrive now
+    willing: Array  # [*streams] factor of the requesting agent's probability to accept
+    left_s: Array  # [nodes, slots or 1, *streams] remaining run of requests in service, on a whole core
     pressure: Array  # [nodes, *streams] on a further run
 
 
 class Known(NamedTuple):
-    """A state, and what is hidden."""
+    """A bookkeeping state, and the hidden state."""
 
     books: PyTree
     hidden: Revealed
 
 
 Reveal = Callable[[PyTree, Outcome], Revealed]
-"""(private state of the response, what it has just told) -> what is hidden."""
+"""(private state of the response, its latest outcome) -> hidden state."""
 
 
 def reveal_in(world: World, today: DayConditions, names: Names) -> Reveal:
-    """How the truth's response of a day (`truth.truth_response`) reveals what it hides."""
+    """The function that reads the hidden state of a day's true response (`truth.truth_response`)."""
     ordered = in_order_of(today, names.world_node)
 
     def reveal(private: PyTree, outcome: Outcome) -> Revealed:
@@ -109,24 +109,24 @@ def _work(hidden: HiddenChanges, clock_s: Array) -> Array:
     return jnp.ones_like(clock_s) if hidden.work is None else value_at(hidden.work, clock_s[None])[0]
 
 
-class _Told(NamedTuple):
-    """What is observed, and what is hidden at that moment."""
+class _RevealedEvents(NamedTuple):
+    """The observed events, and the hidden state at that time."""
 
     events: PyTree
     hidden: Revealed
 
 
 def revealing(problem: Problem, response: Response, reveal: Reveal) -> tuple[Problem, Response]:
-    """The same system, whose states are `Known`; the problem's own members see the books alone, but for `observe`,
-    `observe_global` and whoever replaces them, which are given the whole.
+    """The same system with states `Known`. The problem's own functions get the bookkeeping only; replacements of
+    `observe` and `observe_global` get the whole state.
     """
 
     def bare(outcome: Outcome) -> Outcome:
         return outcome._replace(observed_events=outcome.observed_events.events)
 
-    def told(private: PyTree, outcome: Outcome) -> tuple[PyTree, Outcome]:
+    def with_hidden(private: PyTree, outcome: Outcome) -> tuple[PyTree, Outcome]:
         return private, outcome._replace(
-            observed_events=_Told(outcome.observed_events, reveal(private, outcome))
+            observed_events=_RevealedEvents(outcome.observed_events, reveal(private, outcome))
         )
 
     def start(outcome: Outcome) -> Known:
@@ -137,10 +137,10 @@ def revealing(problem: Problem, response: Response, reveal: Reveal) -> tuple[Pro
         return Known(books, outcome.observed_events.hidden), left
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
-        return told(*response.init(key, streams))
+        return with_hidden(*response.init(key, streams))
 
     def advance(key: Array, private: PyTree, state: Known, action: PyTree) -> tuple[PyTree, Outcome]:
-        return told(*response.advance(key, private, state.books, action))
+        return with_hidden(*response.advance(key, private, state.books, action))
 
     def resolve_pending(private: PyTree, state: Known) -> Known:
         return state._replace(books=response.resolve_pending(private, state.books))

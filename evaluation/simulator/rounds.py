@@ -1,10 +1,10 @@
-"""Rounds that follow each other: requests wait for the next round and are assigned together, or go at once.
+"""Consecutive rounds of assignment: requests wait for the next round and are assigned together, or go at once.
 
-Every replica of an edge serves one request after the other. True computing times scatter about a true function, and the
-scheduler's functions are off by a factor an edge that it does not know; it sees which requests have begun and ended.
+Every replica of an edge serves one request after the other. True computing times vary around a true function, and the
+scheduler's functions are off by an unknown factor for each edge; it observes which requests have begun and ended.
 Backlogs are carried over from round to round.
 
-    at_once       every request goes, when it comes, to the edge where it is expected to be answered first
+    at_once       every request goes, at its arrival, to the edge with the earliest expected response
     together      requests of a round are assigned by a solver of the assignment problem, on the backlogs of that moment
 """
 
@@ -26,9 +26,9 @@ class RoundsConfig:
     """A region and its load.
 
     Attributes:
-        region: Law of edges and sizes; its requests are all that come.
-        load: Work that comes over what all replicas can do.
-        spread: Deviation of the logarithm of true computing times about their function.
+        region: Distribution of edges and sizes, and all requests.
+        load: Offered work over the capacity of all replicas.
+        spread: Deviation of the logarithm of true computing times around their function.
         function_error: Deviation of the logarithm of the factor by which the scheduler's function of an edge is off.
     """
 
@@ -83,9 +83,9 @@ def responses_together(region: Region, interval_s: float, solver: Solver) -> np.
     """[Z] response times where requests wait for the next round.
 
     Args:
-        region: Who asks whom.
-        interval_s: From round to round.
-        solver: Of each round.
+        region: The region and its load.
+        interval_s: Time between rounds.
+        solver: Solver of each round's assignment problem.
     """
     books = _QueueBooks(region)
     number = np.ceil(region.arrival_s / interval_s).astype(int)
@@ -100,7 +100,7 @@ def responses_together(region: Region, interval_s: float, solver: Solver) -> np.
 
 
 class _QueueBooks:
-    """When replicas are free in truth, and when they are believed to be: what has begun and ended is seen."""
+    """When replicas become free in truth, and by the scheduler's estimate, which uses observed begins and ends."""
 
     def __init__(self, region: Region) -> None:
         self.region = region
@@ -113,7 +113,7 @@ class _QueueBooks:
         self._open = np.zeros(0, int)
 
     def look(self, now_s: float) -> None:
-        """What is seen: who has ended, who has begun and when; the rest of the work is believed to be as expected."""
+        """The estimate: from observed begins and ends; the remaining work is taken at its expectation."""
         self._open = self._open[self.end_s[self._open] > now_s]
         work_s, begun_s = self._work_s[self._open], np.maximum(now_s - self.start_s[self._open], 0.0)
         left_s = np.bincount(self._place[self._open], np.maximum(work_s - begun_s, 0.0), self.free_s.size)

@@ -1,19 +1,19 @@
-"""Nodes whose requests affect each other while they are served, played event by event between two decisions.
+"""Nodes whose requests affect each other while they are served, simulated event by event between two decisions.
 
-A request accepted by a node waits for a place, is served, and is gone. At most `limit` are in service at once; each
-of n in service advances at `speed * min(1, cores / n)`. With `limit = cores` that is one core a request: first come,
-first served, in the order of dispatch, and a place given to a request waits for its input. Where cores are shared
-(egalitarian processor sharing, limited by memory) a request asks for a place when its input is there, in that order.
+A request accepted by a node waits for a place, is served, and leaves. At most `limit` are in service at once; each of n
+in service advances at `speed * min(1, cores / n)`. With `limit = cores` that is one core a request: first come, first
+served, in the order of dispatch, and a place given to a request waits for its input. Where cores are shared
+(egalitarian processor sharing, limited by memory) requests queue for a place in the order in which their inputs arrive.
 
 Between two decisions every node has events of its own, the next of which are processed for all nodes at once:
 
-    it goes down       all it holds fails                                    (`evaluation.simulator.failures`)
+    it goes down       all its requests fail                                 (`evaluation.simulator.failures`)
     a run ends         least remaining work / rate; the output travels back
-    a place is taken   the first who waits, if fewer than `limit` are served
-    a wait is given up the earliest deadline of those who wait, where the world drops the late
+    a place is taken   the first in the queue, if fewer than `limit` are served
+    a wait is given up the earliest deadline in the queue, where the world drops late requests
     its pace changes   a slow period begins or ends, a run that waited for its input begins, a taken core is free
 
-Where services contend, a run advances at `1 / (1 + sensitivity * pressure of those that run beside it)` of that pace.
+Where services contend, a run advances at `1 / (1 + sensitivity * pressure of the runs beside it)` of that pace.
 Source: L. Kleinrock, Queueing Systems II, 1976, section 4.4 (processor sharing).
 """
 
@@ -33,12 +33,12 @@ from twin.placement.slots import write
 from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN, Leaf
 
 GONE, WAITING, SERVED = range(3)
-"""Where a request is; GONE also marks slots that never held one."""
+"""Phase of a request; GONE also marks slots that never held one."""
 NOBODY = -1
 
 
 class StationJobs(NamedTuple):
-    """Requests in the nodes' hands, and what became of those before them; leaves [nodes, slots, *streams]."""
+    """Requests on the nodes, and the outcomes of those before them; leaves [nodes, slots, *streams]."""
 
     phase: Array  # int32: GONE, WAITING, SERVED
     enters_s: Array  # from when it may be given a place; inf: it never may, and will be dropped
@@ -80,12 +80,13 @@ def hand_over(
 
     Args:
         today: The day's numbers.
-        jobs: What the nodes hold.
+        jobs: The nodes' requests.
         offer: As drawn, leaves [*streams].
         clock_s: [*streams] now.
         position: [streams] the slot (see `twin.placement.slots.place`); out of range: nothing is put anywhere.
-        agent: int32 [*streams], who asked, or NOBODY where agents do not react.
-        accepted: [*streams] bool: there is something to put; the agent's earlier requests are no longer its latest.
+        agent: int32 [*streams], the requesting agent, or NOBODY where agents do not react.
+        accepted: [*streams] bool: whether there is a request to put; the agent's earlier requests are no longer its
+            latest.
     """
     shared = jnp.any(
         _one_hot(offer.node, today.speed.shape[0]) & _of_nodes(today.shares, clock_s.ndim), axis=0
@@ -138,15 +139,15 @@ def pass_time(
     until_s: Array,
     hidden: HiddenChanges = NOTHING_HIDDEN,
 ) -> tuple[StationJobs, Array]:
-    """Lets the nodes work from `clock_s` to `until_s` [*streams]; inf plays until nothing is left.
+    """Simulates the nodes from `clock_s` to `until_s` [*streams]; inf simulates until all requests have ended.
 
     Args:
         world: For its options.
         today: The day's numbers.
-        jobs: What the nodes hold at `clock_s`.
+        jobs: The nodes' requests at `clock_s`.
         end_s: [agents, *streams] when each agent's latest request was completed; inf: not yet.
         clock_s, until_s: [*streams], `clock_s <= until_s`.
-        hidden: What nobody is told of the day.
+        hidden: Hidden changes of the day.
 
     Returns:
         The jobs and `end_s` afterwards.
@@ -273,7 +274,7 @@ def _way_back_s(
 
 
 def _note(end_s: Array, owner: Array, at_done: Array, finish_s: Array) -> Array:
-    """Tells the agents whose latest request has just been completed when that was."""
+    """Records the completion times of agents' latest requests that have just been completed."""
     streams = end_s[0].size
     agent = jnp.sum(jnp.where(at_done, owner + 1, 0), axis=1) - 1
     place = agent.reshape(agent.shape[0], -1) * streams + jnp.arange(streams, dtype=jnp.int32)[None]

@@ -106,12 +106,12 @@ def truth_response(
     weekday: int | Array = 0,
     begin_s: float | Array = 0.0,
 ) -> Response:
-    """How the world responds to placements: the workload, what becomes of offers, which nodes are up.
+    """The world's response to placements: arrivals, outcomes of offers, and availability of nodes.
 
     Args:
         world: A validated world.
         cluster: The vocabulary of policies.
-        depth: Slots per node, as in the problem's configuration. Where fates unfold, a node whose slots are all
+        depth: Slots per node, as in the problem's configuration. In event simulations, a node whose slots are all
             taken refuses offers.
         today: The day's numbers; may be traced.
         names: The world's names in that vocabulary.
@@ -132,19 +132,19 @@ def truth_response(
 
 
 def _with_outages(world: World, today: DayConditions, names: Names, response: Response) -> Response:
-    """The response, telling which nodes are up when the next decision is due."""
+    """The response, with the availability of nodes at the next decision as observed event."""
 
-    def told(outcome: Outcome) -> Outcome:
+    def with_availability(outcome: Outcome) -> Outcome:
         up = is_up(world, today, outcome.observed_events.clock_s)[jnp.asarray(names.world_node)]
         return outcome._replace(observed_events=outcome.observed_events._replace(available=up))
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         private, outcome = response.init(key, streams)
-        return private, told(outcome)
+        return private, with_availability(outcome)
 
     def advance(key: Array, private: PyTree, state: PyTree, action: PyTree) -> tuple[PyTree, Outcome]:
         private, outcome = response.advance(key, private, state, action)
-        return private, told(outcome)
+        return private, with_availability(outcome)
 
     return Response(init, advance, response.resolve_pending)
 
@@ -174,7 +174,7 @@ def truth_of(
         The environment. Episodes end with the day's last request; cut them with the rollout's `num_steps`.
 
     Raises:
-        ConfigError: the cluster does not know the world's names, or several seats are asked for.
+        ConfigError: names of the world are not in the cluster, or the configuration has several seats.
     """
     if config.num_seats != 1:
         raise ConfigError(
@@ -200,7 +200,7 @@ def truth_environment(
     """The environment of the calendar day `day` of the world that wrote an archive.
 
     Args:
-        facts: The archive's facts; `ground_truth` tells the world and its first day.
+        facts: The archive's facts; `ground_truth` holds the world and its first day.
         day: A day on or after the first one; it may lie after the log's end.
         cluster: As encoded from the archive.
         config: The placement problem's configuration.
@@ -232,11 +232,11 @@ def truth_environment(
 def day_of_truth(world: World, day: float, workload: Workload | None) -> DayConditions:
     """The numbers of a day, with the list of its requests if there is one."""
     today = conditions(world, day)
-    return today if workload is None else today._replace(asked=workload.on(day))
+    return today if workload is None else today._replace(requests=workload.on(day))
 
 
 def ground_truth(facts: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the facts of a simulated archive say of its truth: preset or world, seed, behaviour, first_day, num_days.
+    """The ground truth in the facts of a simulated archive: preset or world, seed, behaviour, first_day, num_days.
 
     Raises:
         ConfigError: the archive was not simulated.

@@ -1,8 +1,8 @@
-"""The truth of worlds whose fates unfold: nodes share their cores, or agents react.
+"""The truth of worlds that are simulated by events: nodes share their cores, or agents react.
 
-What becomes of a request is not drawn when it is placed: it depends on who comes after it. So the response keeps the
-jobs themselves, under the very slots of the bookkeeping, plays them from decision to decision, and tells what has
-happened by then. At truncation it reports what would happen without further requests, which is exact at the day's end.
+The outcome of a request is not drawn at its placement, since it depends on later requests. The response keeps the jobs,
+in the same slots as the bookkeeping, simulates them from decision to decision, and reports the events up to then. At
+truncation it reports the outcomes without further requests, which is exact at the day's end.
 """
 
 import jax
@@ -50,10 +50,10 @@ def unfolding_response(
     names = names._replace(world_node=np.arange(cluster.num_nodes, dtype=np.int32))
 
     def follow(
-        key: Array, system: Unfolding, asked: Array
+        key: Array, system: Unfolding, has_request: Array
     ) -> tuple[Unfolding, tuple[Array, Requests, Array]]:
         offset_s = jnp.broadcast_to(jnp.asarray(begin_s, jnp.float32), system.now_s.shape)
-        return follow_unfolding(key, world, today, names, system, offset_s, weekday, asked)
+        return follow_unfolding(key, world, today, names, system, offset_s, weekday, has_request)
 
     def observed_events(
         jobs: StationJobs, accepted: Array, clock_s: Array, request: Requests, more: Array
@@ -70,20 +70,20 @@ def unfolding_response(
         midnight = jnp.zeros(streams, jnp.float32)
         system = begin_unfolding(key, world, today, depth, midnight)
         system, (clock_s, request, more) = follow(key, system, jnp.ones(streams, bool))
-        told = observed_events(system.jobs, jnp.zeros(streams, bool), clock_s, request, more)
-        return system, Outcome(jnp.zeros(streams, jnp.float32), jnp.zeros_like(more), ~more, told)
+        events = observed_events(system.jobs, jnp.zeros(streams, bool), clock_s, request, more)
+        return system, Outcome(jnp.zeros(streams, jnp.float32), jnp.zeros_like(more), ~more, events)
 
     def advance(
         key: Array, system: Unfolding, state: PlacementState, node: Array
     ) -> tuple[Unfolding, Outcome]:
         key_next, key_offer = jax.random.split(key)
-        slot, asked = choose_slots(state, node)[0], state.active[0]
+        slot, has_request = choose_slots(state, node)[0], state.active[0]
         system, accepted, _ = offer_unfolding(
-            key_offer, world, today, names, system, unseated(state.request), node[0], slot, asked
+            key_offer, world, today, names, system, unseated(state.request), node[0], slot, has_request
         )
-        system, (clock_s, request, more) = follow(key_next, system, asked)
-        told = observed_events(system.jobs, accepted, clock_s, request, more)
-        return system, Outcome(clock_s - state.clock_s, jnp.zeros_like(more), ~more, told)
+        system, (clock_s, request, more) = follow(key_next, system, has_request)
+        events = observed_events(system.jobs, accepted, clock_s, request, more)
+        return system, Outcome(clock_s - state.clock_s, jnp.zeros_like(more), ~more, events)
 
     def resolve_pending(system: Unfolding, state: PlacementState) -> PlacementState:
         never = jnp.full_like(system.now_s, jnp.inf)

@@ -1,4 +1,4 @@
-"""Which worlds cannot exist: refused by name, with what is allowed, before anything is compiled."""
+"""Validation of worlds: invalid values are refused by name, with what is allowed, before compilation."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ DISCIPLINES = (FIFO, PROCESSOR_SHARING)
 
 
 def check(world: World) -> None:
-    """Refuses a world that cannot exist.
+    """Refuses an invalid world.
 
     Raises:
-        ConfigError: naming the offender and what is allowed.
+        ConfigError: with the invalid value and what is allowed.
     """
     _unique(world.name, "site", world.all_sites)
     _unique(world.name, "node", [node.name for node in world.nodes])
@@ -103,7 +103,7 @@ def _validate_demand(world: World) -> None:
     if world.contends != any(one.pressure > 0.0 or one.sensitivity > 0.0 for one in world.services):
         _refuse(
             world.name,
-            "services with pressure but none with sensitivity, or the other way round: nobody slows anybody down",
+            "services with pressure but none with sensitivity, or the other way round: no service has an effect",
             "both above 0 somewhere, or both 0 everywhere",
         )
     if all(service.share == 0.0 for service in world.services):
@@ -164,7 +164,7 @@ def _validate_reactions(world: World) -> None:
     newcomer_s = reactions.newcomer_s
     _within(world.name, "reactions.newcomer_s", newcomer_s, 0.0, open_lower=True, may_be_inf=True)
     if newcomer_s < float("inf") and reactions.leaving == 0.0:
-        _refuse(world.name, f"reactions.newcomer_s is {newcomer_s:g}, and nobody leaves", "leaving above 0")
+        _refuse(world.name, f"reactions.newcomer_s is {newcomer_s:g}, and no agent leaves", "leaving above 0")
     if reactions.after_refusals > 0.0 and not reactions.any:
         _refuse(
             world.name,

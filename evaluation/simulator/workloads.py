@@ -1,8 +1,8 @@
-"""Workloads: days of requests made of an archive, kept beside the log that they went into.
+"""Workloads: days of requests made of an archive, stored beside the log that they went into.
 
 Preset and seed alone do not rebuild such a truth. So its days are stored in the truth's product as `arrivals.parquet`,
 and the facts of the log name the pattern, the content hash of the archive that the days were made of, and a hash of
-the days themselves. A truth without them is refused and told which archive it takes.
+the days themselves. A truth without them is refused, with the name of the required archive.
 """
 
 import hashlib
@@ -54,10 +54,10 @@ class Workload:
         return padded(self.days[int(day) % len(self.days)], self.num_rows, self.day_s)
 
     def declared(self, world: World) -> World:
-        """The world as its own law would have to be for these lists, for those who know mean rates and work.
+        """The world with rates and means of these lists, for baselines that use mean rates and work.
 
-        Rates, mean work, input and deadline of every service are those of all days together; one that is never asked
-        for keeps its own numbers and a share of next to nothing.
+        Rates, mean work, input and deadline of every service are those of all days together; one without requests
+        keeps its own numbers and a share of almost zero.
         """
         every = DayRequests(*(np.concatenate(leaves) for leaves in zip(*self.days, strict=True)))
         num_services = len(world.services)
@@ -82,7 +82,7 @@ class Workload:
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a log says of it."""
+        """Its entries in the facts of a log."""
         digest = hashlib.sha256(repr(float(self.day_s)).encode())
         for day in self.days:
             for leaf in day:
@@ -97,8 +97,8 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
         archive: Any archive with requests.
         world: A validated world.
         pattern_name: One of `PATTERNS`.
-        num_days: Days wanted, >= 1.
-        seed: Of what is drawn, >= 0.
+        num_days: Number of days, >= 1.
+        seed: Seed of the draws, >= 0.
 
     Returns:
         The workload; of a log with fewer days, those.
@@ -110,7 +110,7 @@ def workload(archive: Archive, world: World, pattern_name: str, num_days: int, s
     for name, is_asked in (("bursts", world.bursts.any), ("declared", world.declared.any)):
         if is_asked:
             raise ConfigError(
-                f"{name} say how the world draws its requests, which come from a list",
+                f"{name} declare how the world draws its requests, which come from a list",
                 where=f"simulated world {world.name!r}, {name}", allowed="worlds without it with --arrivals",
                 advice="let the world draw its requests, or leave the option out",
             )  # fmt: skip

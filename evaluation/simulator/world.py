@@ -1,7 +1,7 @@
-"""What a simulated cluster is made of, declared before anything is compiled.
+"""The declaration of a simulated cluster.
 
-Sites (edge access points) have their own nodes; a finite cloud stands behind a WAN. Agents live at a site,
-belong to a scenario and ask for services. A request asks for one core. Nodes take requests first come, first
+Sites (edge access points) have their own nodes; a finite cloud is behind a WAN. Agents belong to a site and a scenario
+and request services. A request needs one core. Nodes serve requests first come, first
 served, in the order of dispatch: an accepted request takes its place in the queue at once, its input travels
 meanwhile, and a core given to it waits for the input if need be (`evaluation.simulator.answers`). A node that
 shares its cores serves all whose input is there at once (`evaluation.simulator.stations`).
@@ -134,7 +134,7 @@ class World:
     Attributes:
         name: Name of the preset, or of the world of a file.
         sites: Sites where requests arrive; each has at least one node.
-        cloud_site: Site of the cloud nodes (nobody asks there); empty without a cloud.
+        cloud_site: Site of the cloud nodes (without agents); empty without a cloud.
         nodes, services, scenarios: The parts.
         local, cross_site, wan: Links to a node of the site of arrival, of another site, of the cloud.
         requests_per_day: Mean number of requests in a nominal day.
@@ -142,13 +142,13 @@ class World:
         day_s: Length of the nominal day. It begins at midnight of a calendar day and must fit in; the
             remainder of the calendar day is quiet, so that one day's work is done before the next begins.
         num_agents: Agents, spread over sites and scenarios.
-        size: Scatter of the work a request declares, known when it asks.
-        run: Scatter of the true run time around the declared one, hidden.
-        input: Scatter of the input.
+        size: Distribution of the work that a request declares, known at its arrival.
+        run: Distribution of the true run time relative to the declared one, hidden.
+        input: Distribution of the input.
         taste_spread: Deviation of the logarithm of the scenarios' preference for services.
         affinity_spread: Deviation of the logarithm of a service's speed on a node (hidden).
-        stubbornness: 0: every agent of a scenario accepts with the same probability; towards 1: each always
-            or never.
+        stubbornness: Variation between agents: 0: all agents of a scenario accept with the same probability; towards 1:
+            each accepts always or never.
         drift: What changes from day to day.
         weekend_factor: Rate of arrivals on days 5 and 6 of every week over that of the others; day 0 is a Monday.
         drop_late: A request that has not started at its deadline is dropped then, and uses no core.
@@ -158,11 +158,11 @@ class World:
         regimes: Periods in which the work of arriving requests is larger or smaller (hidden); of mean one over time.
         bursts: Periods in which requests arrive faster or slower; of mean one over time.
         tides: Services that are hot at some times of the day.
-        declared: What users say of their work.
-        reports: What logs are told of the ends of runs.
-        taken_cores: Share of the cores that work of the day before, which no log tells of, has at the beginning.
-        taken_mean_s: For how long, exponential.
-        seed: Seed of everything fixed: who the agents are, affinities, tastes.
+        declared: Relation of declared to true work.
+        reports: Errors of the log in the ends of runs.
+        taken_cores: Share of the cores taken at the beginning by work of the day before, which is not in the log.
+        taken_mean_s: Mean time for which they are taken, exponential.
+        seed: Seed of everything fixed: agents, affinities, preferences.
     """
 
     name: str
@@ -208,7 +208,7 @@ class World:
 
     @property
     def unfolds(self) -> bool:
-        """Whether what becomes of a request depends on what comes after it, so that it cannot be drawn at once."""
+        """Whether the outcome of a request depends on later events, so that it cannot be drawn at the decision."""
         shares = any(node.discipline == PROCESSOR_SHARING for node in self.nodes)
         return self.reactions.any or shares or self.contends
 
@@ -242,10 +242,10 @@ class World:
 
 
 def validate(world: World) -> World:
-    """Returns the world if it can exist.
+    """Returns the world if it is valid.
 
     Raises:
-        ConfigError: naming the offender and what is allowed.
+        ConfigError: with the invalid value and what is allowed.
     """
     check(world)
     return world

@@ -1,14 +1,14 @@
-"""Worlds written down: read from TOML, kept in the facts of the logs that they wrote.
+"""Files of worlds: read from TOML, and stored in the facts of the logs that they wrote.
 
-A file declares a `World` by the names of its attributes; what it leaves out has its default. Some keys shorten it:
+A file declares a `World` by the names of its attributes; missing ones have their default. Some keys shorten it:
 
-    like          a preset that gives what the file does not say; lists and values of the file replace the preset's,
-                  its tables (drift, reactions, links) are laid over them
-    every_node    what holds for every node that does not say otherwise; likewise `every_service`, `every_scenario`
+    like          a preset that gives values missing in the file; lists and values of the file replace the preset's,
+                  its tables (drift, reactions, links) are merged into them
+    every_node    values of every node that does not set them; likewise `every_service`, `every_scenario`
     load          work, deadlines and inputs are stretched until `parts.even_load` on day 0 is this
 
-What the facts keep is the world itself, all that differs from the defaults, so that its truth can be played without
-the file.
+The facts hold the world itself, all that differs from the defaults, so that its truth can be simulated without the
+file.
 """
 
 import tomllib
@@ -33,7 +33,7 @@ EVERY = {"every_node": "nodes", "every_service": "services", "every_scenario": "
 
 @dataclass(frozen=True)
 class Shortening:
-    """The keys of a world's file that are no attributes of the world; see this module."""
+    """The keys of a world's file that are no attributes of the world, see the module's description."""
 
     like: str = ""
     load: float | None = None
@@ -79,21 +79,21 @@ def chosen_world(preset_name: str, file: Path | None, seed: int = 0) -> World:
 
 
 def redrawn(world: World, seed: int) -> World:
-    """The same sites, nodes, services and laws with other agents, affinities and tastes; 0 leaves the world's own."""
+    """The same sites, nodes, services and laws with other agents, affinities and preferences; 0 keeps its own."""
     return replace(world, seed=world.seed + _SEEDS_APART * seed)
 
 
 def facts_of(world: World) -> dict[str, Any]:
-    """What a ground truth says of its world: a preset by name, any other in full."""
+    """The entries of a ground truth on its world: a preset by name, any other in full."""
     named: dict[str, Any] = {"preset": world.name}
     return named if world in PRESETS else named | {FACT: plain(world)}
 
 
 def world_of(truth: Mapping[str, Any]) -> World:
-    """The world of a ground truth, as `facts_of` tells it.
+    """The world of a ground truth, as written by `facts_of`.
 
     Raises:
-        ConfigError: it names a preset that there is not, or holds what this version does not know.
+        ConfigError: it names an unknown preset, or has entries unknown to this version.
     """
     if FACT not in truth:
         return preset(truth["preset"])
@@ -101,7 +101,7 @@ def world_of(truth: Mapping[str, Any]) -> World:
 
 
 def plain(value: Any) -> Any:
-    """A world or a part of one as plain values: what differs from the defaults."""
+    """A world or a part of one as plain values: all that differs from the defaults."""
     if isinstance(value, tuple):
         return [plain(one) for one in value]
     if not is_dataclass(value) or isinstance(value, type):
@@ -123,7 +123,7 @@ def _laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, 
 
 
 def _filled(content: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The content with every part of a list completed by what holds for all of them."""
+    """The content with every part of a list completed by the values for all of them."""
     filled = {name: value for name, value in content.items() if name not in EVERY}
     for key, parts in EVERY.items():
         if key not in content:

@@ -1,1 +1,1 @@
-"""The survey: the days of an archive against each other, and from which shift on one no longer describes another."""
+"""The survey: differences between the days of an archive, and the shift from which on they exceed their limits."""

@@ -1,4 +1,4 @@
-"""What a survey keeps of a day: counts, of everything that days are compared by; made in one pass, batch by batch."""
+"""Counts of a day's requests that a survey compares days by; made in one pass, batch by batch."""
 
 import datetime as dt
 from collections import Counter
@@ -15,7 +15,7 @@ COLUMNS = ("arrival", "service", "site", "start", "finish", "offered_node", "ran
 HOURS = 24
 LEAST_S, DECADES, BINS_A_DECADE = 1e-3, 10, 20
 NUM_BINS = DECADES * BINS_A_DECADE
-"""Durations are counted by their logarithm, from a millisecond to four months; what lies outside in the end bins."""
+"""Durations are counted by their logarithm, from a millisecond to four months; others are counted in the end bins."""
 MAX_LABELS = 2_000
 OTHERS = "(others)"
 ASPECTS = ("arrivals", "mix", "run times", "waits", "nodes")
@@ -23,14 +23,14 @@ ASPECTS = ("arrivals", "mix", "run times", "waits", "nodes")
 
 @dataclass(frozen=True)
 class DayCounts:
-    """Counts of a day's requests, separately of two halves drawn by chance: two samples of one day.
+    """Counts of a day's requests, separately for two random halves: two samples of one day.
 
     Attributes:
         day: The day.
-        num_requests: How many there are.
+        num_requests: Number of requests.
         arrivals: [2, hours]
         durations: "run times" and "waits" -> [2, bins]
-        labels: "mix" and "nodes" -> two counts by label: site and service asked for, node decided for.
+        labels: "mix" and "nodes" -> two counts by label: requested site and service, chosen node.
     """
 
     day: dt.date

@@ -1,4 +1,4 @@
-"""A survey told: as JSON, as text, as a page with a picture."""
+"""Output of a survey: as JSON, as text, and as a page with figures."""
 
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,18 @@ from evaluation.survey.survey import Aspect, DaySurvey
 
 PAGE = "survey.html"
 MAX_SHOWN = 120
-"""Days in a picture at most; of more, evenly many."""
+"""Largest number of days in a figure; of more, days at even distances are shown."""
 PARTS = {
-    "arrivals": "when requests arrive in the day",
-    "mix": "which services are asked for, and where",
-    "run times": "how long requests run",
-    "waits": "how long they wait",
-    "nodes": "which nodes they go to",
+    "arrivals": "time of arrival within the day",
+    "mix": "requested services and sites",
+    "run times": "run times of requests",
+    "waits": "waits of requests",
+    "nodes": "nodes of requests",
 }
 
 
 def to_json(found: DaySurvey) -> dict[str, Any]:
-    """The survey as JSON values; distances between single days are in the page alone."""
+    """The survey as JSON values; distances between single days are on the page only."""
     return {
         "archive": found.archive,
         "days": [
@@ -60,24 +60,28 @@ def _rounded(value: float) -> float | None:
 
 
 def verdict(found: DaySurvey) -> list[str]:
-    """What the survey says, in sentences."""
+    """The verdict of the survey, as sentences."""
     stops = {name: shift for name, shift in found.stops_after_days.items() if shift is not None}
     refits = {name: shift for name, shift in found.refit_after_days.items() if shift is not None}
     longest = max(at.shift_days for one in found.aspects for at in one.by_shift)
     if not stops:
-        return [f"A day describes every other up to {longest} days later, within the limits: no refit pays."]
+        return [
+            f"The median difference between days up to {longest} days apart is within the limits: no refit pays."
+        ]
     first = min(stops.values())
     names = ", ".join(name for name, shift in stops.items() if shift == first)
-    told = [f"A day stops describing another {in_days(first)} later ({names})."]
+    sentences = [
+        f"The median difference between days exceeds a limit from {in_days(first)} apart on ({names})."
+    ]
     if refits:
         pays = min(refits.values())
         names = ", ".join(name for name, shift in refits.items() if shift == pays)
-        told.append(f"A refit pays from {in_days(pays)} on ({names}).")
+        sentences.append(f"A refit pays from {in_days(pays)} on ({names}).")
     else:
-        told.append(
-            "A refit would not be nearer by more than the limits: days differ as much from one to the next."
+        sentences.append(
+            "A refit does not reduce the difference by more than the limits: consecutive days differ as much."
         )
-    return told
+    return sentences
 
 
 def in_days(count: int) -> str:
@@ -86,7 +90,7 @@ def in_days(count: int) -> str:
 
 
 def as_text(found: DaySurvey, page: Path | None) -> str:
-    """The survey as a person reads it in a terminal."""
+    """The survey as text for a terminal."""
     shifts = [shift for shift in (1, 2, 3, 7, 14, 30, 60) if shift <= (found.days[-1] - found.days[0]).days]
     lines = [
         f"{len(found.days)} days, {found.days[0]} to {found.days[-1]}, {sum(found.num_requests):,} requests",
@@ -98,7 +102,7 @@ def as_text(found: DaySurvey, page: Path | None) -> str:
         cells = (f"{medians[shift]:8.3f}" if shift in medians else f"{'':>8}" for shift in shifts)
         lines.append(f"{one.name:<10} {one.unit:<8} {one.limit:6.2f} {one.noise:6.3f} " + " ".join(cells))
     lines += verdict(found)
-    return "\n".join(lines if page is None else [*lines, f"the picture: {page}"])
+    return "\n".join(lines if page is None else [*lines, f"page: {page}"])
 
 
 def write_page(found: DaySurvey, path: Path) -> None:

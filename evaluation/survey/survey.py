@@ -1,13 +1,13 @@
-"""Days held against each other.
+"""Comparison of the days of an archive with each other.
 
-Of every aspect a day is a distribution: of arrivals over the hours, of requests over sites and services and over nodes,
-of run times and waits over their logarithm. Shares are compared by the total variation distance, the share of the
-requests that would have to be others; durations by the Wasserstein distance of their logarithms, in decades.
+For every aspect a day is a distribution: of arrivals over the hours, of requests over sites and services and over
+nodes, of run times and waits over their logarithm. Shares are compared by the total variation distance, durations by
+the Wasserstein distance of their logarithms, in decades.
 
-Two samples of one law differ too. How much is seen of the two halves of every day, drawn by chance, and taken from a
-distance as noise is: the difference of the squares. A day describes another while no distance so reduced is above its
-limit. A twin of a day is at best used from the next day on, so what a refit wins at a shift is the distance there less
-that of one day.
+Two samples of one distribution differ too. This noise is measured between two random halves of every day, and
+subtracted from the distances in squares. A day describes another while no distance reduced in this way is above its
+limit. A twin of a day can be used from the next day on at the earliest, so the gain of a refit at a shift is the
+distance there less that of one day.
 """
 
 import datetime as dt
@@ -30,7 +30,7 @@ DURATIONS = ("run times", "waits")
 
 @dataclass(frozen=True)
 class SurveyConfig:
-    """What counts as a difference.
+    """Limits of differences between days.
 
     Attributes:
         share: Limit of distances between shares.
@@ -54,7 +54,7 @@ class SurveyConfig:
 
 @dataclass(frozen=True)
 class AtShift:
-    """Distances of an aspect between days so far apart, noise taken off."""
+    """Distances of an aspect between days that are `shift_days` apart, less the noise."""
 
     shift_days: int
     num_pairs: int
@@ -71,7 +71,7 @@ class Aspect:
         name: Of `ASPECTS`.
         unit: "share" or "decades".
         limit: Distances above it count as a difference.
-        noise: What two samples of one day differ by, the median over days.
+        noise: Distance between two samples of one day, the median over days.
         by_shift: Ascending.
         distance: [days, days], NaN where one of them says nothing of it.
     """
@@ -109,13 +109,13 @@ class DaySurvey:
 def survey(
     archive: Path, config: SurveyConfig, run_tasks: TaskMap, days: Sequence[dt.date] | None = None
 ) -> DaySurvey:
-    """Counts every day and holds the days against each other.
+    """Counts every day and compares the days with each other.
 
     Args:
-        archive: Of the log.
-        config: What counts as a difference.
-        run_tasks: Where a task for each day runs.
-        days: All of the archive if None.
+        archive: Archive of the log.
+        config: Limits of differences.
+        run_tasks: Runs one task for each day.
+        days: All days of the archive if None.
 
     Raises:
         ConfigError: Fewer than two days with requests.
@@ -124,7 +124,7 @@ def survey(
     chosen = [day for day in log.days("requests") if days is None or day in set(days)]
     if len(chosen) < 2:
         raise ConfigError(
-            f"{len(chosen)} {'day' if len(chosen) == 1 else 'days'} with requests cannot be held against each other",
+            f"{len(chosen)} {'day' if len(chosen) == 1 else 'days'} with requests cannot be compared with each other",
             where=str(archive), allowed="2 days or more", advice="import more days of the log",
         )  # fmt: skip
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
@@ -177,8 +177,8 @@ def _aspect(name: str, counts: Sequence[DayCounts], config: SurveyConfig) -> Asp
         if len(known):
             low, median, high = np.quantile(known, (0.25, 0.5, 0.75)).tolist()
             by_shift.append(AtShift(shift, len(known), median, low, high))
-    told = float(np.nanmedian(noise)) if np.isfinite(noise).any() else float("nan")
-    return Aspect(name, UNITS[name], config.limit(name), told, tuple(by_shift), distance)
+    median_noise = float(np.nanmedian(noise)) if np.isfinite(noise).any() else float("nan")
+    return Aspect(name, UNITS[name], config.limit(name), median_noise, tuple(by_shift), distance)
 
 
 def _halves(name: str, counts: Sequence[DayCounts]) -> np.ndarray:

@@ -4,7 +4,7 @@ Readings of the format (no header: task_name, instance_num, job_name, task_type,
 plan_mem; some files have a tenth field, empty or a rounded copy of plan_mem, which is not used):
 
 * The papers' reading: task_type is the service, start is the arrival, end - start the delay requirement
-  (`deadline_s`). When a task was submitted is not told, so `start` and `finish` stay null and the execution
+  (`deadline_s`). When a task was submitted is not in the log, so `start` and `finish` stay null and the execution
   time end - start goes to `run_s` as well. Times have a resolution of one second: a difference of 0 stays 0.
 * An end of 0 means still running; of a task whose status is Running, the end is not its own either. Both
   leave `deadline_s` and `run_s` null.
@@ -59,7 +59,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
     Args:
         paths: The files, or the folder that holds them.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
     """
     clock_s = (given.origin or EPOCH).timestamp()
 
@@ -107,7 +107,7 @@ def task_row(fields: Sequence[str], clock_s: float) -> Row:
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """What the sample says beyond its rows, and what the papers read into it."""
+    """Facts about the sample beyond its rows, and how the papers read it."""
     data_files(paths)
     return describe(
         NAME,

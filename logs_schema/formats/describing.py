@@ -1,7 +1,7 @@
-"""The facts that an importer hands to the archive: what the log's author says that the rows alone cannot.
+"""The facts that an importer hands to the archive: what is known of the log beyond its rows.
 
 `limits` name capabilities (see `logs_schema.capabilities`) that the log does *not* support although columns
-may be filled, with the reason: waits that a simulator made up, say. `notes` are readings of the format.
+may be filled, with the reason: for example waits that a simulator made up. `notes` are readings of the format.
 """
 
 from collections.abc import Mapping, Sequence

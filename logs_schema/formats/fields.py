@@ -1,6 +1,6 @@
 """Fields of a text log as numbers and labels, and the header of a comma-separated file.
 
-Every function here raises `BadRow` with a rule that names the field, so that the quarantine can say which.
+Every function here raises `BadRow` with a rule that names the field, for the quarantine.
 """
 
 import csv

@@ -117,7 +117,7 @@ def opened(path: Path) -> Iterator[IO[str]]:
     try:
         refuse_special(path)
         open_text = gzip.open if path.name.endswith(".gz") else open
-        # a byte order mark would hide the first line, header or comment, from who reads it
+        # a byte order mark would hide the first line, header or comment, from parsers
         with open_text(path, "rt", encoding="utf-8-sig", errors="backslashreplace") as file:
             yield cast(IO[str], file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:

@@ -4,7 +4,7 @@ Readings of the format:
 
 * `submit_time` is in seconds since 1970; start is submit + wait, finish is start + run.
 * Hidden users and projects are written 0 and become null.
-* Cores asked for are `cpu_num`, nodes `node_num`. The log does not tell the machine's size: the virtual node
+* Cores requested are `cpu_num`, nodes `node_num`. The machine's size is not in the log: the virtual node
   `pool` has the cores given, else as a guess the largest number of nodes in use at once, times the cores per node
   (Theta: 4,392 x 64). Facts call it a guess.
 * Status Pass is completed, Killed killed, Failed failed, anything else unknown.
@@ -57,7 +57,7 @@ STATUSES = {"Pass": "completed", "Killed": "killed", "Failed": "failed"}
 
 
 class LumosJob(NamedTuple):
-    """The numbers of one line: instants and durations in seconds, resources asked for."""
+    """The numbers of one line: instants and durations in seconds, resources requested."""
 
     submit_s: float
     wait_s: float
@@ -122,7 +122,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
     Args:
         paths: The file, or a folder that holds just one.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
     """
     path = data_files(paths)[0]
     header = Header(path, COLUMNS)
@@ -196,7 +196,7 @@ def machine_size(path: Path, header: Header) -> Size:
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """What the log says beyond its rows: the machine's size as far as use shows it."""
+    """Facts about the log beyond its rows: the machine's size as far as use shows it."""
     path = data_files(paths)[0]
     size = machine_size(path, Header(path, COLUMNS))
     source = "given" if given.capacity else "guessed from the largest use at once"

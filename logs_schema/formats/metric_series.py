@@ -60,7 +60,7 @@ class MetricSeries:
         allowed = self._units()
         if self.unit and self.unit not in allowed:
             raise FormatError(
-                f"{self.column} cannot be told in {self.unit!r}", where=self.where, allowed=", ".join(allowed),
+                f"{self.column} cannot be given in {self.unit!r}", where=self.where, allowed=", ".join(allowed),
                 advice="name the unit of the metric",
             )  # fmt: skip
 
@@ -111,7 +111,7 @@ class Samples:
             row = self.rows.setdefault((place, deployment), {})
             if metric.column in row:
                 raise FormatError(
-                    f"two series tell {metric.column} of '{deployment}' at one instant", where=metric.where,
+                    f"two series give {metric.column} of '{deployment}' at one instant", where=metric.where,
                     allowed="one series a deployment", advice="aggregate in the query: sum by (deployment) (...)",
                 )  # fmt: skip
             row[metric.column] = value
@@ -159,12 +159,12 @@ def interval_of(times_s: np.ndarray, where: str) -> float:
     usual = float(steps[len(counts) - 1 - np.argmax(counts[::-1])]) if len(steps) else 0.0
     if usual < 1.0:
         raise FormatError(
-            "the length of an interval cannot be told", where=where, allowed="instants at least a second apart",
+            "the length of an interval cannot be inferred", where=where, allowed="instants at least a second apart",
             advice="name interval_s in the mapping",
         )  # fmt: skip
     return usual
 
 
 def deployment_named(name: str, gateway: str | None) -> str:
-    """The name under which a deployment is filed: `gateway` for the one that the mapping says is it."""
+    """The name under which a deployment is filed: `gateway` for the one that the mapping names as such."""
     return GATEWAY if gateway is not None and name == gateway else name

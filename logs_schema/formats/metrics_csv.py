@@ -2,7 +2,7 @@
 
 Readings of the format:
 
-* The mapping tells the column of the instant, the deployment (or the column that names it) and every metric's column.
+* The mapping names the column of the instant, the deployment (or the column that names it) and every metric's column.
 * A field may hold numbers of several deployments at once, as a mapping `{name: number, ...}`: `spread` in the mapping.
 * Empty fields are unknown. Rows are made of lines and may share them, so they stand for none: lines count as such.
 """
@@ -75,8 +75,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     shift_s = 0.0 if mapping.consecutive else shift_of(instants, interval_s)
     samples, num_off = Samples(interval_s, shift_s), dict.fromkeys((one[0] for one in lines), 0)
     begin_s = round(parsed[0][0] / interval_s) * interval_s if parsed else 0.0
-    for row, (told, fields_of, name, number, line) in enumerate(parsed):
-        at = begin_s + row * interval_s if mapping.consecutive else told
+    for row, (instant_s, fields_of, name, number, line) in enumerate(parsed):
+        at = begin_s + row * interval_s if mapping.consecutive else instant_s
         if samples.off_grid(at):
             num_off[name] += 1
             yield Reject(DEPLOYMENT_SAMPLES.name, OFF_GRID, name, number, line)

@@ -2,7 +2,7 @@
 
 Readings of the format:
 
-* The table is told by the file's name (`requests.csv`, `requests-2.csv.gz`), else its folder's (`requests/`,
+* The table is identified by the file's name (`requests.csv`, `requests-2.csv.gz`), else its folder's (`requests/`,
   `table=requests/`), else by the columns.
 * Columns are those of the table's declaration; nullable ones may be absent, unknown ones are refused.
 * CSV has a header line; an empty field is null; lists are written `a|b`; booleans true/false or 1/0.
@@ -89,21 +89,21 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
     Args:
         paths: Files, folders or archives.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
 
     Raises:
-        FormatError: A file's table cannot be told, or it has unknown columns, or lacks required ones.
+        FormatError: A file's table cannot be identified, or it has unknown columns, or lacks required ones.
     """
-    told = [(table_of(path, column_names(path)), path) for path in data_files(paths)]
+    files_of_tables = [(table_of(path, column_names(path)), path) for path in data_files(paths)]
     origin = None if given.origin is None else Origin(given.origin)
     for spec in TABLES:
-        for path in (path for table, path in told if table is spec):
+        for path in (path for table, path in files_of_tables if table is spec):
             check_columns(spec, column_names(path), path)
             items = read_parquet(spec, path) if path.suffix == ".parquet" else read_csv(spec, path)
             for item in items:
                 yield item if origin is None or not isinstance(item, Chunk) else origin.moved(item)
     if origin is not None:
-        origin.refuse_unused(first(path for _, path in told))
+        origin.refuse_unused(first(path for _, path in files_of_tables))
 
 
 def parts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> list[list[Path]]:
@@ -111,8 +111,8 @@ def parts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> list[
     files = data_files(paths)
     if given.origin is not None:
         return [list(paths)]
-    told = [(table_of(path, column_names(path)), path) for path in files]
-    return [[path] for spec in TABLES for table, path in told if table is spec]
+    files_of_tables = [(table_of(path, column_names(path)), path) for path in files]
+    return [[path] for spec in TABLES for table, path in files_of_tables if table is spec]
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def table_of(path: Path, names: Sequence[str]) -> TableSpec:
     """The table that a file holds, by its name, its folders' names, or its columns.
 
     Raises:
-        FormatError: None of these tells.
+        FormatError: None of these identifies it.
     """
     stem = re.split(r"[-.]", path.name)[0]
     folders = [parent.name.removeprefix("table=") for parent in path.parents]
@@ -147,7 +147,7 @@ def table_of(path: Path, names: Sequence[str]) -> TableSpec:
     if len(fitting) == 1:
         return fitting[0]
     raise FormatError(
-        "neither the file's name nor its columns tell which table it holds",
+        "neither the file's name nor its columns identify which table it holds",
         where=f"{path}, columns {first(names)}",
         allowed=", ".join(f"{spec.name}.csv, {spec.name}.parquet" for spec in TABLES),
         advice="name the file after its table",

@@ -5,9 +5,9 @@ Readings of the format:
 * Times count from a start that the log hides: days are counted from the `origin` given, or from 1970-01-01.
 * Creation is the arrival, scheduled_time the start, deletion_time the finish; empty times are null.
 * Phase Succeeded is completed, Failed failed. A Running pod deleted at the log's end (its largest deletion
-  time) is running, with no finish; one deleted earlier ended in a way the log does not tell: unknown. A
+  time) is running, with no finish; one deleted earlier ended in a way that is not in the log: unknown. A
   Pending pod was never scheduled: waiting if it is there at the end, else unknown.
-* QoS is the scenario and the queue. GPUs asked for are num_gpu x gpu_milli / 1000.
+* QoS is the scenario and the queue. GPUs requested are num_gpu x gpu_milli / 1000.
 * On which node a pod ran is not published: there is no decision. `gpu_spec` names the GPU models allowed;
   `candidates` are the *classes* of node with such GPUs, null where it is empty. Nodes of one class are equal
   in cores, memory, GPUs and model, and the class is named after these.
@@ -94,7 +94,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
     Args:
         paths: The list of pods (and of nodes), or the folder that holds them.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
     """
     pods, nodes = data_files(paths)[0], node_file(paths)
     header, node_header = Header(pods, POD_COLUMNS), Header(nodes, NODE_COLUMNS)
@@ -201,7 +201,7 @@ def log_end_s(path: Path, header: Header) -> float:
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """What the log says beyond its rows."""
+    """Facts about the log beyond its rows."""
     node_file(paths)
     return describe(
         NAME,

@@ -2,11 +2,11 @@
 
 Readings of the format:
 
-* The column `wait_time_SIMULATED_FIFO` is the outcome of somebody's simulation and is refused as history:
+* The column `wait_time_SIMULATED_FIFO` is the outcome of a simulation and is refused as history:
   `start` and `finish` stay null, and the run time, which is real, goes to `run_s`.
 * `submit_time` is in seconds since 1970; `submit_local` is the same instant in local time and is not used.
 * A virtual cluster is a queue, not a place: there are no nodes and no placement decisions.
-* Jobs have no names; a job is called by the number of its line. How it ended is not told: status unknown.
+* Jobs have no names; a job is called by the number of its line. How it ended is not in the log: status unknown.
 * A negative time, or no GPUs at all, breaks a row.
 """
 
@@ -43,7 +43,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
     Args:
         paths: The file, or a folder that holds just one.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
     """
     path = data_files(paths)[0]
     header = Header(path, COLUMNS)
@@ -68,7 +68,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """What the log says beyond its rows: above all that its waits were refused, and why."""
+    """Facts about the log beyond its rows: above all that its waits were refused, and why."""
     data_files(paths)
     return describe(
         NAME,

@@ -1,8 +1,8 @@
-"""The size of a pool whose log does not tell it: what was given, else a guess from its use, marked as one.
+"""The size of a pool that is not in its log: what was given, else a guess from its use, marked as one.
 
 The largest use at once is at most the size of a machine that was full once, and more than that of no machine, unless
-the log lets requests overlap that never ran together: then it is too much, and nothing in the log says so. Facts
-therefore carry a guess with the median use (over time) and the largest request, for whoever checks the archive.
+the log lets requests overlap that never ran together: then it is too much, and nothing in the log shows it. Facts
+therefore carry a guess with the median use (over time) and the largest request, for the check of the archive.
 """
 
 import math
@@ -90,6 +90,6 @@ def given_cores(given: ReadingOptions, pools: Sequence[str]) -> Mapping[str, flo
 
 
 def guesses(facts: Mapping[str, Any]) -> Mapping[str, Mapping[str, float]]:
-    """The guessed capacities that the facts about a log tell of, by node; see `PoolUse.guess`."""
+    """The guessed capacities in the facts about a log, by node; see `PoolUse.guess`."""
     found: Mapping[str, Mapping[str, float]] = facts.get(GUESSED, {})
     return found

@@ -6,7 +6,7 @@ Readings of the format:
 
 * Every file is one answer with a matrix; its metric is the one whose `source` is the file's name without `.json`.
   Files that the mapping does not name are not read.
-* The label that the mapping names tells the deployment; series of the gateway need none.
+* The label that the mapping names identifies the deployment; series of the gateway need none.
 * A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight.
   NaN is no number and leaves the field empty.
 * Rows are made of samples of several files, so they stand for no line; only samples that are rejected count as lines.
@@ -76,7 +76,7 @@ def mapping_of(paths: Sequence[Path]) -> MetricsMapping:
         raise FormatError(
             "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
             where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the metrics",
-            advice="see logs_schema/formats/mapping.py for what it says",
+            advice="see logs_schema/formats/mapping.py for its keys",
         )  # fmt: skip
     return read_mapping(mappings[0])
 
@@ -136,7 +136,7 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
     if not right:
         raise FormatError(
             "this is no answer to a range query", where=str(path), allowed=EXPECTED,
-            advice="ask /api/v1/query_range, not /api/v1/query",
+            advice="use /api/v1/query_range, not /api/v1/query",
         )  # fmt: skip
     return list(series)
 
@@ -157,6 +157,6 @@ def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: dict[str,
         raise FormatError(
             f"a series has no label {mapping.deployment_label!r}", where=f"{source}: {series['metric']}",
             allowed="a series a deployment, labelled with its name",
-            advice="name the label with deployment_label, or say of_gateway = true",
+            advice="name the label with deployment_label, or set of_gateway = true",
         )  # fmt: skip
     return deployment_named(str(name), mapping.gateway)

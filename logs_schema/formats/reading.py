@@ -2,7 +2,7 @@
 
 A format turns one line into one row, a mapping from column to value, or raises `BadRow` with the rule that
 the line breaks. `parse_lines` gathers rows into chunks, with the number of every row's line in its
-file, passes broken lines on as rejects, and says at the end how the file's lines divide. Nothing holds more
+file, passes broken lines on as rejects, and reports at the end how the file's lines divide. Nothing holds more
 than one chunk. Files are opened in `logs_schema.formats.files`.
 """
 
@@ -35,7 +35,7 @@ Parsed = TypeVar("Parsed")
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """What whoever imports a log knows and the log does not tell.
+    """Facts that are not in a log and are given at its import.
 
     Attributes:
         origin: Date of the log's time zero, for logs that hide it; None if not given.
@@ -114,7 +114,7 @@ def parse_lines(
     source: str,
     as_table: Callable[[TableSpec, Sequence[Parsed]], pa.Table] | None = None,
 ) -> Iterator[Item]:
-    """Turns numbered lines into chunks of rows and rejects, and says at the end how the lines divide.
+    """Turns numbered lines into chunks of rows and rejects, and reports at the end how the lines divide.
 
     Args:
         lines: Line numbers and lines, all of a file.

@@ -5,17 +5,17 @@ Readings of the format:
 * Instants are `UnixStartTime + submit`, unless submit times are plainly seconds since 1970 themselves. Without
   either the clock is relative. On a relative clock days are
   counted from the `origin` given, or from 1970-01-01.
-* Processors asked for are field 8, where unknown field 5. Field 10 is KiB per processor.
+* Processors requested are field 8, where unknown field 5. Field 10 is KiB per processor.
 * -1 is unknown and stays null; a wait of -1 leaves start and finish null, a run time of -1 the finish alone.
 * Status 1 is completed, 0 failed, 5 killed, others unknown; a job cancelled with no run time never started, and its
-  wait says when it was cancelled: `finish` without `start`.
+  wait gives when it was cancelled: `finish` without `start`.
   Lines with status 2 to 4 are parts of jobs and go to the quarantine.
 * A negative time, zero processors or a zero requested time breaks a row; a run time of zero does not.
 * The capacity given, else the header's MaxProcs (else MaxNodes), is that of one virtual node, `pool`; where field 16
   names partitions, every one is a virtual node and a class of its own (`logs_schema.formats.swf_partitions`). There is
   no placement decision to learn from: `offered_node` and `candidates` are null, but for a job of a partition that never
   started.
-* A log that a simulator wrote says so in its header, and its waits are then not history.
+* A log that a simulator wrote is marked so in its header, and its waits are then not history.
 """
 
 import re
@@ -75,7 +75,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
     Args:
         paths: The file, or a folder that holds just one.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
     """
     path = data_files(paths)[0]
     header = read_header(path)
@@ -131,7 +131,7 @@ def job_row(job: SwfJob, clock_s: float) -> Row:
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """What the header says: clock, time zone, installation, and whether a simulator wrote the waits."""
+    """Facts from the header: clock, time zone, installation, and whether a simulator wrote the waits."""
     path = data_files(paths)[0]
     header = read_header(path)
     processors, partitions = machine(path, header, given)
@@ -169,7 +169,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 def machine(
     path: Path, header: Mapping[str, str], given: ReadingOptions
 ) -> tuple[Mapping[str, float], Partitions | None]:
-    """Processors by pool, none where nobody tells them; and the partitions, None where the log is one pool.
+    """Processors by pool, none where they are unknown; and the partitions, None where the log is one pool.
 
     Raises:
         FormatError: A capacity was given for a pool that is not there.
@@ -239,7 +239,7 @@ def unix_start_s(header: Mapping[str, str]) -> float | None:
 
 
 def submits_since_1970(path: Path) -> bool:
-    """Whether submit times are plainly absolute, whatever the header says of a start."""
+    """Whether submit times are plainly absolute, whatever start the header gives."""
     jobs = first_jobs(line for _, line in numbered_lines(path))
     submits = [float(fields[1]) for fields in jobs if len(fields) == NUM_FIELDS and is_number(fields[1])]
     return bool(submits) and submits[0] > LOOKS_LIKE_EPOCH_S

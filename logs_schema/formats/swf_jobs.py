@@ -45,7 +45,7 @@ class SwfJob(NamedTuple):
         submit_s: Submit time on the log's clock, in seconds.
         wait_s: Waiting time in seconds, at least 0.
         run_s: Run time in seconds, at least 0.
-        processors: Processors asked for (field 8), or else those allocated (field 5); more than 0.
+        processors: Processors requested (field 8), or else those allocated (field 5); more than 0.
         requested_s: Requested time in seconds, more than 0.
         requested_memory: Field 10 in the log's own unit, at least 0.
         status: A status of the `requests` table.
@@ -88,7 +88,7 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
     """Reads the first 18 fields of a line.
 
     A job without a submit time, with a negative time, with zero processors or requested time is no job;
-    a line with status 2, 3 or 4 is a part of a job that its summary line already tells.
+    a line with status 2, 3 or 4 is a part of a job that its summary line already covers.
 
     Raises:
         BadRow: `not_a_number:*`, `negative:*`, `out_of_range:*`, `zero:*`, `unknown:submit` or `partial_execution`.
@@ -105,7 +105,7 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
     submit_s = not_negative(instant(known["submit"], "submit"), "submit")
     if submit_s is None:
         raise BadRow("unknown:submit")
-    asked = (
+    requested = (
         known["requested_processors"] if known["requested_processors"] is not None else known["processors"]
     )
     never_ran = status == CANCELLED and not run_s
@@ -114,7 +114,7 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
         submit_s=submit_s,
         wait_s=wait_s,
         run_s=run_s,
-        processors=None if never_ran and not asked else positive(asked, "processors"),
+        processors=None if never_ran and not requested else positive(requested, "processors"),
         requested_s=positive(known["requested_time"], "requested_time"),
         requested_memory=not_negative(known["requested_memory"], "requested_memory"),
         status=STATUS_NAMES.get(status, "unknown"),
@@ -126,7 +126,7 @@ def parse_job(fields: Sequence[str]) -> SwfJob:
 
 
 def whole_label(text: str) -> str:
-    """A number used as a name, without a decimal part that says nothing: `17.0` is `17`."""
+    """A number used as a name, without a decimal part of zero: `17.0` is `17`."""
     return re.sub(r"\.0*$", "", text)
 
 

@@ -1,6 +1,6 @@
-"""Partitions of a Standard Workload Format log: several machines in one file, told by field 16.
+"""Partitions of a Standard Workload Format log: several machines in one file, identified by field 16.
 
-The field is taken for the machine a job was sent to where nothing speaks against it: there are from 2 to
+The field is taken for the machine a job was sent to where nothing contradicts it: there are from 2 to
 `MOST_PARTITIONS` numbers, nearly all jobs that ran have one, and together they do not use more than the whole machine
 of the header has (partitions that share processors would). Otherwise the log is one pool.
 
@@ -9,7 +9,7 @@ A partition has the processors that were given at import, else those of the head
     ; MaxProcs: 1152 (1: 1024, 2: 128)
     ; Partition: 2 hybrid nodes, 128 processors
 
-else the most that were in use at once, a guess. So it is where the header says less than nine tenths of that: then it
+else the most that were in use at once, a guess. So it is where the header has less than nine tenths of that: then it
 counts something else, such as nodes.
 """
 
@@ -36,7 +36,7 @@ PROCESSORS = re.compile(r"(?:MaxProcs\W*([\d,]+)|([\d,]+)\s*(?:proc|core|cpu))",
 SIZES = re.compile(r"(\d+)\s*[:=]\s*([\d,]+)")
 DESCRIBED = re.compile(r"\s*;\s*Partitions?:\s*(\d+)\b\W*(.*\S)?")
 FIELDS = (1, 2, 3, 4, 7, 15)
-"""Submit, wait, run, processors, processors asked for, partition."""
+"""Submit, wait, run, processors, processors requested, partition."""
 
 
 class Partitions(NamedTuple):
@@ -45,7 +45,7 @@ class Partitions(NamedTuple):
     Attributes:
         processors: Name of the pool -> its size, in order of the partitions' numbers.
         guessed: Names of those whose size is the peak of use.
-        described: Name -> what the header says of it.
+        described: Name -> its description in the header.
         used: Name -> its use over time.
     """
 
@@ -68,14 +68,14 @@ def partitions_of(
     Args:
         path: The log.
         header: Its header, by name.
-        whole: Processors of the whole machine, if the header says.
-        given: Processors by name of the pool, told by whoever imports.
+        whole: Processors of the whole machine, if the header has them.
+        given: Processors by name of the pool, as given at the import.
     """
     used = _uses(path)
     if used is None or (whole is not None and sum(use.peak for use in used.values()) > OVER * whole):
         return None
     described = _described(path)
-    told = _sizes(header) | {
+    sizes = _sizes(header) | {
         number: size for number, words in described.items() if (size := _processors(words)) is not None
     }
     processors, guessed = {}, []
@@ -83,8 +83,8 @@ def partitions_of(
         name = pool_name(number)
         if name in given:
             processors[name] = given[name]
-        elif told.get(number, 0.0) >= COUNTS_OTHERS * used[number].peak:
-            processors[name] = told[number]
+        elif sizes.get(number, 0.0) >= COUNTS_OTHERS * used[number].peak:
+            processors[name] = sizes[number]
         else:
             processors[name] = used[number].peak
             guessed.append(name)
@@ -124,10 +124,12 @@ def _uses(path: Path) -> dict[str, PoolUse] | None:
         if len(fields) != 18 or fields[0].startswith(";"):
             continue
         try:
-            submit, wait, run, allocated, asked, partition = (finite(fields[index], "") for index in FIELDS)
+            submit, wait, run, allocated, requested, partition = (
+                finite(fields[index], "") for index in FIELDS
+            )
         except BadRow:
             continue
-        processors = asked if asked > 0 else allocated
+        processors = requested if requested > 0 else allocated
         if not (wait >= 0 and run > 0 and processors > 0 and abs(submit) + wait + run < LATEST_EPOCH_S):
             continue
         if partition < 0 or partition != int(partition):
@@ -149,7 +151,7 @@ def _uses(path: Path) -> dict[str, PoolUse] | None:
 
 
 def _described(path: Path) -> dict[str, str]:
-    """Number of a partition -> what its line in the header says."""
+    """Number of a partition -> its description, from its line in the header."""
     found: dict[str, str] = {}
     for _, line in numbered_lines(path):
         if line.strip() and not line.lstrip().startswith(";"):

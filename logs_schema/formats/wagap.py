@@ -12,7 +12,7 @@ Readings of the format, beyond SWF (`logs_schema.formats.swf_jobs`):
   specification, and `facts` counts these.
 * `LOG.machines` beside the log gives the classes with their numbers of nodes, cores and memory (KiB). Node
   ids are assigned to classes by `logs_schema.formats.wagap_survey`; nodes that never ran a job
-  are called `CLASS-unseen-1` and so on. More ids than it lists are all kept, and `facts` says so.
+  are called `CLASS-unseen-1` and so on. More ids than it lists are all kept, and `facts` notes it.
 * When a decision was taken is not logged: `decided` is null. There is no failure flag: all are completed.
 """
 
@@ -86,7 +86,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
     Args:
         paths: The log, or the folder that holds it; the inventory is found beside it.
-        given: What the log does not tell.
+        given: Facts that are not in the log.
     """
     path, inventory = data_files(paths)[0], machines_file(paths)
     machines = read_machines(inventory)
@@ -124,7 +124,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 def placed(
     placement: JobPlacement, class_of: Mapping[str, str], cores_per_node: Mapping[str, float]
 ) -> dict[str, Any]:
-    """The columns of a row that say where it ran and where it might have run."""
+    """The columns of a row for where it ran and where it might have run."""
     allowed = allowed_classes(placement.spec, cores_per_node)
     candidates = sorted(allowed | {class_of[placement.nodes[0]]})
     shares = Counter(placement.nodes)
@@ -161,7 +161,7 @@ def node_rows(machines: Mapping[str, MachineClass], found: Survey) -> list[Row]:
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """What the log says beyond its rows: nodes per class, and where it contradicts inventory or specifications."""
+    """Facts about the log beyond its rows: nodes per class, and where it contradicts inventory or specifications."""
     machines = read_machines(machines_file(paths))
     found = survey(data_files(paths)[0], machines)
     seen = Counter(found.class_of.values())

@@ -1,15 +1,15 @@
 """Node specification strings of PBS at CERIT-SC, and what they allow: `1:ppn=12:x86_64:cl_zegox#excl`.
 
-Parts joined by `+` ask for nodes of different kinds. Within a part, properties are joined by `:`. These say
-something about the class of node:
+Parts joined by `+` request nodes of different kinds. Within a part, properties are joined by `:`. These restrict
+the class of node:
 
-* `cl_NAME` asks for class NAME, `^cl_NAME` excludes it;
-* `nodecpusN` asks for nodes with N cores;
-* `ppn=N` asks for N cores on one node, so classes with fewer cores are out;
-* `host=NAMEnn` and `NAMEnn.domain` ask for one machine, so for its class; `^NAMEnn.domain` excludes one
+* `cl_NAME` requests class NAME, `^cl_NAME` excludes it;
+* `nodecpusN` requests nodes with N cores;
+* `ppn=N` requests N cores on one node, so classes with fewer cores are out;
+* `host=NAMEnn` and `NAMEnn.domain` request one machine, so its class; `^NAMEnn.domain` excludes one
   machine and therefore no class.
 
-Other properties (`brno`, `nfs4`, `debian`, `mem=2gb`, ...) are had by both classes or say nothing.
+Other properties (`brno`, `nfs4`, `debian`, `mem=2gb`, ...) are had by both classes or carry no restriction.
 """
 
 import re
@@ -42,8 +42,8 @@ def _allowed_by_part(part: str, cores_per_node: Mapping[str, float]) -> frozense
         elif re.fullmatch(r"nodecpus\d+", word):
             allowed &= {name for name, cores in cores_per_node.items() if cores == float(word[8:])}
         elif word.startswith("ppn="):
-            asked = number(word[4:], "ppn")
-            allowed &= {name for name, cores in cores_per_node.items() if cores >= asked}
+            requested = number(word[4:], "ppn")
+            allowed &= {name for name, cores in cores_per_node.items() if cores >= requested}
         elif machine and machine[1] in cores_per_node:
             allowed &= {machine[1]}
     return frozenset(allowed)

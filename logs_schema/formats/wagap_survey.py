@@ -40,7 +40,7 @@ class MachineClass(NamedTuple):
 
 
 class JobPlacement(NamedTuple):
-    """What the three extra fields of a line say: the node of every core, queue and node specification."""
+    """The three extra fields of a line: the node of every core, queue and node specification."""
 
     nodes: tuple[str, ...]
     queue: str
@@ -149,7 +149,7 @@ def read_machines(path: Path) -> dict[str, MachineClass]:
     """The classes in a `.machines` file: `id name nodes cores speed memory_kib` per line.
 
     Raises:
-        FormatError: A line does not read so, there is none, or they tell of more than `MAX_NODES` nodes.
+        FormatError: A line does not read so, there is none, or they name more than `MAX_NODES` nodes.
     """
     machines: dict[str, MachineClass] = {}
     num_nodes = 0

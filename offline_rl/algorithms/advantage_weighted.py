@@ -2,7 +2,7 @@
 
     V <- returns of the log (generalised advantage estimation);   policy <- clone weighted by exp(A / beta)
 
-No action value is ever asked for, so nothing can be overestimated; it improves on the log by one step at most.
+No action value is used, so nothing can be overestimated; it improves on the log by one step at most.
 Source: Peng et al. 2019, algorithm 1, with generalised advantages in place of Monte Carlo returns.
 """
 
@@ -53,21 +53,21 @@ class AdvantageWeightedConfig:
 
 
 class AdvantageWeightedParams(NamedTuple):
-    """What the gradient moves."""
+    """The trained parameters."""
 
     actor: PyTree
     state_value: PyTree
 
 
 class AdvantageWeightedState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: AdvantageWeightedParams
     optimizer: PyTree
 
 
 class AdvantageWeightedInfo(NamedTuple):
-    """What a person looks at; means over the decisions that count."""
+    """Metrics of an update: means over the decisions that count."""
 
     loss: Array  # of the weighted clone
     value_loss: Array
@@ -81,7 +81,7 @@ def advantage_weighted(
     """Learns from logs by advantage-weighted regression; every seat is credited with its own rewards.
 
     Args:
-        example: Shapes of what the policy sees.
+        example: Shapes of the policy's observation.
         config: How to regress.
         network: The policy's network; an MLP of the configured widths if not given.
 

@@ -37,14 +37,14 @@ class BehaviourCloningConfig:
 
 
 class BehaviourCloningState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     actor: PyTree
     optimizer: PyTree
 
 
 class BehaviourCloningInfo(NamedTuple):
-    """What a person looks at, means over the decisions of the batch before the update."""
+    """Metrics of an update: means over the decisions of the batch before the update."""
 
     loss: Array  # cross-entropy, nats
     entropy: Array  # nats
@@ -60,7 +60,7 @@ def behaviour_cloning(
     Decisions that the environment had to replace are not the behaviour's own and have no weight.
 
     Args:
-        example: Shapes of what the policy sees, from `example_of` or `example_in`.
+        example: Shapes of the policy's observation, from `example_of` or `example_in`.
         config: How to clone.
         network: The actor to train; an MLP of the configured widths if not given.
 

@@ -38,7 +38,7 @@ class CMMACConfig:
 
     Attributes:
         horizon_s: Seconds after which a reward counts 1/e.
-        central: The critic sees the global observation.
+        central: The critic gets the global observation.
         positive: Probabilities are shares of positive outputs, as in the papers, not a softmax.
         entropy: Weight of the entropy bonus (none in the paper).
         num_minibatches: Parts that the streams are cut into, a gradient step each.
@@ -59,21 +59,21 @@ class CMMACConfig:
 
 
 class CMMACParams(NamedTuple):
-    """What the gradient moves."""
+    """The trained parameters."""
 
     actor: PyTree
     critic: PyTree
 
 
 class CMMACState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: CMMACParams
     optimizer: PyTree
 
 
 class CMMACInfo(NamedTuple):
-    """What a person looks at; means over the decisions that count."""
+    """Metrics of an update: means over the decisions that count."""
 
     reward: Array
     policy_loss: Array
@@ -83,7 +83,7 @@ class CMMACInfo(NamedTuple):
 
 
 class _DispatchBatch(NamedTuple):
-    """A trajectory as the losses want it; leaves [..., T, B]."""
+    """A trajectory as the losses need it; leaves [..., T, B]."""
 
     observation: PyTree
     legal: PyTree

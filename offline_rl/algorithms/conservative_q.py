@@ -53,7 +53,7 @@ class ConservativeQConfig:
 
 
 class ConservativeQState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: PyTree
     target: PyTree
@@ -61,7 +61,7 @@ class ConservativeQState(NamedTuple):
 
 
 class ConservativeQInfo(NamedTuple):
-    """What a person looks at; means over the transitions that count."""
+    """Metrics of an update: means over the transitions that count."""
 
     loss: Array  # of the temporal difference
     conservative_loss: Array
@@ -74,7 +74,7 @@ def conservative_q(
     """Learns action values from logs; its policy takes the choice of the highest value.
 
     Args:
-        example: Shapes of what the policy sees.
+        example: Shapes of the policy's observation.
         config: How to learn.
         network: The network of the values; an MLP of the configured widths if not given.
 

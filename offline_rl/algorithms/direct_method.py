@@ -41,14 +41,14 @@ class DirectMethodConfig:
 
 
 class DirectMethodState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     actor: PyTree
     optimizer: PyTree
 
 
 class DirectMethodInfo(NamedTuple):
-    """What a person looks at, means over the settled decisions of the batch before the update."""
+    """Metrics of an update: means over the settled decisions of the batch before the update."""
 
     loss: Array  # nats, or squared units of the reward
     reward: Array
@@ -61,7 +61,7 @@ def direct_method(
     """Learns what decisions are worth, from settled ones that were the behaviour's own.
 
     Args:
-        example: Shapes of what the policy sees, from `example_of` or `example_in`.
+        example: Shapes of the policy's observation, from `example_of` or `example_in`.
         config: How to learn.
         network: The actor whose scores are the worths; an MLP of the configured widths if not given.
 
@@ -83,8 +83,8 @@ def direct_method(
         observation, legal, action, reward = time_as_stream(
             (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward)
         )
-        told = trajectory.active & trajectory.settled & ~trajectory.illegal
-        weight = time_as_stream(told).astype(jnp.float32)
+        usable = trajectory.active & trajectory.settled & ~trajectory.illegal
+        weight = time_as_stream(usable).astype(jnp.float32)
         worth = _taken(network.logits(params, observation, legal), action)
         each = _logistic(worth, reward) if config.is_share else 0.5 * (worth - reward) ** 2
         loss = weighted_mean(jnp.where(weight > 0.0, each, 0.0), weight)

@@ -40,14 +40,14 @@ class GPGConfig:
 
 
 class GPGState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     actor: PyTree
     optimizer: PyTree
 
 
 class GPGInfo(NamedTuple):
-    """What a person looks at; means over the choices that count."""
+    """Metrics of an update: means over the choices that count."""
 
     reward: Array  # of a frame's seat
     policy_loss: Array

@@ -64,7 +64,7 @@ class GPOConfig:
 
 
 class GPOState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     actor: PyTree
     critics: PyTree  # of nodes, of changes
@@ -73,7 +73,7 @@ class GPOState(NamedTuple):
 
 
 class GPOInfo(NamedTuple):
-    """What a person looks at; means over the choices that count."""
+    """Metrics of an update: means over the choices that count."""
 
     reward: Array  # of a frame's seat, of the actor of nodes
     policy_loss: Array
@@ -84,7 +84,7 @@ class GPOInfo(NamedTuple):
 
 
 class _Batch(NamedTuple):
-    """A trajectory as the losses want it; leaves [..., T, B]."""
+    """A trajectory as the losses need it; leaves [..., T, B]."""
 
     observation: PyTree
     legal: PyTree
@@ -205,7 +205,7 @@ def _prepared(
 def _advantages(trajectory: Trajectory, value: Array, reward: Array, config: GPOConfig) -> Array:
     """Generalised advantages [2, H, T, B] in units in which a reward of 1 for ever is worth 1.
 
-    What follows the last frame is taken to be worth what the critics say of it.
+    What follows the last frame is taken to be worth what the critics predict.
     """
     discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
     discount = jnp.where(trajectory.terminated, 0.0, discount)

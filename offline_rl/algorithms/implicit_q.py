@@ -1,4 +1,4 @@
-"""Implicit Q-learning: values of the best logged actions, without ever asking about an action the log did not take.
+"""Implicit Q-learning: values of the best logged actions, without a value of any action that the log did not take.
 
     V(s) <- expectile_tau of Q(s, a) over logged a;   Q(s, a) <- r + discount * V(s');
     policy <- clone of the log, weighted by exp(beta * (Q(s, a) - V(s)))
@@ -57,7 +57,7 @@ class ImplicitQConfig:
 
 
 class ImplicitQParams(NamedTuple):
-    """What the gradient moves."""
+    """The trained parameters."""
 
     actor: PyTree
     pair: PyTree  # leaves [2, ...]: action values
@@ -65,7 +65,7 @@ class ImplicitQParams(NamedTuple):
 
 
 class ImplicitQState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: ImplicitQParams
     target: PyTree  # leaves [2, ...]
@@ -73,7 +73,7 @@ class ImplicitQState(NamedTuple):
 
 
 class ImplicitQInfo(NamedTuple):
-    """What a person looks at; means over the transitions that count."""
+    """Metrics of an update: means over the transitions that count."""
 
     loss: Array  # of the weighted clone
     value_loss: Array
@@ -88,7 +88,7 @@ def implicit_q(
     """Learns from logs by implicit Q-learning.
 
     Args:
-        example: Shapes of what the policy sees.
+        example: Shapes of the policy's observation.
         config: How to learn.
         network: The network of policy and action values; an MLP of the configured widths if not given.
 

@@ -81,7 +81,7 @@ class PPOConfig:
 
 
 class Params(NamedTuple):
-    """What the gradient moves."""
+    """The trained parameters."""
 
     actor: PyTree
     critic: PyTree
@@ -96,7 +96,7 @@ class ReturnScale(NamedTuple):
 
 
 class PPOState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: Params
     optimizer: PyTree
@@ -104,7 +104,7 @@ class PPOState(NamedTuple):
 
 
 class PPOInfo(NamedTuple):
-    """What a person looks at; means over the decisions that count."""
+    """Metrics of an update: means over the decisions that count."""
 
     reward: Array  # of a settled decision
     policy_loss: Array
@@ -119,7 +119,7 @@ class PPOInfo(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """A trajectory as the losses want it; leaves [..., T, B]."""
+    """A trajectory as the losses need it; leaves [..., T, B]."""
 
     observation: PyTree  # [..., seats, T, B]
     global_observation: PyTree  # [..., T, B]

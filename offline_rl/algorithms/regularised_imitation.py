@@ -57,14 +57,14 @@ class RegularisedImitationConfig:
 
 
 class RegularisedImitationState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     actor: PyTree
     optimizer: PyTree
 
 
 class RegularisedImitationInfo(NamedTuple):
-    """What a person looks at, means over the decisions that count."""
+    """Metrics of an update: means over the decisions that count."""
 
     loss: Array  # squared error to the logged actions
     indifference_loss: Array  # squared norm of the probabilities
@@ -77,7 +77,7 @@ def regularised_imitation(
     """Imitates the log by equation 8 of Xiong et al..
 
     Args:
-        example: Shapes of what the policy sees.
+        example: Shapes of the policy's observation.
         config: How to imitate.
         network: The policy's network; an MLP of the configured widths if not given.
 

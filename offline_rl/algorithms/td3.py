@@ -80,7 +80,7 @@ class ReplayBuffer(NamedTuple):
 
 
 class TD3State(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: ActorAndPair
     target: ActorAndPair
@@ -91,7 +91,7 @@ class TD3State(NamedTuple):
 
 
 class TD3Info(NamedTuple):
-    """What a person looks at; means over the updates after one trajectory."""
+    """Metrics of an update: means over the updates after one trajectory."""
 
     value_loss: Array
     value: Array
@@ -102,7 +102,7 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
     """Learns continuous actions in an environment.
 
     Args:
-        example: Shapes of what the policy sees.
+        example: Shapes of the policy's observation.
         config: How to learn.
 
     Returns:

@@ -57,7 +57,7 @@ class TD3BCConfig:
 
 
 class TD3BCState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: ActorAndPair
     target: ActorAndPair
@@ -67,7 +67,7 @@ class TD3BCState(NamedTuple):
 
 
 class TD3BCInfo(NamedTuple):
-    """What a person looks at; means over the transitions that count."""
+    """Metrics of an update: means over the transitions that count."""
 
     value_loss: Array
     clone_loss: Array
@@ -78,7 +78,7 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
     """Learns continuous actions from logs.
 
     Args:
-        example: Shapes of what the policy sees.
+        example: Shapes of the policy's observation.
         config: How to learn.
 
     Returns:

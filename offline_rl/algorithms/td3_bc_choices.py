@@ -55,14 +55,14 @@ class ChoicesTD3BCConfig:
 
 
 class ChoicesTD3BCParams(NamedTuple):
-    """What the gradient moves."""
+    """The trained parameters."""
 
     actor: PyTree
     pair: PyTree  # leaves [2, ...]: action values
 
 
 class ChoicesTD3BCState(NamedTuple):
-    """What the next update needs."""
+    """The learner's state between updates."""
 
     params: ChoicesTD3BCParams
     target: ChoicesTD3BCParams
@@ -70,7 +70,7 @@ class ChoicesTD3BCState(NamedTuple):
 
 
 class ChoicesTD3BCInfo(NamedTuple):
-    """What a person looks at; means over the transitions that count."""
+    """Metrics of an update: means over the transitions that count."""
 
     policy_loss: Array
     distance: Array  # squared, of the probabilities to the logged choice
@@ -84,7 +84,7 @@ def td3_bc_choices(
     """Learns choices from logs by TD3+BC.
 
     Args:
-        example: Shapes of what the policy sees.
+        example: Shapes of the policy's observation.
         config: How to learn.
         network: The network of policy and action values; an MLP of the configured widths if not given.
 

@@ -61,16 +61,29 @@ class DecodingConfig:
 
 
 def decode(
-    rng: np.random.Generator, costs: Costs, logits: np.ndarray, config: DecodingConfig | None = None
+    rng: np.random.Generator,
+    costs: Costs,
+    logits: np.ndarray,
+    config: DecodingConfig | None = None,
+    first: np.ndarray | None = None,
 ) -> np.ndarray:
     """[Z] the best of samples, of insertion and of insertion among the likely edges, then a bounded local search.
 
     Insertion is a candidate like any other, so no answer is worse than insertion and, given the time, a search from it.
+    What there is no time for is left out; insertion among the likely edges always is a candidate.
+
+    Args:
+        rng: Of samples and restarts.
+        costs: Of one instance.
+        logits: [Z, Q].
+        config: How; its search's time is that of all of this.
+        first: [Z] the insertion, where it is known.
     """
     config = config or DecodingConfig()
     begun_s = time.monotonic()
-    candidates = [insertion(costs), insertion(likely(costs, logits, config.least_share))]
-    if config.num_samples:
+    candidates = [insertion(costs) if first is None else first]
+    candidates.append(insertion(likely(costs, logits, config.least_share)))
+    if config.num_samples and time.monotonic() - begun_s < config.search.time_s:
         candidates.append(best_of_samples(rng, costs, logits, config.num_samples))
     best = min(candidates, key=lambda edge: float(makespan_s(costs, edge)))
     left_s = max(0.0, config.search.time_s - (time.monotonic() - begun_s))

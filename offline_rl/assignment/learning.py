@@ -9,7 +9,7 @@ Instances are drawn anew for every update, so nothing is learned by heart. A run
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,10 +24,25 @@ from offline_rl.assignment.priced import pairs_of, priced_logits, priced_params
 from offline_rl.errors import TrainingError
 from twin.assignment.in_jax import makespan_s
 from twin.assignment.instances import InstanceConfig, draw_instances
-from twin.assignment.types import AssignmentInstance, row_of
+from twin.assignment.types import AssignmentInstance, Costs, row_of
 from twin.contracts import Array
 
-Logits = Callable[[Params, AssignmentInstance], Array]
+DrawRounds = Callable[[np.random.Generator, int], Any]
+"""(generator, how many) -> a batch of rounds: what the network's logits are made of."""
+
+
+class _Problem(NamedTuple):
+    """What is learned.
+
+    Attributes:
+        draw: Batches of rounds.
+        logits: (parameters, rounds) -> [batch, Z, Q].
+        costs: Rounds -> what they cost.
+    """
+
+    draw: DrawRounds
+    logits: Callable[[Params, Any], Array]
+    costs: Callable[[Any], Costs]
 
 
 @dataclass(frozen=True)
@@ -62,6 +77,17 @@ class LearningConfig:
                 )
 
 
+OURS_LEARNING = LearningConfig(
+    num_updates=2000,
+    batch=64,
+    num_samples=32,
+    learning_rate=1e-3,
+    imitation_updates=2000,
+    imitation_instances=2000,
+)
+"""Of `train_priced`, where nothing else is asked for."""
+
+
 def train_corais(
     seed: int,
     instances: InstanceConfig,
@@ -74,40 +100,48 @@ def train_corais(
     def logits(params: Params, instance: AssignmentInstance) -> Array:
         return corais_logits(params, instance.edges, instance.requests, network.clip)
 
-    params = corais_params(np.random.default_rng(seed), network)
-    return _train(seed, instances, params, logits, config, stage)
+    problem = _Problem(
+        lambda rng, number: draw_instances(rng, instances, number), logits, lambda rounds: rounds.costs
+    )
+    return _train(seed, problem, corais_params(np.random.default_rng(seed), network), config, stage)
 
 
 def train_priced(
-    seed: int, instances: InstanceConfig, config: LearningConfig, stage: Stage | None = None
+    seed: int, instances: InstanceConfig | DrawRounds, config: LearningConfig, stage: Stage | None = None
 ) -> Params:
-    """Ours: imitates the local search, then improves by itself."""
+    """Ours: imitates the local search, then improves by itself.
 
-    def logits(params: Params, instance: AssignmentInstance) -> Array:
-        return priced_logits(params, pairs_of(instance.costs))
+    Args:
+        seed: Of everything drawn.
+        instances: Law of the rounds, or what draws their costs.
+        config: How long and how.
+        stage: Where to show how far it is.
+    """
+    law = instances if isinstance(instances, InstanceConfig) else None
 
-    params = priced_params(np.random.default_rng(seed))
-    return _train(seed, instances, params, logits, config, stage)
+    def draw(rng: np.random.Generator, number: int) -> Costs:
+        return instances(rng, number) if law is None else draw_instances(rng, law, number).costs  # type: ignore
+
+    problem = _Problem(
+        draw, lambda params, costs: priced_logits(params, pairs_of(costs)), lambda costs: costs
+    )
+    return _train(seed, problem, priced_params(np.random.default_rng(seed)), config, stage)
 
 
 def _train(
-    seed: int,
-    instances: InstanceConfig,
-    params: Params,
-    logits: Logits,
-    config: LearningConfig,
-    stage: Stage | None,
+    seed: int, problem: _Problem, params: Params, config: LearningConfig, stage: Stage | None
 ) -> Params:
     rng = np.random.default_rng((seed, 1))
     key, total = jax.random.key(seed), config.imitation_updates + config.num_updates
     rate = optax.cosine_decay_schedule(config.learning_rate, max(total, 1), 0.1)
     optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
     state = optimiser.init(params)
-    imitate, reinforce = _imitation(logits, optimiser), _reinforcement(logits, optimiser, config)
-    asked: AssignmentInstance | None = None
+    imitate, reinforce = _imitation(problem, optimiser), _reinforcement(problem, optimiser, config)
+    asked: Any = None
     if config.imitation_updates:
-        asked = _single(draw_instances(rng, instances, config.imitation_instances))
-        edge = np.stack([_solved(asked, row, config, rng) for row in range(config.imitation_instances)])
+        asked = single(problem.draw(rng, config.imitation_instances))
+        costs = problem.costs(asked)
+        edge = np.stack([_solved(costs, row, config, rng) for row in range(config.imitation_instances)])
     for number in range(total):
         if stage is not None and number % 20 == 0:
             stage(number, total)
@@ -115,39 +149,37 @@ def _train(
             rows = rng.integers(config.imitation_instances, size=config.batch)
             params, state = imitate(params, state, row_of(asked, rows), edge[rows])
         else:
-            batch = _single(draw_instances(rng, instances, config.batch))
+            batch = single(problem.draw(rng, config.batch))
             params, state = reinforce(params, state, batch, jax.random.fold_in(key, number))
     return jax.tree.map(np.asarray, params)
 
 
-def _solved(
-    instances: AssignmentInstance, row: int, config: LearningConfig, rng: np.random.Generator
-) -> np.ndarray:
+def _solved(costs: Costs, row: int, config: LearningConfig, rng: np.random.Generator) -> np.ndarray:
     search = LocalSearchConfig(restarts=True, max_restarts=config.solver_restarts)
-    return insertion_local_search(row_of(instances.costs, row), search, rng)
+    return insertion_local_search(row_of(costs, row), search, rng)
 
 
-def _single(instances: AssignmentInstance) -> AssignmentInstance:
-    """In single precision."""
-    return jax.tree.map(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf, instances)
+def single(tree: Any) -> Any:
+    """Arrays of a pytree in single precision, as networks see them."""
+    return jax.tree.map(lambda leaf: leaf.astype(np.float32) if leaf.dtype == np.float64 else leaf, tree)
 
 
-def _imitation(logits: Logits, optimiser: optax.GradientTransformation) -> Callable[..., Any]:
-    def loss(params: Params, instance: AssignmentInstance, edge: Array) -> Array:
-        chosen = jnp.take_along_axis(log_softmax(logits(params, instance)), edge[..., None], axis=-1)
+def _imitation(problem: _Problem, optimiser: optax.GradientTransformation) -> Callable[..., Any]:
+    def loss(params: Params, rounds: Any, edge: Array) -> Array:
+        chosen = jnp.take_along_axis(log_softmax(problem.logits(params, rounds)), edge[..., None], axis=-1)
         return -jnp.mean(chosen)
 
     return _update(loss, optimiser)
 
 
 def _reinforcement(
-    logits: Logits, optimiser: optax.GradientTransformation, config: LearningConfig
+    problem: _Problem, optimiser: optax.GradientTransformation, config: LearningConfig
 ) -> Callable[..., Any]:
-    def loss(params: Params, instance: AssignmentInstance, key: Array) -> Array:
-        log_p = log_softmax(logits(params, instance))  # [batch, Z, Q]
+    def loss(params: Params, rounds: Any, key: Array) -> Array:
+        log_p, costs = log_softmax(problem.logits(params, rounds)), problem.costs(rounds)  # [batch, Z, Q]
         shape = (config.num_samples, *log_p.shape[:2])
         edge = jax.random.categorical(key, jax.lax.stop_gradient(log_p), axis=-1, shape=shape)
-        found_s = jax.lax.map(lambda one: makespan_s(instance.costs, one), edge)  # [samples, batch]
+        found_s = jax.lax.map(lambda one: makespan_s(costs, one), edge)  # [samples, batch]
         advantage = found_s - found_s.mean(axis=0, keepdims=True)
         advantage = jax.lax.stop_gradient(advantage / (found_s.std(axis=0, keepdims=True) + 1e-6))
         on = jax.nn.one_hot(edge, log_p.shape[-1], dtype=log_p.dtype)
@@ -159,11 +191,11 @@ def _reinforcement(
 
 
 def _update(
-    loss: Callable[[Params, AssignmentInstance, Array], Array], optimiser: optax.GradientTransformation
+    loss: Callable[[Params, Any, Array], Array], optimiser: optax.GradientTransformation
 ) -> Callable[..., Any]:
     @jax.jit
-    def update(params: Params, state: Any, instance: AssignmentInstance, target: Array) -> tuple[Params, Any]:
-        gradient = jax.grad(loss)(params, instance, target)
+    def update(params: Params, state: Any, rounds: Any, target: Array) -> tuple[Params, Any]:
+        gradient = jax.grad(loss)(params, rounds, target)
         change, state = optimiser.update(gradient, state, params)
         return optax.apply_updates(params, change), state
 

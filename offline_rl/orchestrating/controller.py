@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from logs_schema.errors import SchedtwinError, first
 from offline_rl.errors import PolicyInputError
@@ -40,6 +40,19 @@ class FrameResult(NamedTuple):
     reason: str
     writes: list[Write]
     left_out: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """The frame as JSON values."""
+        changes = [
+            {
+                "service": one.hosted.service,
+                "node": one.hosted.node,
+                "from": one.hosted.asked,
+                "to": one.replicas,
+            }
+            for one in self.writes
+        ]
+        return {"outcome": self.outcome, "reason": self.reason, "changes": changes, "left_out": self.left_out}
 
 
 class FrameController:
@@ -77,12 +90,14 @@ class FrameController:
         self._recording.frame(now_s, *frame, took_s=time.monotonic() - begun_s)
         return frame
 
-    def run(self, is_over: Callable[[float], bool]) -> None:
-        """A frame every `frame_s` until `is_over(seconds)`, which waits that long, says so; then resigns."""
+    def run(
+        self, is_over: Callable[[float], bool], tell: Callable[[FrameResult], None] = lambda _frame: None
+    ) -> None:
+        """A frame every `frame_s`, told of, until `is_over(seconds)`, which waits that long, says so; then resigns."""
         frame_s, next_s = self._orchestrator.facts.frame_s, time.monotonic()
         try:
             while not is_over(max(0.0, next_s - time.monotonic())):
-                self.frame()
+                tell(self.frame())
                 next_s = max(next_s + frame_s, time.monotonic())
         finally:
             self._recording.close()
@@ -112,7 +127,7 @@ class FrameController:
         )
         chosen = self._orchestrator.decide(view)
         waiting = WaitingRemovals(dict(self._waiting.removals))
-        writes, left_out = writes_of(chosen, places, loads, waiting, config.max_changes)
+        writes, left_out = writes_of(chosen, facts, places, loads, waiting, config.max_changes)
         if not config.applies:
             return FrameResult("dry_run", "", writes, left_out)
         make(self._cluster, writes, _say)

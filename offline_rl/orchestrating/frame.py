@@ -83,8 +83,9 @@ def view_of(
 
 
 def writes_of(
-    chosen: Chosen, places: Mapping[Place, Hosted], loads: Loads, waiting: WaitingRemovals, max_changes: int
-) -> tuple[list[Write], list[str]]:
+    chosen: Chosen, facts: OrchestratorFacts, places: Mapping[Place, Hosted], loads: Loads, waiting: WaitingRemovals,
+    max_changes: int,
+) -> tuple[list[Write], list[str]]:  # fmt: skip
     """The writes of a frame, and in words what was chosen and cannot be written.
 
     Removals enter `waiting`, and those of them that can be made leave it; a frame writes `max_changes` at most.
@@ -94,7 +95,8 @@ def writes_of(
     for node, change in zip(chosen.node.tolist(), chosen.change.tolist(), strict=True):
         place = (change - 1) % num_services, node
         if change and place not in places:
-            left_out.append(f"no deployment of service {place[0]} on node {place[1]}")
+            service, host = facts.services[place[0]], facts.nodes[node]
+            left_out.append(f"no deployment of service {service} on node {host}")
         elif 0 < change <= num_services:
             wanted[place] = wanted.get(place, 0) + 1
         elif change:

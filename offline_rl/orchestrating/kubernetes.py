@@ -43,6 +43,27 @@ class Access:
     lease: str = "schedtwin-orchestrate"
     timeout_s: float = 5.0
 
+    def __post_init__(self) -> None:
+        parts = {"--token-file": self.token_file, "--ca-file": self.ca_file}
+        of_server = [name for name, path in parts.items() if path is not None]
+        gone = [f"{name} {path}" for name, path in parts.items() if path is not None and not path.is_file()]
+        wrong = ""
+        if self.server is None and of_server:
+            wrong = f"{' and '.join(of_server)} without --server"
+        elif self.server is not None and self.kubeconfig is not None:
+            wrong = "both --server and --kubeconfig"
+        elif self.server is not None and not self.server.startswith(("http://", "https://")):
+            wrong = f"--server {self.server} is no address that begins with http:// or https://"
+        elif gone:
+            wrong = f"there is no such file: {', '.join(gone)}"
+        elif not self.timeout_s > 0.0:
+            wrong = f"--timeout {self.timeout_s:g}"
+        if wrong:
+            raise ConfigError(
+                wrong, where="the API server",
+                allowed="--server with --token-file and --ca-file, or --kubeconfig; a --timeout above 0 s",
+            )  # fmt: skip
+
 
 class KubernetesCluster:
     """The cluster behind an API server. Not thread-safe.
@@ -194,15 +215,17 @@ def _configuration(client: Any, access: Access) -> Any:
         configuration.ssl_ca_cert = None if access.ca_file is None else str(access.ca_file)
     else:
         from kubernetes import config
+        from yaml import YAMLError  # type: ignore[import-untyped]
 
         try:
             if access.kubeconfig is None:
                 config.load_incluster_config(client_configuration=configuration)
             else:
                 config.load_kube_config(str(access.kubeconfig), client_configuration=configuration)
-        except config.ConfigException as error:
+        except (config.ConfigException, YAMLError, TypeError, KeyError, AttributeError, ValueError) as error:
+            said = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise ConfigError(
-                f"nothing says where the API server is: {error}", where=str(access.kubeconfig or "no kubeconfig"),
+                f"nothing says where the API server is: {said}", where=str(access.kubeconfig or "no kubeconfig"),
                 allowed="--server with --token-file and --ca-file, --kubeconfig, or an account within a pod",
             ) from error  # fmt: skip
     configuration.retries = False

@@ -128,7 +128,7 @@ def logged_windows(
 
 
 def _with_jobs(jobs: Jobs, start_s: np.ndarray, spans_s: np.ndarray) -> np.ndarray:
-    """The spans in which somebody waits or arrives."""
+    """The spans in which a job waits or arrives."""
     some = [
         np.any((jobs.arrival_s < end_s) & (np.fmax(jobs.arrival_s, start_s) >= begin_s))
         for begin_s, end_s in spans_s
@@ -145,10 +145,13 @@ def joined(parts: Sequence[JobWindows]) -> JobWindows:
         return np.pad(leaf, ((0, longest - leaf.shape[0]), (0, 0)), constant_values=empty)
 
     def long(part: JobWindows) -> JobWindows:
-        asked = JobRequests(
-            *(padded(leaf, NEVER if name == "arrival" else 0) for name, leaf in part.asked._asdict().items())
+        requests = JobRequests(
+            *(
+                padded(leaf, NEVER if name == "arrival" else 0)
+                for name, leaf in part.requests._asdict().items()
+            )
         )
-        return part._replace(asked=asked, run=padded(part.run, 1))
+        return part._replace(requests=requests, run=padded(part.run, 1))
 
     return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *map(long, parts))
 
@@ -161,8 +164,8 @@ def mean_slowdown(windows: JobWindows, start_s: np.ndarray, tick_s: float = 1.0)
         start_s: [N, W] seconds after the beginnings of the windows; NaN for jobs that never start.
         tick_s: length of a tick.
     """
-    started = np.isfinite(start_s) & (windows.asked.arrival >= 0)
-    wait_s = start_s[started] - windows.asked.arrival[started] * tick_s
+    started = np.isfinite(start_s) & (windows.requests.arrival >= 0)
+    wait_s = start_s[started] - windows.requests.arrival[started] * tick_s
     return float(np.mean(bounded_slowdown(wait_s, windows.run[started] * tick_s)))
 
 

@@ -3,7 +3,7 @@
 Minimising the sum of slowdowns is minimising the sum of waits weighted by `w = 1 / max(run, 10 s)`, and on one machine
 the order that does so is by `w / run` (Smith 1956, "Various optimizers for single-stage production"); here by
 processors too, since a job holds several. Run times are not known, so their expectations take their place, given what
-was asked for and how the user's finished jobs compared with their requests:
+was requested and how the user's finished jobs compared with their requests:
 
     haste  = E[10 s / max(run, 10 s) | x]          share = E[min(run, requested) / requested | x]
     index  = a log haste - b log(share x requested) - c log requested - d log processors + e days waited
@@ -45,7 +45,7 @@ NETWORK = MLP(HIDDEN, 2)
 OPTIMIZER = optax.adamw(3e-3, weight_decay=1e-3)
 NUM_SAMPLES = 30_000
 TRAIN_FRACTION = 0.8
-"""Share of the training days' jobs, the first ones, that a prediction learns from; the others say when to stop."""
+"""Share of the training days' jobs, the first ones, that a prediction learns from; the others decide when to stop."""
 SMITH = np.array([1.0, 1.0, 0.0, 1.0, 0.06])
 """Exponents: expected weight over expected processor seconds, and ageing by 6 % a day."""
 KNOTS = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
@@ -77,7 +77,7 @@ def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np
 
     Args:
         jobs: in order of arrival.
-        start_s: [jobs] when each started: it says whose jobs had finished by then; NaN if never.
+        start_s: [jobs] when each started: it gives which jobs had finished by then; NaN if never.
         pool: the processors.
         at_s: [jobs] the instants; none is NaN.
     """
@@ -166,7 +166,7 @@ def _some_steps(
 
 
 def samples_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], pool: Pool) -> RunTimeSamples:
-    """What `fit_predictor` is taught and told to hold out: jobs that arrived and ended within a span.
+    """What `fit_predictor` learns from and holds out: jobs that arrived and ended within a span.
 
     Args:
         jobs: in order of arrival.
@@ -263,7 +263,7 @@ def scorer_of(index: Index, pool: Pool) -> PyTree:
 
 
 def index_of(scorer: PyTree, pool: Pool) -> Index | None:
-    """The index that `scorer_of` wrote as a scorer, as far as its float32 tells; None if it is another scorer.
+    """The index that `scorer_of` wrote as a scorer, to the precision of float32; None if it is another scorer.
 
     Args:
         scorer: parameters of a scorer with hidden layers `SCORER_HIDDEN`.

@@ -46,7 +46,7 @@ class OrderTrainingConfig:
         span_days: length of the windows that rollouts begin with, of which a month holds several.
         num_held_out: generated months that decide which parameters are kept.
         clone_updates: gradient steps of the clone of the logged order.
-        num_visible: waiting jobs that training sees.
+        num_visible: waiting jobs that are observed in training.
         num_judged: waiting jobs that are seen where policies are judged.
         queue_size, running_size: as in `OrderingConfig`; where None the log decides (`tables.with_tables`).
         floor_s: run times below this count as this long in the reward. The bounded slowdown's own 10 s would let a
@@ -169,7 +169,7 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
 def _finish_program(
     pool: Pool, windows: JobWindows, config: OrderTrainingConfig
 ) -> Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]:
-    """Whole weeks under a scorer that sees more of the queue: its weights do not know how long that is."""
+    """Whole weeks under a scorer that gets more of the queue: its weights do not depend on the length."""
     settings = judged_config(config)
     network = scorer(example_in_windows(pool, windows, config), SCORER)
 
@@ -213,7 +213,7 @@ def judged_config(config: OrderTrainingConfig) -> OrderingConfig:
 
 
 def problem_config(config: OrderTrainingConfig) -> OrderingConfig:
-    """The ordering problem as trained and judged; durations in minutes, so that short jobs can be told apart."""
+    """The ordering problem as trained and judged; durations in minutes, so that short jobs can be distinguished."""
     usual = OrderingConfig()
     return OrderingConfig(
         num_visible=config.num_visible,

@@ -34,7 +34,7 @@ def fit_clone(
         num_updates: Gradient steps at most.
         num_streams: Windows in each of them.
         held_out_share: Share of the windows that decide when to stop.
-        stage: Told how far it is.
+        stage: Called with the progress.
 
     Returns:
         The actor's parameters, and the curve [looks, 2] of mean cross-entropy of training and held-out windows, nats.

@@ -46,7 +46,7 @@ def held_out_value(
         train: Windows that they are learned from.
         held_out: Windows that policies are valued on.
         example, network: Shapes, and the network of worths, clone and policies.
-        clone: Parameters of who decided in the log.
+        clone: Parameters of the clone of the logged behaviour.
         num_updates, num_streams: Gradient steps of the worths, windows in each.
         is_share: Whether rewards are shares in [0, 1].
 
@@ -60,7 +60,7 @@ def held_out_value(
 
     @jax.jit
     def value(params: PyTree, worths: PyTree, clone: PyTree, seen: Trajectory) -> Array:
-        observation, legal, action, reward, told = time_as_stream(
+        observation, legal, action, reward, usable = time_as_stream(
             (
                 seen.observation,
                 seen.legal,
@@ -74,7 +74,7 @@ def held_out_value(
         logged = joint_log_prob(network.logits(clone, observation, legal), action)
         weight = jnp.minimum(jnp.exp(-logged), LARGEST_WEIGHT) * _alike(mine, action)
         own, theirs = (_worth(scores, choice, is_share) for choice in (mine, action))
-        return weighted_mean(own + weight * (reward - theirs), told.astype(jnp.float32))
+        return weighted_mean(own + weight * (reward - theirs), usable.astype(jnp.float32))
 
     return lambda params: float(value(params, state.actor, clone, held_out))
 
@@ -86,7 +86,7 @@ def _alike(one: PyTree, other: PyTree) -> Array:
 
 
 def _worth(scores: PyTree, action: PyTree, is_share: bool) -> Array:
-    """What the direct method says of choices, in units of the reward."""
+    """Values of choices by the direct method, in units of the reward."""
 
     def of_leaf(score: Array, chosen: Array) -> Array:
         return jnp.sum(jnp.where(is_choice(chosen, score.shape[0]), score, 0.0), axis=0)

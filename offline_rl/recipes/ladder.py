@@ -7,9 +7,9 @@ over the rung that is held is the mean of the windows' differences, and how low 
     low = least over members of (mean gain - t * standard error over windows)  -  guessed * value held
 
 with Student's t of a 95 % interval. So the bound falls where the members disagree; and where a policy leads to queues
-that the log does not know, more often than the held rung does by the share `guessed`, the twin's word for those
-decisions counts as nothing. A rung is taken where `low` is above zero. With too few windows, or in a twin that failed
-its certificate, nothing is taken: the first rung, a rule, stays, and the ladder says why.
+that the log does not cover, more often than the held rung does by the share `guessed`, the twin's values of those
+decisions count as nothing. A rung is taken where `low` is above zero. With too few windows, or in a twin that failed
+its certificate, nothing is taken: the first rung, a rule, stays, and the ladder records why.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,14 +43,14 @@ class Rung(NamedTuple):
 
 
 class RungResult(NamedTuple):
-    """What came of a policy before the referee."""
+    """Results of a policy in the referee's episodes."""
 
     value: np.ndarray  # [members, windows] mean reward of settled decisions; NaN where none was
     out_of_support: float  # share of decisions on queues that the log does not know
 
 
 class RungStep(NamedTuple):
-    """One rung as the referee saw it."""
+    """One rung as the referee valued it."""
 
     value: float  # mean over members and windows
     gain: float  # over the rung that was held then; 0 of the first
@@ -62,7 +62,7 @@ class RungStep(NamedTuple):
 
 
 Judge = Callable[[Actor, PyTree], RungResult]
-"""(network, parameters) -> what came of its greedy policy."""
+"""(network, parameters) -> results of its greedy policy."""
 
 
 class Referee(NamedTuple):
@@ -110,8 +110,8 @@ def referee(
                 return jax.lax.switch(number, policies, key, observation, legal)
 
             episodes = rollout(key, system, policy, windows.num_steps, (width,))
-            told = (episodes.active & episodes.settled).astype(jnp.float32)
-            reward = jnp.sum(episodes.reward * told, axis=(0, 1)) / jnp.sum(told, axis=(0, 1))
+            settled = (episodes.active & episodes.settled).astype(jnp.float32)
+            reward = jnp.sum(episodes.reward * settled, axis=(0, 1)) / jnp.sum(settled, axis=(0, 1))
             far = episodes.response_aux.availability_s > jnp.asarray(model.support_limit_s)[episodes.action]
             return reward, jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1)
 
@@ -199,7 +199,7 @@ def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
     if not rivals:
         return f"{first}: no other rung was better"
     name, step = max(rivals.items(), key=lambda pair: pair[1].gain)
-    low = f"perhaps {step.low:+.4f}" if np.isfinite(step.low) else "of too few windows to tell"
+    low = f"perhaps {step.low:+.4f}" if np.isfinite(step.low) else "of too few windows for an interval"
     return (
         f"{first}: the twin is too uncertain to leave it; the best other, {name}, is {step.gain:+.4f}, {low}"
     )

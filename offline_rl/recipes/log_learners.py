@@ -39,11 +39,11 @@ from twin.contracts import Array, PyTree, Trajectory
 PAIRS = 256
 """Transitions in a gradient step."""
 STREAMS = 4
-"""Windows in a gradient step of a learner that wants more than pairs: some hundred decisions, like theirs."""
+"""Windows in a gradient step of a learner that needs more than pairs: some hundred decisions, like theirs."""
 SHORTER = 0.05
 """The shorter of the horizons that are tried, as a share of the longer."""
 LOOKS = 3
-"""LearnerNumbers of updates that are tried: so many equal parts of all."""
+"""Numbers of updates that are tried: so many equal parts of all."""
 
 
 class LearnerNumbers(NamedTuple):
@@ -64,7 +64,7 @@ class LogLearner(NamedTuple):
 
 
 class LearnerSearch(NamedTuple):
-    """What tuning a learner saw."""
+    """What the tuning of a learner measured."""
 
     horizon_s: np.ndarray  # [candidates]
     weight: np.ndarray  # [candidates]
@@ -144,7 +144,7 @@ def learn_from_log(
         key: PRNG key; each seed is folded in.
         history: The log as a trajectory of disjoint windows.
         example, network: Shapes and network, as of the clone.
-        clone: Parameters of the clone, who decided in the log.
+        clone: Parameters of the clone of the logged behaviour.
         horizon_s: Longest time after which a reward may count 1/e.
         names: Of `LEARNERS`.
         seeds: One policy of each learner for each.

@@ -46,7 +46,7 @@ class Schedulers(NamedTuple):
 
 
 def example_for(encoding: Encoding, windows: Windows) -> Example:
-    """The shapes a policy sees on this cluster, from a replay of one window."""
+    """The shapes of a policy's observation on this cluster, from a replay of one window."""
     return example_in(jax.eval_shape(lambda: replay_log(select(windows, np.arange(1)), encoding)))
 
 

@@ -91,7 +91,7 @@ def train_schedulers(
         progress: Where to show how far it is.
         keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
         is_trusted: False of a twin that failed its certificate: then the ladder stays at its first rung.
-        ahead: Called with the names of parts that `train_part` can make, each alone, before they are asked for.
+        ahead: Called with the names of parts that `train_part` can make, each alone, before they are needed.
 
     Returns:
         Parameters and curves.
@@ -199,7 +199,7 @@ def _residual(
     progress: Progress,
     keep: Path | None,
 ) -> dict[str, PyTree]:
-    """PPO in the twin from the best of the rules, correcting its scores; nothing where it is not asked for."""
+    """PPO in the twin from the best of the rules, correcting its scores; nothing where it is not configured."""
     if not config.residual_updates:
         return {}
     best, _ = chosen_of(climb(_rule_rungs(rules), judge))
@@ -286,14 +286,14 @@ def train_in_twin(
         for number, seed in enumerate(config.seeds):
             first = number * config.num_updates
 
-            def tell(done: int, seen: float, first: int = first, seed: int = seed) -> None:
+            def show(done: int, seen: float, first: int = first, seed: int = seed) -> None:
                 stage(first + done, text=f"seed {seed}: {seen:.4f} with members held out")
 
             checkpoint = None if keep is None else keep / f"seed-{seed}.npz"
             runs.append(
                 train_selecting(
                     jax.random.fold_in(key, seed), algorithm, experience, config.num_updates, look,
-                    updates_per_look=config.updates_per_look, checkpoint=checkpoint, on_look=tell,
+                    updates_per_look=config.updates_per_look, checkpoint=checkpoint, on_look=show,
                 )
             )  # fmt: skip
     return runs

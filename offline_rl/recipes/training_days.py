@@ -32,7 +32,7 @@ RANGES, ALARM = "ranges.npz", "alarm.json"
 
 
 class TrainingDays(NamedTuple):
-    """What a contract tells of the training days."""
+    """What a contract contains about the training days."""
 
     low: np.ndarray  # [features] as `flatten_features` has them
     high: np.ndarray
@@ -95,7 +95,7 @@ def typical_ranges(rows: np.ndarray, is_flag: np.ndarray) -> tuple[np.ndarray, n
 def _unlike(history: Trajectory, windows: Windows, low: np.ndarray, high: np.ndarray) -> np.ndarray:
     """[decisions] bool, in order: a number of the request is out of its range, or a label is none of the vocabulary's.
 
-    The log does not tell a label that is missing from one that is too rare; where it has labels both count.
+    The log does not distinguish a missing label from one that is too rare; where it has labels both count.
     """
     seen = np.asarray(history.observation.request)[:, :, 0]  # [T, R, W]
     outside = np.any((seen < low[:, None]) | (seen > high[:, None]), axis=1)

@@ -24,11 +24,11 @@ SCORES: Mapping[str, Callable[[PyTree, OfferEstimates], Array]] = MappingProxyTy
 )
 """Rule -> (its numbers, offers) -> scores [choices, *batch]."""
 RUN_TIME_SPREAD = 0.5
-"""Standard deviation of the logarithm of run times where a log does not say."""
+"""Standard deviation of the logarithm of run times where a log does not give it."""
 
 
 def rule_params(rule: str, **numbers: object) -> PyTree:
-    """The parameters of a rule: `numbers` where given; otherwise no transfers, waits as the backlog says, no price."""
+    """The parameters of a rule: `numbers` where given; otherwise no transfers, waits by the backlog, no price."""
     names: dict[str, object] = {"latency": [0.0] * 3, "per_mib": [0.0] * 3, "wait_scale": 1.0}
     if rule == EXPECTED_ON_TIME:
         names |= {"spread": RUN_TIME_SPREAD, "price": 0.0, "haste": HASTE}

@@ -4,7 +4,7 @@
             - price * ln(1 + usual core-time) * (1 + busy) - haste * ln(1 + delay + usual run)
 
 `delay` is the longer of queue and transfer (`offers`), `Phi` the normal distribution function: run times scatter
-lognormally about what is usual. The price keeps scarce cores for those who come later; haste is small and decides
+lognormally about what is usual. The price keeps scarce cores for requests that come later; haste is small and decides
 between offers that are equally sure, or equally late. Without a deadline every end is on time, so haste decides.
 """
 

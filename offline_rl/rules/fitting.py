@@ -4,8 +4,8 @@
     latency, per_mib  least squares of the delay on 1 and the input, of offers to nodes that had room, by kind of offer
     wait_scale   mean delay over mean backlog, of offers to nodes that had no room
 
-Few offers say little: the spread is drawn to `RUN_TIME_SPREAD`, and a kind of offer with fewer than `FEWEST` borrows
-the line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog says.
+Few offers are weak evidence: the spread is drawn to `RUN_TIME_SPREAD`, and a kind of offer with fewer than `FEWEST`
+borrows the line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog.
 """
 
 from typing import NamedTuple
@@ -48,8 +48,8 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     unit_s, of_node = encoding.problem.time_unit_s, len(NODE_FEATURES)
     request = of_node + encoding.cluster.num_nodes
     inputs, seen = labelled.inputs, labelled.observed
-    asked = inputs[request : request + len(request_features(encoding.cluster))]
-    offers = read_offers(jnp.asarray(inputs[:of_node, None]), jnp.asarray(asked))
+    of_request = inputs[request : request + len(request_features(encoding.cluster))]
+    offers = read_offers(jnp.asarray(inputs[:of_node, None]), jnp.asarray(of_request))
     run, backlog, mib = (np.asarray(leaf)[0] for leaf in (offers.run, offers.backlog, offers.input_mib))
     kind = np.argmax(np.asarray(offers.kind)[:, 0], axis=0)
 

@@ -32,11 +32,11 @@ DESCRIPTIONS = {
 """Name of a rule -> one sentence."""
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 SPREADS = (1.0, 2.0)
-"""What is tried; factors of the spread that the log tells."""
+"""What is tried; factors of the spread found in the log."""
 
 
 def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
-    """The rules that a twin's log supports, by name, with the numbers that it tells."""
+    """The rules that a twin's log supports, by name, with the numbers fitted to it."""
     found = fit_rules(labelled_offers(twin.disjoint_windows(), twin.encoding), twin.encoding)
     rules = {LEAST_EXPECTED_RESPONSE: found.params(LEAST_EXPECTED_RESPONSE)}
     if twin.encoding.problem.reward == "on_time":
@@ -45,7 +45,7 @@ def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
 
 
 def rules_in_words(rules: Mapping[str, PyTree], encoding: Encoding) -> str:
-    """Which rules a log supports, and what those that remain do not know because the log does not say it."""
+    """Which rules a log supports, and which inputs of those that remain the log lacks."""
     lacking = [] if EXPECTED_ON_TIME in rules else [f"not {EXPECTED_ON_TIME}: requests have no deadlines"]
     cores = np.asarray(encoding.cluster.capacity)[0]
     unknown = int(np.sum(~np.isfinite(cores)))
@@ -93,7 +93,7 @@ def tune_rules(
         return jax.vmap(one)(params, keys)
 
     windows = jax.tree.map(jnp.asarray, twin.windows)
-    tuned = successive_halving(key, lambda *told: play(windows, model, *told), candidates)
+    tuned = successive_halving(key, lambda *arguments: play(windows, model, *arguments), candidates)
     return {TUNED: candidates[tuned.best]}, tuned
 
 

@@ -1,10 +1,10 @@
-"""What a rule reads of a placement observation, in the terms of a person: waits, runs, transfers, in time units.
+"""What a rule reads of a placement observation, in plain terms: waits, runs, transfers, in time units.
 
-Nothing is known here but what the policy itself is told (`twin.placement.features`) and a few numbers from the log:
+The inputs are those of the policy itself (`twin.placement.features`) and a few numbers from the log:
 
     response = max(wait_scale * backlog where the node is not free, latency + per_mib * input) + usual run
 
-A site that sees other sites by their means reads the same of the means.
+A site that observes other sites by their means reads the same of the means.
 """
 
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class OfferEstimates(NamedTuple):
     acceptance: Array  # probability
     backlog: Array  # work ahead over all cores; 0 where the node has room
     run: Array  # usual run time
-    core_time: Array  # the run, times the share of the cores asked for
+    core_time: Array  # the run, times the share of the cores requested
     busy: Array  # share of the cores in use
     kind: Array  # [3, choices, *batch] flags, in the order of `usual.OFFER_KINDS`
     input_mib: Array  # [1, *batch]
@@ -47,7 +47,7 @@ def read_offers(node: Array, request: Array) -> OfferEstimates:
         return jnp.maximum(jnp.expm1(feature), 0.0)
 
     seen = {name: node[row] for name, row in _OF_NODE.items()}
-    asked = {name: request[row][None] for name, row in _OF_REQUEST.items()}
+    of_request = {name: request[row][None] for name, row in _OF_REQUEST.items()}
     has_room = seen["free_cpu_cores"] - jnp.expm1(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
     home = seen["same_site"] > 0.5
     cloud = ~home & (seen["is_cloud"] > 0.5)
@@ -58,8 +58,8 @@ def read_offers(node: Array, request: Array) -> OfferEstimates:
         core_time=duration(seen["core_time"]),
         busy=1.0 - seen["free_cpu_cores"],
         kind=jnp.stack([home, ~home & ~cloud, cloud]).astype(jnp.float32),
-        input_mib=duration(asked["input"]),
-        deadline=jnp.where(asked["has_deadline"] > 0.5, duration(asked["deadline"]), jnp.inf),
+        input_mib=duration(of_request["input"]),
+        deadline=jnp.where(of_request["has_deadline"] > 0.5, duration(of_request["deadline"]), jnp.inf),
     )
 
 

@@ -5,8 +5,8 @@
     score = Phi(ln(left / run) / spread) - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + wait + run + latency)
 
 It reads what `twin.orchestration.slots` shows a dispatcher, and nothing else; `rules.expected_on_time` is the same rule
-for nodes that serve whatever they have cores for. The rule is an actor whose logits are its scores, sharpened: who
-draws from it spreads equals. A network can correct it from there, beginning at zero (see `rules.residual`).
+for nodes that serve whatever they have cores for. The rule is an actor whose logits are its scores, sharpened: a
+draw from it spreads equals. A network can correct it from there, beginning at zero (see `rules.residual`).
 """
 
 import jax
@@ -59,7 +59,7 @@ def replica_residual(
     """The actor that corrects the rule: its scores, sharpened, and a scorer that begins at zero.
 
     Args:
-        example: Shapes of what a dispatcher sees.
+        example: Shapes of a dispatcher's observation.
         rule: Its numbers, from `replica_rule_params`; the usual ones if not given. They stay as they are.
         config: Of the scorer; without `identity` the actor serves clusters of any size.
     """
@@ -81,7 +81,7 @@ def replica_residual(
 
 def scores(numbers: PyTree, observation: PyTree) -> Array:
     """[nodes, seats, *streams] at most 1; `observation` is a pair, of nodes and of the request."""
-    node, asked = parts_of(observation)
+    node, request = parts_of(observation)
     seen = {name: node[row] for name, row in _OF_NODE.items()}
     run, backlog, core_time, replicas, same = (
         _amount(seen[name]) for name in ("usual_run", "backlog", "core_time", "replicas", "same_service")
@@ -92,15 +92,15 @@ def scores(numbers: PyTree, observation: PyTree) -> Array:
     has_core = seen["free_cpu_cores"] - _amount(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
     for_replica = run * jnp.maximum(same - replicas + 1.0, 0.0) / jnp.maximum(replicas, 1e-3)
     wait = jnp.maximum(jnp.where(has_core, 0.0, backlog), for_replica)
-    deadline = _amount(asked[_OF_REQUEST["deadline"]]) - _amount(asked[_WAITED])
+    deadline = _amount(request[_OF_REQUEST["deadline"]]) - _amount(request[_WAITED])
     left = deadline[None] - wait - 2.0 * latency
     share = jnp.maximum(left, _TINY) / jnp.maximum(run, _TINY)
     on_time = jnp.where(left > 0.0, ndtr(jnp.log(share) / numbers["spread"]), 0.0)
-    on_time = jnp.where(asked[_OF_REQUEST["has_deadline"]][None] > 0.5, on_time, 1.0)
+    on_time = jnp.where(request[_OF_REQUEST["has_deadline"]][None] > 0.5, on_time, 1.0)
     cost = numbers["price"] * jnp.log1p(core_time) * (2.0 - seen["free_cpu_cores"])
     return on_time - cost - numbers["haste"] * jnp.log1p(wait + run + latency)
 
 
 def _amount(feature: Array) -> Array:
-    """What a feature `log1p(amount)` says."""
+    """The amount in a feature `log1p(amount)`."""
     return jnp.maximum(jnp.expm1(feature), 0.0)

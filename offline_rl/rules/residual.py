@@ -2,7 +2,7 @@
 
     logit_c = SHARPNESS * score_c of the rule + correction_c of a scorer whose last layer is zero at first
 
-So training starts from the rule and has only to learn what the rule does not say; at the start the greedy policy is the
+So training starts from the rule and has only to learn what the rule leaves out; at the start the greedy policy is the
 rule itself (T. Johannink et al., Residual reinforcement learning for robot control, 2019). The rule's numbers stay.
 """
 
@@ -21,7 +21,7 @@ def residual(example: Example, rule: str, config: ScorerConfig | None = None) ->
     """The actor that corrects a rule.
 
     Args:
-        example: Shapes of what a policy sees.
+        example: Shapes of a policy's observation.
         rule: Of `offline_rl.contract.RULES`.
         config: Of the scorer that corrects.
 

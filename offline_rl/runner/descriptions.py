@@ -1,4 +1,4 @@
-"""What a caller tells the runner and what it is told: nodes, what they hold, the request in hand, the decision.
+"""Inputs and outputs of the runner: nodes, what they hold, the request in hand, the decision.
 
 Everything is a plain dataclass, or a mapping with the same keys (from JSON). Instants are seconds since 1970 (UTC),
 amounts are totals over all nodes of a request, None means "not known": what is not known is taken as in training.
@@ -20,15 +20,15 @@ class Request:
     """The request in hand.
 
     Attributes:
-        cpu_cores, memory_gib, gpus: Asked for, in total.
+        cpu_cores, memory_gib, gpus: Requested, in total.
         num_nodes: Machines it must be spread over.
         site: Where it arrived: the site that decides; by default the first of the contract.
         service, scenario, queue: Labels; those unseen in training count as "unknown".
-        requested_run_s: Run time asked for; by default the median of the service in training.
+        requested_run_s: Run time requested; by default the median of the service in training.
         deadline_s: Largest useful time from arrival to finish; None without one.
         input_mib: Input to be sent to the node.
         candidates: Names of the nodes that may run it; None allows all.
-        agent: Who sends it; by default, and where training did not know them, somebody of the scenario.
+        agent: The sending agent; by default, and where it did not occur in training, any of the scenario.
     """
 
     cpu_cores: float = 1.0
@@ -55,7 +55,7 @@ class Held:
         start_s: When it began to run; None while it waits.
         expected_run_s: Requested run time, or the service's median; None takes the median of the service in training.
         service: Label, for that median.
-        cpu_cores, memory_gib, gpus: Asked for, in total.
+        cpu_cores, memory_gib, gpus: Requested, in total.
     """
 
     arrival_s: float
@@ -76,7 +76,7 @@ class Node:
         held: What is waiting and running there.
         available: Whether it can be offered now.
         recent_wait_s, recent_starts: Fading sum of waits and number of starts seen there (a `Ledger` keeps them).
-        used_cpu_cores, used_memory_gib, used_gpus: In use now; by default what the running requests asked for.
+        used_cpu_cores, used_memory_gib, used_gpus: In use now; by default what the running requests need.
         site, is_cloud, cpu_cores, memory_gib, gpus: Facts; by default as in training, if the node is known from there.
         machine_cpu_cores, machine_memory_gib, machine_gpus: Its largest machine; by default the whole node.
     """
@@ -109,9 +109,9 @@ class Decision:
         scores: [nodes] float32 logits; comparable within this decision only, the largest legal one is chosen.
         legal: [nodes] bool: may take the request: known to the policy, available, a candidate, large enough.
         num_out_of_range: Features (of legal nodes and of the request) outside the range seen in training.
-        num_unknown: Labels of the request that training never saw.
+        num_unknown: Labels of the request that did not occur in training.
         unlike: Whether the request itself is unlike those of training, whatever is in flight: a number of it out of
-            its range, or a label that training never saw.
+            its range, or a label that did not occur in training.
     """
 
     node: str | None
@@ -148,10 +148,10 @@ class Explanation:
 
     Attributes:
         decision: The decision.
-        features: Node -> feature -> value, as the policy saw them.
-        request: Feature -> value, as the policy saw them.
+        features: Node -> feature -> value, as given to the policy.
+        request: Feature -> value, as given to the policy.
         out_of_range: What was outside the range seen in training.
-        unknown: Kind of label -> the label that training never saw.
+        unknown: Kind of label -> the label that did not occur in training.
         illegal: Node -> why it may not take the request.
     """
 

@@ -1,4 +1,4 @@
-"""The NumPy twin of `twin.placement.features`: what a placement policy sees, one decision at a time.
+"""The NumPy twin of `twin.placement.features`: what a placement policy observes, one decision at a time.
 
 The names are declared here once more, so that a bundle with other features is refused instead of misread; tests hold
 names, numbers and whole episodes against the array code of training.
@@ -138,24 +138,24 @@ def node_facts(
     )
 
 
-def fits(facts: NodeFacts, asked: RequestNumbers) -> np.ndarray:
+def fits(facts: NodeFacts, request: RequestNumbers) -> np.ndarray:
     """[nodes] bool: could the request ever run there, by the largest machine's capacity."""
-    wanted = (*(each / asked.num_nodes for each in asked.demand), *asked.demand)
+    wanted = (*(each / request.num_nodes for each in request.demand), *request.demand)
     if all(map(le, wanted, facts.least)):
         return np.ones(len(facts.site), bool)
     return np.logical_and.reduce(facts.limits >= np.array(wanted, np.float32)[:, None], axis=0)
 
 
 def observe_nodes(
-    facts: NodeFacts, load: np.ndarray, asked: RequestNumbers, possible: np.ndarray
+    facts: NodeFacts, load: np.ndarray, request: RequestNumbers, possible: np.ndarray
 ) -> np.ndarray:
-    """[nodes, features] float32 of every node, as the deciding site sees it.
+    """[nodes, features] float32 of every node, as the deciding site observes it.
 
     Args:
         facts: What is fixed.
         load: [load rows, nodes] what is in flight, in the order of `LOAD`.
-        asked: The request in hand.
-        possible: [nodes] bool: what the policy is told to be possible (the feature `fits`).
+        request: The request in hand.
+        possible: [nodes] bool: what is possible by the policy's input (the feature `fits`).
 
     Returns:
         Features in the order of `NODE_FEATURES`; nodes of other sites show the mean of their site's nodes, unless all
@@ -165,9 +165,9 @@ def observe_nodes(
     free = scaled[:_FREE]
     np.subtract(facts.whole, free, out=free)
     scaled[RECENT_WAIT] /= np.maximum(load[RECENT_STARTS], 1e-3)
-    needed = asked.demand[0] / facts.cores
-    run = facts.run_units[asked.service] * asked.expected_run_s
-    same_site = facts.same_site[asked.site]
+    needed = request.demand[0] / facts.cores
+    run = facts.run_units[request.service] * request.expected_run_s
+    same_site = facts.same_site[request.site]
     seen = np.empty((len(NODE_FEATURES), len(run)), np.float32)
     seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
     seen[_LOAD.start : _NEEDED] = free
@@ -180,28 +180,30 @@ def observe_nodes(
         means = (shown @ facts.to_site).take(facts.site, axis=1)
         means[_NEEDED - _LOAD.start] = needed
         np.copyto(shown, means, where=~same_site)
-    seen[_MEAN_RUN + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
-    seen[-1] = asked.accepts.take(facts.kind[asked.site])
+    seen[_MEAN_RUN + 2] = _slack(seen, run, needed, request.deadline_s / facts.time_unit_s)
+    seen[-1] = request.accepts.take(facts.kind[request.site])
     return np.ascontiguousarray(seen.T)
 
 
 def as_trained(
-    choices: np.ndarray, facts: NodeFacts, asked: RequestNumbers, trained_units: np.ndarray | None
+    choices: np.ndarray, facts: NodeFacts, request: RequestNumbers, trained_units: np.ndarray | None
 ) -> np.ndarray:
-    """The features of nodes [nodes, features] as they were without what books have learned since training.
+    """The features of nodes [nodes, features] as they were without what the ledger has learned since training.
 
     Args:
-        choices: As the policy sees them.
+        choices: As the policy gets them.
         facts: What is fixed, with what was learned.
-        asked: The request in hand.
+        request: The request in hand.
         trained_units: [services, nodes] `facts.run_units` of training; None: nothing was learned.
     """
-    if trained_units is None or np.array_equal(trained_units[asked.service], facts.run_units[asked.service]):
+    if trained_units is None or np.array_equal(
+        trained_units[request.service], facts.run_units[request.service]
+    ):
         return choices
     seen = choices.T.copy()
-    run, needed = trained_units[asked.service] * asked.expected_run_s, asked.demand[0] / facts.cores
+    run, needed = trained_units[request.service] * request.expected_run_s, request.demand[0] / facts.cores
     seen[_MEAN_RUN], seen[_MEAN_RUN + 1] = np.log1p(run), np.log1p(run * needed)
-    seen[_MEAN_RUN + 2] = _slack(seen, run, needed, asked.deadline_s / facts.time_unit_s)
+    seen[_MEAN_RUN + 2] = _slack(seen, run, needed, request.deadline_s / facts.time_unit_s)
     return seen.T
 
 
@@ -217,25 +219,25 @@ def _slack(seen: np.ndarray, run: np.ndarray, needed: np.ndarray, deadline: floa
 
 
 def observe_request(
-    asked: RequestNumbers, num_features: int, time_unit_s: float, *, knows_week: bool = True
+    request: RequestNumbers, num_features: int, time_unit_s: float, *, knows_week: bool = True
 ) -> np.ndarray:
     """[features] float32 of the request in hand: numbers in the order of `NUMERIC_REQUEST_FEATURES`, then flags.
 
     Without `knows_week` the time of week is 0, as in training on days that miss a weekday.
     """
-    finite = math.isfinite(asked.deadline_s)
-    day = math.tau * ((asked.clock_s % DAY_S) / DAY_S)
-    week = math.tau * (((asked.clock_s - MONDAY_S) % WEEK_S) / WEEK_S)
+    finite = math.isfinite(request.deadline_s)
+    day = math.tau * ((request.clock_s % DAY_S) / DAY_S)
+    week = math.tau * (((request.clock_s - MONDAY_S) % WEEK_S) / WEEK_S)
     seen = np.zeros(num_features, np.float32)
     seen[: len(NUMERIC_REQUEST_FEATURES)] = (
-        *map(math.log1p, asked.demand),
-        math.log1p(asked.num_nodes - 1.0),
-        math.log1p(asked.expected_run_s / time_unit_s),
-        math.log1p(asked.deadline_s / time_unit_s) if finite else 0.0,
+        *map(math.log1p, request.demand),
+        math.log1p(request.num_nodes - 1.0),
+        math.log1p(request.expected_run_s / time_unit_s),
+        math.log1p(request.deadline_s / time_unit_s) if finite else 0.0,
         float(finite),
-        math.log1p(asked.input_mib),
+        math.log1p(request.input_mib),
         math.sin(day), math.cos(day), math.sin(week) * knows_week, math.cos(week) * knows_week,
     )  # fmt: skip
-    for label in asked.labels:
+    for label in request.labels:
         seen[label] = 1.0
     return seen

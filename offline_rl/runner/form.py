@@ -1,7 +1,7 @@
-"""How bundles of a problem are asked in plain descriptions: one record a problem, needing NumPy only.
+"""How bundles of a problem decide from plain descriptions: one record a problem, needing NumPy only.
 
-A bundle of any problem decides from arrays (`network.ExportedPolicy`). Who has descriptions instead (nodes, waiting
-jobs) needs the problem's own way from them to arrays and back; golden questions prove that way whole.
+A bundle of any problem decides from arrays (`network.ExportedPolicy`). Descriptions (nodes, waiting
+jobs) need the problem's own way from them to arrays and back; golden questions prove that way whole.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ _MONDAY_S, _WEEK_S = 1_600_041_600.0, 604_800.0
 
 
 class Answered(NamedTuple):
-    """What became of a question."""
+    """The answer to a question."""
 
     choices: np.ndarray  # [rows, F] float32; fewer rows than the contract's choices where fewer jobs wait
     context: np.ndarray  # [R] float32
@@ -34,14 +34,14 @@ class ServingForm(NamedTuple):
     Attributes:
         problem: Its name, as in contracts.
         decides: What a bundle of it decides, in words.
-        asked: A bundle's network -> (question -> what becomes of it); ProductError where its setting cannot be, or its
+        answering: A bundle's network -> (question -> answer); ProductError where its setting cannot be, or its
             features are none of this runner's.
         draw: (contract, random numbers) -> a question about a system half full.
     """
 
     problem: str
     decides: str
-    asked: Callable[[ExportedPolicy], Callable[[Question], Answered]]
+    answering: Callable[[ExportedPolicy], Callable[[Question], Answered]]
     draw: Callable[[PolicyContract, np.random.Generator], Question]
 
 

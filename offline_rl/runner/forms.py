@@ -1,4 +1,4 @@
-"""Every problem whose bundles are asked in plain descriptions; a new one is a file with a form, and a line here."""
+"""Every problem whose bundles decide from plain descriptions; a new one is a file with a form, and a line here."""
 
 from offline_rl.runner.form import ServingForm
 from offline_rl.runner.ordering_form import ORDERING_FORM

@@ -14,13 +14,13 @@ from offline_rl.runner.frame_view import FrameView, OrchestrationTables
 class _Sofar(NamedTuple):
     """What the changes of a frame have come to, one after another."""
 
-    has: np.ndarray  # [services] replicas as asked for
+    has: np.ndarray  # [services] replicas as requested
     used_gib: np.ndarray  # [nodes]
     free: np.ndarray  # [services, nodes] replicas that can be removed
 
 
 def planned_changes(tables: OrchestrationTables, view: FrameView, num_changes: int) -> Chosen:
-    """The changes that the plan asks for now.
+    """The changes of the plan for now.
 
     Args:
         tables: Of the cluster.

@@ -1,4 +1,4 @@
-"""What an orchestrator in NumPy is told of a frame, and what its network sees of that. Needs NumPy only.
+"""Inputs of an orchestrator in NumPy for a frame, and of its network. Needs NumPy only.
 
 The same numbers as `twin.orchestration.frames` observes and `offline_rl.orchestration_view` reads, for one system.
 """
@@ -43,7 +43,7 @@ class FrameView(NamedTuple):
     queued: np.ndarray  # [services, access points]
 
     def specified(self) -> np.ndarray:
-        """[services] replicas as asked for."""
+        """[services] replicas as requested."""
         return np.asarray((self.replicas + self.adding - self.removing).sum(axis=1))
 
     def removable(self) -> np.ndarray:
@@ -56,7 +56,7 @@ class FrameView(NamedTuple):
 
 
 def frame_of(tables: OrchestrationTables, view: FrameView, advice: Chosen) -> Frame:
-    """What the network sees.
+    """The input of the network.
 
     Args:
         tables: Of the cluster.
@@ -91,10 +91,10 @@ def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
     return np.stack(np.broadcast_arrays(*rows)).astype(np.float32)
 
 
-def advice_scores(sharpness: float, frame: Frame, asked: np.ndarray) -> np.ndarray:
+def advice_scores(sharpness: float, frame: Frame, requested: np.ndarray) -> np.ndarray:
     """[2W + 1, nodes] scores of changes by the advice that is left: as `offline_rl.advice.advice_rule`."""
     advice = frame.pair[-1]
-    left = advice * (np.abs(asked) < np.abs(advice).sum(axis=1))[:, None]
+    left = advice * (np.abs(requested) < np.abs(advice).sum(axis=1))[:, None]
     none = np.full((1, left.shape[1]), not left.any())
     return np.float32(sharpness) * np.concatenate([none, left > 0.0, left < 0.0]).astype(np.float32)
 

@@ -1,12 +1,12 @@
-"""Books of what is in flight, kept by events: the runner's own copy of `twin.placement.bookkeeping`.
+"""The ledger of what is in flight, updated by events: the runner's own copy of `twin.placement.bookkeeping`.
 
-Between decisions requests are placed, start and finish; at a decision the books say what every node holds. Sums that
+Between decisions requests are placed, start and finish; at a decision the ledger has what every node holds. Sums that
 only events change are kept as they change; what the clock changes is one pass over the requests that run. The fading
 memory of waits moves from decision to decision, as in training: waits seen since the last decision count in full.
 
-Books learn: runs that ended move, at the next decision, how long runs are expected to take on their node
-(`offline_rl.runner.run_levels`). They also watch: `Ledger.watch` tells when requests or run times are no longer those
-of training.
+The ledger learns: runs that ended move, at the next decision, how long runs are expected to take on their node
+(`offline_rl.runner.run_levels`). It also watches: `Ledger.watch` raises an alarm when requests or run times are no
+longer those of training.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class Ledger:
         policy: Whose features are computed.
         nodes: All nodes, with what they hold at first (its requests are known by `(node name, position)`).
         clock_s: When that was; None where they hold nothing.
-        watch: What is told of decisions and runs; None: one of its own (see `watch`).
+        watch: Is updated with decisions and runs; None: one of its own (see `watch`).
 
     Raises:
-        PolicyInputError: A node is described twice, or its `used_*` is stated (books count what is held).
+        PolicyInputError: A node is described twice, or its `used_*` is stated (the ledger counts what is held).
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Ledger:
     ) -> None:
         table = policy.table_of(nodes)
         units = table.facts.run_units
-        own = table.facts._replace(run_units=units.copy())  # of these books alone: they learn
+        own = table.facts._replace(run_units=units.copy())  # of this ledger alone: it learns
         self._policy, self._table = policy, replace(table, facts=own, trained_units=units)
         self._trained_units = units
         self.watch = Watch(policy.contract.alarm) if watch is None else watch
@@ -117,11 +117,11 @@ class Ledger:
         run_s = (
             self._policy.expected_run_s(held.service) if held.expected_run_s is None else held.expected_run_s
         )
-        asked = (held.cpu_cores, held.memory_gib, held.gpus)
+        requested = (held.cpu_cores, held.memory_gib, held.gpus)
         known = self._policy.setting.demanded
-        demand = tuple(float(each) if counts else 0.0 for each, counts in zip(asked, known, strict=True))
-        amounts = (held.arrival_s, run_s, *asked, held.start_s or 0.0)
-        if not all(map(math.isfinite, amounts)) or min(run_s, *asked) < 0.0:
+        demand = tuple(float(each) if counts else 0.0 for each, counts in zip(requested, known, strict=True))
+        amounts = (held.arrival_s, run_s, *requested, held.start_s or 0.0)
+        if not all(map(math.isfinite, amounts)) or min(run_s, *requested) < 0.0:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
         service = self._policy.vocabulary.service_index(held.service)
         level = 0.0 if self._levels is None or row < 0 else float(self._levels.pair[service, row])
@@ -151,7 +151,7 @@ class Ledger:
 
         Args:
             request_id: As it was placed.
-            ran_until_s: When its run ended, if it ran: the books learn from it how long such runs take there.
+            ran_until_s: When its run ended, if it ran: the ledger learns from it how long such runs take there.
         """
         entry = self._entries.pop(request_id, None)
         if entry is None:
@@ -166,7 +166,7 @@ class Ledger:
         return True
 
     def remember(self, older: Ledger) -> None:
-        """Takes over what older books of the same policy have learned of the nodes that both know."""
+        """Takes over what an older ledger of the same policy has learned of the nodes of both."""
         mine, theirs = self._table.row_of, older._table.row_of
         both = sorted(mine.keys() & theirs.keys())
         if self._levels is not None and older._levels is not None:
@@ -195,19 +195,21 @@ class Ledger:
 
     def decide(self, request: Request | Mapping[str, Any], clock_s: float) -> Decision:
         """The decision for a request in hand, now; see `Policy.decide`."""
-        asked = described(Request, request)
+        request = described(Request, request)
         load = self.load(clock_s)
         decision = self._policy.decide_on(
-            self.table_for(asked.service), load, self._available, asked, clock_s
+            self.table_for(request.service), load, self._available, request, clock_s
         )
         self.watch.decided(decision.unlike)
         return decision
 
     def explain(self, request: Request | Mapping[str, Any], clock_s: float) -> Explanation:
         """The decision and what it rests on; see `Policy.explain`."""
-        asked = described(Request, request)
+        request = described(Request, request)
         load = self.load(clock_s)
-        return self._policy.explain_on(self.table_for(asked.service), load, self._available, asked, clock_s)
+        return self._policy.explain_on(
+            self.table_for(request.service), load, self._available, request, clock_s
+        )
 
     def load(self, clock_s: float) -> np.ndarray:
         """What every node holds at a decision [load rows, rows]; moves the fading memory of waits to it."""
@@ -238,7 +240,7 @@ class Ledger:
         return self._table
 
     def nodes(self, clock_s: float) -> list[Node]:
-        """The books as descriptions, such as a fallback may want."""
+        """The ledger as descriptions, for a fallback, for example."""
         self.load(clock_s)
         held: dict[int, list[Held]] = {}
         for one in self._entries.values():

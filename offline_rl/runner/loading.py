@@ -1,9 +1,9 @@
 """Bundles loaded: verified, read, and replayed against their goldens, arrays and plain questions alike.
 
-Nothing is believed before it is proved: names and sizes of files, their hashes, the contract, the network, and that it
-decides on the golden observations, and on plain descriptions by the whole path, as the original did. Whoever may
-replace a bundle may replace all of this together; only the content hash that its maker told (`expect`), or its maker's
-signature (`trust`), tells that.
+Everything is verified before it is used: names and sizes of files, their hashes, the contract, the network, and that it
+decides on the golden observations, and on plain descriptions by the whole path, as the original did. A replaced
+bundle may replace all of this together; only the content hash that its maker published (`expect`), or its maker's
+signature (`trust`), reveals that.
 """
 
 from dataclasses import replace
@@ -12,7 +12,7 @@ from typing import Literal
 
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
-from offline_rl.bundle import KIND, MAX_BYTES, read_golden, read_network
+from offline_rl.bundle import KIND, MAX_BYTES, read_golden, read_network, refuse_other_kind
 from offline_rl.contract import RULES, NetworkFacts, read_contract, refusing
 from offline_rl.numpy_networks import numpy_network
 from offline_rl.numpy_rules import standing_in
@@ -55,14 +55,14 @@ def load_network(
     Args:
         folder: The bundle.
         backend: `numpy`, or `onnx` (needs onnxruntime).
-        expect: The content hash that it must have, as its maker told it; None accepts any.
-        trust: PEM file of the public key of whoever must have signed it (`offline_rl.signing`); None: anybody.
+        expect: The content hash that it must have, as published by its maker; None accepts any.
+        trust: PEM file of the public key that it must be signed with (`offline_rl.signing`); None: any.
 
     Returns:
         The policy as a function of arrays.
 
     Raises:
-        ProductError: No bundle there, another one than expected, not signed by whom is trusted, a file is missing,
+        ProductError: No bundle there, another one than expected, not signed with the trusted key, a file is missing,
             altered, foreign or damaged, the bundle is of another version, the backend is not known or not installed,
             or its decisions are not those of the original.
     """
@@ -71,6 +71,7 @@ def load_network(
     if backend not in builders:
         raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))
     with refusing("the bundle cannot be read", folder):
+        refuse_other_kind(folder, KIND)
         manifest = verify(folder, KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
         if trust is not None:
             refuse_unsigned(folder, manifest.content_hash, trust)
@@ -92,9 +93,9 @@ def own_rule(policy: Policy, folder: Path) -> Policy | None:
 
 
 def prove(policy: ExportedPolicy, folder: Path) -> None:
-    """Holds a policy against the goldens in a folder; ProductError where it decides otherwise."""
+    """Compares a policy with the goldens in a folder; ProductError where it decides otherwise."""
     golden = read_golden(folder, policy.contract)
     replay_golden(policy, golden, where=str(folder))
-    asked = answering_of(policy)
-    if asked is not None:
-        replay_questions(asked, read_questions(folder), golden, where=str(folder))
+    answer = answering_of(policy)
+    if answer is not None:
+        replay_questions(answer, read_questions(folder), golden, where=str(folder))

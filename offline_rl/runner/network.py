@@ -20,7 +20,7 @@ from offline_rl.numpy_networks import Network, numpy_network
 NOTHING_LEGAL = -1
 """The decision where no choice is legal."""
 BATCH_ROWS = 4096
-"""Golden rows held against a copy at a time: bounds the memory."""
+"""Golden rows that are compared at a time: bounds the memory."""
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,12 @@ class ExportedPolicy:
             raise PolicyInputError(
                 "a feature is not finite",
                 where=f"row {row}, feature '{facts[column].name}' [{facts[column].unit}]",
-                advice="compute the features as the contract says; unknown durations are not infinite",
+                advice="compute the features as in the contract; unknown durations are not infinite",
             )
 
 
 def replay_golden(policy: ExportedPolicy, golden: Mapping[str, np.ndarray], *, where: str) -> None:
-    """Holds a policy against golden observations (see `offline_rl.bundle`).
+    """Compares a policy with golden observations (see `offline_rl.bundle`).
 
     Raises:
         ProductError: A decision differs, or a logit by more than the tolerance.
@@ -128,7 +128,7 @@ def differs(where: str, trouble: str) -> ProductError:
     return ProductError(
         "the exported policy does not decide as the original",
         where=f"{where}: {trouble}",
-        advice="export the policy again; if it stays, tell the versions of numpy and onnxruntime",
+        advice="export the policy again; if it stays, report the versions of numpy and onnxruntime",
     )
 
 

@@ -32,7 +32,7 @@ _TABLES, _NETWORK = "tables/", "network/"
 
 @dataclass(frozen=True)
 class OrchestratorFacts:
-    """What a caller of an orchestrator must know.
+    """The contract between an orchestrator and its callers.
 
     Attributes:
         nodes, services, points: Names, in the order of all arrays; points are the sites with an access point.
@@ -70,7 +70,7 @@ class Orchestrator:
     content_hash: str = ""
 
     def decide(self, view: FrameView) -> Chosen:
-        """The changes of a frame; PolicyInputError where nothing can be decided from what is told."""
+        """The changes of a frame; PolicyInputError where nothing can be decided from the input."""
         facts = self.facts
         advice = planned_changes(self.tables, view, facts.num_changes)
         network = NumpyOrchestrator(
@@ -112,7 +112,7 @@ def load_orchestrator(
 
 
 def replay_frames(orchestrator: Orchestrator, golden: Mapping[str, np.ndarray], *, where: str) -> None:
-    """Holds an orchestrator against golden frames; ProductError where it changes something else."""
+    """Compares an orchestrator with golden frames; ProductError where it changes something else."""
     for row in range(len(golden["node"])):
         view = FrameView(*(golden[name][row] for name in FrameView._fields))
         chosen = orchestrator.decide(view)
@@ -124,9 +124,9 @@ def replay_frames(orchestrator: Orchestrator, golden: Mapping[str, np.ndarray], 
 
 
 def _read(folder: Path, content_hash: str) -> Orchestrator:
-    told: dict[str, Any] = read_json(folder / FACTS)
-    names = {name: tuple(map(str, told[name])) for name in ("nodes", "services", "points")}
-    facts = OrchestratorFacts(**told | names)
+    content: dict[str, Any] = read_json(folder / FACTS)
+    names = {name: tuple(map(str, content[name])) for name in ("nodes", "services", "points")}
+    facts = OrchestratorFacts(**content | names)
     with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
         tables = OrchestrationTables(*(arrays[_TABLES + name] for name in OrchestrationTables._fields))
         network = {

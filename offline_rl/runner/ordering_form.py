@@ -15,11 +15,11 @@ def _ordered(policy: QueuePolicy, question: Question) -> Answered:
     waiting = [WaitingJob(*one) for one in question["waiting"]]
     running = [RunningJob(*one) for one in question["running"]]
     users = {name: UserPast(*past) for name, past in question["users"].items()}
-    told = waiting, running, users, question["clock_s"]
-    choices, context = policy.features(*told)
+    state = waiting, running, users, question["clock_s"]
+    choices, context = policy.features(*state)
     legal = np.ones(choices.shape[:2], bool)
     logits = policy.policy.logits(choices, context, legal)
-    action = policy.decide(*told)
+    action = policy.decide(*state)
     return Answered(choices[0], context[0], legal[0], logits[0], NOTHING_LEGAL if action is None else action)
 
 
@@ -55,9 +55,9 @@ def _job(size: float, unit_s: float, rng: np.random.Generator) -> tuple[float, f
     return max(1.0, float(np.floor(size * rng.random() ** 3))), some_run_s(unit_s, rng)
 
 
-def _asked(exported: ExportedPolicy) -> partial[Answered]:
+def _answering(exported: ExportedPolicy) -> partial[Answered]:
     return partial(_ordered, QueuePolicy(exported))
 
 
-ORDERING_FORM = ServingForm(PROBLEM, "which waiting job of a queue starts next", _asked, _ordering)
+ORDERING_FORM = ServingForm(PROBLEM, "which waiting job of a queue starts next", _answering, _ordering)
 """Questions hold `waiting`, `running` and `users` by name, as lists of what their dataclasses hold, and `clock_s`."""

@@ -68,22 +68,22 @@ def _held(
 ) -> dict[str, Any]:
     run_s, service = setting["run_of_service_s"], int(rng.integers(len(setting["services"])))
     since_s, waited_s = amounts(rng.random(2) * (run_s[service] + 1.0))
-    asked = dict(zip(RESOURCES, _part_of(node, "", rng), strict=True))
+    requested = dict(zip(RESOURCES, _part_of(node, "", rng), strict=True))
     start_s = None if rng.random() < 0.3 else clock_s - since_s
     times = {"arrival_s": clock_s - since_s - waited_s, "start_s": start_s}
-    return {**times, "service": setting["services"][service], **asked}
+    return {**times, "service": setting["services"][service], **requested}
 
 
 def _part_of(node: dict[str, Any], prefix: str, rng: np.random.Generator) -> list[float]:
-    """What something asks for that a node can hold, in the order of `RESOURCES`; 4 at most where no limit is known."""
+    """Random amounts that a node can hold, in the order of `RESOURCES`; 4 at most where no limit is known."""
     limits = [4.0 if node[f"{prefix}{name}"] is None else node[f"{prefix}{name}"] for name in RESOURCES]
-    is_asked = rng.random(len(limits)) < (0.9, 0.9, 0.2)
-    return amounts(rng.random(len(limits)) * limits * is_asked)
+    is_requested = rng.random(len(limits)) < (0.9, 0.9, 0.2)
+    return amounts(rng.random(len(limits)) * limits * is_requested)
 
 
-def _asked(exported: ExportedPolicy) -> partial[Answered]:
+def _answering(exported: ExportedPolicy) -> partial[Answered]:
     return partial(_placed, Policy(exported))
 
 
-PLACEMENT_FORM = ServingForm(PROBLEM, "which node takes an arriving request", _asked, _placement)
+PLACEMENT_FORM = ServingForm(PROBLEM, "which node takes an arriving request", _answering, _placement)
 """Questions hold `nodes` (all choices of the contract, in order), `request` and `clock_s`."""

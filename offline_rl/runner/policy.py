@@ -4,7 +4,7 @@
     policy.decide(nodes, request, clock_s).node
     policy.explain(nodes, request, clock_s).out_of_range
 
-Legal is what the policy knows, what is available, a candidate of the request, and large enough for it; where nothing
+Legal is what is known to the policy, available, a candidate of the request, and large enough for it; where nothing
 is, nothing is decided (in training every available node would then be legal, so that a decision exists).
 """
 
@@ -45,7 +45,7 @@ class DecisionArrays(NamedTuple):
     large_enough: np.ndarray  # [rows] bool
     as_trained: (
         np.ndarray
-    )  # [rows, F] float32: the choices without what books have learned; ranges are about these
+    )  # [rows, F] float32: the choices without what the ledger has learned; ranges are about these
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ class Policy:
         request: Request,
         clock_s: float,
     ) -> DecisionArrays:
-        """What the network is shown.
+        """The input of the network.
 
         Args:
             known: The nodes.
@@ -168,16 +168,19 @@ class Policy:
         Raises:
             PolicyInputError: Impossible numbers.
         """
-        asked = reading.request_numbers(request, clock_s, known, self.setting, self.vocabulary)
+        numbers = reading.request_numbers(request, clock_s, known, self.setting, self.vocabulary)
         bound = not self.contract.network.any_choices
-        candidate, told = reading.candidates_of(request.candidates, known, self.setting, bound=bound)
-        large_enough = features.fits(known.facts, asked)
-        choices = features.observe_nodes(known.facts, load, asked, told & large_enough)
+        candidate, shown = reading.candidates_of(request.candidates, known, self.setting, bound=bound)
+        large_enough = features.fits(known.facts, numbers)
+        choices = features.observe_nodes(known.facts, load, numbers, shown & large_enough)
         context = features.observe_request(
-            asked, self.vocabulary.num_features, self.setting.time_unit_s, knows_week=self.setting.knows_week
+            numbers,
+            self.vocabulary.num_features,
+            self.setting.time_unit_s,
+            knows_week=self.setting.knows_week,
         )
         legal = candidate & large_enough & available & known.choosable
-        judged = features.as_trained(choices, known.facts, asked, known.trained_units)
+        judged = features.as_trained(choices, known.facts, numbers, known.trained_units)
         return DecisionArrays(choices, context, legal, candidate, large_enough, judged)
 
     def decide_on(

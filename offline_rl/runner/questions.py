@@ -27,7 +27,7 @@ def answering_of(policy: ExportedPolicy) -> Callable[[Question], Answered] | Non
         ProductError: The contract's setting cannot be, or the features are none of this runner's.
     """
     form = form_of(policy.contract.problem)
-    return None if form is None else form.asked(policy)
+    return None if form is None else form.answering(policy)
 
 
 def read_questions(folder: Path) -> list[Question]:
@@ -41,16 +41,16 @@ def read_questions(folder: Path) -> list[Question]:
 
 
 def replay_questions(
-    asked: Callable[[Question], Answered],
+    answer: Callable[[Question], Answered],
     questions: Sequence[Question],
     golden: Mapping[str, np.ndarray],
     *,
     where: str,
 ) -> None:
-    """Holds what questions become against the first golden rows.
+    """Compares the answers to questions with the first golden rows.
 
     Args:
-        asked: Of `answering_of`.
+        answer: Of `answering_of`.
         questions: In the order of the golden rows.
         golden: The golden arrays.
         where: The bundle, for the error.
@@ -63,7 +63,7 @@ def replay_questions(
     for number, question in enumerate(questions):
         row = {name: array[number] for name, array in golden.items()}
         try:
-            trouble = _disagreement(asked(question), row)
+            trouble = _disagreement(answer(question), row)
         except (SchedtwinError, TypeError, ValueError, LookupError, AttributeError) as error:
             trouble = f"{type(error).__name__}: {error}"
         if trouble:
@@ -76,8 +76,8 @@ def _disagreement(answered: Answered, row: Mapping[str, np.ndarray]) -> str:
     if not np.array_equal(answered.legal, row["legal"][:width]) or row["legal"][width:].any():
         return "other choices are legal"
     for name, seen in (("choices", answered.choices), ("context", answered.context)):
-        told = row[name][: len(seen)]
-        if not np.all(np.abs(seen - told) <= TOLERANCE * np.maximum(1.0, np.abs(told))):
+        golden = row[name][: len(seen)]
+        if not np.all(np.abs(seen - golden) <= TOLERANCE * np.maximum(1.0, np.abs(golden))):
             return f"other features ({name})"
     if not 0 <= answered.action < width:
         return f"decides {answered.action}, the original {row['action']}"

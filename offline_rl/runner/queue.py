@@ -14,16 +14,16 @@ import numpy as np
 
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
-from offline_rl.runner import queue_rules
+from offline_rl.runner import queue_rules, queue_starting
 from offline_rl.runner.form import refuse_other_problem
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob, refuse_impossible
-from offline_rl.runner.queue_starting import PARTS, parts_of, reservation, starting, told_of
+from offline_rl.runner.queue_starting import PARTS, parts_of, reservation, rule_inputs, starting
 
 PROBLEM = "ordering"
 FIRST_COME = {"rule": "fcfs", "backfill": "by_arrival"}
 OF_PREDICTIONS = ("predicts", "reserves")
-"""What a setting says of predictions, which the rule that stands in need not share."""
+"""Keys of a setting about predictions, which the fallback rule need not share."""
 HORIZONS = (0.5, 2.0, 8.0, 32.0)
 DAY_S, WEEK_S, MONDAY_S = 86_400.0, 604_800.0, 345_600.0
 
@@ -35,7 +35,7 @@ class QueuePolicy:
         policy: a loaded bundle of an ordering policy.
 
     Raises:
-        ProductError: The bundle is of another problem, or asks for features unknown here.
+        ProductError: The bundle is of another problem, or needs features unknown here.
     """
 
     def __init__(self, policy: ExportedPolicy) -> None:
@@ -46,7 +46,7 @@ class QueuePolicy:
         known = [*_of_jobs(alone, [], {}, 0.0, self.setting), *_of_pool(alone, [], 0.0, self.setting)]
         needed = [one.name for one in (*policy.contract.choice_features, *policy.contract.context_features)]
         if strange := [name for name in needed if name not in known]:
-            raise ProductError("this bundle asks for features unknown here", where=", ".join(strange))
+            raise ProductError("this bundle needs features unknown here", where=", ".join(strange))
 
     def decide(
         self,
@@ -55,14 +55,14 @@ class QueuePolicy:
         users: Mapping[str, UserPast],
         clock_s: float,
     ) -> int | None:
-        """The place in `waiting` of the job that is next, None if nobody waits.
+        """The place in `waiting` of the job that is next, None if no job waits.
 
-        If it fits, start it and ask again; if not, keep the machine for it and, with EASY, let others fill the gap.
+        If it fits, start it and call again; if not, keep the machine for it and, with EASY, let others fill the gap.
 
         Args:
             waiting: in order of arrival; the first so many that the contract names are chosen among.
             running: in any order.
-            users: what is known of them; who is missing has no past.
+            users: what is known of them; a missing one has no past.
             clock_s: now.
 
         Raises:
@@ -119,12 +119,21 @@ class QueuePolicy:
         setting = own | self.setting.get("fallback", FIRST_COME)
 
         def first(left: Sequence[WaitingJob], _: Sequence[RunningJob]) -> int:
-            return int(np.argmin(queue_rules.places(setting, told_of(left, users, clock_s, setting))))
+            return int(np.argmin(queue_rules.places(setting, rule_inputs(left, users, clock_s, setting))))
 
         return starting(setting, first, waiting, running, users, clock_s)
 
+    def too_large(self, waiting: Sequence[WaitingJob]) -> list[int]:
+        """The places in `waiting` of the jobs that request more processors than there are: they never start."""
+        return queue_starting.too_large(self.setting, waiting)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether run times are predicted; otherwise requests are believed."""
+        return queue_rules.predicts(self.setting)
+
     def predicted_s(self, requested_s: float, past: UserPast) -> float:
-        """The run time to expect of a job that comes now: what it asks for, where the bundle predicts nothing."""
+        """The run time to expect of a job that comes now: what it requests, where the bundle predicts nothing."""
         return queue_rules.predicted_s(self.setting, requested_s, past.last_s, past.before_s)
 
     def expected_end_s(
@@ -135,7 +144,7 @@ class QueuePolicy:
         Args:
             started_s: When it started.
             predicted_s: Its run time as predicted when it came.
-            requested_s: What it asks for.
+            requested_s: What it requests.
             clock_s: Now.
         """
         if not queue_rules.reserves(self.setting):
@@ -149,7 +158,7 @@ class QueuePolicy:
         users: Mapping[str, UserPast],
         clock_s: float,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What the policy sees: choices [1, jobs, F] and context [1, R], float32, in the contract's order."""
+        """The input of the policy: choices [1, jobs, F] and context [1, R], float32, in the contract's order."""
         contract = self.policy.contract
         job, pool = queue_features(waiting, running, users, clock_s, self.setting)
         choices = np.stack([job[one.name] for one in contract.choice_features], axis=-1)
@@ -164,10 +173,10 @@ def queue_features(
     clock_s: float,
     setting: Mapping[str, Any],
 ) -> tuple[dict[str, np.ndarray], dict[str, float]]:
-    """Every feature that an ordering policy may ask for, by name: of the visible jobs [jobs], and of the pool.
+    """Every feature that an ordering policy may need, by name: of the visible jobs [jobs], and of the pool.
 
     Args:
-        waiting, running, users, clock_s: As `QueuePolicy.decide`; somebody waits.
+        waiting, running, users, clock_s: As `QueuePolicy.decide`; at least one job waits.
         setting: Of the contract.
 
     Raises:
@@ -209,8 +218,8 @@ def _of_jobs(
     parts = np.array([parts_of(one.processors) for one in visible])
     requested_s = np.array([one.requested_s for one in visible])
     wait_s = clock_s - np.array([one.arrival_s for one in visible])
-    nobody = UserPast()
-    past = [users.get(one.user, nobody) if one.user is not None else nobody for one in visible]
+    no_past = UserPast()
+    past = [users.get(one.user, no_past) if one.user is not None else no_past for one in visible]
     count = np.array([one.num_finished for one in past], float)
     ratio = np.where(count > 0, [one.ratio for one in past], 1.0)
     place, processors, fits = np.arange(len(visible)), parts / PARTS, parts <= free
@@ -246,7 +255,7 @@ def _of_rule(
     """The places in the order of the rule that the bundle holds, if it holds one."""
     if "rule" not in setting:
         return {}
-    jobs = told_of(visible, users, clock_s, setting)
+    jobs = rule_inputs(visible, users, clock_s, setting)
     return {"rule_place": queue_rules.places(setting, jobs) / setting["num_visible"]}
 
 
@@ -255,7 +264,7 @@ def _of_pool(
 ) -> dict[str, float]:
     unit_s, size = setting["time_unit_s"], setting["processors"] * PARTS
     free, free_after, shadow_s, _ = _room(waiting, running, clock_s, setting)
-    asked = sum(one.requested_s / unit_s * parts_of(one.processors) for one in waiting)
+    requested = sum(one.requested_s / unit_s * parts_of(one.processors) for one in waiting)
     left = sum(max(one.expected_end_s - clock_s, 0.0) / unit_s * parts_of(one.processors) for one in running)
     day, week = (
         2.0 * np.pi * (since_s % span_s) / span_s
@@ -267,7 +276,7 @@ def _of_pool(
         "num_waiting": log1p(len(waiting)) / 4.0,
         "unseen": max(len(waiting) - setting["num_visible"], 0) / setting["queue_size"],
         "num_running": log1p(len(running)) / 4.0,
-        "waiting_work": log1p(asked / size),
+        "waiting_work": log1p(requested / size),
         "running_work": log1p(left / size),
         "oldest_wait": log1p((clock_s - waiting[0].arrival_s) / unit_s),
         "reservation": log1p((shadow_s - clock_s) / unit_s),

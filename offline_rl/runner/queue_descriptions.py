@@ -1,4 +1,4 @@
-"""What an ordering policy is told: waiting jobs, running jobs, and what users' finished jobs were like."""
+"""Inputs of an ordering policy: waiting jobs, running jobs, and what users' finished jobs were like."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ FADING, BRIEF = 0.5, 6.0
 
 @dataclass(frozen=True, slots=True)
 class WaitingJob:
-    """A job that waits: when it came, what it asks for, and whose it is (None if unknown).
+    """A job that waits: when it came, what it requests, and its user (None if unknown).
 
-    `predicted_s` is its run time as `QueuePolicy.predicted_s` told it when it came; None: as it tells now.
+    `predicted_s` is its run time by `QueuePolicy.predicted_s` when it came; None: as predicted now. More than
+    what the job requests is taken for that.
     """
 
     arrival_s: float
@@ -27,7 +28,7 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class RunningJob:
-    """A job that runs: on how many processors, until when, and whose it is.
+    """A job that runs: on how many processors, until when, and its user.
 
     The end is the latest by its request; where the bundle `reserves` by predictions, that of
     `QueuePolicy.expected_end_s`.

@@ -25,7 +25,7 @@ MEANINGS = {
     "width_weight": "of ln(processors)",
     "ageing": "by how much the score falls in a day of waiting; the lowest score goes first",
 }
-"""What the numbers of a weighted rule say."""
+"""Numbers of a weighted rule -> their meaning."""
 DAY_S = 86_400.0
 
 
@@ -53,7 +53,7 @@ SCORES: dict[str, Callable[[Jobs], np.ndarray]] = {
     "unicef": _unicef,
     "f1": _f1,
 }
-"""Every rule that needs nothing but what a scheduler is told."""
+"""Every rule whose inputs are known to any scheduler."""
 
 
 BACKFILLING = {
@@ -73,7 +73,7 @@ def places(setting: Setting, jobs: Jobs) -> np.ndarray:
     rule = setting["rule"]
     if rule != WEIGHTED and rule not in SCORES:
         raise ProductError(
-            f"this bundle asks for a rule unknown here: {rule!r}",
+            f"this bundle needs a rule unknown here: {rule!r}",
             allowed=", ".join((*SCORES, WEIGHTED)),
             advice="update the runner",
         )
@@ -98,18 +98,23 @@ def backfilling(setting: Setting, jobs: Jobs) -> np.ndarray:
     if order == BY_WEIGHTED:
         return weighted(setting, jobs)
     if order not in BACKFILLING:
-        raise ProductError(f"this bundle asks for an order of backfilling unknown here: {order!r}")
+        raise ProductError(f"this bundle needs an order of backfilling unknown here: {order!r}")
     return SCORES[BACKFILLING[order]](jobs)
 
 
+def predicts(setting: Setting) -> bool:
+    """Whether run times are predicted from users' own jobs."""
+    return bool(setting.get("predicts", False))
+
+
 def reserves(setting: Setting) -> bool:
-    """Whether predictions say when running jobs end, too."""
+    """Whether predictions give when running jobs end, too."""
     return bool(setting.get("reserves", False))
 
 
 def predicted_s(setting: Setting, requested_s: float, last_s: float | None, before_s: float | None) -> float:
-    """The mean of a user's last two run times in whole seconds, at most what is asked for; that where it is unknown."""
-    if not setting.get("predicts", False) or last_s is None or before_s is None:
+    """The mean of a user's last two run times in whole seconds, at most what is requested; that where it is unknown."""
+    if not predicts(setting) or last_s is None or before_s is None:
         return requested_s
     return min(requested_s, max((last_s + before_s) // 2.0, 1.0))
 
@@ -118,7 +123,8 @@ def corrected_end_s(
     setting: Setting, started_s: float, predicted_s: float, requested_s: float, clock_s: float
 ) -> float:
     """When a job is expected to end that was predicted to run so long: later by one correction after the other."""
-    limit_s, expected_s, count = started_s + requested_s, started_s + predicted_s, 0
+    limit_s, count = started_s + requested_s, 0
+    expected_s = min(started_s + predicted_s, limit_s)
     steps_s = setting["corrections_s"]
     while expected_s <= clock_s and expected_s < limit_s:
         expected_s = min(expected_s + steps_s[min(count, len(steps_s) - 1)], limit_s)

@@ -1,6 +1,6 @@
 """Which waiting jobs start now: taken in an order until one does not fit, then, with EASY, what fits before it.
 
-A job larger than the pool never starts, and keeps nobody waiting.
+A job larger than the pool never starts, and delays no other job.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,10 +33,11 @@ def starting(
         waiting, running, users, clock_s: As `QueuePolicy.decide`.
     """
     size = parts_of(setting["processors"])
-    left = [place for place, job in enumerate(waiting) if parts_of(job.processors) <= size]
+    never = set(too_large(setting, waiting))
+    left = [place for place in range(len(waiting)) if place not in never]
     held, started = list(running), []
     free = size - sum(parts_of(one.processors) for one in held)
-    while left:
+    while left and free > 0:  # more may run than the pool of the contract has: then nothing starts
         chosen = following([waiting[place] for place in left], held)
         job = waiting[left[chosen]]
         if parts_of(job.processors) > free:
@@ -44,9 +45,15 @@ def starting(
         free -= parts_of(job.processors)
         held.append(RunningJob(job.processors, clock_s + _expected_s(job, users, setting), job.user))
         started.append(left.pop(chosen))
-    if left and setting["easy"]:
+    if left and free > 0 and setting["easy"]:
         started += _filling(setting, left.pop(chosen), left, waiting, held, users, clock_s)
     return started
+
+
+def too_large(setting: Mapping[str, Any], waiting: Sequence[WaitingJob]) -> list[int]:
+    """The places in `waiting` of the jobs that request more processors than the pool of a setting has."""
+    size = parts_of(setting["processors"])
+    return [place for place, job in enumerate(waiting) if parts_of(job.processors) > size]
 
 
 def _filling(
@@ -61,7 +68,7 @@ def _filling(
     """The places among `behind` that start beside the head's reservation."""
     jobs = [waiting[place] for place in behind]
     free, shadow_s, extra = reservation(parts_of(waiting[head].processors), held, clock_s, setting)
-    score = queue_rules.backfilling(setting, told_of(jobs, users, clock_s, setting))
+    score = queue_rules.backfilling(setting, rule_inputs(jobs, users, clock_s, setting))
     found = []
     for one in np.argsort(score, kind="stable").tolist():
         width = parts_of(jobs[one].processors)
@@ -87,10 +94,10 @@ def reservation(
     return free, float(instants_s[first]), int(later[first]) - needed
 
 
-def told_of(
+def rule_inputs(
     jobs: Sequence[WaitingJob], users: Mapping[str, UserPast], clock_s: float, setting: Mapping[str, Any]
 ) -> queue_rules.Jobs:
-    """What rules know of some jobs."""
+    """The inputs of rules for some jobs."""
     arrival_s = np.array([one.arrival_s for one in jobs])
     return {
         "arrival_s": arrival_s - setting.get("rule_origin_s", 0.0),
@@ -102,9 +109,9 @@ def told_of(
 
 
 def predicted_s_of(job: WaitingJob, users: Mapping[str, UserPast], setting: Mapping[str, Any]) -> float:
-    """The run time to expect of a job: as it was predicted when it came, else as it would be predicted now."""
+    """The run time to expect of a job, at most what it requests: as predicted when it came, else as it would be now."""
     if job.predicted_s is not None:
-        return job.predicted_s
+        return min(job.predicted_s, job.requested_s)
     past = UserPast() if job.user is None else users.get(job.user, UserPast())
     return queue_rules.predicted_s(setting, job.requested_s, past.last_s, past.before_s)
 

@@ -1,4 +1,4 @@
-"""From descriptions to numbers: the request in hand, who may run it, and what every node holds."""
+"""From descriptions to numbers: the request in hand, the nodes that may run it, and what every node holds."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -26,9 +26,9 @@ def request_numbers(
         PolicyInputError: An amount is negative or not finite, or the clock is not.
     """
     _refuse_impossible(request, clock_s)
-    told = (request.site, request.scenario, request.service, request.queue)
+    labels = (request.site, request.scenario, request.service, request.queue)
     kinds = vocabulary.offsets.values()
-    known = [index_of.get(label, 0) for label, (_, index_of) in zip(told, kinds, strict=True)]  # type: ignore[arg-type]
+    known = [index_of.get(label, 0) for label, (_, index_of) in zip(labels, kinds, strict=True)]  # type: ignore[arg-type]
     _, scenario, service, _ = known
     expected_run_s = request.requested_run_s
     if expected_run_s is None:
@@ -90,7 +90,7 @@ def impossible(name: str, value: object, allowed: str) -> PolicyInputError:
 def candidates_of(
     names: Sequence[str] | None, table: NodeTable, setting: PlacementSetting, *, bound: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Who may run a request by its candidate list.
+    """Which nodes may run a request by its candidate list.
 
     Args:
         names: Nodes, or machines of nodes; None allows all.
@@ -99,7 +99,7 @@ def candidates_of(
         bound: Whether the rows are training's nodes.
 
     Returns:
-        [rows] bool, who may; [rows] bool, who may as far as the policy is told: a set unseen in training is shown as
+        [rows] bool, which may; [rows] bool, which may by the policy's input: a set unseen in training is shown as
         the smallest known set around it (as in training), a list of strangers as no restriction.
     """
     everyone = table.everyone
@@ -168,23 +168,23 @@ def _sums(node: Node, clock_s: float, expected: Callable[[str | None], float]) -
     running = waiting = 0
     oldest_s = clock_s
     for one in node.held:
-        run_s, start_s, asked = one.expected_run_s, one.start_s, one.cpu_cores
+        run_s, start_s, cpu_cores = one.expected_run_s, one.start_s, one.cpu_cores
         if run_s is None:
             run_s = expected(one.service)
         if start_s is None or start_s > clock_s:
             waiting += 1
-            waiting_cores += asked
-            left += run_s * asked
+            waiting_cores += cpu_cores
+            left += run_s * cpu_cores
             if not one.arrival_s >= oldest_s:  # written so that a NaN gets through, to be refused
                 oldest_s = one.arrival_s
         else:
             running += 1
-            cores += asked
+            cores += cpu_cores
             memory += one.memory_gib
             gpus += one.gpus
             run_s -= clock_s - start_s
             if not run_s <= 0.0:
-                left += run_s * asked
+                left += run_s * cpu_cores
     return (
         cores if node.used_cpu_cores is None else node.used_cpu_cores,
         memory if node.used_memory_gib is None else node.used_memory_gib,

@@ -1,6 +1,7 @@
-"""What books learn of run times: the runner's own copy of `twin.placement.run_filter`, where formulas are explained.
+"""What the ledger learns of run times: the runner's own copy of `twin.placement.run_filter`, where formulas are
+explained.
 
-Runs that ended since the last decision are told at the next one: first to their nodes' levels, then to their pairs'.
+Runs that ended since the last decision count at the next one: first to their nodes' levels, then to their pairs'.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class KnownRunDynamics:
 class _Ended(NamedTuple):
     row: int
     service: int
-    residual: float  # log(run / what the training days say)
+    residual: float  # log(run / run time by the training days)
     pair_then: float  # the pair's level when the request was placed
 
 
@@ -46,7 +47,7 @@ class LedgerRunLevels:
 
     Args:
         dynamics: How they move.
-        variance: [services, rows] of what training knows of every pair.
+        variance: [services, rows] of every pair's level, from training.
         trained_until_s: Seconds since 1970 of the end of training.
     """
 
@@ -64,7 +65,7 @@ class LedgerRunLevels:
         return np.asarray(self.pair[service] + self.node.sum(axis=0))
 
     def ended(self, row: int, service: int, residual: float, pair_then: float) -> None:
-        """A run ended; it tells at the next decision."""
+        """A run ended; it counts at the next decision."""
         self._ended.append(_Ended(row, service, residual, pair_then))
 
     def move_to(self, clock_s: float) -> None:
@@ -85,7 +86,7 @@ class LedgerRunLevels:
             self._ended.clear()
 
     def remember(self, other: LedgerRunLevels, mine: list[int], theirs: list[int]) -> None:
-        """Takes over what other levels say of some rows."""
+        """Takes over other levels of some rows."""
         for name in ("pair", "pair_variance", "node", "node_variance"):
             getattr(self, name)[:, mine] = getattr(other, name)[:, theirs]
         self._now_s = max(self._now_s, other._now_s)

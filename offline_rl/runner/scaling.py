@@ -17,10 +17,11 @@ import numpy as np
 
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
-from offline_rl.bundle import ARRAYS, GOLDEN, MAX_BYTES, read_arrays
+from offline_rl.bundle import ARRAYS, GOLDEN, MAX_BYTES, SCALING_KIND, read_arrays, refuse_other_kind
 from offline_rl.contract import refusing
+from offline_rl.signing import refuse_unsigned
 
-KIND = "scaling-bundle"
+KIND = SCALING_KIND
 SETTING = "scaling.json"
 TEACHER, STUDENTS, STUDENTS_DISCRETE = "teacher", "students", "students_discrete"
 FORMS = (TEACHER, STUDENTS, STUDENTS_DISCRETE)
@@ -34,7 +35,7 @@ MIN_GOLDEN = 32
 
 @dataclass(frozen=True)
 class DeploymentSetting:
-    """What an operator and the log say of a deployment.
+    """A deployment, as set by the operator and found in the log.
 
     Attributes:
         name: Its name.
@@ -226,18 +227,25 @@ def read_setting(folder: Path) -> ScalingSetting:
     return setting
 
 
-def load_scaling(folder: Path | str, *, expect: str | None = None) -> ScalingPolicy:
+def load_scaling(
+    folder: Path | str, *, expect: str | None = None, trust: Path | None = None
+) -> ScalingPolicy:
     """Loads a bundle, after checking every hash and replaying its golden decisions.
 
     Args:
         folder: The bundle.
         expect: The content hash that it must have; None accepts any.
+        trust: PEM file of the public key of whoever must have signed it; None: anybody.
 
     Raises:
-        ProductError: No such bundle, another one than expected, damaged, or it decides otherwise than the original.
+        ProductError: No such bundle, another one than expected, not signed by whom is trusted, damaged, or it decides
+            otherwise than the original.
     """
     folder = Path(folder)
+    refuse_other_kind(folder, KIND)
     manifest = verify(folder, KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
+    if trust is not None:
+        refuse_unsigned(folder, manifest.content_hash, trust)
     policy = ScalingPolicy(read_setting(folder), read_arrays(folder / ARRAYS), manifest.content_hash)
     prove(policy, folder)
     return policy

@@ -21,7 +21,7 @@ _ROUNDING = 1.000001
 
 @dataclass(frozen=True)
 class KnownNode:
-    """A node as training knew it.
+    """A node as in training.
 
     Attributes:
         name, site, is_cloud: Where it stands.
@@ -57,7 +57,7 @@ class PlacementSetting:
         node_of_machine: Machine -> node, where decisions name classes of machines.
         sees_all: Whether nodes of other sites are seen in full, instead of as the mean of their site.
         knows_week: Whether training saw every weekday; otherwise policies are not shown the time of week.
-        dynamics: How run times move, for books kept by events; None: they do not learn.
+        dynamics: How run times move, for a ledger kept by events; None: it does not learn.
         trained_until_s: Seconds since 1970 of the end of training.
     """
 
@@ -80,12 +80,12 @@ class PlacementSetting:
 
     @cached_property
     def node_names(self) -> frozenset[str]:
-        """The nodes that training knew."""
+        """The nodes of training."""
         return frozenset(node.name for node in self.nodes)
 
     @cached_property
     def counted(self) -> tuple[bool, ...]:
-        """Which resources training counted: the others are asked for in vain."""
+        """Which resources training counted: requests for the others have no effect."""
         capacity = np.array([node.capacity for node in self.nodes]).T
         return tuple(bool(row.any()) for row in np.isfinite(capacity) & (capacity > 0.0))
 
@@ -97,12 +97,12 @@ class PlacementSetting:
 
     @cached_property
     def run_ratio_elsewhere(self) -> tuple[float, ...]:
-        """Of every service, on a node that training did not know: the mean over those it knew."""
+        """Of every service, on a node that was not in training: the mean over those that were."""
         return tuple(np.mean([node.run_ratio for node in self.nodes], axis=0).tolist())
 
     @cached_property
     def run_variance_elsewhere(self) -> tuple[float, ...]:
-        """Of every service, on a node that training did not know: as unlike the mean as the nodes that it knew."""
+        """Of every service, on a node that was not in training: as unlike the mean as the nodes that were."""
         scattered = np.var([np.log(node.run_ratio) for node in self.nodes], axis=0)
         return tuple((scattered + np.mean([node.run_variance for node in self.nodes], axis=0)).tolist())
 

@@ -1,7 +1,7 @@
-"""The table of nodes that a decision is about: descriptions laid over what training knew.
+"""The table of nodes that a decision is about: descriptions laid over the nodes of training.
 
 A policy bound to its choices always decides over all of training's nodes, in their order: a node that is not described
-is not available, one that training did not know cannot be chosen. A policy bound to none decides over the nodes as
+is not available, one that was not in training cannot be chosen. A policy bound to none decides over the nodes as
 described; their capacities come from the description, or from training where the node is known there.
 """
 
@@ -17,8 +17,8 @@ from offline_rl.runner.descriptions import Node, Request
 from offline_rl.runner.features import NUMERIC_REQUEST_FEATURES, NodeFacts, node_facts
 from offline_rl.runner.setting import RESOURCES, KnownNode, PlacementSetting
 
-NO_SUCH_NODE = "training did not know this node, and the policy is bound to the nodes it was trained on"
-NO_CAPACITY = "training did not know this node, and its capacity (cpu_cores) is not told"
+NO_SUCH_NODE = "this node was not in training, and the policy is bound to the nodes it was trained on"
+NO_CAPACITY = "this node was not in training, and its capacity (cpu_cores) is not given"
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class NodeTable:
         as_described: Whether the rows are the described nodes, in order.
         site_index: Site -> index; training's sites first.
         run_variance: [services, rows] of what is known of the logarithms of run times.
-        trained_units: `facts.run_units` as in training, where books have learned since; None where they have not.
+        trained_units: `facts.run_units` as in training, where the ledger has learned since; None where they have not.
     """
 
     names: tuple[str, ...]
@@ -55,7 +55,7 @@ class NodeTable:
 
 
 def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: PlacementSetting) -> NodeTable:
-    """Lays descriptions over what training knew.
+    """Lays descriptions over the nodes of training.
 
     Args:
         nodes: Each name once.
@@ -73,14 +73,14 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         twice = sorted({name for name in names if names.count(name) > 1})
         raise PolicyInputError("nodes are described twice", where=first(twice), allowed="each name once")
     known = {node.name: node for node in setting.nodes}
-    told = dict(zip(names, nodes, strict=True))
+    described = dict(zip(names, nodes, strict=True))
     site_index = {site: index for index, site in enumerate(setting.sites)}
     free = contract.network.any_choices
     refused = {name: NO_SUCH_NODE for name in names if not free and name not in known}
     row_names = names if free else tuple(known)
     facts = []
     for name in row_names:
-        each = _laid_over(told.get(name), known.get(name), setting)
+        each = _laid_over(described.get(name), known.get(name), setting)
         if each is None:
             refused[name] = NO_CAPACITY
             each = _stranger(name, setting, (0.0,) * len(RESOURCES))
@@ -99,7 +99,7 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         described=names,
         rows=np.array([row_of.get(name, -1) for name in names], int),
         refused=refused,
-        choosable=np.array([name in told and name not in refused for name in row_names], bool),
+        choosable=np.array([name in described and name not in refused for name in row_names], bool),
         facts=node_facts(
             site,
             is_cloud,
@@ -119,23 +119,25 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
 
 
 def _laid_over(node: Node | None, known: KnownNode | None, setting: PlacementSetting) -> KnownNode | None:
-    """The facts of a node, what is told before what training knew; None where its capacity is known to nobody."""
+    """The facts of a node, as described, else as in training; None where its capacity is in neither."""
     if node is None:
         return known
-    told = tuple(getattr(node, name) for name in RESOURCES)
+    stated = tuple(getattr(node, name) for name in RESOURCES)
     machine = tuple(getattr(node, f"machine_{name}") for name in RESOURCES)
     if known is None:
         if node.cpu_cores is None:
             return None
         known = _stranger(node.name, setting, (0.0, np.inf, 0.0))
-    elif told == (None,) * len(told) and machine == told and node.site is None and node.is_cloud is None:
+    elif (
+        stated == (None,) * len(stated) and machine == stated and node.site is None and node.is_cloud is None
+    ):
         return known
     total = tuple(
-        before if now is None else float(now) for now, before in zip(told, known.capacity, strict=True)
+        before if now is None else float(now) for now, before in zip(stated, known.capacity, strict=True)
     )
     largest = tuple(
         float(own) if own is not None else (before if now is None else float(now))
-        for own, now, before in zip(machine, told, known.machine, strict=True)
+        for own, now, before in zip(machine, stated, known.machine, strict=True)
     )
     site = known.site if node.site is None else node.site
     is_cloud = known.is_cloud if node.is_cloud is None else node.is_cloud
@@ -143,7 +145,7 @@ def _laid_over(node: Node | None, known: KnownNode | None, setting: PlacementSet
 
 
 def _stranger(name: str, setting: PlacementSetting, capacity: tuple[float, ...]) -> KnownNode:
-    """A node that training did not know."""
+    """A node that was not in training."""
     return KnownNode(
         name,
         setting.sites[0],

@@ -1,7 +1,7 @@
 """An alarm with memory: are the requests, and the run times on every node, still those of the training days?
 
-Single decisions say little: a feature leaves its range now and then on any day. Sums over decisions do. For every
-hypothesis one sum adds up how much likelier each observation is under it than on days of training, never below 0
+Single decisions are weak evidence: a feature leaves its range now and then on any day. Sums over decisions do. For
+every hypothesis one sum adds up how much likelier each observation is under it than on days of training, never below 0
 (CUSUM; E. S. Page, Continuous inspection schemes, 1954):
 
     unlike   requests unlike those of training (a number out of its range, a label never seen) have become frequent
@@ -9,8 +9,8 @@ hypothesis one sum adds up how much likelier each observation is under it than o
     faster   half as long; likewise
 
 None of these depends on what the policy decides, so another policy than the logged one raises no alarm. The limits are
-what the training days themselves reached, and a margin (`offline_rl.alarm`). What books learn is judged against what
-training knew: a node that has become slow raises the alarm although the policy has adapted to it.
+what the training days themselves reached, and a margin (`offline_rl.alarm`). What the ledger learns is compared with
+training: a node that has become slow raises the alarm although the policy has adapted to it.
 """
 
 import math

@@ -1,1 +1,1 @@
-"""The server: an exported policy behind HTTP, for Kubernetes and for anybody who speaks JSON."""
+"""The server: an exported policy behind HTTP, for Kubernetes and for any client with JSON."""

@@ -27,7 +27,7 @@ class Acceptor:
         listener: Listening.
         connections: Decides who may stay.
         make: Makes a caller's protocol.
-        tls: None speaks plain HTTP.
+        tls: None for plain HTTP.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class Acceptor:
         self._resume()
 
     def close(self) -> None:
-        """Accepts nobody any more, and hangs up on those who are still in their TLS handshake."""
+        """Accepts no more callers, and hangs up on those still in their TLS handshake."""
         self._pause()
         for greeting in self._greetings:
             greeting.cancel()
 
     async def wait_closed(self) -> None:
-        """Returns when nobody is on the way in."""
+        """Returns when no handshake is under way."""
         await asyncio.gather(*self._greetings, return_exceptions=True)
 
     def _accept(self) -> None:
@@ -88,7 +88,7 @@ class Acceptor:
         if error.errno in _EXHAUSTED:
             for _ in range(AT_ONCE):
                 self._connections.shed()
-        self._connections.notices.say("accept", f"callers cannot be accepted: {error}")
+        self._connections.notices.write("accept", f"callers cannot be accepted: {error}")
         self._pause()
         self._retry = self._loop.call_later(RETRY_S, self._resume)
 
@@ -107,7 +107,7 @@ class GuardedServer(uvicorn.Server):
     Args:
         config: uvicorn's.
         connections: Decides who may stay.
-        tls: None speaks plain HTTP.
+        tls: None for plain HTTP.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ class App:
         self._on_start, self._on_stop = on_start, on_stop
         self.bodies = Bodies()
         self._assigning, self._ordering = asyncio.Lock(), asyncio.Lock()
-        self._queue = QueueDoor(service.config.deadline_s)
+        self._queue = QueueDoor(service.config, service.metrics)
         self._objects = NodeObjects()
         self._lists = NodeLists(self._objects)
         self._doors: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
@@ -115,7 +115,10 @@ class App:
 
     async def _serve(self, scope: Scope, receive: Receive, begun_s: float, share: Share) -> Reply:
         path = scope["path"]
-        closed = ("/order",) if self.service.slot.policy.queue is None else _OF_NODES
+        policy = self.service.slot.policy
+        closed: tuple[str, ...] = ("/order",) if policy.queue is None else ()
+        if policy.queue is not None or policy.assigner is not None:
+            closed += _OF_NODES
         method, door = self._doors.get(path, ("", None))
         if door is None or path in closed:
             there = ", ".join(name for name in self._doors if name not in closed)
@@ -181,7 +184,7 @@ class App:
         if self._assigning.locked():
             raise BadCallError(503, "other requests are being assigned: ask again")
         async with self._assigning:  # one at a time: each takes a processor, and memory for its pairs
-            return 200, await asyncio.to_thread(assign, content)
+            return 200, await asyncio.to_thread(assign, content, self.service.slot.policy.assigner)
 
     async def _order(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         policy = self.service.slot.policy.queue

@@ -1,11 +1,12 @@
-"""What the server is asked, whichever door it comes through: one request, and the nodes it may be offered to."""
+"""A question to the server, in whichever format it came: one request, and the nodes it may be offered to."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from logs_schema.errors import first
 from offline_rl.runner import Node, Request
 from offline_rl.serving.errors import AskError
 
@@ -19,17 +20,17 @@ _UNFIT = frozenset("|\n\r\0")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One question: where should this request go?
+    """One question: on which node should this request run?
 
     Attributes:
-        request_id: Identity of the request; asked again, it replaces its older decision.
+        request_id: Identity of the request; a repeated one replaces its older decision.
         arrival_s: When it was submitted, seconds since 1970.
-        request: What it asks for.
+        request: Its labels and the amounts it requests.
         names: The nodes that may be named in the answer, in the caller's order, without repetition.
         machines: Facts about nodes that came with the question, by name; they hold for it alone.
-        agent, session: Who sends it, for the log.
+        agent, session: Of the sender, for the log.
         output_mib: For the log.
-        unspecified: Columns of the log that the caller said nothing about: the request has a default there, the log a
+        unspecified: Columns of the log that the caller left out: the request has a default there, the log a
             null.
     """
 
@@ -60,6 +61,15 @@ def list_of(value: Any, where: str) -> list[Any]:
     if not isinstance(value, list):
         raise AskError("a JSON list is needed here", where=f"{where}: {_shown(value)}")
     return value
+
+
+def object_of(value: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
+    """A JSON object with no keys but the allowed ones, nothing for null; AskError for anything else."""
+    found = mapping_of(value, where)
+    unknown = [str(key)[:80] for key in found if key not in allowed]
+    if unknown:
+        raise AskError(f"{where} has unknown keys", where=first(sorted(unknown)), allowed=", ".join(allowed))
+    return found
 
 
 def text_of(value: Any, where: str) -> str | None:

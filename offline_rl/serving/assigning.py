@@ -7,8 +7,10 @@
 `compute` is the seconds of one request: constant, per MiB, per MiB squared; an edge may also say its backlogs
 (`local_s`, `arriving_s`, `transferred_s`, `returning_s`: equations 1 to 5 of CoRaiS) and a request the edges that
 host it (`edges`). Ways are by pair of edges, in their order. The answer is what insertion, and a local search until
-the deadline, found best; with `bound`, how far from the optimum it is at most. It depends on nothing but the question,
-so it needs no bundle, changes no books, and is not logged as a decision.
+the deadline, found best; with `bound`, how far from the optimum it is at most. It needs no bundle, changes no books,
+and is not logged as a decision. Where the server has the bundle of a trained scheduler, the search begins with the best
+of insertion and of what the network proposes, and `outside` says how many times the requests and edges of its training
+the question has.
 """
 
 import time
@@ -17,10 +19,11 @@ from typing import Any
 
 import numpy as np
 
+from offline_rl.assignment.assigner import Assigner
 from offline_rl.assignment.bounds import lower_bound_s
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
-from offline_rl.serving.asks import list_of, mapping_of, names_of, number_of, text_of
+from offline_rl.serving.asks import list_of, names_of, number_of, object_of, text_of
 from offline_rl.serving.errors import AskError
 from twin.assignment.checking import AssignmentError, refuse_bad_costs, refuse_bad_sizes, refuse_duplicates
 from twin.assignment.instances import compute_s
@@ -38,16 +41,20 @@ _REQUEST_KEYS = ("request_id", "input_mib", "output_mib", "source", "predicted",
 _BOUND_ROUNDS = 100
 
 
-def assign(content: Any) -> dict[str, Any]:
+def assign(content: Any, assigner: Assigner | None = None) -> dict[str, Any]:
     """Answers the content of `POST /assign`.
+
+    Args:
+        content: The question.
+        assigner: A trained scheduler that proposes where the search begins; None: insertion alone does.
 
     Raises:
         AskError: It makes no assignment problem; says what, where, and what is allowed.
     """
     begun_s = time.monotonic()
-    asked = _object(content, "the content", _KEYS)
+    asked = object_of(content, "the content", _KEYS)
     edges, requests = (
-        [_object(one, f"{what}[{index}]", keys) for index, one in enumerate(list_of(asked.get(what), what))]
+        [object_of(one, f"{what}[{index}]", keys) for index, one in enumerate(list_of(asked.get(what), what))]
         for what, keys in (("edges", _EDGE_KEYS), ("requests", _REQUEST_KEYS))
     )
     if len(edges) * len(requests) > MAX_PAIRS:
@@ -64,14 +71,20 @@ def assign(content: Any) -> dict[str, Any]:
         raise AskError(error.what, where=error.where, allowed=error.allowed, advice=error.advice) from error
     left_s = max(0.0, 1e-3 * limit_ms - (time.monotonic() - begun_s))
     search = LocalSearchConfig(time_s=left_s, restarts=True, max_restarts=1000)
-    edge = (
-        improve(costs, insertion(costs), search, np.random.default_rng(0)) if requests else np.empty(0, int)
-    )
+    rng = np.random.default_rng(0)
+    if not requests:
+        edge = np.empty(0, int)
+    elif assigner is not None:
+        edge = assigner.assign(costs, search, rng)
+    else:
+        edge = improve(costs, insertion(costs), search, rng)
     found_s = float(makespan_s(costs, edge))
     answer: dict[str, Any] = {
         "assignment": {identity: names[one] for identity, one in zip(identities, edge, strict=True)},
         "makespan_s": found_s,
     }
+    if assigner is not None:
+        answer["outside"] = assigner.outside(len(requests), len(edges))
     if asked.get("bound"):
         bound_s = lower_bound_s(costs, found_s, num_rounds=_BOUND_ROUNDS) if requests else found_s
         answer |= {"bound_s": bound_s, "gap": found_s / bound_s - 1.0 if bound_s > 0.0 else 0.0}
@@ -151,23 +164,23 @@ def _matrix(value: Any, size: int, where: str) -> np.ndarray:
 
 
 def _edge(name: Any, place: Mapping[str, int], where: str) -> int:
-    said = text_of(name, where)
-    if said is not None and said not in place:
+    edge = text_of(name, where)
+    if edge is not None and edge not in place:
         raise AskError(
-            "this edge is not among the edges", where=f"{where}: {said}", allowed=", ".join(list(place)[:5])
+            "this edge is not among the edges", where=f"{where}: {edge}", allowed=", ".join(list(place)[:5])
         )
-    return -1 if said is None else place[said]
+    return -1 if edge is None else place[edge]
 
 
-def _name(said: Mapping[str, Any], key: str, where: str) -> str:
-    name = text_of(said.get(key), f"{where}.{key}")
+def _name(fields: Mapping[str, Any], key: str, where: str) -> str:
+    name = text_of(fields.get(key), f"{where}.{key}")
     if name is None:
         raise AskError(f"{where} has no {key}", where=where, allowed=f"{key}: a text")
     return name
 
 
 def _number(
-    said: Mapping[str, Any],
+    fields: Mapping[str, Any],
     key: str,
     where: str,
     usual: float | None,
@@ -176,15 +189,7 @@ def _number(
     upper: float = 1e12,
 ) -> float:
     place = f"{where}.{key}" if key else where
-    found = number_of(said.get(key), place, lower=lower, upper=upper)
+    found = number_of(fields.get(key), place, lower=lower, upper=upper)
     if found is None and usual is None:
         raise AskError("a number is missing", where=place, allowed=f"{lower:g} to {upper:g}")
     return usual if found is None else found  # type: ignore[return-value]
-
-
-def _object(content: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
-    said = mapping_of(content, where)
-    unknown = sorted(str(key)[:80] for key in said if key not in allowed)
-    if unknown:
-        raise AskError(f"{where} has unknown keys", where=", ".join(unknown[:5]), allowed=", ".join(allowed))
-    return said

@@ -1,12 +1,12 @@
-"""What the server believes about the cluster: facts about nodes, and what every node holds.
+"""The server's state of the cluster: facts about nodes, and what every node holds.
 
-kube-scheduler's questions say nothing about running pods, so the server keeps book itself: a request counts as held by
-the node that it was offered to. Reported events (`POST /events`) correct this. A request of which nobody reports
-anything is taken to start when it was decided and to end after its expected run time: as in training, where the log
-says nothing. These assumptions never reach the decision log. Whether starts are reported is learned from what becomes
+kube-scheduler's questions contain no running pods, so the server keeps a ledger itself: a request counts as held by
+the node that it was offered to. Reported events (`POST /events`) correct this. A request without any
+report is taken to start when it was decided and to end after its expected run time: as in training, where the log
+has no outcome. These assumptions never reach the decision log. Whether starts are reported is learned from what becomes
 of requests: most of those that left were reported, or most were not.
 
-Everything is bounded, and nothing stays for ever: not the requests, not the names of nodes that only questions know
+Everything is bounded, and nothing stays for ever: not the requests, not the names of nodes that only questions name
 (*guests*: forgotten when they hold nothing and there are too many), not a start of which no end is reported.
 """
 
@@ -42,12 +42,12 @@ class PlacedRequest:
     """A decided request that is taken to be in the system.
 
     Attributes:
-        ask: What was asked; its names are the feasible candidates.
+        ask: The question; its names are the feasible candidates.
         node: Where it was offered, or where it was reported to run; empty where nothing was feasible.
         offered: Where it was offered; likewise.
         decided_s: When.
         propensity: Probability of that offer, once it is known.
-        start_s: Reported start, None if nobody reported one.
+        start_s: Reported start, None if none was reported.
         finish_s: Reported end.
     """
 
@@ -62,12 +62,12 @@ class PlacedRequest:
 
 @dataclass(frozen=True, slots=True)
 class CandidateView:
-    """The candidates of one question, as heuristics see them.
+    """The candidates of one question, as given to heuristics.
 
     Attributes:
         names: In the order of the question.
-        cores: [n] capacity, NaN where nobody knows it.
-        committed: [n] cores asked for by what is held there.
+        cores: [n] capacity, NaN where it is unknown.
+        committed: [n] cores requested by what is held there.
         num_held: [n] requests held there.
         failed: Node -> why it cannot take the request now.
         unresolvable: Node -> why it never can.
@@ -115,21 +115,21 @@ class LiveCluster:
 
     @property
     def hears_events(self) -> bool:
-        """Whether starts and ends are reported, as far as what became of requests tells."""
+        """Whether starts and ends are reported, judged by the requests that left."""
         return self._reported > 0.5
 
     def use(self, policy: ServedPolicy) -> None:
         """Keeps books for another policy from now on; the inventory stays."""
         self._policy, self._books, self._older = policy, None, None
         self.inventory.train(policy.nodes)
-        self.tallies.know(self.inventory.facts)
+        self.tallies.set_facts(self.inventory.facts)
 
     def stock(self, nodes: Iterable[Node]) -> None:
-        """Takes an inventory in place of the last one; nodes of training stay known as training knew them."""
+        """Takes an inventory in place of the last one; nodes of training keep their facts from training."""
         before = self.inventory.facts
         self.inventory.state(nodes)
         facts = self.inventory.facts
-        self.tallies.know(self.inventory.facts)
+        self.tallies.set_facts(self.inventory.facts)
         if before.keys() != facts.keys() or any(
             replace(before[name], available=node.available) != node for name, node in facts.items()
         ):
@@ -139,7 +139,7 @@ class LiveCluster:
                 self._books.set_available(node.name, node.available)
 
     def view(self, ask: Ask) -> CandidateView:
-        """The candidates of a question, with what speaks against each of them."""
+        """The candidates of a question, with the reasons against each of them."""
         names, number = self.tallies.interned(ask.names), len(ask.names)
         own = self.inventory.own(ask)
         failed, unresolvable = self.inventory.verdicts(ask, own)
@@ -162,7 +162,7 @@ class LiveCluster:
         )
 
     def question(self, ask: Ask, now_s: float) -> Question:
-        """What the policy is asked: everything as it is now, so that it may be answered later and elsewhere."""
+        """The question for the policy: everything as it is now, so that it may be answered later and elsewhere."""
         return self._question(self._open(now_s).question, ask, now_s)
 
     def rule_question(self, ask: Ask, now_s: float) -> Question:
@@ -228,7 +228,7 @@ class LiveCluster:
         return moved
 
     def expire(self, now_s: float) -> int:
-        """Forgets requests that nobody reports about and whose time is over; how many."""
+        """Forgets requests without reports whose time is over; returns how many."""
         count = 0
         while self._ends and self._ends[0][0] <= now_s:
             end = heapq.heappop(self._ends)
@@ -243,10 +243,10 @@ class LiveCluster:
         stated = ask.request.requested_run_s
         return self._policy.expected_run_s(ask.request.service) if stated is None else stated
 
-    def _is_same(self, told: str | None, node: str) -> bool:
+    def _is_same(self, reported: str | None, node: str) -> bool:
         """Whether a node that an event names is the one meant: itself, a machine of its class, or not named at all."""
         node_of = self._policy.node_of_machine
-        return not told or node_of.get(told, told) == node_of.get(node, node)
+        return not reported or node_of.get(reported, reported) == node_of.get(node, node)
 
     def _open(self, now_s: float) -> InFlightLedger:
         """The books; after a change of nodes or policy new ones, with all that is in flight."""
@@ -273,7 +273,7 @@ class LiveCluster:
         self._older, self._books = self._books or self._older, None
 
     def _of_policy(self, nodes: Iterable[Node]) -> Iterator[Node]:
-        """Those that the policy is told about: a machine is not, beside the class that stands for it."""
+        """The nodes in the policy's input: a machine is not among them, beside the class that stands for it."""
         node_of = self._policy.node_of_machine
         return (node for node in nodes if node_of.get(node.name, node.name) == node.name)
 
@@ -314,7 +314,7 @@ class LiveCluster:
             self._books.finish(identity, ran_until_s)
 
     def _expect_end(self, end_s: float, placement: PlacedRequest) -> None:
-        """Remembers when a request is to be forgotten if nobody reports anything more about it."""
+        """Remembers when a request is to be forgotten if no more is reported about it."""
         if len(self._ends) > 2 * len(self.placements) + 1000:  # most are about older decisions
             self._ends = [end for end in self._ends if self._is_current(end)]
             heapq.heapify(self._ends)

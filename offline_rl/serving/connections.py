@@ -1,4 +1,4 @@
-"""How many callers may be connected, and who has to go when there is no room.
+"""How many callers may be connected, and which one is hung up on when there is no room.
 
 A connection costs a file descriptor, and a process has a limited number of them. So callers are counted when they are
 accepted, before TLS, headers or token; where there is no room the caller that has been idle longest is hung up on, and
@@ -25,18 +25,18 @@ class Caller(Protocol):
 
 
 class Connections:
-    """The book of who is connected. Belongs to one event loop.
+    """The connected callers. Belongs to one event loop.
 
     Args:
         limit: Connections at most.
         metrics: Where they are counted.
-        notices: Where it is said that there is no room.
+        notices: Where a lack of room is written.
     """
 
     def __init__(self, limit: int, metrics: Metrics, notices: Notices | None = None) -> None:
         self.limit, self.metrics, self.notices = limit, metrics, notices or Notices()
         self._open: set[Caller] = set()
-        self._idle: dict[Caller, None] = {}  # who has been idle longest comes first
+        self._idle: dict[Caller, None] = {}  # the longest idle one comes first
 
     @property
     def num_open(self) -> int:
@@ -52,20 +52,20 @@ class Connections:
         """Counts a new caller in, in the place of an idle one if need be; False where there is no room."""
         if len(self._open) >= self.limit and not self.shed():
             self.metrics.connections_refused.inc()
-            self.notices.say("refused", f"{self.limit} callers are busy: a new one was hung up on")
+            self.notices.write("refused", f"{self.limit} callers are busy: a new one was hung up on")
             return False
         self._open.add(caller)
         self.metrics.connections.set(len(self._open))
         return True
 
     def rest(self, caller: Caller) -> None:
-        """A caller says nothing and waits for nothing; from now on it may have to go."""
+        """A caller is idle; from now on it may be hung up on."""
         self._idle.pop(caller, None)
         if caller in self._open:
             self._idle[caller] = None
 
     def work(self, caller: Caller) -> None:
-        """A caller has said what it wants."""
+        """A caller has sent the head of a request."""
         self._idle.pop(caller, None)
 
     def leave(self, caller: Caller) -> None:
@@ -81,7 +81,7 @@ class Connections:
         caller = next(iter(self._idle))
         del self._idle[caller]
         self.metrics.connections_shed.inc()
-        self.notices.say("shed", f"{self.limit} connections are open: the longest idle one was closed")
+        self.notices.write("shed", f"{self.limit} connections are open: the longest idle one was closed")
         caller.hang_up()
         return True
 

@@ -4,7 +4,7 @@
     LOG/decisions/decisions-*.csv, .csv.gz     how each decision came about, and what the policy would have done
 
 A request has one row when it is decided (`unknown`, or `waiting` where outcomes are reported), one when it starts and
-one when it ends; a later row says more, and replaces the earlier one in the archive.
+one when it ends; a later row has more columns, and replaces the earlier one in the archive.
 
 A decision never waits for the log. Rows go through a bounded queue; the thread writes every `FLUSH_S` seconds and
 flushes to the disk. So kill -9 loses at most the rows of the last `FLUSH_S` seconds (and of one write in progress).
@@ -34,7 +34,7 @@ REQUEST_COLUMNS = (
     "num_nodes", "requested_run_s", "input_mib", "output_mib", "deadline_s", "candidates", "decided", "offered_node",
     "propensity", "accepted", "session", "start", "finish", "ran_node", "status",
 )  # fmt: skip
-"""Columns of `requests` that the server knows; `status` is last, because a part of a status is none."""
+"""Columns of `requests` that the server fills; `status` is last, because a part of a status is none."""
 DECISION_COLUMNS = (
     "request_id", "decided", "offered_node", "arm", "reason", "policy_node", "fallback_node", "propensity",
     "num_candidates", "num_unknown_labels", "num_out_of_range", "took_s", "bundle",
@@ -78,7 +78,7 @@ class DecisionLog:
         num_left = self._queue.qsize() + sum(map(len, self._waiting))
         if num_left:
             self.metrics.log_rows_lost.inc(num_left)
-            self._say(f"{num_left} rows of the decision log are lost")
+            self._print(f"{num_left} rows of the decision log are lost")
 
     def _take(self, table: int, row: Sequence[Cell]) -> None:
         if self.folder is None:
@@ -123,18 +123,20 @@ class DecisionLog:
         rows.clear()
         if journal.num_rewritten > num_rewritten:
             self.metrics.log_files_rewritten.inc()
-            self._say(f"a file of the decision log was deleted and has been written again: {journal.folder}")
+            self._print(
+                f"a file of the decision log was deleted and has been written again: {journal.folder}"
+            )
         if self._failing:
             self._failing = ""
             self.metrics.log_writable.set(1)
-            self._say("the decision log can be written again")
+            self._print("the decision log can be written again")
 
     def _note(self, error: OSError) -> None:
         self.metrics.log_errors.inc()
         self.metrics.log_writable.set(0)
         if str(error) != self._failing:
             self._failing = str(error)
-            self._say(f"the decision log cannot be written, decisions go on: {error}")
+            self._print(f"the decision log cannot be written, decisions go on: {error}")
 
-    def _say(self, sentence: str) -> None:
+    def _print(self, sentence: str) -> None:
         print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a caller of the server can do wrong, and what whoever starts it can."""
+"""Errors of the server: of its callers, and of its start."""
 
 from logs_schema.errors import SchedtwinError
 
@@ -8,11 +8,11 @@ class AskError(SchedtwinError):
 
 
 class ServingError(SchedtwinError):
-    """The server cannot be started as it was asked to."""
+    """The server cannot be started with these options."""
 
 
 class BadCallError(Exception):
-    """A call that is answered with an error status before anybody looks at its content."""
+    """A call that is answered with an error status before its content is read."""
 
     def __init__(self, status: int, message: str) -> None:
         self.status, self.message = status, message

@@ -67,7 +67,7 @@ def args_of(
         content: The JSON value.
         now_s: The clock.
         objects: Remembers node objects that it has read before.
-        seen: The node objects, where they were told apart from the content.
+        seen: The node objects, where they were split from the content.
 
     Raises:
         AskError: It is no such thing, or pod or nodes are malformed.
@@ -121,7 +121,7 @@ def filter_result(
 
 
 def filter_error(message: str, words: Spelling) -> dict[str, Any]:
-    """An `ExtenderFilterResult` that only says what went wrong."""
+    """An `ExtenderFilterResult` with nothing but an error."""
     return {
         words.nodes: None,
         words.node_names: None,

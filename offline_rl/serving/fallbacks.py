@@ -31,7 +31,7 @@ def _any(view: CandidateView) -> np.ndarray:
 
 
 LEAST_LOADED = Fallback(
-    "least_loaded", "the node with the largest share of cores that nothing held there asks for", _least_loaded
+    "least_loaded", "the node with the largest share of cores that nothing held there requests", _least_loaded
 )
 FEWEST_REQUESTS = Fallback("fewest_requests", "the node that holds the fewest requests", _fewest_requests)
 ANY = Fallback("any", "any feasible node", _any)

@@ -1,6 +1,6 @@
 """What is known of nodes: from training, from the inventory that `POST /nodes` states, and from a question itself.
 
-What a question says of a node holds for that question alone, whoever asks it: it is laid over what is known, and
+What a question states of a node holds for that question alone: it is laid over what is known, and
 nothing of it is kept but that it was read before.
 """
 
@@ -14,14 +14,14 @@ from offline_rl.serving.asks import Ask
 MAX_NODES = 20_000
 """Nodes of an inventory, and of one question."""
 MAX_KINDS = 1000
-"""Kinds of requests (by what they ask for), and sets of candidates, that are remembered."""
+"""Kinds of requests (by what they request), and sets of candidates, that are remembered."""
 MAX_NAMES = 1_000_000
 """Names in all that are remembered of sets of candidates, or of nodes too small for a kind of request."""
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 _MACHINE = tuple(f"machine_{name}" for name in RESOURCES)
 _SLACK = 1.000001
 Wanted = tuple[tuple[str, float, float], ...]
-"""(resource, amount in total, amount per machine) of what a request asks for."""
+"""(resource, amount in total, amount per machine) that a request needs."""
 
 
 class Remembered(dict):
@@ -72,16 +72,16 @@ class Inventory:
         self._combine()
 
     def own(self, ask: Ask) -> dict[str, Node]:
-        """What a question says of its nodes that is not known so: by name, laid over what is known."""
+        """What a question states of its nodes and is not known already: by name, laid over what is known."""
         own = {}
-        for name, said in ask.machines.items():
+        for name, stated in ask.machines.items():
             read = self._read.get(name)
-            if read is None or read[0] is not said:
+            if read is None or read[0] is not stated:
                 known = self.facts.get(name)
-                node = said if known is None else merged(known, said)
+                node = stated if known is None else merged(known, stated)
                 if len(self._read) >= MAX_NODES:
                     self._read.clear()
-                read = self._read[name] = said, None if node == known else node
+                read = self._read[name] = stated, None if node == known else node
             if read[1] is not None:
                 own[name] = read[1]
         return own
@@ -124,21 +124,21 @@ class Inventory:
         return known
 
 
-def merged(known: Node, said: Node) -> Node:
-    """What is known of a node, and over it what is said of it; what is not said stays."""
+def merged(known: Node, stated: Node) -> Node:
+    """What is known of a node, and over it what is stated of it; what is not stated stays."""
     facts = ("site", "is_cloud", *RESOURCES, *_MACHINE)
-    changes = {name: value for name in facts if (value := getattr(said, name)) is not None}
-    return replace(known, available=said.available, **changes)
+    changes = {name: value for name in facts if (value := getattr(stated, name)) is not None}
+    return replace(known, available=stated.available, **changes)
 
 
 def _wanted(ask: Ask) -> Wanted:
     request = ask.request
-    asked = zip(RESOURCES, (request.cpu_cores, request.memory_gib, request.gpus), strict=True)
-    return tuple((name, amount, amount / request.num_nodes) for name, amount in asked if amount > 0.0)
+    amounts = zip(RESOURCES, (request.cpu_cores, request.memory_gib, request.gpus), strict=True)
+    return tuple((name, amount, amount / request.num_nodes) for name, amount in amounts if amount > 0.0)
 
 
 def _too_small(node: Node, wanted: Wanted) -> str:
-    """Why a node can never take the request; empty if it can, as far as anybody knows."""
+    """Why a node can never take the request; empty if it can, as far as is known."""
     for name, total, each in wanted:
         whole, largest = getattr(node, name), getattr(node, f"machine_{name}")
         for amount, limit in ((total, whole), (each, whole if largest is None else largest)):

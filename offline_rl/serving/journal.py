@@ -3,12 +3,12 @@
     FOLDER/requests-20240501T120000-4711.csv         open, held by a lock; every write is a batch of whole lines
     FOLDER/requests-20240501T110000-4711.csv.gz      closed: compressed aside, then renamed
 
-Where a process died, whoever opens the folder next cuts the torn last line off and closes the file. A write that fails
-half-way (a full disk) is taken back. A file that is deleted while it is open is noticed at the next write, and written
-again with all its rows; one that was moved away is left to whoever moved it, and another is begun.
+Where a process died, the next process that opens the folder cuts the torn last line off and closes the file. A write
+that fails half-way (a full disk) is taken back. A file that is deleted while it is open is noticed at the next write,
+and written again with all its rows; one that was moved away is left where it is, and another is begun.
 
 The format is that of `schedtwin import native`; the last column must be one whose
-cut-off value the import refuses, so that even a torn line, read before anybody mended it, is never a wrong row.
+cut-off value the import refuses, so that even a torn line, read before it is mended, is never a wrong row.
 """
 
 import csv
@@ -25,7 +25,7 @@ from pathlib import Path
 CLOSE_AFTER_S = 3600.0
 CLOSE_AFTER_BYTES = 64 * 2**20
 FOLDER_MODE, FILE_MODE = 0o750, 0o640
-"""Who asks for what is nobody's business but the owner's and the group's."""
+"""The log is private: to be read by owner and group only."""
 _WRITING = ".writing"
 
 Cell = str | float | int | bool | None | Sequence[str]
@@ -78,7 +78,7 @@ class Journal:
         """Closes and compresses the open file; the next write begins another.
 
         Raises:
-            OSError: It could not be compressed; it stays as it is and is compressed by whoever comes next.
+            OSError: It could not be compressed; it stays as it is and is compressed by the next process.
         """
         if self._descriptor is None:
             return
@@ -91,7 +91,7 @@ class Journal:
             os.close(descriptor)
 
     def _current(self) -> int:
-        """The open file, where its name says; a new one with all its rows if it was deleted."""
+        """The open file, in its place; a new one with all its rows if it was deleted."""
         if self._descriptor is None:
             return self._open()
         if not self._is_gone():
@@ -127,7 +127,7 @@ class Journal:
         self.folder.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
 
     def _open(self) -> int:
-        """Begins a file, under its lock; another one where somebody who mends the folder was quicker."""
+        """Begins a file, under its lock; another one where a process that mends the folder was quicker."""
         self._make_folder()
         begun = datetime.now(UTC)
         for attempt in range(1000):
@@ -159,7 +159,7 @@ class Journal:
         for path in sorted(self.folder.glob(f"{self.name}-*.csv")):
             try:
                 descriptor = os.open(path, os.O_RDWR)
-            except FileNotFoundError:  # somebody else mends here, and was quicker
+            except FileNotFoundError:  # another process mends here, and was quicker
                 continue
             try:
                 if _locked(descriptor, path):
@@ -173,7 +173,7 @@ class Journal:
 
 
 def _locked(descriptor: int, path: Path) -> bool:
-    """Takes the lock of a file; False where somebody has it, or had it and has removed the file meanwhile."""
+    """Takes the lock of a file; False where another process has it, or had it and has removed the file meanwhile."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -90,20 +90,20 @@ class KubeApi:
         self, method: str, path: str, body: Mapping[str, Any] | None = None, kind: str = "application/json"
     ) -> dict[str, Any]:
         headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": kind})
-        if self.token_file is not None:
-            headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
         data = None if body is None else json.dumps(body).encode()
-        request = Request(self.url.rstrip("/") + path, data, headers, method=method)
         handlers: list[Any] = [ProxyHandler({})]
         if self.url.startswith("https://"):
             handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=self.ca_file)))
         try:
+            if self.token_file is not None:
+                headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
+            request = Request(self.url.rstrip("/") + path, data, headers, method=method)
             with build_opener(*handlers).open(request, timeout=self.timeout_s) as answer:
                 found = json.loads(answer.read(MAX_BYTES))
         except HTTPError as error:
-            said = error.read(2000).decode(errors="replace")
+            content = error.read(2000).decode(errors="replace")
             raise KubeError(
-                f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {said}",
+                f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {content}",
                 allowed="an account that may get deployments and patch deployments/scale",
             ) from error  # fmt: skip
         except (URLError, OSError, ValueError) as error:

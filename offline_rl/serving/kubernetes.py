@@ -24,7 +24,7 @@ Of a node, from its object:
     cloud tier   label schedtwin.io/tier is `cloud`
     available    not spec.unschedulable
 
-Whatever an object does not say is taken from the contract, if the node is known from training. An instant, a number or
+Whatever an object does not have is taken from the contract, if the node is known from training. An instant, a number or
 a quantity that cannot be understood is an error, not a guess.
 """
 
@@ -62,7 +62,7 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
     identity = text_of(metadata.get("uid"), "metadata.uid") or (name and f"{namespace or 'default'}/{name}")
     if identity is None:
         raise AskError("the pod has no identity", where="metadata", allowed="uid, or name and namespace")
-    cores, memory_gib, gpus = asked_amounts(spec)
+    cores, memory_gib, gpus = requested_amounts(spec)
     arrival_s = instant_of(metadata.get("creationTimestamp"), "metadata.creationTimestamp")
     selector = mapping_of(spec.get("nodeSelector"), "spec.nodeSelector")
     expected = marks.get(PREFIX + "expected-run-seconds", spec.get("activeDeadlineSeconds"))
@@ -70,7 +70,7 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
     unspecified = {"cpu_cores": cores, "memory_gib": memory_gib, "input_mib": input_mib}
     agent = text_of(marks.get(PREFIX + "agent"), "agent") or namespace
     request = Request(
-        cpu_cores=cores or 1.0,  # as in training, where a log says nothing
+        cpu_cores=cores or 1.0,  # as in training, where a log has no amount
         memory_gib=memory_gib,
         gpus=gpus,
         site=text_of(marks.get(PREFIX + "site") or selector.get(ZONE), "site"),
@@ -84,14 +84,14 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
     )
     return Ask(
         identity, min(now_s, arrival_s or now_s), request, names, machines, agent,
-        unspecified=frozenset(column for column, asked in unspecified.items() if asked == 0.0),
+        unspecified=frozenset(column for column, amount in unspecified.items() if amount == 0.0),
     )  # fmt: skip
 
 
 class NodeObjects:
     """Reads node objects, and again only where something that is read from them has changed.
 
-    A node's `resourceVersion` changes with every change, but whoever asks may write any; so what counts is compared.
+    A node's `resourceVersion` changes with every change, but a caller may write any; so what counts is compared.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class NodeObjects:
 
 
 def machine_of(node: dict[str, Any], where: str) -> Node:
-    """The facts that a `v1.Node` object tells.
+    """The facts in a `v1.Node` object.
 
     Raises:
         AskError: It has no name, or a part of it is not what the API allows.
@@ -140,8 +140,8 @@ def machine_of(node: dict[str, Any], where: str) -> Node:
     )
 
 
-def asked_amounts(spec: dict[str, Any]) -> Amounts:
-    """What a pod asks for, as the scheduler counts it: the sum over its containers, or the largest init container.
+def requested_amounts(spec: dict[str, Any]) -> Amounts:
+    """What a pod requests, as the scheduler counts it: the sum over its containers, or the largest init container.
 
     Args:
         spec: A pod's `spec`.
@@ -155,12 +155,12 @@ def asked_amounts(spec: dict[str, Any]) -> Amounts:
     sidecars: list[Amounts] = []
     largest: Amounts = (0.0, 0.0, 0.0)
     for one in list_of(spec.get("initContainers"), "spec.initContainers"):
-        asked = _of_container(one, "spec.initContainers")
+        amounts = _of_container(one, "spec.initContainers")
         if one is not None and one.get("restartPolicy") == "Always":
-            sidecars.append(asked)
+            sidecars.append(amounts)
             largest = _largest(largest, _sum(sidecars))
         else:
-            largest = _largest(largest, _sum([*sidecars, asked]))
+            largest = _largest(largest, _sum([*sidecars, amounts]))
     overhead = _amounts(mapping_of(spec.get("overhead"), "spec.overhead"))
     return _sum([_largest(_sum([*running, *sidecars]), largest), overhead])
 

@@ -19,7 +19,9 @@ class Metrics:
 
         self.answers = counter("answers", "HTTP answers, by path and status.", ("path", "status"))
         self.decisions = counter(
-            "decisions", "Decisions, by who answered: policy, fallback, explore.", ("arm",)
+            "decisions",
+            "Decisions, by who answered: policy, fallback, explore; of a queue policy, rule.",
+            ("arm",),
         )
         self.fallbacks = counter(
             "fallbacks",
@@ -28,7 +30,7 @@ class Metrics:
         )
         self.disagreements = counter(
             "disagreements",
-            "Decisions in which policy and fallback named different nodes, both having decided.",
+            "Decisions in which policy and fallback named different nodes, or jobs to start, both having decided.",
         )
         self.compared = counter("compared", "Decisions in which policy and fallback both decided.")
         self.nothing_feasible = counter(

@@ -1,4 +1,4 @@
-"""Lists of whole node objects, told apart without being parsed: what did not change since it was seen is only compared.
+"""Lists of whole node objects, split without being parsed: what did not change since it was seen is only compared.
 
 In a question of kube-scheduler nearly all bytes are node objects, and nearly all of those are the same in the next
 question. So the bytes of every node's last object are kept, and a list is walked through by comparing: a JSON object
@@ -46,7 +46,7 @@ class Parsed:
     """A question.
 
     Attributes:
-        content: The JSON value; the list of nodes is empty where it was told apart.
+        content: The JSON value; the list of nodes is empty where it was split off.
         seen: The list of nodes then.
     """
 
@@ -65,7 +65,7 @@ class NodeLists:
         self._objects = objects
         self._kept: dict[bytes, SeenNode] = {}
         self._kept_bytes = 0
-        self._mark = secrets.token_hex(16)  # nobody outside can write it
+        self._mark = secrets.token_hex(16)  # no caller can write it
 
     def parse(self, body: bytes) -> Parsed:
         """The content of a question; errors as for `json_of`."""
@@ -107,7 +107,7 @@ class NodeLists:
                 continue
             try:
                 node = SeenNode(raw, self._objects.machine(item, f"Nodes.items[{index}]"))
-            except AskError:  # whoever reads the whole list says so
+            except AskError:  # raised again where the whole list is read
                 return None
             if node.facts.name.encode() == name:
                 self._keep(name, node)

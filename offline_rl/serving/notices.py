@@ -1,4 +1,4 @@
-"""What the server says on standard error: one line of a kind, not one for every caller that does the same."""
+"""Lines of the server on standard error: one line of a kind, not one for every caller that does the same."""
 
 import logging
 import sys
@@ -8,7 +8,7 @@ from collections.abc import Callable
 AGAIN_S = 60.0
 """Seconds until a kind of line may stand there again."""
 MAX_KINDS = 100
-"""Kinds of lines that are remembered; beyond that all are forgotten, and may be said again."""
+"""Kinds of lines that are remembered; beyond that all are forgotten, and may be written again."""
 
 
 class Notices:
@@ -20,21 +20,21 @@ class Notices:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._said: dict[str, tuple[float, int]] = {}
+        self._written: dict[str, tuple[float, int]] = {}
 
     def due(self, kind: str) -> int | None:
-        """How many lines of a kind were left out since the last one; None while it may not be said again."""
+        """How many lines of a kind were left out since the last one; None while it may not be written again."""
         now_s = self._clock()
-        said_s, num_left_out = self._said.get(kind, (-AGAIN_S, 0))
-        if now_s - said_s < AGAIN_S:
-            self._said[kind] = said_s, num_left_out + 1
+        written_s, num_left_out = self._written.get(kind, (-AGAIN_S, 0))
+        if now_s - written_s < AGAIN_S:
+            self._written[kind] = written_s, num_left_out + 1
             return None
-        if len(self._said) >= MAX_KINDS:
-            self._said.clear()
-        self._said[kind] = now_s, 0
+        if len(self._written) >= MAX_KINDS:
+            self._written.clear()
+        self._written[kind] = now_s, 0
         return num_left_out
 
-    def say(self, kind: str, sentence: str) -> None:
+    def write(self, kind: str, sentence: str) -> None:
         """Writes a sentence unless its kind was written a moment ago."""
         num_left_out = self.due(kind)
         if num_left_out is not None:

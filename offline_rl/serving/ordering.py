@@ -5,9 +5,15 @@
      "ended": [{"user": "ann", "run_s": 120, "requested_s": 600}], "clock": 1767225660}
 
 `ended` are the jobs that have ended since the last question, oldest first: from them the server keeps what it knows of
-users and their run times. A job is predicted when it is first told of, and keeps that; what runs is known again by its
-name. The answer names the jobs that start now, in order (`start`), who said so (`arm`: the policy, or the rule that
-stands in for it where it fails or is late), and the run times by which they were ordered (`predicted_s`).
+users and their run times. A job is predicted in the first question that names it, and keeps that; what runs is known
+again by its name; what it asks for is a bound at all times. The answer holds
+
+* `start`: the jobs that start now, in order;
+* `arm`: which of them decided, the policy, or the rule that stands in for it: in shadow mode, beyond the canary's share
+  of the questions, and where the policy fails or is late;
+* `policy_start`: what the policy would start, whoever answered; null where it failed or was late;
+* `too_large`: jobs that ask for more processors than the machine has, and never start;
+* `predicted_s`: the run times by which jobs were ordered.
 """
 
 import asyncio
@@ -15,15 +21,19 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.queue import QueuePolicy
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
-from offline_rl.serving.asks import instant_of, list_of, mapping_of, number_of, text_of
+from offline_rl.serving.asks import instant_of, list_of, number_of, object_of, text_of
 from offline_rl.serving.errors import AskError
+from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.service import BUSY, POLICY, RAISED, SLOW, ServiceConfig
 
-POLICY, RULE = "policy", "rule"
+RULE = "rule"
 MAX_JOBS = 10_000
 """Waiting, or running, in a question."""
 MAX_USERS = 100_000
@@ -33,19 +43,33 @@ _RUNNING_KEYS = ("job", "processors", "started", "requested_s", "user")
 _ENDED_KEYS = ("user", "run_s", "requested_s")
 
 
+class QueueReply(NamedTuple):
+    """The policy's reply on a queue.
+
+    Attributes:
+        places: Of the jobs that it would start; None where it did not answer.
+        reason: Why it did not answer; empty if it did.
+    """
+
+    places: list[int] | None
+    reason: str = ""
+
+
 class QueueDoor:
     """What a server keeps of a queue between questions. Belongs to one event loop.
 
     Args:
-        deadline_s: Time after which the rule answers instead of the policy.
+        config: When the rule answers instead of the policy: `deadline_s`, `shadow`, `canary`; `seed` of the draws.
+        metrics: Where answers are counted.
     """
 
-    def __init__(self, deadline_s: float) -> None:
-        self._deadline_s = deadline_s
+    def __init__(self, config: ServiceConfig, metrics: Metrics) -> None:
+        self._config, self._metrics = config, metrics
+        self._rng = np.random.default_rng(config.seed)
         self._users: dict[str, UserPast] = {}
         self._predicted_s: dict[str, float] = {}
         self._late: asyncio.Future[list[int]] | None = None
-        self._told = False
+        self._printed = False
 
     async def order(self, policy: QueuePolicy, content: Any, now_s: float) -> dict[str, Any]:
         """Answers the content of `POST /order`.
@@ -60,7 +84,7 @@ class QueueDoor:
             PolicyInputError: The queue cannot be so.
         """
         begun_s = time.monotonic()
-        asked = _object(content, "the content", _KEYS)
+        asked = object_of(content, "the content", _KEYS)
         clock_s = instant_of(asked.get("clock"), "clock")
         clock_s = now_s if clock_s is None else clock_s
         ended = [
@@ -69,12 +93,13 @@ class QueueDoor:
         names, waiting = _jobs(asked, "waiting", _WAITING_KEYS, "arrival")
         runs, running = _jobs(asked, "running", _RUNNING_KEYS, "started")
         users = _with_ended(self._users, ended, policy.setting["time_unit_s"])
+        kept_s = self._predicted_s if policy.predicts else {}
         predicted_s = {
-            name: self._predicted_s.get(name) or _predicted_s(policy, job, users)
+            name: min(kept_s.get(name) or _predicted_s(policy, job, users), job.requested_s)
             for name, job in zip(names, waiting, strict=True)
         }
         known = {
-            name: self._predicted_s.get(name, job.requested_s)
+            name: min(kept_s.get(name, job.requested_s), job.requested_s)
             for name, job in zip(runs, running, strict=True)
         }
         queue = [
@@ -89,42 +114,61 @@ class QueueDoor:
             )
             for name, job in zip(runs, running, strict=True)
         ]
-        arm, places = await self._starting(policy, (queue, held, users, clock_s), begun_s)
+        inputs = queue, held, users, clock_s
+        by_rule = policy.starting_by_rule(*inputs)
+        reply = await self._reply(policy, inputs, begun_s)
+        arm = self._arm(reply)
+        self._count(arm, by_rule, reply)
+        starting = by_rule if arm == RULE or reply.places is None else reply.places
         self._users, self._predicted_s = users, predicted_s | known
         return {
-            "start": [names[place] for place in places],
+            "start": [names[place] for place in starting],
             "arm": arm,
+            "policy_start": None if reply.places is None else [names[place] for place in reply.places],
+            "too_large": [names[place] for place in policy.too_large(queue)],
             "predicted_s": {name: predicted_s[name] for name in names},
         }
 
-    async def _starting(
+    def _arm(self, reply: QueueReply) -> str:
+        """Who answers: the policy its share of the questions, where it can."""
+        is_policys = self._rng.random() < self._config.share
+        if is_policys and reply.places is None:
+            self._metrics.fallbacks.labels(reply.reason).inc()
+        return POLICY if is_policys and reply.places is not None else RULE
+
+    def _count(self, arm: str, by_rule: list[int], reply: QueueReply) -> None:
+        self._metrics.decisions.labels(arm).inc()
+        if reply.places is not None:
+            self._metrics.compared.inc()
+            self._metrics.disagreements.inc(sorted(reply.places) != sorted(by_rule))
+
+    async def _reply(
         self,
         policy: QueuePolicy,
-        told: tuple[Sequence[WaitingJob], Sequence[RunningJob], Mapping[str, UserPast], float],
+        inputs: tuple[Sequence[WaitingJob], Sequence[RunningJob], Mapping[str, UserPast], float],
         begun_s: float,
-    ) -> tuple[str, list[int]]:
-        """Who answers, and the places of the jobs that start."""
-        by_rule = policy.starting_by_rule(*told)
+    ) -> QueueReply:
+        """The jobs that the policy would start, if it answers within the deadline."""
         if self._late is not None and not self._late.done():
-            return RULE, by_rule
-        asking = asyncio.ensure_future(asyncio.to_thread(policy.starting, *told))
+            return QueueReply(None, BUSY)
+        asking = asyncio.ensure_future(asyncio.to_thread(policy.starting, *inputs))
         done, _ = await asyncio.wait(
-            {asking}, timeout=max(begun_s + self._deadline_s - time.monotonic(), 0.0)
+            {asking}, timeout=max(begun_s + self._config.deadline_s - time.monotonic(), 0.0)
         )
         if not done:
             self._late = asking
-            return RULE, by_rule
+            return QueueReply(None, SLOW)
         error = asking.exception()
         if error is None:
-            return POLICY, asking.result()
+            return QueueReply(asking.result())
         if isinstance(error, PolicyInputError):
             raise error
-        self._say_once(f"the policy failed, the rule answers: {type(error).__name__}: {error}"[:500])
-        return RULE, by_rule
+        self._print_once(f"the policy failed, the rule answers: {type(error).__name__}: {error}"[:500])
+        return QueueReply(None, RAISED)
 
-    def _say_once(self, sentence: str) -> None:
-        if not self._told:
-            self._told = True
+    def _print_once(self, sentence: str) -> None:
+        if not self._printed:
+            self._printed = True
             print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)
 
 
@@ -155,18 +199,20 @@ def _jobs(
     names, jobs = [], []
     for place, one in enumerate(listed):
         where = f"{key}[{place}]"
-        said = _object(one, where, keys)
+        fields = object_of(one, where, keys)
         name, since_s = (
-            text_of(said.get("job"), f"{where}.job"),
-            instant_of(said.get(since), f"{where}.{since}"),
+            text_of(fields.get("job"), f"{where}.job"),
+            instant_of(fields.get(since), f"{where}.{since}"),
         )
         if name is None or since_s is None:
             raise AskError(
-                f"{where} is not told", where=where, allowed=f"job: a text, and {since}: an instant"
+                f"{where} is missing", where=where, allowed=f"job: a text, and {since}: an instant"
             )
         names.append(name)
-        processors, requested_s = (_positive(said, size, where) for size in ("processors", "requested_s"))
-        jobs.append(WaitingJob(since_s, processors, requested_s, text_of(said.get("user"), f"{where}.user")))
+        processors, requested_s = (_positive(fields, size, where) for size in ("processors", "requested_s"))
+        jobs.append(
+            WaitingJob(since_s, processors, requested_s, text_of(fields.get("user"), f"{where}.user"))
+        )
     twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if twice:
         raise AskError("a job stands twice", where=f"{key}: {min(twice)}", allowed="each name once")
@@ -174,22 +220,15 @@ def _jobs(
 
 
 def _ended(one: Any, where: str) -> tuple[str, float, float]:
-    said = _object(one, where, _ENDED_KEYS)
-    user = text_of(said.get("user"), f"{where}.user")
+    fields = object_of(one, where, _ENDED_KEYS)
+    user = text_of(fields.get("user"), f"{where}.user")
     if user is None:
-        raise AskError("whose job has ended is not told", where=f"{where}.user", allowed="a text")
-    return user, _positive(said, "run_s", where), _positive(said, "requested_s", where)
+        raise AskError("whose job has ended is missing", where=f"{where}.user", allowed="a text")
+    return user, _positive(fields, "run_s", where), _positive(fields, "requested_s", where)
 
 
-def _positive(said: Mapping[str, Any], key: str, where: str) -> float:
-    found = number_of(said.get(key), f"{where}.{key}", lower=math.ulp(0.0), upper=1e12)
+def _positive(fields: Mapping[str, Any], key: str, where: str) -> float:
+    found = number_of(fields.get(key), f"{where}.{key}", lower=math.ulp(0.0), upper=1e12)
     if found is None:
         raise AskError("a number is missing", where=f"{where}.{key}", allowed="more than 0, to 1e+12")
     return found
-
-
-def _object(content: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
-    said = mapping_of(content, where)
-    if unknown := sorted(str(key)[:80] for key in said if key not in allowed):
-        raise AskError(f"{where} has unknown keys", where=", ".join(unknown[:5]), allowed=", ".join(allowed))
-    return said

@@ -1,28 +1,27 @@
-"""The plain JSON door: `POST /decide` asks, `POST /events` tells what became of requests, `POST /nodes` what there is.
+"""The plain JSON format: `POST /decide` decides, `POST /events` reports outcomes, `POST /nodes` sets the inventory.
 
     {"request": {"request_id": "r1", "service": "resize", "site": "edge-1", "cpu_cores": 2, "deadline_s": 5},
      "nodes": ["n1", {"name": "n2", "cpu_cores": 8, "site": "edge-1"}]}
 
 The request's keys are columns of the table `requests` that are known when deciding; a node is a name, or an object with
-the fields of `offline_rl.runner.Node` that say what it is. Without `nodes`, all nodes known to the server are meant.
-What a question says of a node holds for that question alone; the inventory holds for all, until the next one:
+the fields of `offline_rl.runner.Node` that describe it. Without `nodes`, all nodes known to the server are meant.
+What a question states of a node holds for that question alone; the inventory holds for all, until the next one:
 
     {"nodes": [{"name": "n2", "cpu_cores": 8, "site": "edge-1"}]}    or what `kubectl get nodes -o json` prints
 
     {"request_id": "r1", "event": "start", "time": "2024-05-01T12:00:00Z", "node": "n2"}
     {"request_id": "r1", "event": "finish", "status": "completed"}
 
-`event` is `start` or `finish`; `time` is now unless said; `node` where it ran, if not where it was offered; `status` of
-a finish is completed (by default), failed, killed, dropped or rejected. A list of events may be sent at once.
+`event` is `start` or `finish`; `time` is now unless given; `node` where it ran, if not where it was offered; `status`
+of a finish is completed (by default), failed, killed, dropped or rejected. A list of events may be sent at once.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from logs_schema.errors import first
 from offline_rl.runner import Node, Request
-from offline_rl.serving.asks import Ask, instant_of, list_of, mapping_of, number_of, text_of
+from offline_rl.serving.asks import Ask, instant_of, list_of, mapping_of, number_of, object_of, text_of
 from offline_rl.serving.errors import AskError
 from offline_rl.serving.inventory import MAX_NODES
 from offline_rl.serving.kubernetes import machine_of
@@ -40,7 +39,7 @@ MAX_EVENTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """What became of a request; `status` is None for a start."""
+    """A start or an end of a request; `status` is None for a start."""
 
     request_id: str
     time_s: float
@@ -59,24 +58,24 @@ def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
     Raises:
         AskError: A key is unknown, or a value is not what it should be.
     """
-    asked = _object(content, "the content", ("request", "nodes"))
-    said = _object(asked.get("request"), "request", (*ABOUT, *LABELS, *AMOUNTS))
-    identity = text_of(said.get("request_id"), "request.request_id")
+    question = _object(content, "the content", ("request", "nodes"))
+    request = _object(question.get("request"), "request", (*ABOUT, *LABELS, *AMOUNTS))
+    identity = text_of(request.get("request_id"), "request.request_id")
     if identity is None:
         raise AskError("the request has no identity", where="request.request_id")
-    labels = {name: text_of(said.get(name), f"request.{name}") for name in LABELS}
+    labels = {name: text_of(request.get(name), f"request.{name}") for name in LABELS}
     lower = {"num_nodes": 1.0}
     amounts = {
-        name: number_of(said.get(name), f"request.{name}", lower=lower.get(name, 0.0)) for name in AMOUNTS
+        name: number_of(request.get(name), f"request.{name}", lower=lower.get(name, 0.0)) for name in AMOUNTS
     }
     if amounts["num_nodes"] is not None and not amounts["num_nodes"].is_integer():
         raise AskError(
             "a request is spread over whole nodes", where=f"request.num_nodes: {amounts['num_nodes']}"
         )
     named = {name: value for name, value in amounts.items() if value is not None}
-    arrival_s = instant_of(said.get("arrival"), "request.arrival")
-    names, machines = _nodes(asked.get("nodes"), known)
-    agent = text_of(said.get("agent"), "request.agent")
+    arrival_s = instant_of(request.get("arrival"), "request.arrival")
+    names, machines = _nodes(question.get("nodes"), known)
+    agent = text_of(request.get("agent"), "request.agent")
     return Ask(
         request_id=identity,
         arrival_s=min(now_s, now_s if arrival_s is None else arrival_s),
@@ -84,8 +83,8 @@ def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
         names=names,
         machines=machines,
         agent=agent,
-        session=text_of(said.get("session"), "request.session"),
-        output_mib=number_of(said.get("output_mib"), "request.output_mib"),
+        session=text_of(request.get("session"), "request.session"),
+        output_mib=number_of(request.get("output_mib"), "request.output_mib"),
         unspecified=frozenset(AMOUNTS) - named.keys(),
     )
 
@@ -103,10 +102,10 @@ def inventory_of_json(content: Any) -> list[Node]:
             for index, item in enumerate(listed)
         ]
     else:
-        said = _object(content, "the content", ("nodes",))
-        if said.get("nodes") is None:
+        inventory = _object(content, "the content", ("nodes",))
+        if inventory.get("nodes") is None:
             raise AskError("an inventory has nodes", allowed="nodes, or items of Kubernetes' node objects")
-        listed = list_of(said["nodes"], "nodes")
+        listed = list_of(inventory["nodes"], "nodes")
         names, machines = _nodes(listed, ())
         nodes = [machines.get(name) or Node(name) for name in names]
     if len(listed) > MAX_NODES:
@@ -121,7 +120,7 @@ def events_of_json(content: Any, now_s: float) -> list[RequestEvent]:
 
     Args:
         content: One event, or a list of at most `MAX_EVENTS`.
-        now_s: The time of events that do not say theirs.
+        now_s: The time of events without one.
 
     Raises:
         AskError: An event is malformed; none of them counts.
@@ -133,8 +132,8 @@ def events_of_json(content: Any, now_s: float) -> list[RequestEvent]:
 
 
 def _event(content: Any, where: str, now_s: float) -> RequestEvent:
-    said = _object(content, where, ("request_id", "event", "time", "node", "status"))
-    identity, kind = text_of(said.get("request_id"), f"{where}, request_id"), said.get("event")
+    event = _object(content, where, ("request_id", "event", "time", "node", "status"))
+    identity, kind = text_of(event.get("request_id"), f"{where}, request_id"), event.get("event")
     if identity is None or kind not in ("start", "finish"):
         raise AskError(
             "this is no event",
@@ -142,11 +141,11 @@ def _event(content: Any, where: str, now_s: float) -> RequestEvent:
             allowed="request_id, and event: start or finish",
             advice='for example {"request_id": "r1", "event": "finish", "status": "completed"}',
         )
-    status = said.get("status") or "completed"
+    status = event.get("status") or "completed"
     if kind == "finish" and status not in FINISHED:
         raise AskError("no such end of a request", where=f"{where}, status", allowed=", ".join(FINISHED))
-    time_s = instant_of(said.get("time"), f"{where}, time")
-    node = text_of(said.get("node"), f"{where}, node")
+    time_s = instant_of(event.get("time"), f"{where}, time")
+    node = text_of(event.get("node"), f"{where}, node")
     happened_s = now_s if time_s is None else min(time_s, now_s)
     return RequestEvent(identity, happened_s, node, status if kind == "finish" else None)
 
@@ -161,39 +160,35 @@ def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[st
         raise AskError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
     for index, one in enumerate(listed):
         where = f"nodes[{index}]"
-        said = _object({"name": one} if isinstance(one, str) else one, where, _NODE_KEYS)
-        name = text_of(said.get("name"), f"{where}.name")
+        node = _object({"name": one} if isinstance(one, str) else one, where, _NODE_KEYS)
+        name = text_of(node.get("name"), f"{where}.name")
         if name is None:
             raise AskError("a node has no name", where=where)
         names[name] = None
-        if len(said) > 1:
-            machines[name] = _machine(name, said, where)
+        if len(node) > 1:
+            machines[name] = _machine(name, node, where)
     return tuple(names), machines
 
 
 _NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
 
 
-def _machine(name: str, said: dict[str, Any], where: str) -> Node:
+def _machine(name: str, content: dict[str, Any], where: str) -> Node:
     for flag in NODE_FLAGS:
-        if flag in said and not isinstance(said[flag], bool | None):
+        if flag in content and not isinstance(content[flag], bool | None):
             raise AskError("true or false is needed here", where=f"{where}.{flag}")
-    amounts = {key: number_of(said[key], f"{where}.{key}") for key in NODE_AMOUNTS if key in said}
+    amounts = {key: number_of(content[key], f"{where}.{key}") for key in NODE_AMOUNTS if key in content}
     return Node(
         name=name,
-        available=said.get("available") is not False,
-        site=text_of(said.get("site"), f"{where}.site"),
-        is_cloud=said.get("is_cloud"),
+        available=content.get("available") is not False,
+        site=text_of(content.get("site"), f"{where}.site"),
+        is_cloud=content.get("is_cloud"),
         **amounts,  # type: ignore[arg-type]
     )
 
 
 def _object(content: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
-    """A JSON object with no keys but the allowed ones."""
+    """A JSON object that is there, with no keys but the allowed ones."""
     if content is None:
         raise AskError(f"{where} is missing", allowed=", ".join(allowed))
-    said = mapping_of(content, where)
-    unknown = [str(key)[:80] for key in said if key not in allowed]
-    if unknown:
-        raise AskError(f"{where} has unknown keys", where=first(sorted(unknown)), allowed=", ".join(allowed))
-    return said
+    return object_of(content, where, allowed)

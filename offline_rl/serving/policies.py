@@ -11,6 +11,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from logs_schema.errors import ProductError, SchedtwinError
+from offline_rl.assignment.assigner import Assigner, load_assigner
+from offline_rl.bundle import ASSIGNMENT_KIND, kind_of
 from offline_rl.contract import RULES
 from offline_rl.runner import (
     Decision,
@@ -34,7 +36,7 @@ from offline_rl.serving.worker import Worker
 
 OLDEST = LOAD.index("oldest_wait_s")
 Question = Callable[[], Decision]
-"""A question with everything it needs: may be asked later, and in another thread."""
+"""A question with everything it needs: may be run later, and in another thread."""
 
 
 class InFlightLedger(Protocol):
@@ -50,20 +52,20 @@ class InFlightLedger(Protocol):
         """A request left its node, and when its run ended, if that was seen."""
 
     def remember(self, older: Any) -> None:
-        """Takes over what older books of the same policy have learned."""
+        """Takes over what an older ledger of the same policy has learned."""
 
     def set_available(self, node: str, available: bool) -> None:
         """Whether a node can be offered now."""
 
     def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
-        """What the policy would decide now; `nodes` where other facts than those of the books are to hold."""
+        """What the policy would decide now; `nodes` where other facts than those of the ledger are to hold."""
 
     def rule_question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
-        """The same of the rule that stands in for it; asked only where `ServedPolicy.has_rule`."""
+        """The same of the rule that stands in for it; only where `ServedPolicy.has_rule`."""
 
 
 class LedgerBooks(Ledger):
-    """The runner's books, which can be asked later about how things stood; `rule` reads the same books."""
+    """The runner's ledger, whose questions can be run later; `rule` reads the same ledger."""
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class LedgerBooks(Ledger):
         held, table = self.load(clock_s), self._as_it_is(request.service)
         if (
             nodes
-        ):  # laying facts over what training knew takes time: not here, but where the question is answered
+        ):  # laying facts over those of training takes time: not here, but where the question is answered
             return partial(self._decide_about, policy, nodes, table, held, request, clock_s)
         return partial(policy.decide_on, table, held, self._available.copy(), request, clock_s)
 
@@ -103,7 +105,7 @@ class LedgerBooks(Ledger):
         request: Request,
         clock_s: float,
     ) -> Decision:
-        """Decides about nodes as a question describes them, which hold what these books say."""
+        """Decides about nodes as a question describes them, which hold what is in this ledger."""
         table = self._policy.table_of(nodes)
         rows = np.array([known.row_of.get(name, -1) for name in table.names], int)
         nothing = np.zeros((len(held), 1))
@@ -118,7 +120,7 @@ class LedgerBooks(Ledger):
         )  # fmt: skip
 
     def _as_it_is(self, service: str | None) -> NodeTable:
-        """The table for requests of a service, which what the books learn later does not change."""
+        """The table for requests of a service, which what the ledger learns later does not change."""
         facts = self.table_for(service).facts
         units = facts.run_units[self._policy.vocabulary.service_index(service)].copy()
         return replace(
@@ -133,14 +135,15 @@ class ServedPolicy:
     Attributes:
         content_hash: Of its bundle.
         nodes: Nodes known from training, facts only.
-        open_books: (all nodes, clock in seconds since 1970) -> empty books about them.
-        any_nodes: Whether it can also score nodes that training did not know.
+        open_books: (all nodes, clock in seconds since 1970) -> an empty ledger of them.
+        any_nodes: Whether it can also score nodes that were not in training.
         node_of_machine: Machine -> node, where the policy names classes of machines.
-        site: Where a request counts as arrived that does not say.
+        site: Where a request counts as arrived that names no site.
         expected_run_s: Service -> median run time, in training.
-        watch: Whether requests and run times are still those of training; its books tell it of runs.
-        has_rule: Whether its books can be asked for a rule's decision (`rule_question`), which then is the fallback.
-        queue: Of a queue's bundle: what orders it; it knows no nodes then.
+        watch: Whether requests and run times are still those of training; its ledger updates it with runs.
+        has_rule: Whether its ledger has questions for a rule (`rule_question`), which then is the fallback.
+        queue: Of a queue's bundle: what orders it; it has no nodes then.
+        assigner: Of the bundle of a scheduler of many requests at once; it has no nodes then.
     """
 
     content_hash: str
@@ -153,6 +156,7 @@ class ServedPolicy:
     watch: Watch = field(default_factory=lambda: Watch(None))
     has_rule: bool = False
     queue: QueuePolicy | None = None
+    assigner: Assigner | None = None
 
 
 def load_policy(
@@ -169,13 +173,15 @@ def load_policy(
         bundle: Its folder.
         backend: What computes the network.
         expect: The content hash that it must have; None accepts any.
-        trust: Public key of whoever must have signed it; None: anybody.
+        trust: Public key that it must be signed with; None: any.
         rule: Bundle of a rule of the same training, to stand in where the policy does not answer; None: the rule that
             the bundle holds, heuristics where it holds none.
 
     Raises:
         ProductError: See `offline_rl.runner.load`; or the rule is none, or of another training.
     """
+    if kind_of(bundle) == ASSIGNMENT_KIND:
+        return _of_assigner(bundle, backend, expect, trust, rule)
     network = load_network(bundle, backend, expect=expect, trust=trust)
     if network.contract.problem == QUEUE:
         return _of_queue(network, rule)
@@ -210,13 +216,32 @@ def _of_queue(network: ExportedPolicy, rule: Path | None) -> ServedPolicy:
         )
 
     def no_books(_: Sequence[Node], __: float) -> InFlightLedger:
-        raise ProductError("the bundle orders a queue and places nothing", advice="ask /order")
+        raise ProductError("the bundle orders a queue and places nothing", advice="use /order")
 
     return ServedPolicy(network.content_hash, (), no_books, queue=QueuePolicy(network))
 
 
+def _of_assigner(
+    bundle: Path, backend: Backend, expect: str | None, trust: Path | None, rule: Path | None
+) -> ServedPolicy:
+    """A scheduler of many requests at once."""
+    if rule is not None or backend != "numpy":
+        raise ProductError(
+            "the bundle assigns many requests at once", where="--backend onnx" if rule is None else str(rule),
+            allowed="the backend numpy, and no rule beside: every answer begins with insertion",
+        )  # fmt: skip
+
+    def no_books(_: Sequence[Node], __: float) -> InFlightLedger:
+        raise ProductError(
+            "the bundle assigns many requests at once and places none alone", advice="use /assign"
+        )
+
+    assigner = load_assigner(bundle, expect=expect, trust=trust)
+    return ServedPolicy(assigner.content_hash, (), no_books, assigner=assigner)
+
+
 def _rule_beside(policy: Policy, rule: Policy, where: Path) -> Policy:
-    """The rule, if it reads the books of the policy; ProductError if not."""
+    """The rule, if it reads the ledger of the policy; ProductError if not."""
     if rule.contract.network.kind not in RULES:
         raise ProductError(
             "the bundle to fall back on holds no rule", where=str(where), allowed=", ".join(RULES),
@@ -235,7 +260,7 @@ def _rule_beside(policy: Policy, rule: Policy, where: Path) -> Policy:
 
 
 def facts_of(policy: Policy) -> tuple[Node, ...]:
-    """What the contract says about the nodes of training; no limit known is None."""
+    """The nodes of training in the contract; no limit known is None."""
 
     def known(amounts: tuple[float, ...]) -> list[float | None]:
         return [amount if math.isfinite(amount) else None for amount in amounts]
@@ -253,7 +278,7 @@ def facts_of(policy: Policy) -> tuple[Node, ...]:
 
 
 class PolicySlot:
-    """Holds the policy in use; `reload` replaces it, or keeps it and says why not.
+    """Holds the policy in use; `reload` replaces it, or keeps it and gives the reason.
 
     Args:
         load: Loads, verifies and replays the bundle; called again at every reload.

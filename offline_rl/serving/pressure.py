@@ -1,4 +1,4 @@
-"""How far the event loop is behind: the time that whatever arrives has to wait before anybody looks at it."""
+"""How far the event loop is behind: the time that a new event has to wait."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""What monitoring says of an application: range queries to Prometheus over HTTP, as readings of intervals.
+"""Readings of an application from monitoring: range queries to Prometheus over HTTP, interval by interval.
 
 The mapping is that of `schedtwin import prometheus` (`logs_schema.formats.mapping`); its `source` is the query. A
 sample stands for the interval that begins at its instant. Units are named there, never guessed.
@@ -34,7 +34,7 @@ class MetricsError(SchedtwinError):
 
 @dataclass(frozen=True)
 class Prometheus:
-    """Where it is, and what it is asked.
+    """Its address and its queries.
 
     Attributes:
         url: Base URL.
@@ -48,6 +48,14 @@ class Prometheus:
     token_file: Path | None = None
     timeout_s: float = 5.0
 
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(
+                f"{self.url!r} is no address of Prometheus",
+                where="--prometheus",
+                allowed="http://... or https://...",
+            )
+
     def samples(self, begin_s: float, end_s: float, interval_s: float) -> Samples:
         """All mapped series from `begin_s` to `end_s`, on the grid of intervals; MetricsError."""
         found = Samples(interval_s)
@@ -55,26 +63,35 @@ class Prometheus:
             span = {"start": begin_s, "end": end_s, "step": interval_s}
             for series in self._matrix(mapped.source, span):
                 name = self._deployment(mapped, series)
-                values = [(float(at), _number(text)) for at, text in series["values"]]
+                values = self._values(mapped, series)
                 known = [
                     (at, value) for at, value in values if math.isfinite(value) and not found.off_grid(at)
                 ]
                 found.add(mapped.metric, name, [at for at, _ in known], [value for _, value in known])
         return found
 
+    def _values(self, mapped: MappedMetric, series: Mapping[str, Any]) -> list[tuple[float, float]]:
+        try:
+            return [(float(at), _number(text)) for at, text in series["values"]]
+        except (ValueError, TypeError) as error:
+            raise MetricsError(
+                f"a series holds something else than instants and numbers ({error})",
+                where=f"{self.url}: {mapped.source}", allowed='[[1700000000, "0.5"], ...]',
+            ) from error  # fmt: skip
+
     def _matrix(self, query: str, span: Mapping[str, float]) -> list[dict[str, Any]]:
         url = f"{self.url.rstrip('/')}/api/v1/query_range?{urlencode({'query': query, **span})}"
         headers = {}
-        if self.token_file is not None:
-            headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
         try:
+            if self.token_file is not None:  # read anew: tokens are renewed
+                headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
             with build_opener(ProxyHandler({})).open(
                 Request(url, headers=headers), timeout=self.timeout_s
             ) as answer:
                 found = json.loads(answer.read(MAX_BYTES))
             data = found["data"]
             if data["resultType"] != "matrix" or not all(
-                isinstance(one["values"], list) for one in data["result"]
+                isinstance(one["values"], list) and isinstance(one["metric"], dict) for one in data["result"]
             ):
                 raise TypeError(f"a {data['resultType']}")
         except (URLError, OSError, ValueError, KeyError, TypeError) as error:
@@ -91,7 +108,7 @@ class Prometheus:
         if name is None:
             raise MetricsError(
                 f"a series has no label {self.mapping.deployment_label!r}", where=f"{self.url}: {mapped.source}",
-                allowed="a series a deployment, labelled with its name", advice="name the label, or say of_gateway",
+                allowed="a series a deployment, labelled with its name", advice="name the label, or set of_gateway",
             )  # fmt: skip
         return str(name)
 
@@ -105,7 +122,7 @@ def refuse_unmapped(mapping: MetricsMapping) -> None:
     lacking += [f"{name} of the gateway" for name in GATEWAY_NEEDED if name not in users]
     if lacking:
         raise ConfigError(
-            f"the mapping does not tell {', '.join(lacking)}", where=str(mapping.path),
+            f"the mapping does not name {', '.join(lacking)}", where=str(mapping.path),
             allowed=f"{', '.join(NEEDED)} of deployments; {', '.join(GATEWAY_NEEDED)} of the gateway",
             advice="add [metrics.COLUMN] with its query as source",
         )  # fmt: skip
@@ -130,7 +147,7 @@ def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: n
 
 
 def granted_by(samples: Samples, place: int, names: tuple[str, ...]) -> Granted:
-    """What the metrics say is granted; NaN where they do not."""
+    """What is granted by the metrics; NaN where they do not have it."""
     rows = [samples.rows.get((place, name), {}) for name in names]
     columns = ("cpu_cores", "memory_gib", "num_replicas")
     return Granted(*(np.array([row.get(name, math.nan) for row in rows]) for name in columns))

@@ -1,7 +1,8 @@
-"""HTTP/1.1 as the server speaks it: uvicorn's, with bounds on what a caller may send before anybody looks at it.
+"""HTTP/1.1 of the server: uvicorn's, with bounds on what a caller may send before its token is checked.
 
 Bytes of a head (request line and headers), and the number of its lines, are bounded before the token is looked at.
-Nothing lasts: who connects and says nothing, sends a head drop by drop, or does not take its answer, is hung up on.
+Nothing lasts: a caller that connects and sends nothing, sends a head drop by drop, or does not read its answer, is
+disconnected.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ MAX_HEAD_BYTES = 16 * 2**10
 """Longest head; kube-scheduler's have some 300 bytes."""
 MAX_HEAD_LINES = 64
 HEADER_S = 10.0
-"""How long a caller may take to say what it wants."""
+"""How long a caller may take to send a head."""
 QUESTION_S = 30.0
 """How long a question may take from the end of its head to the end of its answer, the sending of both included."""
 KEEP_ALIVE_S = 120
@@ -36,7 +37,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     Args:
         config, server_state, app_state: uvicorn's.
-        connections: The book of who is connected; the caller has been counted in.
+        connections: The connected callers; the caller has been counted in.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes have come: those of a head are fed in pieces, and counted until the parser makes something of them."""
-        if self._patience is None:  # an idle caller has begun to say something, be it empty lines
+        if self._patience is None:  # an idle caller has begun to send, be it empty lines
             self._wait(HEADER_S)
         while data and not self.transport.is_closing():
             size = len(data) if self._in_content else MAX_HEAD_BYTES
@@ -91,7 +92,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """The caller has said what it wants."""
+        """The caller has sent a head."""
         self._unparsed_bytes, self._in_content = 0, True
         self.book.work(self)
         self._wait(QUESTION_S)

@@ -8,12 +8,12 @@ UNKNOWN, WAITING, RUNNING, REJECTED, DROPPED = "unknown", "waiting", "running", 
 
 
 def request_row(placement: PlacedRequest, status: str, default_site: str) -> list[Cell]:
-    """A row of the table `requests`: what was asked and decided, and what is known of what came of it.
+    """A row of the table `requests`: the question, the decision, and what is known of the outcome.
 
     Args:
         placement: The decision.
         status: `unknown` or `waiting` when it is decided, `running` when it starts, else how it ended.
-        default_site: Of requests that say none.
+        default_site: Of requests that name none.
     """
     ask, request = placement.ask, placement.ask.request
     amounts = {

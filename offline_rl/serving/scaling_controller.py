@@ -107,10 +107,13 @@ class Controller:
         age = finished - place
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
         verdict = self.guard.decide(now_s, granted, now, before, stale)
-        failed = self._write(granted, verdict)
-        told = self._told(now_s, granted, verdict, failed)
+        written, failed = self._write(granted, verdict)
+        told = self._told(now_s, granted, verdict, written, failed)
         if self.log is not None:
-            self._note(place, granted, now, verdict, failed, told)
+            try:
+                self._note(place, granted, now, verdict, failed, told)
+            except OSError as error:  # a full disk stops the log, never a decision
+                told["log_error"] = str(error)
         return told
 
     def _granted(self, samples: Samples, place: int) -> Granted:
@@ -119,37 +122,47 @@ class Controller:
             return granted_by(samples, place, names)
         return granted_in(self.kube.deployments(self.namespace), names, granted_by(samples, place, names))
 
-    def _write(self, granted: Granted, verdict: GuardedGrants) -> dict[str, str]:
-        """Writes what changes; deployment -> why it could not be written."""
+    def _write(self, granted: Granted, verdict: GuardedGrants) -> tuple[set[str], dict[str, str]]:
+        """Writes what changes; the deployments that were written, and of others why they could not be."""
+        written: set[str] = set()
         failed: dict[str, str] = {}
         for place, name in enumerate(self.guard.policy.setting.names):
             if name not in self.writes or self.kube is None:
                 continue
+            if not np.isfinite(granted.replicas[place]):
+                failed[name] = f"namespace {self.namespace} has no such deployment now"
+                continue
             try:
                 if verdict.wanted.replicas[place] != granted.replicas[place]:
                     self.kube.scale(self.namespace, name, int(verdict.wanted.replicas[place]))
-                if self.guard.config.resources:
-                    self._write_resources(name, place, granted, verdict.wanted)
+                    written.add(name)
+                if self.guard.config.resources and self._write_resources(
+                    name, place, granted, verdict.wanted
+                ):
+                    written.add(name)
             except SchedtwinError as error:
                 failed[name] = str(error)
-        return failed
+        return written, failed
 
-    def _write_resources(self, name: str, place: int, granted: Granted, wanted: Granted) -> None:
+    def _write_resources(self, name: str, place: int, granted: Granted, wanted: Granted) -> bool:
+        """Writes cores and memory where they change; whether they do."""
         cores, gib = float(wanted.cpu_cores[place]), float(wanted.memory_gib[place])
         if (cores, gib) == (
             float(granted.cpu_cores[place]),
             float(granted.memory_gib[place]),
         ) or self.kube is None:
-            return
+            return False
         containers = self.kube.deployments(self.namespace)[name]["spec"]["template"]["spec"]["containers"]
         amounts = {"cpu": f"{round(1000 * cores)}m", "memory": f"{round(1024 * gib)}Mi"}
         first = {"name": containers[0]["name"], "resources": {"requests": amounts, "limits": amounts}}
         path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
         self.kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
+        return True
 
     def _told(
-        self, now_s: float, granted: Granted, verdict: GuardedGrants, failed: Mapping[str, str]
-    ) -> dict[str, Any]:
+        self, now_s: float, granted: Granted, verdict: GuardedGrants, written: Collection[str],
+        failed: Mapping[str, str],
+    ) -> dict[str, Any]:  # fmt: skip
         def plain(grants: Granted, place: int) -> dict[str, float | None]:
             values = {name: float(leaf[place]) for name, leaf in grants._asdict().items()}
             return {name: value if math.isfinite(value) else None for name, value in values.items()}
@@ -160,7 +173,7 @@ class Controller:
                 "deployment": name, "granted": plain(granted, place), "wanted": plain(verdict.wanted, place),
                 "policy": plain(verdict.by_policy, place), "rules": plain(verdict.by_rules, place),
                 "arm": verdict.arms[place], "reason": verdict.reasons[place],
-                "written": name in self.writes and name not in failed, "error": failed.get(name, ""),
+                "written": name in written, "error": failed.get(name, ""),
             }
             for place, name in enumerate(names)
         ]  # fmt: skip

@@ -110,8 +110,8 @@ class Guard:
         ))  # fmt: skip
         wanted = self._limited(granted, wanted, np.array([arm == HOLD for arm in arms]))
         if (most := self.config.max_cores) is not None:
-            asked = float(np.sum(wanted.replicas * wanted.cpu_cores))
-            had = float(np.sum(granted.replicas * granted.cpu_cores))
+            asked = float(np.nansum(wanted.replicas * wanted.cpu_cores))  # what is gone has none
+            had = float(np.nansum(granted.replicas * granted.cpu_cores))
             if asked > max(most, had):
                 raised = wanted.replicas * wanted.cpu_cores > granted.replicas * granted.cpu_cores
                 wanted = Granted(

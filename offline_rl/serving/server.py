@@ -27,6 +27,7 @@ from offline_rl.serving.app import App
 from offline_rl.serving.connections import Connections, connection_limit
 from offline_rl.serving.decision_log import TABLES, DecisionLog
 from offline_rl.serving.errors import ServingError
+from offline_rl.serving.fallbacks import LEAST_LOADED
 from offline_rl.serving.journal import FOLDER_MODE
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import SparseFilter
@@ -79,22 +80,16 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
         ready: Called once, with where it listens and what it serves.
 
     Raises:
-        ServingError: It may not or cannot listen there.
+        ServingError: It may not or cannot listen there, or what is asked for is not done for this bundle.
         ProductError: The bundle cannot be used.
     """
     token, tls = protection(config), tls_context(config)
     for secret in filter(None, (config.token_file, config.tls_key)):
         warn_of_readers(secret)
+    metrics = Metrics()
+    slot = PolicySlot(partial(load_served, config), metrics)
     if config.log is not None:
         prepare_log(config.log)
-    metrics = Metrics()
-    slot = PolicySlot(
-        partial(
-            load_policy, config.bundle, config.backend,
-            expect=config.expect, trust=config.trust, rule=config.rule,
-        ),
-        metrics,
-    )  # fmt: skip
     listener = listen(config.host, config.port)
     log = DecisionLog(config.log, metrics)
     host, port = listener.getsockname()[:2]
@@ -117,6 +112,47 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
     finally:
         log.close()
         listener.close()
+
+
+_OF_QUEUES = (
+    "a queue's bundle is served without a log, exploration, and heuristics of placement",
+    "--shadow, --canary, --deadline-ms and --seed",
+    "leave them out: answers to /order say who decided and what the policy would have started",
+)
+_OF_ASSIGNERS = (
+    "a bundle that assigns many requests at once is served as it is",
+    "none of them",
+    "leave them out: /assign has its own deadline_ms, and is not logged",
+)
+"""Of a refusal: what, what is allowed, what to do."""
+
+
+def load_served(config: ServerConfig) -> ServedPolicy:
+    """The bundle as it is now, ready to serve.
+
+    Raises:
+        ServingError: A bundle that places nothing is to be logged, to explore, or to fall back on a heuristic of
+            placement; one that assigns is to be a shadow or a canary.
+        ProductError: The bundle cannot be used.
+    """
+    policy = load_policy(
+        config.bundle, config.backend, expect=config.expect, trust=config.trust, rule=config.rule
+    )
+    if policy.queue is None and policy.assigner is None:
+        return policy
+    service = config.service
+    options = {
+        f"--log {config.log}": config.log is not None,
+        f"--explore {service.explore:g}": service.explore > 0.0,
+        f"--fallback {service.fallback.name}": service.fallback != LEAST_LOADED,
+    }
+    what, allowed, advice = _OF_QUEUES
+    if policy.assigner is not None:
+        options |= {"--shadow": service.shadow, f"--canary {service.canary:g}": service.canary < 1.0}
+        what, allowed, advice = _OF_ASSIGNERS
+    if given := [option for option, is_given in options.items() if is_given]:
+        raise ServingError(what, where=", ".join(given), allowed=allowed, advice=advice)
+    return policy
 
 
 def guarded_server(app: App, metrics: Metrics, tls: ssl.SSLContext | None = None) -> GuardedServer:

@@ -1,7 +1,7 @@
 """The decision service: question in, answer out, whatever becomes of the policy.
 
-Everything but the policy's own arithmetic happens on the event loop's thread; the policy is asked in another, with a
-deadline. When it is too slow, raises, or can name no candidate, the fallback answers, and a counter says why.
+Everything but the policy's own arithmetic happens on the event loop's thread; the policy runs in another, with a
+deadline. When it is too slow, raises, or can name no candidate, the fallback answers, and a counter has the reason.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from offline_rl.runner import Decision, Node
 from offline_rl.runner.watch import KINDS
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.choosing import (
-    NOBODY,
+    NO_NODE,
     Choice,
     fallback_choice,
     policy_choice,
@@ -42,7 +42,7 @@ OVERLOAD = "overload"
 MAX_COMPARISONS = 64
 """Comparisons with the policy that may be under way after the answer; beyond that they are left out."""
 COMPARISON_S = 1.0
-"""How long a comparison may take: nobody waits for it."""
+"""How long a comparison may take: no answer waits for it."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class ServiceConfig:
         deadline_s: Time after which the fallback answers instead of the policy.
         shadow: The fallback answers everything; what the policy would have done is logged.
         canary: Share of requests that the policy answers.
-        explore: Probability of any feasible node instead, so that tomorrow's log can tell policies apart.
+        explore: Probability of any feasible node instead, so that tomorrow's log can distinguish policies.
         fallback: The heuristic.
         seed: Of the draws.
     """
@@ -78,7 +78,7 @@ class Answer:
     Attributes:
         node: The named node; None where no candidate is feasible.
         scores: 0 to 10 of every candidate.
-        arm: Who answered.
+        arm: Which of policy, fallback and exploration answered.
         reason: Why the fallback answered in the policy's place; empty if it did not.
         view: The candidates as they were.
     """
@@ -92,7 +92,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the policy said; `choice` is None where it did not answer, and `reason` says why."""
+    """The policy's reply; `choice` is None where it did not answer, and `reason` is the cause."""
 
     choice: Choice | None = None
     decision: Decision | None = None
@@ -121,14 +121,14 @@ class Service:
         self._rng = np.random.default_rng(config.seed)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
         for kind in KINDS:
             metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
 
     def filter(self, ask: Ask) -> CandidateView:
-        """The candidates and what speaks against them; a pod that has one node left is taken to go there.
+        """The candidates and the reasons against them; a pod that has one node left is taken to go there.
 
-        kube-scheduler does not ask for priorities where one node is left.
+        kube-scheduler does not request priorities where one node is left.
         """
         now_s = self._turn()
         view = self.cluster.view(ask)
@@ -207,12 +207,12 @@ class Service:
             decision = self.cluster.rule_question(ask, now_s)()
             choice = rule_choice(decision, self._position(decision, view.names), view, self._rng)
         except Exception as error:  # what stands in must not end the show
-            self._say_once(f"the rule failed, a heuristic answers: {type(error).__name__}: {error}"[:500])
+            self._print_once(f"the rule failed, a heuristic answers: {type(error).__name__}: {error}"[:500])
             return None
-        return None if choice.best == NOBODY else choice
+        return None if choice.best == NO_NODE else choice
 
     def _decide_in_haste(self, ask: Ask, fallback: Choice, view: CandidateView, now_s: float) -> Answer:
-        """The fallback's answer where the server is behind: the policy is not asked, and the answer is late already."""
+        """The fallback's answer where the server is behind: the policy does not run, and the answer is late already."""
         is_policys = share_of(ask.request_id) < self.config.share
         self.metrics.fallbacks.labels(OVERLOAD).inc(is_policys)
         answer = _answer(FALLBACK, fallback, fallback.best, OVERLOAD, view)
@@ -233,7 +233,7 @@ class Service:
         now_s: float,
         deadline_s: float,
     ) -> Answer:
-        reply = await self._ask(question, view, deadline_s)
+        reply = await self._reply(question, view, deadline_s)
         if reply.choice is None:
             self.metrics.fallbacks.labels(reply.reason).inc()
             answer = _answer(FALLBACK, fallback, fallback.best, reply.reason, view)
@@ -245,21 +245,23 @@ class Service:
     async def _compare(
         self, placement: PlacedRequest, answer: Answer, question: Question, fallback: Choice
     ) -> None:
-        """Asks the policy after the answer was given, and writes down what it would have done."""
-        reply = await self._ask(question, answer.view, time.monotonic() + COMPARISON_S)
+        """Runs the policy after the answer was given, and records what it would have done."""
+        reply = await self._reply(question, answer.view, time.monotonic() + COMPARISON_S)
         self._record_reply(placement, answer, reply, fallback)
 
-    async def _ask(self, question: Question, view: CandidateView, deadline_s: float) -> Reply:
-        """What the policy says, if it says anything in time."""
+    async def _reply(self, question: Question, view: CandidateView, deadline_s: float) -> Reply:
+        """The policy's reply, if it comes in time."""
         begun_s, worker = time.monotonic(), self.slot.worker
         if worker.stalled(self.config.deadline_s):
             return Reply(reason=BUSY)
         try:
-            decision = await worker.ask(question, deadline_s - begun_s)
+            decision = await worker.run(question, deadline_s - begun_s)
         except TimeoutError:
             return Reply(reason=SLOW)
         except Exception as error:  # whatever the policy's libraries raise: the show goes on
-            self._say_once(f"the policy failed, the fallback answers: {type(error).__name__}: {error}"[:500])
+            self._print_once(
+                f"the policy failed, the fallback answers: {type(error).__name__}: {error}"[:500]
+            )
             return Reply(reason=RAISED)
         took_s = time.monotonic() - begun_s
         self.metrics.decision_s.observe(took_s)
@@ -267,11 +269,11 @@ class Service:
         self.metrics.out_of_distribution.inc(decision.num_out_of_range > 0)
         self._policy.watch.decided(decision.unlike)
         for sentence in self._policy.watch.alarms():
-            self._say_once(f"alarm: {sentence}")
+            self._print_once(f"alarm: {sentence}")
         position = self._position(decision, view.names)
         self.metrics.unknown_nodes.inc(int((position < 0).sum()))
         choice = policy_choice(decision, position, view)
-        if choice.best == NOBODY:
+        if choice.best == NO_NODE:
             return Reply(None, decision, UNABLE, took_s)
         return Reply(choice, decision, "", took_s)
 
@@ -310,7 +312,7 @@ class Service:
     def _record_reply(self, placement: PlacedRequest, answer: Answer, reply: Reply, fallback: Choice) -> None:
         """Writes a decision down, with what the policy and the fallback would have named."""
         names, choice = answer.view.names, reply.choice
-        if choice is not None and fallback.best != NOBODY:
+        if choice is not None and fallback.best != NO_NODE:
             self.metrics.compared.inc()
             self.metrics.disagreements.inc(choice.best != fallback.best)
         weight = propensity(
@@ -320,7 +322,7 @@ class Service:
         self._record(
             placement, answer, weight, reply,
             policy_node=None if choice is None else names[choice.best],
-            fallback_node=None if fallback.best == NOBODY else names[fallback.best],
+            fallback_node=None if fallback.best == NO_NODE else names[fallback.best],
         )  # fmt: skip
 
     def _record(
@@ -348,9 +350,9 @@ class Service:
     def _alarm_level(self, kind: str) -> float:
         return self._policy.watch.levels()[kind]
 
-    def _say_once(self, sentence: str) -> None:
-        if sentence not in self._said and len(self._said) < 100:
-            self._said.add(sentence)
+    def _print_once(self, sentence: str) -> None:
+        if sentence not in self._printed and len(self._printed) < 100:
+            self._printed.add(sentence)
             print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)
 
 

@@ -14,7 +14,7 @@ from offline_rl.serving.inventory import Remembered
 MAX_GUESTS = 10_000
 """Guests that are remembered although they hold nothing."""
 STRANGER = 0
-"""Row of candidates that hold nothing and that nobody has described."""
+"""Row of candidates that hold nothing and are not described."""
 _CORES, _COMMITTED, _HELD = range(3)
 
 
@@ -40,7 +40,7 @@ class Tallies:
         """Rows there are, in use or not."""
         return self._rows.shape[1]
 
-    def know(self, facts: Mapping[str, Node]) -> None:
+    def set_facts(self, facts: Mapping[str, Node]) -> None:
         """Takes the facts of all nodes that are no guests, in place of those before."""
         self._known = facts
         rows = [self._row(name) for name in facts]
@@ -61,7 +61,7 @@ class Tallies:
             self._rows[_COMMITTED, row] = 0.0  # what rounding left
 
     def of(self, names: tuple[str, ...]) -> np.ndarray:
-        """[3, n] cores (NaN where nobody knows them), cores committed and requests held, of some nodes."""
+        """[3, n] cores (NaN where they are unknown), cores committed and requests held, of some nodes."""
         rows = self._rows_of_set.get(names)
         if rows is None:
             rows = np.array([self._row_of.get(name, STRANGER) for name in names], int)
@@ -103,5 +103,5 @@ class Tallies:
 
 
 def cores_of(node: Node) -> float:
-    """Cores of a node; NaN where nobody knows them."""
+    """Cores of a node; NaN where they are unknown."""
     return math.nan if node.cpu_cores is None else node.cpu_cores

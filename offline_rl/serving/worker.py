@@ -1,6 +1,6 @@
-"""One thread that asks the policy, so that a decision that takes too long never keeps an answer waiting.
+"""One thread that runs the policy, so that a decision that takes too long never keeps an answer waiting.
 
-A decision usually takes a fraction of a millisecond. So whoever asks first waits for it without doing anything else
+A decision usually takes a fraction of a millisecond. So the first caller waits for it without doing anything else
 (`SIT_S`): two threads that both compute would hand the interpreter's lock to and fro, and a hand-over costs more than
 the decision. Only what takes longer is waited for beside other work.
 """
@@ -49,7 +49,7 @@ class Worker:
         late = begun_s is not None and time.monotonic() - begun_s > patience_s
         return late or self._jobs.qsize() >= MAX_PENDING
 
-    async def ask(self, work: Callable[[], Any], timeout_s: float) -> Any:
+    async def run(self, work: Callable[[], Any], timeout_s: float) -> Any:
         """The result of `work`, which runs in the thread.
 
         Raises:
@@ -88,12 +88,12 @@ class Worker:
             self._busy_since_s = time.monotonic()
             try:
                 job.result = job.work()
-            except Exception as error:  # whatever it is, it belongs to whoever asked
+            except Exception as error:  # whatever it is, it is raised in the caller
                 job.error = error
             self._busy_since_s = None
             job.done.release()
             if job.future is not None:
-                with suppress(RuntimeError):  # its loop is closed: nobody waits any more
+                with suppress(RuntimeError):  # its loop is closed: no caller waits any more
                     job.future.get_loop().call_soon_threadsafe(_wake, job.future)
 
 

@@ -101,6 +101,7 @@ def test_decoding_is_never_worse_than_insertion():
     assert (np.isfinite(kept).sum(axis=1) == 1).all()
 
 
+@pytest.mark.slow
 def test_training_learns_where_work_is_quick():
     """One edge is ten times as quick, nothing else matters: reinforcement finds it, imitation copies it."""
     law = InstanceConfig(2, 2, 6, replicas=(1, 10), s_per_mib=(1.0, 1.0), backlogs=(0, 0), transfer_s=0.0)

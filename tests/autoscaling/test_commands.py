@@ -2,21 +2,27 @@
 
 import datetime as dt
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from evaluation.certify.config import CertifyConfig
 from evaluation.cli import main
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import RunConfig
+from evaluation.problems.autoscaling import comparing
+from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
 from evaluation.problems.kit import ExportOptions, ProblemOptions
+from evaluation.problems.orchestration import kit as slots_kit
 from evaluation.reproduction.drpc import DrpcConfig, table, traces_of
 from evaluation.simulator.applications.load import LoadConfig, made_rates, read_series
 from evaluation.simulator.applications.presets import application
 from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
+from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.runner.scaling import load_scaling
 
@@ -114,8 +120,18 @@ def test_what_is_not_there_says_so(tmp_path):
     [
         (["reproduce", "drpc", "--preset", "zoo"], "no application 'zoo'"),
         (["reproduce", "drpc", "--minutes", "5"], "traces that cannot be"),
+        (["reproduce", "drpc", "--autoscalers", "hpa,zoo"], "there is no autoscaler zoo"),
+        (["reproduce", "kmps", "--quick", "--days=-1"], "days -1"),
+        (["reproduce", "kais", "--quick", "--learned", "zoo"], "no learner 'zoo'"),
         (["simulate", "--preset", "chain", "--behaviour", "mix", "--out", "OUT"], "under 'mix'"),
         (["simulate", "--preset", "chain", "--pattern", "logged", "--out", "OUT"], "series of request rates"),
+        (
+            ["simulate", "--preset", "chain", "--slots", "--explored", "0", "--out", "OUT"],
+            "take --slots, --explored",
+        ),
+        (["simulate", "--preset", "kmps", "--rates", "FILE", "--out", "OUT"], "does not take --rates"),
+        (["simulate", "--dispatch", "random", "--out", "OUT"], "without --slots does not take --dispatch"),
+        (["simulate", "--slots", "--behaviour", "mix", "--out", "OUT"], "by slots does not take --behaviour"),
     ],
 )
 def test_wrong_arguments_are_refused_in_words(tmp_path, monkeypatch, capsys, arguments, words):
@@ -123,6 +139,59 @@ def test_wrong_arguments_are_refused_in_words(tmp_path, monkeypatch, capsys, arg
     assert main(arguments) == 2
     assert words in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
+
+
+def test_a_log_that_lacks_tables_is_refused_with_what_it_does_support(tmp_path, capsys):
+    line = "2024-01-01T00:00:00Z,30,cart,1,1.0\n"
+    (tmp_path / "deployment_samples.csv").write_text(
+        f"time,interval_s,deployment,num_replicas,cpu_cores\n{line}"
+    )
+    log = str(tmp_path / "log")
+    assert main(["import", "native", str(tmp_path / "deployment_samples.csv"), "--out", log]) == 0
+    assert main(["fit", log, "--problem", "orchestration", "--out", str(tmp_path / "twin")]) == 2
+    told = capsys.readouterr().err
+    assert "'orchestration': table requests is empty; table replicas is empty" in told
+    assert "the log supports autoscaling" in told
+
+
+@pytest.mark.parametrize(
+    ("kit", "load"), [(scaling_kit, "load_application_twin"), (slots_kit, "load_fitted")]
+)
+def test_no_twin_is_certified_on_its_own_training_days(monkeypatch, kit, load):
+    manifest = SimpleNamespace(extra={"train_days": ["2024-01-01", "2024-01-02"]}, content_hash="")
+    monkeypatch.setattr(kit, "read_manifest", lambda *_: manifest)
+    monkeypatch.setattr(kit, load, lambda _twin: None)
+    certifier = kit.certifier("twin", None)
+    with pytest.raises(ConfigError, match="overlap the training window"):
+        certifier.certify(
+            Days(4), [dt.date(2024, 1, 2), dt.date(2024, 1, 3)], CertifyConfig(), SilentProgress()
+        )
+
+
+def test_seeds_of_training_follow_the_seed_of_the_command():
+    usual = AUTOSCALING_KIT.train(RunConfig()).settings["seeds"]
+    other = AUTOSCALING_KIT.train(RunConfig(seed=7)).settings["seeds"]
+    assert len(usual) == len(other)
+    assert not set(usual) & set(other)
+
+
+def test_the_truth_of_a_logged_day_has_the_load_of_its_log(monkeypatch):
+    app, told = application("chain"), []
+    monkeypatch.setattr(
+        comparing, "application_response", lambda _app, _config, rates, *_a, **_k: told.append(rates)
+    )
+    asked = np.linspace(100.0, 200.0, 2880)
+    asked[5] = np.nan
+    log = SimpleNamespace(gateway={"request_rate_per_s": asked})
+    truth = {"preset": "chain", "interval_s": 30.0, "seed": 0, "first_day": "2024-01-01"}
+    task = SimpleNamespace(scaling=None, limits=None)
+    names = [service.name for service in app.services]
+    for known in (log, None):
+        comparing._true_day(truth, dt.date(2024, 1, 3), 1, task, names, known).respond(240)
+    asked[5] = asked[4]
+    np.testing.assert_allclose(told[0].sum(axis=1), asked, rtol=1e-5)
+    np.testing.assert_allclose(told[0].sum(axis=1)[0] * told[1][0] / told[1][0].sum(), told[0][0], rtol=1e-5)
+    assert abs(told[1].sum(axis=1) - asked).max() > 1.0  # of a day without a log: one that is like it
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 import json
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlparse
 
@@ -11,7 +12,7 @@ import pytest
 
 from evaluation.cli import main
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, ProductError
 from logs_schema.formats.mapping import read_mapping
 from logs_schema.product import writing
 from offline_rl.bundle import ARRAYS, GOLDEN
@@ -226,7 +227,20 @@ def test_old_metrics_change_nothing(tmp_path, bundle, stand_in):
         rows = controller.step()["deployments"]
     assert [row["arm"] for row in rows] == [HOLD, HOLD]
     assert "6 intervals old" in rows[0]["reason"]
+    assert not any(row["written"] for row in rows)
     assert stand_in.written == []
+
+
+def test_a_deployment_that_vanishes_is_left_alone_and_the_others_are_scaled(tmp_path, bundle, stand_in):
+    with controlling(tmp_path, bundle, stand_in, NAMES, GuardConfig(max_cores=1.2)) as controller:
+        del stand_in.replicas["front"]
+        rows = controller.step()["deployments"]
+        assert "1.2 are allowed" in rows[0]["reason"]  # the bound holds for what is left
+        controller.guard = Guard(controller.guard.policy, GuardConfig())
+        rows = controller.step()["deployments"]
+    assert [row["written"] for row in rows] == [True, False]
+    assert "no such deployment" in rows[1]["error"]
+    assert stand_in.replicas == {"cart": 3}
 
 
 def test_the_log_is_read_as_a_log(tmp_path, bundle, stand_in):
@@ -248,6 +262,22 @@ def test_the_log_is_read_as_a_log(tmp_path, bundle, stand_in):
     assert rows[2]["response_p95_s"] == pytest.approx(0.2)
     decisions = (tmp_path / "log" / "decisions").glob("*.jsonl")
     assert [len(path.read_text().splitlines()) for path in decisions] == [2]
+
+
+def test_a_log_that_cannot_be_written_stops_no_decision(tmp_path, bundle, stand_in):
+    (tmp_path / "log").write_text("in the way")
+    with controlling(tmp_path, bundle, stand_in, ["cart"], log=tmp_path / "log") as controller:
+        told = controller.step()
+    assert told["deployments"][0]["written"]
+    assert "log" in told["log_error"]
+
+
+def test_series_that_hold_something_else_are_named(tmp_path, bundle, stand_in):
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        pass
+    mapped = next(one for one in controller.metrics.mapping.metrics if one.of_gateway)
+    with pytest.raises(MetricsError, match="instants and numbers"):
+        controller.metrics._values(mapped, {"values": [[1]]})
 
 
 def test_limits_hold_for_every_decision():
@@ -284,6 +314,12 @@ def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):
         controller.step()
     with pytest.raises(KubeError, match=r"refused PATCH \(500\)"):
         KubeApi(stand_in.url).scale("shop", "cart", 3)
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        controller.metrics = replace(controller.metrics, token_file=tmp_path / "gone")  # being renewed
+        with pytest.raises(MetricsError, match="gone"):
+            controller.step()
+    with pytest.raises(ConfigError, match="no address of Prometheus"):
+        Prometheus("127.0.0.1:9090", controller.metrics.mapping)
     with pytest.raises(ConfigError, match="no API to call"):
         KubeApi("cluster")
     unknown = Granted(*(np.full(1, np.nan),) * 3)
@@ -294,6 +330,44 @@ def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):
         spec = {"spec": {"template": {"spec": {"containers": [{"resources": resources}]}}}}
         with pytest.raises(ConfigError, match=words):
             granted_in({"cart": spec}, ("cart",), unknown)
+
+
+def test_a_bundle_is_inspected_and_other_commands_say_who_runs_it(bundle, capsys):
+    assert main(["inspect", str(bundle)]) == 0
+    told = capsys.readouterr().out
+    assert "95% of the requests within 0.25 s" in told
+    assert "1 to 8" in told
+    assert main(["inspect", str(bundle), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["checked"]["num_golden"] == 32
+    assert [one["name"] for one in found["setting"]["deployments"]] == list(NAMES)
+    assert main(["inspect", str(bundle), "--backend", "onnx"]) == 2
+    assert main(["serve", str(bundle), "--port", "0"]) == 2
+    assert "schedtwin autoscale runs this one" in capsys.readouterr().err
+    assert main(["inspect", str(bundle), "--expect", "0" * 64]) == 2
+    (bundle / ARRAYS).write_bytes(b"")
+    assert main(["inspect", str(bundle)]) == 2
+    assert "policy.npz" in capsys.readouterr().err
+
+
+def test_a_bundle_is_signed_and_trusted(tmp_path, bundle):
+    ed25519 = pytest.importorskip("cryptography.hazmat.primitives.asymmetric.ed25519")
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )
+
+    key = ed25519.Ed25519PrivateKey.generate()
+    words = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "private.pem").write_bytes(words)
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    (tmp_path / "public.pem").write_bytes(public)
+    with pytest.raises(ProductError, match="not signed"):
+        load_scaling(bundle, trust=tmp_path / "public.pem")
+    assert main(["sign", str(bundle), "--key", str(tmp_path / "private.pem")]) == 0
+    load_scaling(bundle, trust=tmp_path / "public.pem")
 
 
 def test_the_command_recommends(tmp_path, bundle, stand_in, capsys):
@@ -311,6 +385,11 @@ def test_the_command_recommends(tmp_path, bundle, stand_in, capsys):
     stand_in.last = 10**12  # no metrics of now
     assert main([*arguments, "--mapping", str(mapping), "--json"]) == 0
     assert {row["arm"] for row in json.loads(capsys.readouterr().out)["deployments"]} == {HOLD}
+    stand_in.status = 500
+    assert main([*arguments, "--mapping", str(mapping), "--json"]) == 2  # as many as asked for have failed
+    assert main([*arguments[:-1], "0", "--mapping", str(mapping)]) == 2
+    assert "--decisions 0" in capsys.readouterr().err
+    stand_in.status = 200
     few = {name: query for name, query in QUERIES.items() if query != "cpu"}
     assert main([*arguments, "--mapping", str(mapping_in(tmp_path, few))]) == 2
-    assert "does not tell cpu_cores_used" in capsys.readouterr().err
+    assert "does not name cpu_cores_used" in capsys.readouterr().err

@@ -57,7 +57,9 @@ def made(form, number=3):
     return params, student_policy(params, config)
 
 
-@pytest.mark.parametrize("form", ["teacher", "students", "students_discrete"])
+@pytest.mark.parametrize(
+    "form", [pytest.param("teacher", marks=pytest.mark.slow), "students", "students_discrete"]
+)
 def test_numpy_grants_what_training_grants(tmp_path, form):
     setting = setting_of(form)
     params, policy = made(form)

@@ -29,6 +29,7 @@ def test_windows_hold_what_was_and_what_came():
         windows_of(np.ones(288), 300.0)
 
 
+@pytest.mark.slow
 def test_a_pure_day_is_foreseen_by_all_who_know_the_day():
     train, held_out = windows_of(daily(5), 300.0)
     for name in ("seasonal_naive", "autoregression"):

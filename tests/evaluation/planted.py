@@ -3,16 +3,16 @@
 import jax
 import jax.numpy as jnp
 
-from evaluation.certify.believed import Believed
+from evaluation.certify.tested_system import SystemUnderTest
 from twin.placement.responses import Answers
 from twin.placement.types import REJECTED
 
 
-def _altered(believed: Believed, change) -> Believed:
+def _altered(tested: SystemUnderTest, change) -> SystemUnderTest:
     """The system with `change(key, fate, again)` in place of every fate; `again(node)` asks for another node."""
 
     def answers(model):
-        own = believed.answers(model)
+        own = tested.answers(model)
 
         def answer(key, memory, state, node, response_aux):
             key_own, key_change = jax.random.split(key)
@@ -25,20 +25,20 @@ def _altered(believed: Believed, change) -> Believed:
 
         return Answers(own.init, answer, own.response_aux)
 
-    return believed._replace(answers=answers)
+    return tested._replace(answers=answers)
 
 
-def waits_halved(believed: Believed) -> Believed:
+def waits_halved(tested: SystemUnderTest) -> SystemUnderTest:
     """Every wait is half as long."""
 
     def change(_key, fate, clock_s, _node, _again):
         start_s = clock_s + 0.5 * (fate.start_s - clock_s)
         return fate._replace(start_s=start_s, finish_s=start_s + (fate.finish_s - fate.start_s))
 
-    return _altered(believed, change)
+    return _altered(tested, change)
 
 
-def acceptance_lowered(believed: Believed, share: float = 0.1) -> Believed:
+def acceptance_lowered(tested: SystemUnderTest, share: float = 0.1) -> SystemUnderTest:
     """Of all offers a tenth are refused that would have been accepted."""
 
     def change(key, fate, _clock_s, _node, _again):
@@ -47,10 +47,10 @@ def acceptance_lowered(believed: Believed, share: float = 0.1) -> Believed:
         status = jnp.where(accepted, fate.status, jnp.int32(REJECTED))
         return fate._replace(accepted=accepted, status=status)
 
-    return _altered(believed, change)
+    return _altered(tested, change)
 
 
-def means_swapped(believed: Believed, one: int, two: int) -> Believed:
+def means_swapped(tested: SystemUnderTest, one: int, two: int) -> SystemUnderTest:
     """Runs on a node take as long as they would on the other."""
 
     def change(_key, fate, _clock_s, node, again):
@@ -58,4 +58,4 @@ def means_swapped(believed: Believed, one: int, two: int) -> Believed:
         run_s = (lambda told: told.finish_s - told.start_s)(again(other))
         return fate._replace(finish_s=fate.start_s + run_s)
 
-    return _altered(believed, change)
+    return _altered(tested, change)

@@ -58,6 +58,7 @@ def test_each_policy_decides_in_its_own_streams_whatever_the_members():
     np.testing.assert_array_equal(action[0], [0, 1, -1, -1, 4, 5, -1, -1, 8, 9, -1, -1])
 
 
+@pytest.mark.slow
 def test_the_world_is_asked_what_its_log_was_asked(tmp_path):
     simulate(TINY, 2, "mix", 0, tmp_path / "log")
     archive = Archive(tmp_path / "log")

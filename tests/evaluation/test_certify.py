@@ -168,7 +168,7 @@ def test_only_a_certificate_of_this_very_twin_counts(made, status, tmp_path):
     [
         ("2024-01-01", "overlap the training"),
         ("2023-12-31", "overlap the training"),
-        ("2024-02-01", "no requests on days asked for"),
+        ("2024-02-01", "no requests on requested days"),
         ("soon", "not a list of days"),
     ],
 )

@@ -56,21 +56,21 @@ def made(tmp_path_factory):
             patch.setattr(presets, "PRESETS", (*presets.PRESETS[:5], world))
             simulate(world.name, 6, "mix", 0, folder / str(index), progress=lambda *_, **__: None)
             archives.append(Archive(folder / str(index)))
-    believed = true_twin(archives[0], worlds[0], TRAIN)
-    clone = fit_behaviour(believed, QUICK, SilentProgress())
-    return SimpleNamespace(worlds=worlds, archives=archives, believed=believed, clone=clone)
+    tested = true_twin(archives[0], worlds[0], TRAIN)
+    clone = fit_behaviour(tested, QUICK, SilentProgress())
+    return SimpleNamespace(worlds=worlds, archives=archives, tested=tested, clone=clone)
 
 
-def one_step(made, believed, archive) -> dict[str, Verdict]:
-    parts = [encode_days(archive, believed.encoding, [day], num_steps=128) for day in HELD]
-    told = forecast(believed, made.clone, parts, seed=0)
+def one_step(made, tested, archive) -> dict[str, Verdict]:
+    parts = [encode_days(archive, tested.encoding, [day], num_steps=128) for day in HELD]
+    told = forecast(tested, made.clone, parts, seed=0)
     lines = settled([*bias_lines(told, QUICK), *model_class_lines(told, QUICK)], len(HELD))
     return {line.name: line.verdict for line in lines}
 
 
 def test_the_truth_as_a_twin_of_itself_passes(made):
     chosen = hold_out(made.archives[0], TRAIN, None, QUICK)
-    found = measure(made.believed, made.archives[0], chosen, QUICK, SilentProgress())
+    found = measure(made.tested, made.archives[0], chosen, QUICK, SilentProgress())
     told = certificate_of(
         found.lines, ABOUT, {}, QUICK, twin="", archive="", train_days=TRAIN, days=chosen.days
     )
@@ -84,33 +84,33 @@ def test_the_truth_as_a_twin_of_itself_passes(made):
 
 
 def test_with_the_logged_luck_the_truth_repeats_the_log(made):
-    (day,) = real_days(made.archives[0], made.believed.encoding, HELD[:1], num_steps=128).values()
-    (states,) = states_with_logged_luck(made.believed, [day], seed=0)
+    (day,) = real_days(made.archives[0], made.tested.encoding, HELD[:1], num_steps=128).values()
+    (states,) = states_with_logged_luck(made.tested, [day], seed=0)
     np.testing.assert_allclose(states, day.states, atol=0.02)
-    (halved,) = states_with_logged_luck(waits_halved(made.believed), [day], seed=0)
+    (halved,) = states_with_logged_luck(waits_halved(made.tested), [day], seed=0)
     assert np.abs(halved - day.states).max() > 0.1
 
 
 @pytest.mark.parametrize(
     ("fault", "line", "passes"),
     [
-        (lambda believed: believed, None, (RUNS, WAITS, ACCEPTANCE, PERSISTENCE, BESIDE)),
+        (lambda tested: tested, None, (RUNS, WAITS, ACCEPTANCE, PERSISTENCE, BESIDE)),
         (waits_halved, WAITS, (RUNS, ACCEPTANCE, PERSISTENCE, BESIDE)),
         (acceptance_lowered, ACCEPTANCE, (RUNS, WAITS, PERSISTENCE, BESIDE)),
-        (lambda believed: means_swapped(believed, 0, 1), RUNS, (WAITS, ACCEPTANCE)),
+        (lambda tested: means_swapped(tested, 0, 1), RUNS, (WAITS, ACCEPTANCE)),
     ],
 )
 def test_planted_faults_fail_their_line(made, fault, line, passes):
-    found = one_step(made, fault(made.believed), made.archives[0])
+    found = one_step(made, fault(made.tested), made.archives[0])
     assert line is None or found[line] is Verdict.FAIL
     assert {found[name] for name in passes} == {Verdict.PASS}
 
 
 def test_sharing_taken_for_queueing_fails_its_line(made):
-    assert one_step(made, made.believed, made.archives[1])[BESIDE] is Verdict.FAIL
+    assert one_step(made, made.tested, made.archives[1])[BESIDE] is Verdict.FAIL
 
 
 def test_the_system_under_test_gives_the_same_forecasts_for_the_same_seed(made):
-    parts = [encode_days(made.archives[0], made.believed.encoding, HELD[:1], num_steps=128)]
-    once, again = (forecast(made.believed, made.clone, parts, seed=3) for _ in range(2))
+    parts = [encode_days(made.archives[0], made.tested.encoding, HELD[:1], num_steps=128)]
+    once, again = (forecast(made.tested, made.clone, parts, seed=3) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, once, again)

@@ -3,15 +3,19 @@
 import json
 import subprocess
 import sys
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from evaluation import cli
+from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 from evaluation.commands.settings import settings_of
 from evaluation.problems.kit import ExportOptions
 from evaluation.problems.placement.kit import export, trained
+from logs_schema.errors import ConfigError
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 8
@@ -110,19 +114,19 @@ def test_import_help_lists_the_formats(capsys):
 
 def test_a_single_step_needs_no_log_and_warns_of_one_that_is_not_there(tmp_path, capsys):
     config = tmp_path / "job.toml"
-    for text, told in (
+    for text, warning in (
         ('[log]\nformat = "swf"\n', ""),
         ('[log]\nformat = "swf"\npaths = ["."]\n', ""),
         (
             '[log]\nformat = "swf"\npaths = ["gone"]\n',
-            f"warning: [log] paths of {config} are not there: gone",
+            f"warning: [log] paths of {config} do not exist: gone",
         ),
     ):
         config.write_text(text)
         assert settings_of(Namespace(config=config, seed=7)).seed == 7
         shown = capsys.readouterr().err
-        assert shown.startswith(told)
-        assert bool(shown) == bool(told)
+        assert shown.startswith(warning)
+        assert bool(shown) == bool(warning)
 
 
 @pytest.mark.parametrize(("named", "handed"), [("bc_greedy", {"policy": "bc_greedy"}), (None, {})])
@@ -133,6 +137,32 @@ def test_export_hands_over_the_policy_that_is_named(tmp_path, monkeypatch, named
     )
     export(tmp_path / "bundle", tmp_path / "policy", ExportOptions(seed=3, policy=named))
     assert asked == [{"seed": 3, "licence": None, "replace": False} | handed]
+
+
+@pytest.mark.parametrize(
+    ("given", "step", "is_refused"),
+    [(["--workers", "2"], "compare", True), (["--deadline", "5"], "compare", True),
+     (["--on", "local-cluster", "--workers", "1"], "compare", True), (["--workers", "1"], "compare", False),
+     (["--workers", "2"], "train", False), ([], "compare", False)],
+)  # fmt: skip
+def test_tasks_are_refused_where_a_problem_has_none(given, step, is_refused):
+    parser = ArgumentParser()
+    add_engine_arguments(parser)
+    kit = SimpleNamespace(name="tides", tasks=("train",))
+    with pytest.raises(ConfigError, match="has no tasks in compare") if is_refused else nullcontext():
+        refuse_idle_engine(parser.parse_args(given), kit, step)
+
+
+def test_the_seed_of_a_comparison_is_that_of_its_judges(tmp_path, monkeypatch, capsys):
+    def compare(config, *_):
+        raise ConfigError(f"judged by {config.judge.seed}")
+
+    kit = SimpleNamespace(name="tides", tasks=(), compare=compare, need=lambda part, _step: part)
+    monkeypatch.setattr("evaluation.problems.kits.kit_of", lambda _twin: kit)
+    for name in ("log", "twin"):
+        (tmp_path / name).mkdir()
+    assert run("compare", tmp_path / "log", tmp_path / "twin", "--out", tmp_path / "out", "--seed", "7") == 2
+    assert "judged by 7" in capsys.readouterr().err
 
 
 def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():

@@ -123,7 +123,7 @@ def test_metrics_of_a_flattened_trajectory_by_hand():
 
 def test_what_the_columns_show_to_be_missing_is_said():
     missing = flattened().missing
-    assert missing == {"agents": "the log does not say who asked"}
+    assert missing == {"agents": "the log does not name the requesting agents"}
     none = decisions_from(
         trajectory(np.inf),
         cluster(num_sites=1),

@@ -110,7 +110,7 @@ def test_no_cluster_answers() -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         address = f"ray://127.0.0.1:{closed.getsockname()[1]}"
-        with pytest.raises(ConfigError, match="no cluster answers"), connected(address, 1, []):
+        with pytest.raises(ConfigError, match="the cluster is not reachable"), connected(address, 1, []):
             pass
 
 

@@ -157,7 +157,7 @@ def test_what_is_no_product_is_not_overwritten(workshop):
         ("import", {"inputs": ("export",)}, "no earlier step is called export"),
         ("fit", {"name": "import", "inputs": ()}, "two steps of one name"),
         ("fit", {"name": "../fit"}, "not a name"),
-        ("import", {"files": {"log": Path("absent.txt")}}, "not there"),
+        ("import", {"files": {"log": Path("absent.txt")}}, "does not exist"),
         ("fit", {"config": {"rate": float("inf")}}, "configuration of step 'fit'"),
     ],
 )
@@ -267,9 +267,7 @@ def test_a_fit_warns_of_days_asked_for_and_kept_back(native_log, tmp_path, monke
             tmp_path / "twin", archive / "archive", DaysConfig(num_days=9), native_log.shifts, native_log.twin, 0,
             SilentProgress(notes), population=native_log.population,
         )  # fmt: skip
-    assert notes.getvalue().startswith(
-        "warning: 1 of the 9 days asked for are learned from: the log begins on"
-    )
+    assert notes.getvalue().startswith("warning: 1 of the 9 requested days are trained on: the log begins on")
 
 
 KILLED_JOB = """

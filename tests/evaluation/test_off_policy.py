@@ -98,7 +98,7 @@ def test_a_policy_that_does_what_was_never_tried_is_not_estimated():
         fitted_q(never, always, np.zeros(never.legal.shape), FIT, CONFIG),
     ):
         assert found.value.value is None
-        assert "hardly ever tried" in found.value.reason
+        assert "hardly ever taken" in found.value.reason
     with pytest.raises(ConfigError, match="floors"):
         OffPolicyConfig(min_overlap=1.5)
 

@@ -109,6 +109,7 @@ def toy() -> Instance:
     return instance(world, replace(SLOTS, most_replicas=1))
 
 
+@pytest.mark.slow
 def test_scaling_out_serves_what_one_replica_cannot() -> None:
     case = toy()
     assert case.public.replicas.sum() == 1
@@ -183,6 +184,7 @@ def test_nobody_loses_the_replica_that_serves_them(shuffled: tuple[Instance, Fra
     assert frames.busy.sum() > 50
 
 
+@pytest.mark.slow
 def test_an_image_takes_its_time_and_its_bandwidth() -> None:
     """A service that an edge node lacks: its replica serves in the first frame that ends after the pull."""
     world = time_scaled(small_kais(2, 2), SLOTS, 0.6)

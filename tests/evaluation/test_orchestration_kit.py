@@ -12,6 +12,7 @@ from evaluation.cli import main
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.orchestration.simulating import simulate_slots
 from logs_schema import Archive
+from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
 from tests.evaluation.test_slot_logs import LOG, WORLD
 from twin.orchestration.fit import fit_orchestration
@@ -75,6 +76,14 @@ def test_a_trained_pair_is_exported_and_decides_without_jax(folder: Path) -> Non
     words = ["train", str(folder / "twin"), "--force", "--out", str(folder / "policy")]
     assert main([*words, "--config", str(folder / "settings.toml")]) == 0
     assert main(["export", str(folder / "policy"), "--out", str(folder / "bundle")]) == 0
+    chosen = read_manifest(folder / "policy").extra["chosen"]
+    words = ["compare", str(folder / "log"), str(folder / "twin"), str(folder / "policy"), "--shifts", "0d"]
+    assert main([*words, "--out", str(folder / "with"), "--config", str(folder / "settings.toml")]) == 0
+    told = json.loads((folder / "with" / "comparison.json").read_text())
+    assert {cell["judge"] for cell in told["cells"] if cell["policy"] == chosen} == {
+        "twin of shifted days",
+        "truth",
+    }
     script = (
         "import sys, numpy as np; from offline_rl import load_network;"
         "from offline_rl.runner.frame_view import FrameView;"

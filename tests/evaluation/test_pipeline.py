@@ -449,7 +449,7 @@ def test_what_does_not_belong_together_is_refused_before_judging(
 
 def test_the_bundle_speaks_the_twins_encoding(products: dict[str, Path]) -> None:
     encoding = load_encoding(products["twin"])
-    assert load_contender(products["bundle"] / "bundle", encoding).speaks(encoding)
+    assert load_contender(products["bundle"] / "bundle", encoding).has_encoding(encoding)
 
 
 @pytest.mark.slow

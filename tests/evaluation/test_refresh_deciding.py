@@ -56,8 +56,8 @@ def test_an_order_that_a_rule_would_beat_is_not_exported() -> None:
     for verdict in ("better", "cannot tell"):
         result, reason = decide(PASS, (judged(verdict),), NOT_WORSE, rules=("f1+easy", "saf+easy"))
         assert result is KEPT
-        assert "f1+easy, saf+easy would do better than the new order" in reason
-    assert "would do better" not in decide(PASS, (judged("worse"),), NOT_WORSE, rules=("f1+easy",))[1]
+        assert "f1+easy, saf+easy would be better than the new order" in reason
+    assert "would be better" not in decide(PASS, (judged("worse"),), NOT_WORSE, rules=("f1+easy",))[1]
 
 
 def test_rules_that_beat_an_order_are_told_from_other_policies() -> None:

@@ -198,7 +198,7 @@ def test_what_cannot_be_said_is_said(plain):
     assert "no interval: 4 units are fewer than 6" in plain
     assert "there is only one site" in plain
     assert "not judged here" in plain
-    assert "Nothing is said about 1 month" in plain
+    assert "There are no values for 1 month" in plain
     assert '<th scope="row">facts.origin</th><td>not set</td>' in plain
     for heading in (
         "Not applicable",
@@ -328,10 +328,10 @@ def test_one_table_of_the_judges_is_shown_at_a_time_without_a_script(plain):
 def test_the_picture_comes_first_then_the_verdict_in_two_sentences(plain):
     first, second = verdict(made_comparison())
     assert first.startswith(
-        "Judged by replay, ppo does better than bc_greedy, history and random after 0 days and 1 week; "
-        "it cannot be told from bc_greedy, history and random after 1 day (on_time after 1 week: ppo "
+        "Judged by replay, ppo is better than bc_greedy, history and random after 0 days and 1 week; "
+        "it is not distinguishable from bc_greedy, history and random after 1 day (on_time after 1 week: ppo "
     )
-    assert second == "The same is said by twin."
+    assert second == "The verdicts are confirmed by twin."
     assert plain.index("<svg") < plain.index(first) < plain.index(second) < plain.index("<table")
 
 
@@ -349,14 +349,14 @@ def test_the_verdict_says_where_judges_part():
         return replace(one, verdict=other.get(one.verdict, one.verdict)) if is_turned else one
 
     apart_ = replace(comparison, differences=tuple(map(turned, comparison.differences)))
-    assert verdict(apart_)[1] == "The contrary about history is said by twin."
+    assert verdict(apart_)[1] == "The verdicts on history are reversed by twin."
     alone = replace(comparison, judges=comparison.judges[:1])
-    assert verdict(alone)[1] == "No other judge says anything about that."
+    assert verdict(alone)[1] == "No other judge has verdicts on these differences."
 
 
 def test_table_figure_and_terminal_refer_to_the_same_policy(plain):
     assert made_comparison().reference() == "bc_greedy"
-    assert "how it stands to bc_greedy: " in plain
+    assert "compared with bc_greedy: " in plain
     assert "improvement in on_time [share] over bc_greedy," in plain
     assert "against bc_greedy" in " ".join(as_text(tabulate(made_comparison())).split())
 
@@ -365,8 +365,8 @@ def test_every_judge_has_its_sentences():
     sentences = summary(made_comparison())
     assert len(sentences) == 2
     assert sentences[0].startswith(
-        "Judged by replay, ppo does better than bc_greedy, history and random after 0 days and 1 week; "
-        "it cannot be told from them after 1 day (on_time, where higher is better, after 1 week: +"
+        "Judged by replay, ppo is better than bc_greedy, history and random after 0 days and 1 week; "
+        "it is not distinguishable from them after 1 day (on_time, where higher is better, after 1 week: +"
     )
     assert "after 1 month: +" in sentences[1]
 

@@ -43,19 +43,19 @@ def comparison():
 
 def test_table_plots_and_terminal_refer_to_the_same_policy(comparison):
     page = render(Report("Orders", comparison))
-    assert "how it stands to sjf+easy" in page
+    assert "compared with sjf+easy" in page
     assert set(re.findall(r"improvement in bounded_slowdown \[1\] over ([^,]+),", page)) == {"sjf+easy"}
     assert "against sjf+easy" in " ".join(as_text(tabulate(comparison)).split())
     other = replace(comparison, lead_reference="fcfs+easy")
     page = render(Report("Orders", other))
-    assert "how it stands to fcfs+easy" in page
+    assert "compared with fcfs+easy" in page
     assert set(re.findall(r"improvement in bounded_slowdown \[1\] over ([^,]+),", page)) == {"fcfs+easy"}
     assert "against fcfs+easy" in " ".join(as_text(tabulate(other)).split())
 
 
 def test_what_learned_the_best_rule_and_the_reference_stand_out(comparison):
     strong = {one.policy: one.role for one in strong_policies(comparison)}
-    assert strong == {"index": "what training hands over", "sjf+easy": "the strongest rule"}
+    assert strong == {"index": "exported by training", "sjf+easy": "the strongest rule"}
     other = replace(comparison, lead_reference="fcfs+easy")
     assert {one.policy for one in strong_policies(other)} == {"index", "sjf+easy", "fcfs+easy"}
 

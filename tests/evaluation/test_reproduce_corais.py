@@ -26,6 +26,7 @@ TINY = NetworksConfig(
 )
 
 
+@pytest.mark.slow
 def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
     from evaluation.reproduction import corais
 
@@ -37,6 +38,7 @@ def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
         networks=TINY,
         round_requests=40,
         round_seeds=2,
+        num_experiments=1,
     )
     monkeypatch.setattr(corais, "quick", lambda config: tiny)
     asked = ["reproduce", "corais", "--quick", "--json", "--no-progress", "--out", str(tmp_path / "out")]
@@ -59,6 +61,10 @@ def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
     assert rows["exact"]["gap_to_best"] == pytest.approx(1.0, abs=1e-3)
     assert rows["ours"]["num_seeds"] == 1
     assert len(found["rounds"]) == 48
+    tests = {(row["solver"], row["seed"], row["test"]): row for row in found["characteristics"]}
+    assert tests["insertion", None, "HA"]["spread"] < 0.2 * tests["local", None, "HA"]["spread"]
+    assert not tests["local", None, "WP"]["holds"]
+    assert {name for name, seed, _ in tests if seed == 0} >= {"ours", "corais_fc3", "corais_greedy"}
     assert min(row["mean_over_at_once"] for row in found["rounds"]) > 0.0
     assert rows["corais"]["gap_to_best"] <= rows["corais_greedy"]["gap_to_best"]
     assert rows["insertion_local_search"]["gap_to_best"] <= rows["insertion"]["gap_to_best"]

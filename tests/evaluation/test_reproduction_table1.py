@@ -98,7 +98,7 @@ def test_impossible_tables_are_refused(log, tmp_path):
         Table1Config((log, tmp_path / "tiny"))
     with pytest.raises(ConfigError, match="kind = 'nobody'"):
         Table1Config(methods=("nobody",))
-    with pytest.raises(ConfigError, match="generates nobody"):
+    with pytest.raises(ConfigError, match="generates no agents"):
         Table1Config(methods=("none",))
     with pytest.raises(ConfigError, match="0 seeds"):
         Table1Config(num_seeds=0)

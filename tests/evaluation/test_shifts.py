@@ -130,10 +130,10 @@ def test_fewer_training_days_than_asked_for_are_told_with_the_days_kept_back_and
     days, room = [day(offset) for offset in range(40)], {"largest_shift_days": 30, "tail_days": 7}
     chosen = choose_train_days(days, num_days=40, **room)
     assert chosen == tuple(days[:3])
-    said = kept_back(days, chosen, 40, **room)
-    assert said.startswith("3 of the 40 days asked for are learned from: the log begins on 2013-01-01")
-    assert "2013-01-04 to 2013-02-09 (37 days) are kept back to test on" in said
-    assert "the largest shift is 30 days" in said
+    reason = kept_back(days, chosen, 40, **room)
+    assert reason.startswith("3 of the 40 requested days are trained on: the log begins on 2013-01-01")
+    assert "2013-01-04 to 2013-02-09 (37 days) are kept back to test on" in reason
+    assert "the largest shift is 30 days" in reason
     assert kept_back(days, chosen, 3, **room) == kept_back(days, chosen, None, **room) == ""
     whole = choose_train_days(days, num_days=50, last_day=days[-1], **room)
     assert kept_back(days, whole, 50, **room).endswith("the log begins on 2013-01-01 and ends on 2013-02-09")

@@ -155,7 +155,7 @@ def test_others_come_in_the_place_of_those_who_leave_and_have_names_of_their_own
 @pytest.mark.parametrize(
     ("reactions", "named"),
     [
-        (Reactions(refusing=0.5, newcomer_s=60.0), "nobody leaves"),
+        (Reactions(refusing=0.5, newcomer_s=60.0), "no agent leaves"),
         (Reactions(leaving=0.5, newcomer_s=0.0), "newcomer_s"),
         (Reactions(after_refusals=0.5), "after_refusals"),
     ],

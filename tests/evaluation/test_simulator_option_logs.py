@@ -207,6 +207,7 @@ def test_a_cluster_made_without_a_log_has_the_same_rules(encoding):
     }
 
 
+@pytest.mark.slow
 def test_ends_are_reported_late_or_never_as_often_as_told_and_the_log_stays_usable(tmp_path):
     """The same replications with and without: only what the log says of ends differs."""
     sound = replace(SMALL, requests_per_day=800.0, day_s=SMALL.day_s * 0.32)

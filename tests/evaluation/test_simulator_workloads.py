@@ -164,7 +164,7 @@ def test_swings_by_hand():
     np.testing.assert_allclose(
         swings(half, work, memory, of_memory=False), [-2 * SWING, 2 * SWING], atol=1e-9
     )
-    with pytest.raises(ConfigError, match="cannot swing apart"):
+    with pytest.raises(ConfigError, match="cannot vary independently"):
         swings(half, work, work, of_memory=False)
 
 

@@ -176,6 +176,7 @@ def test_a_job_simulates_the_world_beside_its_configuration(tmp_path: Path) -> N
         build(LogConfig, {"world": "tiny.toml", "preset": "small"}, "[log]")
 
 
+@pytest.mark.slow
 def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys) -> None:
     tiny = TruthBenchConfig(num_seeds=2, days_per_seed=1, num_steps=20)
     monkeypatch.setattr("evaluation.benches.truth_bench.TruthBenchConfig", lambda num_seeds: tiny)

@@ -109,8 +109,8 @@ def test_a_policy_of_ones_own_is_played_as_ours_are(found: Found) -> None:
     ("name", "said"),
     [
         ("misspelt", "'misspelt' raised AttributeError: .*nodes"),
-        ("of_all_nodes", r"'of_all_nodes' answers with int32\[\d+, 1, 3\] where whole numbers \[1, 3\]"),
-        ("shares", r"'shares' answers with float32\[1, 3\]"),
+        ("of_all_nodes", r"'of_all_nodes' returns int32\[\d+, 1, 3\] where whole numbers \[1, 3\]"),
+        ("shares", r"'shares' returns float32\[1, 3\]"),
         (
             "the_first",
             r"'the_first' chose a node that is not legal in \d+ of 90 decisions\n  where: replay, shift 7d",
@@ -127,7 +127,7 @@ def test_one_that_fails_is_refused_by_name(found: Found, name: str, said: str) -
 
 def test_names_of_ours_cannot_be_taken() -> None:
     encoding = made_encoding(made_cluster())
-    with pytest.raises(ConfigError, match="'history' stands for a policy of the comparison"):
+    with pytest.raises(ConfigError, match="'history' is taken by a policy of the comparison"):
         enter({"history": least_backlog}, encoding, None, ("history",))
 
 

@@ -96,7 +96,7 @@ def test_the_bundle_decides_as_the_best_does_away_from_where_edges_are_equal(mad
 
 def test_without_its_line_the_problem_is_not_known(made: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(f"train {made}/twin --out {made}/again".split()) == 2
-    assert "of the problem 'batches', which is not known here" in capsys.readouterr().err
+    assert "of the unknown problem 'batches'" in capsys.readouterr().err
     assert main(f"fit {made}/log --problem batches --out {made}/again".split()) == 2
     assert "there is no problem 'batches'" in capsys.readouterr().err
 
@@ -127,10 +127,10 @@ def test_training_does_not_point_to_a_comparison_that_is_not_there(
     monkeypatch.setattr(kits, "KITS", kits.KITS)
     add_problem(replace(BATCHES_KIT, train=train, trained=lambda _facts: []))
     assert main(f"train {made}/twin --out {tmp_path}/one".split()) == 0
-    assert "no proof: schedtwin compare judges it\n" in capsys.readouterr().out
+    assert "no proof: schedtwin compare evaluates the policies\n" in capsys.readouterr().out
     add_problem(replace(BATCHES_KIT, train=train, trained=lambda _facts: [], compare=None, export=None))
     assert main(f"train {made}/twin --out {tmp_path}/other".split()) == 0
-    assert capsys.readouterr().out.endswith("what the twin promises is no proof\n")
+    assert capsys.readouterr().out.endswith("in-model values are no proof\n")
     for command in (f"compare {made}/log {made}/twin", f"export {tmp_path}/one"):
         assert main(f"{command} --out {tmp_path}/refused".split()) == 2
         assert f"'batches' does not take part in schedtwin {command.split()[0]}" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.believed import Believed
+from evaluation.certify.tested_system import SystemUnderTest
 from evaluation.simulator import presets
 from evaluation.simulator.answers import draw_offer
 from evaluation.simulator.conditions import conditions, world_draw
@@ -52,9 +52,11 @@ def true_answers(world: World, cluster: Cluster, today) -> Answers:
     return Answers(lambda _key, _streams: None, answer, response_aux)
 
 
-def true_twin(archive, world: World, train_days, *, num_steps: int = 128) -> Believed:
+def true_twin(archive, world: World, train_days, *, num_steps: int = 128) -> SystemUnderTest:
     """The truth of day 0 under test, beside the training days that a clone is fitted on."""
     encoding = fit_encoding(archive, train_days)
     windows = encode_days(archive, encoding, train_days, num_steps=num_steps)
     today = jax.tree.map(np.asarray, conditions(world, 0))
-    return Believed(encoding, windows, today, lambda now: true_answers(world, encoding.cluster, now), 1)
+    return SystemUnderTest(
+        encoding, windows, today, lambda now: true_answers(world, encoding.cluster, now), 1
+    )

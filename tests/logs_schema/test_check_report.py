@@ -136,10 +136,10 @@ def test_what_a_broken_rule_asks_for_is_told_with_its_first_row(tmp_path):
     ]
     found = "\n".join(checked(tmp_path, rows, rejects=1).warnings)
     assert "not_allowed:status, first in log.csv, row 21: " in found
-    assert "asked for: completed, failed" in found
+    assert "required: completed, failed" in found
     assert "below:cpu_cores, first in log.csv, row 23: " in found
-    assert "asked for: at least 0" in found
-    assert "field_count, first in log.csv, row 1000: ?; asked for: as many fields" in found
+    assert "required: at least 0" in found
+    assert "field_count, first in log.csv, row 1000: ?; required: as many fields" in found
     assert found.count("first in") == 3
 
 

@@ -94,15 +94,15 @@ def test_instants_beside_the_grid_are_all_taken_to_it(tmp_path):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"mapping": MAPPING.replace("millicores", "MHz")}, "cannot be told in 'MHz'"),
+        ({"mapping": MAPPING.replace("millicores", "MHz")}, "cannot be given in 'MHz'"),
         ({"mapping": MAPPING.replace("metrics.memory_gib_used", "metrics.memory")}, "no column 'memory'"),
-        ({"mapping": MAPPING.replace("unit", "units")}, "units, which means nothing"),
+        ({"mapping": MAPPING.replace("unit", "units")}, "unknown keys: units"),
         ({"mapping": MAPPING.replace('"latency"', '"p99"')}, "not here: p99"),
         ({"mapping": ""}, "maps nothing"),
         ({"mapping": "= 1"}, "cannot be read"),
         (
             {"cpu": answer(series([1, 2], "web"), series([1, 2], "web"))},
-            "two series tell cpu_cores_used of 'web'",
+            "two series give cpu_cores_used of 'web'",
         ),
         ({"cpu": answer(series([1, 2]))}, "no label 'app'"),
         (

@@ -151,7 +151,7 @@ def test_an_unclosed_quote_is_a_reject(tmp_path: Path, unclosed: str) -> None:
     assert found.rejects == [("not_csv", 3)]
 
 
-def test_the_table_is_told_by_file_folder_or_columns(tmp_path: Path) -> None:
+def test_the_table_is_identified_by_file_folder_or_columns(tmp_path: Path) -> None:
     for name, table in {
         "requests.csv": "requests", "nodes-2.csv.gz": "nodes", "replicas/x.csv": "replicas",
         "table=nodes/part-0.parquet": "nodes",

@@ -141,7 +141,7 @@ def test_a_job_about_placement_is_refused_by_name(archive, tmp_path, capsys):
     assert (
         cli.main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "work"), "--no-progress"]) == 2
     )
-    assert "queues of 3 pools, and nobody chose between them" in capsys.readouterr().err
+    assert "queues of 3 pools, without choices between them" in capsys.readouterr().err
 
 
 def test_guessed_partitions_are_warnings_of_the_check(tmp_path):

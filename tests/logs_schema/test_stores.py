@@ -70,7 +70,7 @@ def check_store(address: str, tmp_path: Path) -> None:
     assert grown.content_hash == Archive(tmp_path / "local").content_hash != stored.content_hash
     assert stored.num_rows("requests") < grown.num_rows("requests")
     assert stored.read("requests").num_rows == stored.num_rows("requests")  # as it was when it was opened
-    with pytest.raises(ArchiveError, match="changed by somebody else"):
+    with pytest.raises(ArchiveError, match="changed by another process"):
         publish(tmp_path / "local", address, replace=True, expect=stored.content_hash)
 
 

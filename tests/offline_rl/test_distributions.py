@@ -161,6 +161,7 @@ def test_a_number_may_depend_on_a_choice():
     assert float(log_p[0, 0]) == pytest.approx(np.log(0.25) + float(alone[0][0][0, 0]), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_ppo_finds_the_best_number_and_choice():
     algorithm = ppo(example_of(DOSING), CONFIG)
     state, info = train(KEY, algorithm, in_twin(DOSING, 16, (64,)), 100)

@@ -121,6 +121,7 @@ def test_a_policy_is_worth_on_held_out_windows_what_its_decisions_earn_at_once()
         )
 
 
+@pytest.mark.slow
 def test_a_learner_is_tuned_on_held_out_windows_and_the_search_is_kept():
     network = actor(example_in(WALKS), (8,))
     clone = jax.tree.map(jnp.zeros_like, network.init(KEY))

@@ -132,11 +132,12 @@ def learners():
     return {name: ppo(group_example(example, name), config) for name in GROUPS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learner", "num_updates"),
     [
         (together(learners(), {"orchestrate": NUM_FRAMES}), 60),
-        pytest.param(in_turns(learners(), 5, {"orchestrate": NUM_FRAMES}), 120, marks=pytest.mark.slow),
+        (in_turns(learners(), 5, {"orchestrate": NUM_FRAMES}), 120),
     ],
 )
 def test_dispatchers_and_orchestrator_learn_what_is_best(learner, num_updates):

@@ -91,7 +91,7 @@ def test_with_one_window_the_first_rung_stays_and_nothing_is_made_up() -> None:
     steps = climbed(rule={"value": 0.5, "windows": 1}, other={"value": 0.9, "windows": 1})
     assert chosen_of(steps)[0] == "rule"
     assert rungs_of(steps)[1]["low"] is None
-    assert in_words(steps).endswith("other, is +0.4000, of too few windows to tell")
+    assert in_words(steps).endswith("other, is +0.4000, of too few windows for an interval")
     worse = climbed(rule={"value": 0.5}, other={"value": 0.4})
     assert in_words(worse) == "rule: no other rung was better"
 

@@ -213,9 +213,8 @@ def test_a_bundle_decides_as_the_rule(rule: str, tmp_path: Path) -> None:
     assert "any number of them" in bundle_text(facts)
 
 
-@pytest.mark.parametrize(
-    "rule", [pytest.param(EXPECTED_ON_TIME, marks=pytest.mark.slow), LEAST_EXPECTED_RESPONSE]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("rule", [EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE])
 def test_an_untrained_correction_changes_no_decision_and_a_trained_one_leaves_the_rules_numbers(
     rule: str,
 ) -> None:

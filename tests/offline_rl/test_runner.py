@@ -133,7 +133,7 @@ def test_legal_is_known_available_candidate_and_large_enough(policy):
     assert "too small" in told.illegal["edge-0"]
     assert "candidates" in told.illegal["edge-2"]
     assert "available" in told.illegal["cloud"]
-    assert "training did not know" in told.illegal["stranger"]
+    assert "was not in training" in told.illegal["stranger"]
 
 
 @pytest.mark.parametrize(

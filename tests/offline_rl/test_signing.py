@@ -51,7 +51,7 @@ def test_a_signed_bundle_is_loaded_and_another_one_in_its_place_is_not(
         slot.reload()
     for command in (["inspect", str(bundle)], ["serve", str(bundle), "--port", "0"]):
         assert main([*command, "--trust", str(public)]) == 2
-        assert "not signed by whom is trusted" in capsys.readouterr().err
+        assert "not signed with the trusted key" in capsys.readouterr().err
     assert main(["sign", str(bundle), "--key", str(private)]) == 0
     assert slot.reload().content_hash != first
     assert main(["inspect", str(bundle), "--trust", str(public)]) == 0

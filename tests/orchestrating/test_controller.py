@@ -89,7 +89,7 @@ def test_a_replica_goes_only_when_it_is_idle(bench: Bench, api: StandIn) -> None
 
 def test_a_frame_keeps_its_limit_and_says_what_it_left_out(bench: Bench) -> None:
     found = bench.frame((0, MORE_OCR), (1, MORE_ASR), (1, MORE_OCR))
-    assert (len(found.writes), found.left_out) == (2, ["no deployment of service 0 on node 1"])
+    assert (len(found.writes), found.left_out) == (2, ["no deployment of service ocr on node n1"])
     bench.controller._config = ControllerConfig(str(bench.loads), True, 1)
     assert bench.frame((0, MORE_OCR), (1, MORE_ASR)).left_out == ["over the limit of 1 changes a frame"]
 

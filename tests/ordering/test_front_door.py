@@ -49,7 +49,7 @@ def test_ten_lines_from_an_archive_to_a_table(queue_made):
     assert played.kind == "user"
     with pytest.raises(ConfigError, match="order_index does not learn from str"):
         train(order_index(), "queue")
-    with pytest.raises(ConfigError, match="no twin whose policies are compared"):
+    with pytest.raises(ConfigError, match="cannot be compared from Python"):
         compare({}, "queue", split.test)
 
 

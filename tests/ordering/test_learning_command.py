@@ -208,7 +208,7 @@ clone_updates = 5
     assert policy.setting["processors"] == 16.0
     waiting = [WaitingJob(0.0, 8.0, 36_000.0), WaitingJob(1.0, 1.0, 600.0)]
     assert policy.decide(waiting, [], {}, 2.0) == 1
-    assert "handed over: the " in (comparison / "report.html").read_text()
+    assert "exported: the " in (comparison / "report.html").read_text()
     handed = tmp_path / "work" / "bundle" / "bundle"
     assert read_manifest(handed).content_hash == read_manifest(comparison / "bundle").content_hash
     assert run(*words, "--no-progress") == 0

@@ -217,8 +217,8 @@ def test_windows_of_different_lengths_stand_side_by_side():
     both = joined(cut)
     assert both.run.shape == (512, 2)
     assert both.length.tolist() == [int(one.length[0]) for one in cut]
-    starts = np.where(both.asked.arrival < 2**30, both.asked.arrival + 30.0, np.nan)
-    new = np.concatenate([one.run[one.asked.arrival >= 0] for one in cut])
+    starts = np.where(both.requests.arrival < 2**30, both.requests.arrival + 30.0, np.nan)
+    new = np.concatenate([one.run[one.requests.arrival >= 0] for one in cut])
     assert mean_slowdown(both, starts) == pytest.approx(
         np.mean(np.maximum(1.0, (30.0 + new) / np.maximum(new, 10.0)))
     )

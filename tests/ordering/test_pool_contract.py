@@ -26,7 +26,7 @@ from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.states import NEVER, JobRequests, Running
 from twin.ordering.types import Pool
-from twin.ordering.users import histories, nobody
+from twin.ordering.users import histories, users_without_history
 from twin.rollout import follow
 
 CAPACITY, NUM_STREAMS, NUM_JOBS, NUM_STEPS = 10, 4, 40, 60
@@ -325,7 +325,7 @@ def thinking_user(run_ticks, think_ticks, num_jobs):
 
     def init(_key, streams):
         zero, none = jnp.zeros(streams, jnp.int32), jnp.zeros((0, *streams), jnp.int32)
-        users = jax.tree.map(jnp.asarray, nobody(CONFIG.num_agents, streams))
+        users = jax.tree.map(jnp.asarray, users_without_history(CONFIG.num_agents, streams))
         return (zero, zero + 5), Begun(Running(*[none] * 5), none, users, zero)
 
     def move(_key, private, taken, ended):

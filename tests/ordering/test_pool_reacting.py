@@ -49,7 +49,7 @@ def test_a_schedule_under_reacting_arrivals_is_the_replay_of_the_arrivals_it_cau
     start = np.asarray(state.response.start)
     moved = 0
     for stream, (jobs, after, think) in enumerate(cases):
-        first = windows.asked.arrival[:, stream]
+        first = windows.requests.arrival[:, stream]
         end = start[:, stream] + windows.run[:, stream]
         arrival = np.where(after >= 0, end[after] + think, first)
         moved += np.sum(arrival != first)

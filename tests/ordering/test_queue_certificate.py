@@ -141,7 +141,7 @@ def test_few_weeks_are_drawn_by_days_and_it_says_so(made, jobs):
     assert found.weeks == (twin.anchor + 3, twin.anchor + 10)
     assert (found.num_units, found.unit_days) == (14, 1)
     assert "14 days" in found.about_units
-    assert found.notes == ("2 of the days asked for make no whole week: left out",)
+    assert found.notes == ("2 of the requested days make no whole week: left out",)
     assert all(abs(one - week) >= 7 for one in found.partners for week in found.weeks)
     assert all((one - week) % 7 == 0 for one, week in zip(found.partners, found.weeks, strict=True))
 
@@ -198,7 +198,7 @@ def test_another_machine_is_refused_by_name(made, tmp_path, capsys):
         extra = () if words[0] == "certify" else ("--out", tmp_path / "comparison")
         assert run(*words, *extra) == 2
         told = capsys.readouterr().err
-        assert "do not speak of the same machine" in told
+        assert "are of different machines" in told
         assert "16 processors" in told
     facts = read_manifest(folder / "twin", "twin").extra
     archive, later = Archive(folder / "archive"), {"train_days": ["1999-01-01"]}
@@ -206,7 +206,7 @@ def test_another_machine_is_refused_by_name(made, tmp_path, capsys):
     refuse_other_machine(archive, folder / "twin", facts | later)
     with pytest.raises(ConfigError, match="do not fit the twin's pool") as refused:
         refuse_other_machine(archive, folder / "twin", facts | later | {"processors": 8.0})
-    assert "one for 11" in str(refused.value)
+    assert "one requests 11" in str(refused.value)
     as_before = {"processors": 8.0, "num_too_large": facts["num_jobs"] // 2}
     refuse_other_machine(archive, folder / "twin", facts | later | as_before)
     refuse_other_machine(archive, folder / "twin", facts | later | {FIT_POOL: 32.0})  # of the pool's own size

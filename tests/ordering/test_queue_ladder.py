@@ -146,7 +146,9 @@ def test_longer_waits_at_the_end_and_unfairness_forbid_an_order(chosen_among):
     assert slower.order == "rule"
     assert "longest waits" in slower.words
     uneven = np.where(np.arange(80) % 8 == 0, HELD, 0.05 * HELD)
-    assert chosen_among(rule=seen(HELD, users=8), uneven=seen(uneven, HELD, users=8)).order == "rule"
+    unfair = chosen_among(rule=seen(HELD, users=8), uneven=seen(uneven, HELD, users=8))
+    assert unfair.order == "rule"
+    assert "users less evenly" in unfair.words
 
 
 def test_the_usual_order_stands_in_the_rule_s_place_where_past_weeks_say_nothing_against_it(chosen_among):
@@ -202,13 +204,13 @@ def test_what_a_log_leaves_out_is_said_and_jobs_larger_than_the_pool_count_nowhe
     jobs = jobs_of(*rows)
     assert lacking_in_words(jobs, Pool(8.0)) == []
     (large,) = lacking_in_words(jobs, Pool(4.0))
-    assert "4 of 9 jobs ask for more" in large
+    assert "4 of 9 jobs request more" in large
     week, _ = cut_week(jobs, Pool(4.0), np.full(9, np.nan), 0, WeeksConfig(num_drain_days=0))
     assert week.counted.sum() == 4
     bare = jobs._replace(agent=np.full(9, -1), counts=(("no_request", 9),))
     request, user = lacking_in_words(bare, Pool(8.0))
     assert "sjf is fcfs" in request
-    assert "whose jobs" in user
+    assert "name the users" in user
 
 
 def test_without_requests_and_users_every_rule_and_member_still_orders():

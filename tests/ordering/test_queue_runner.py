@@ -134,3 +134,10 @@ def test_what_cannot_be_asked_is_refused(bundle):
         policy.decide([job], [RunningJob(SIZE + 1.0, 5.0)], {}, -0.0)
     with pytest.raises(ProductError):
         load(bundle)
+
+
+def test_nothing_starts_where_more_runs_than_the_machine_has(bundle):
+    policy = load_queue(bundle)
+    running = [RunningJob(SIZE + 1.0, 5.0)]
+    assert policy.starting([WaitingJob(0.0, 4.0, 60.0)], running, {}, 1.0) == []
+    assert policy.starting([WaitingJob(0.0, 4.0, 60.0)], [], {}, 1.0) == [0]

@@ -68,6 +68,7 @@ def test_the_index_is_the_one_that_the_log_itself_teaches(trained):
     assert "cannot tell" in facts["certification"]
 
 
+@pytest.mark.slow
 def test_rules_and_index_are_compared_and_the_certificate_is_mentioned(trained, tmp_path, capsys):
     folder, own = trained
     out = tmp_path / "comparison"
@@ -120,13 +121,13 @@ def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     folder, own = trained
     words = ("export", own / "policy", "--out", tmp_path / "bundle", "--replace")
     assert run(*words, "--rule", "saf+easy") == 0
-    assert "the rule saf+easy, as asked" in capsys.readouterr().out
+    assert "the rule saf+easy, as requested" in capsys.readouterr().out
     assert load_queue(tmp_path / "bundle").setting["rule"] == "saf"
     assert run(*words, "--rule", "saf", "--seed", 0) == 2
     assert "a rule has no seed" in capsys.readouterr().err
     compared = (folder / "archive", folder / "twin", own / "policy", "--config", own / "order.toml")
     assert run("compare", *compared, "--out", tmp_path / "comparison") == 0
-    assert "to hand over (schedtwin export --comparison)" in capsys.readouterr().out
+    assert "recommended for export (schedtwin export --comparison)" in capsys.readouterr().out
     assert run(*words, "--comparison", tmp_path / "comparison") == 0
     winner = winner_of(load_comparison(tmp_path / "comparison"))
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())

@@ -84,6 +84,7 @@ def test_policies_that_fail_are_left_out_by_name(found):
     assert "place without a job" in found.refused["illegal"]
 
 
+@pytest.mark.slow
 def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
     folder, _ = queue_made
     (tmp_path / "orders_of_mine.py").write_text("from twin.ordering.rules import SAF as BEST\n")
@@ -105,7 +106,7 @@ def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
     assert load_comparison(tmp_path / "out").cell(REPLAY, 0, "best", "bounded_slowdown") is not None
     words[-1] = "other"
     assert cli.main([*map(str, words), "--policy", "fcfs=orders_of_mine:BEST", "--no-progress"]) == 2
-    assert "stands for a policy of the comparison" in capsys.readouterr().err
+    assert "is taken by a policy of the comparison" in capsys.readouterr().err
 
 
 def test_a_bundle_of_another_pool_is_refused(tmp_path):

@@ -10,7 +10,7 @@ from offline_rl.bundle import GOLDEN, GOLDEN_ARRAYS, GRAPH, KIND, write_network
 from offline_rl.contract import FeatureFacts, NetworkFacts, PolicyContract, write_contract
 from offline_rl.numpy_networks import numpy_network, wanted_shapes
 from offline_rl.onnx_graph import graph_of
-from offline_rl.questions import asked_rows, drawn_questions, write_questions
+from offline_rl.questions import drawn_questions, rows_of_answers, write_questions
 from offline_rl.runner.features import NODE_FEATURES
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.placement_form import PLACEMENT_FORM
@@ -90,7 +90,7 @@ def make_bundle(
     }
     network = numpy_network(arrays, contract)
     questions, answers = drawn_questions(ExportedPolicy(contract, "", network), PLACEMENT_FORM, rng)
-    seen = asked_rows(answers, contract)
+    seen = rows_of_answers(answers, contract)
     logits = network(*seen)
     golden = dict(zip(GOLDEN_ARRAYS, (*seen, logits, logits.argmax(1)), strict=True))
     with writing(out, KIND, seed=seed) as folder:

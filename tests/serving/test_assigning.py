@@ -1,6 +1,7 @@
 """`/assign`: many requests at once, by hand; what cannot be understood is said."""
 
 import asyncio
+import shutil
 import time
 from contextlib import suppress
 
@@ -9,10 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from logs_schema.errors import ProductError
+from offline_rl.assignment.assigner import Assigner, AssignerSetting
+from offline_rl.assignment.export import export_assigner
+from offline_rl.assignment.priced import priced_params
+from offline_rl.bundle import ARRAYS
 from offline_rl.serving.app import App
 from offline_rl.serving.assigning import assign
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import AskError, ServingError
+from offline_rl.serving.policies import load_policy
+from offline_rl.serving.server import ServerConfig, load_served
+from offline_rl.serving.service import ServiceConfig
+from offline_rl.signing import sign_bundle
 from tests.serving.making import asked, call, made_service
+from twin.assignment.instances import InstanceConfig, draw_instances
 
 EDGES = [
     {"name": "near", "compute": [0.0, 1.0], "replicas": 1},
@@ -118,3 +129,105 @@ def test_whatever_stands_there_is_answered(value):
     ):  # fmt: skip
         with suppress(AskError):
             assert "assignment" in assign(content)
+
+
+LAW = InstanceConfig(4, 2, 10)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    out = tmp_path_factory.mktemp("assigning") / "bundle"
+    params, setting = priced_params(np.random.default_rng(0)), AssignerSetting(10, 2)
+    export_assigner(params, out, setting, lambda rng, number: draw_instances(rng, LAW, number).costs)
+    return out
+
+
+@pytest.fixture(scope="module")
+def trained(bundle) -> App:
+    return App(made_service(lambda: load_policy(bundle)))
+
+
+def test_a_trained_scheduler_answers_and_says_how_far_outside_a_question_is(trained, bundle):
+    two = {"edges": EDGES, "requests": [request(0), request(1)], "s_per_mib": WAYS}
+    status, answer = asked(trained, "/assign", two | {"bound": True})
+    assert status == 200
+    assert answer["makespan_s"] == pytest.approx(1.3)
+    assert answer["outside"] == {"requests": 0.2, "edges": 1.0, "is_outside": False}
+    assert "gap" in answer
+    many = two | {"requests": [request(number) for number in range(101)], "deadline_ms": 1}
+    assert asked(trained, "/assign", many)[1]["outside"] == {
+        "requests": 10.1, "edges": 1.0, "is_outside": True,
+    }  # fmt: skip
+    assert asked(trained, "/assign", two | {"requests": []})[1]["assignment"] == {}
+    assert asked(trained, "/assign", two | {"deadline_ms": 0})[0] == 200
+    assert asked(trained, "/assign", two | {"requests": [request(0, edges=[])]})[0] == 400
+    status, ready = asked(trained, "/readyz", method="GET")
+    assert ready["content_hash"] == load_policy(bundle).content_hash
+
+
+def test_the_network_is_where_the_search_begins():
+    class Knowing(Assigner):
+        def logits(self, costs):
+            seen.append(costs.work_s.shape)
+            return np.zeros(costs.work_s.shape)
+
+    seen: list = []
+    content = {"edges": EDGES, "requests": [request(0), request(1)], "s_per_mib": WAYS, "deadline_ms": 500}
+    assert assign(content, Knowing(AssignerSetting(10, 2), {}))["makespan_s"] == pytest.approx(1.3)
+    assert seen == [(2, 2)]
+
+
+def test_doors_of_other_bundles_are_closed(trained):
+    for path in ("/decide", "/filter", "/nodes", "/order"):
+        status, answer = asked(trained, path, {})
+        assert status == 404
+        assert "/assign" in answer["error"]
+
+
+def test_whatever_a_trained_scheduler_is_asked_is_answered(bundle):
+    assigner = load_policy(bundle).assigner
+    rng = np.random.default_rng(0)
+    for number in range(20):
+        edges = [
+            {"name": str(one), "compute": [float(10.0 ** rng.uniform(-12, 12))], "local_s": (one % 2) * 1e12}
+            for one in range(1 + number % 4)
+        ]
+        requests = [
+            request(one, source=None, input_mib=float(10.0 ** rng.uniform(-6, 6))) for one in range(3)
+        ]
+        answer = assign({"edges": edges, "requests": requests, "deadline_ms": 20}, assigner)
+        plain = assign({"edges": edges, "requests": requests, "deadline_ms": 0})
+        assert answer["makespan_s"] <= plain["makespan_s"]
+
+
+def test_what_a_scheduler_of_many_cannot_do_is_refused(bundle, tmp_path):
+    with pytest.raises(ProductError, match="many requests at once"):
+        load_policy(bundle, "onnx")
+    with pytest.raises(ProductError, match="many requests at once"):
+        load_policy(bundle, rule=bundle)
+    for service in (
+        ServiceConfig(shadow=True), ServiceConfig(canary=0.5), ServiceConfig(explore=0.1),
+    ):  # fmt: skip
+        with pytest.raises(ServingError, match="served as it is"):
+            load_served(ServerConfig(bundle, service=service))
+    with pytest.raises(ServingError, match="--log"):
+        load_served(ServerConfig(bundle, log=tmp_path / "log"))
+    assert load_served(ServerConfig(bundle)).assigner is not None
+    with pytest.raises(ProductError, match="expected"):
+        load_policy(bundle, expect="0" * 64)
+    altered = tmp_path / "altered"
+    shutil.copytree(bundle, altered)
+    (altered / ARRAYS).write_bytes((altered / ARRAYS).read_bytes()[:-1] + b"x")
+    with pytest.raises(ProductError, match="altered"):
+        load_policy(altered)
+
+
+def test_a_signed_scheduler_is_trusted(bundle, tmp_path):
+    pytest.importorskip("cryptography")
+    from tests.offline_rl.test_signing import key_files
+
+    private, public = key_files(tmp_path, "maker")
+    sign_bundle(bundle, private)
+    assert load_policy(bundle, trust=public).assigner is not None
+    with pytest.raises(ProductError, match="InvalidSignature"):
+        load_policy(bundle, trust=key_files(tmp_path, "other")[1])

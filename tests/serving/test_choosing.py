@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from offline_rl.runner import Decision, Request
 from offline_rl.serving.asks import Ask
 from offline_rl.serving.choosing import (
-    NOBODY,
+    NO_NODE,
     Choice,
     fallback_choice,
     policy_choice,
@@ -44,7 +44,7 @@ def test_the_fallbacks_do_what_they_say():
 @pytest.mark.parametrize("fallback", FALLBACKS, ids=lambda one: one.name)
 def test_a_fallback_names_nobody_where_nobody_can(fallback):
     view = view_of([16, 8], [0, 0], [0, 0], [0, 0])
-    assert fallback_choice(fallback, view, np.random.default_rng(0)).best == NOBODY
+    assert fallback_choice(fallback, view, np.random.default_rng(0)).best == NO_NODE
 
 
 @given(
@@ -105,19 +105,19 @@ def test_the_policy_is_asked_about_candidates_only_and_strangers_are_left_out():
     decision = Decision("b", ("a", "b", "c"), np.array([3.0, 9.0, 5.0]), np.array([True, True, True]), 0, 0)
     view = view_of([8, 8, 8], [0, 0, 0], [2, 1, 0], [1, 1, 1])
     assert policy_choice(decision, np.array([0, -1, 2]), view).best == 2
-    assert policy_choice(decision, np.array([-1, -1, -1]), view).best == NOBODY
+    assert policy_choice(decision, np.array([-1, -1, -1]), view).best == NO_NODE
     assert policy_choice(decision, np.array([1, 1, 1]), view).best == 2  # machines of one class: the emptiest
     nothing = Decision(None, (), np.zeros(0), np.zeros(0, bool), 0, 0)
-    assert policy_choice(nothing, np.array([-1, -1, -1]), view).best == NOBODY
+    assert policy_choice(nothing, np.array([-1, -1, -1]), view).best == NO_NODE
 
 
 @given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.booleans()), min_size=1, max_size=20))
 def test_scores_are_0_to_10_and_the_named_node_alone_is_best(drawn):
     scores, able = (np.array(column) for column in zip(*drawn, strict=True))
-    named = int(np.flatnonzero(able)[np.argmax(scores[able])]) if able.any() else NOBODY
+    named = int(np.flatnonzero(able)[np.argmax(scores[able])]) if able.any() else NO_NODE
     points = np.array(ten_point_scores(Choice(scores, able, named), named))
     assert ((points >= 0) & (points <= 10)).all()
     assert (points[~able] == 0).all()
-    assert (np.flatnonzero(points == 10) == ([named] if named != NOBODY else [])).all()
+    assert (np.flatnonzero(points == 10) == ([named] if named != NO_NODE else [])).all()
     order = np.argsort(scores[able])
     assert (np.diff(points[able][order]) >= 0).all() or len(set(scores[able])) < able.sum()

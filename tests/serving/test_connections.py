@@ -277,10 +277,10 @@ def test_a_kind_of_line_is_said_once_in_a_while_with_the_number_left_out(capsys)
     now = [0.0]
     notices = Notices(lambda: now[0])
     for _ in range(1000):
-        notices.say("crowd", "too many")
-    notices.say("disk", "full")
+        notices.write("crowd", "too many")
+    notices.write("disk", "full")
     now[0] = AGAIN_S
-    notices.say("crowd", "too many")
+    notices.write("crowd", "too many")
     said = capsys.readouterr().err.splitlines()
     assert said == [
         "schedtwin serve: too many", "schedtwin serve: full",

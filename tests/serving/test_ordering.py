@@ -7,14 +7,17 @@ import pytest
 
 from offline_rl.contract import FeatureFacts, NetworkFacts, PolicyContract
 from offline_rl.numpy_networks import numpy_network, wanted_shapes
-from offline_rl.runner import QueuePolicy
+from offline_rl.runner import QueuePolicy, RunningJob, WaitingJob
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.queue_rules import BY_PREDICTED_RUN, WEIGHTED
-from offline_rl.serving import ordering
+from offline_rl.serving import ordering, server
 from offline_rl.serving.app import App
+from offline_rl.serving.errors import ServingError
+from offline_rl.serving.fallbacks import FALLBACKS
 from offline_rl.serving.policies import ServedPolicy
+from offline_rl.serving.server import ServerConfig, load_served
 from offline_rl.serving.service import ServiceConfig
-from tests.serving.making import asked, made_policy, made_service
+from tests.serving.making import asked, made_policy, made_service, metric
 
 SETTING = {
     "processors": 4.0, "easy": True, "num_visible": 8, "queue_size": 8, "running_size": 8, "tick_s": 1.0,
@@ -24,12 +27,12 @@ SETTING = {
 }  # fmt: skip
 
 
-def queue_policy(network=None):
+def queue_policy(network=None, **setting):
     """Shortest predicted run first on four processors; or what `network` answers."""
     contract = PolicyContract(
         "ordering", (FeatureFacts("rule_place", "share"),), (FeatureFacts("free", "share"),),
         tuple(f"place {place}" for place in range(8)), NetworkFacts("scorer", (1,), identity=False), "",
-        setting=SETTING,
+        setting=SETTING | setting,
     )  # fmt: skip
     arrays = {name: np.zeros(shape, np.float32) for name, shape in wanted_shapes(contract).items()}
     arrays["choice/kernel"][:], arrays["choice/bias"][:], arrays["score/kernel"][:] = -1.0, 8.0, 1.0
@@ -81,7 +84,7 @@ def test_the_rule_answers_where_the_policy_fails_or_is_late(capsys):
     waiting = [job("first", 10, 4), job("second", 20, 4, 60)]
     for network, settings in ((fail, {}), (sleep, {"deadline_s": 0.05})):
         answer = asked(app_of(queue_policy(network), **settings), "/order", question(waiting))[1]
-        assert (answer["start"], answer["arm"]) == (["first"], "rule")
+        assert (answer["start"], answer["arm"], answer["policy_start"]) == (["first"], "rule", None)
     assert "the rule answers: RuntimeError" in capsys.readouterr().err
 
 
@@ -127,3 +130,78 @@ def test_users_beyond_a_number_are_forgotten_the_longest_ago_first(monkeypatch):
     ended = [{"user": user, "run_s": 30, "requested_s": 60} for user in ("ann", "ann", "bob", "bob")]
     waiting = [job("a", 1, user="ann"), job("b", 2, user="bob")]
     assert asked(app, "/order", question(waiting, ended=ended))[1]["predicted_s"] == {"a": 3600.0, "b": 30.0}
+
+
+def test_in_shadow_the_rule_answers_and_what_the_policy_would_start_stands_beside():
+    app, plain = app_of(queue_policy(), shadow=True), app_of(queue_policy())
+    waiting = [job("first", 10, 4), job("second", 20, 4, 60)]
+    answer = asked(app, "/order", question(waiting))[1]
+    assert (answer["start"], answer["arm"], answer["policy_start"]) == (["first"], "rule", ["second"])
+    asked(app, "/order", question(waiting[:1]))
+    assert [metric(app.service, name) for name in ("compared_total", "disagreements_total")] == [2.0, 1.0]
+    assert metric(app.service, 'decisions_total{arm="rule"}') == 2.0
+    answer = asked(plain, "/order", question(waiting))[1]
+    assert (answer["start"], answer["arm"], answer["policy_start"]) == (["second"], "policy", ["second"])
+
+
+def test_a_canary_gives_the_policy_its_share_of_the_questions_drawn_by_the_seed():
+    waiting = [job("first", 10, 4), job("second", 20, 4, 60)]
+
+    def arms(app, num_questions):
+        answers = [asked(app, "/order", question(waiting))[1] for _ in range(num_questions)]
+        assert all(one["start"] == (["second"] if one["arm"] == "policy" else ["first"]) for one in answers)
+        return [one["arm"] for one in answers]
+
+    drawn = arms(app_of(queue_policy(), canary=0.25, seed=1), 40)
+    assert 4 <= drawn.count("policy") <= 16
+    assert arms(app_of(queue_policy(), canary=0.25, seed=1), 20) == drawn[:20]
+    assert set(arms(app_of(queue_policy(), canary=0.0), 5)) == {"rule"}
+
+
+@pytest.mark.parametrize(
+    ("asked_for", "said"),
+    [
+        ({"log": "decisions"}, "--log decisions"),
+        ({"service": ServiceConfig(explore=0.1)}, "--explore 0.1"),
+        ({"service": ServiceConfig(fallback=FALLBACKS[-1])}, "--fallback"),
+    ],
+)
+def test_a_queue_s_bundle_is_not_served_with_what_would_be_ignored(asked_for, said, monkeypatch, tmp_path):
+    served = ServedPolicy("made", (), lambda known, clock_s: None, queue=queue_policy())
+    monkeypatch.setattr(server, "load_policy", lambda *_, **__: served)
+    assert load_served(ServerConfig(tmp_path, service=ServiceConfig(shadow=True, canary=0.5))) is served
+    with pytest.raises(ServingError, match=said) as refused:
+        load_served(ServerConfig(tmp_path, **asked_for))
+    assert "--shadow, --canary" in str(refused.value)
+    monkeypatch.setattr(server, "load_policy", lambda *_, **__: made_policy())
+    load_served(ServerConfig(tmp_path, **asked_for))
+
+
+def test_no_job_is_predicted_to_run_longer_than_it_asks_for():
+    app = app_of(queue_policy())
+    ended = [{"user": "ann", "run_s": 3000, "requested_s": 3600}] * 2
+    told = [asked(app, "/order", question([job("a", 1, 3, asks, "ann")], ended=ended)) for asks in (3600, 60)]
+    assert [answer["predicted_s"] for _, answer in told] == [{"a": 3000.0}, {"a": 60.0}]
+    # what a caller says of a job that waits or runs is bounded as well
+    policy = queue_policy()
+    assert policy.expected_end_s(0.0, 3000.0, 60.0, 10.0) == 60.0
+    head, narrow = WaitingJob(0.0, 4.0, 600.0), WaitingJob(1.0, 1.0, 55.0, predicted_s=3000.0)
+    running = [RunningJob(3.0, 100.0)]
+    assert policy.starting([head, narrow], running, {}, 20.0) == [1]
+
+
+def test_where_nothing_is_predicted_a_job_is_ordered_by_what_it_asks_for_now():
+    apps = app_of(queue_policy(predicts=False)), app_of(queue_policy())
+    asks = [[job("a", 10, 3, requested_s), job("b", 20, 3, 600)] for requested_s in (60, 3600)]
+    said = [[asked(app, "/order", question(waiting))[1] for waiting in asks] for app in apps]
+    assert [one["start"] for one in said[0]] == [["a"], ["b"]]
+    assert [one["predicted_s"]["a"] for one in said[0]] == [60.0, 3600.0]
+    assert [one["predicted_s"]["a"] for one in said[1]] == [60.0, 60.0]  # a prediction is kept
+
+
+def test_a_job_larger_than_the_machine_is_named_and_keeps_nobody_waiting():
+    app = app_of(queue_policy())
+    waiting = [job("huge", 10, 5, 10), job("fits", 20, 4, 60), job("vast", 30, 4.5, 10)]
+    answer = asked(app, "/order", question(waiting))[1]
+    assert (answer["start"], answer["too_large"]) == (["fits"], ["huge", "vast"])
+    assert asked(app, "/order", question(waiting[1:2]))[1]["too_large"] == []

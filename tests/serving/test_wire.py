@@ -8,7 +8,7 @@ from offline_rl.runner import Node
 from offline_rl.serving import kubernetes
 from offline_rl.serving.errors import AskError
 from offline_rl.serving.extender import args_of, filter_result, host_priorities
-from offline_rl.serving.kubernetes import NodeObjects, ask_of_pod, asked_amounts, machine_of
+from offline_rl.serving.kubernetes import NodeObjects, ask_of_pod, machine_of, requested_amounts
 from offline_rl.serving.plain import ask_of_json, events_of_json
 from offline_rl.serving.quantities import amount_of
 from tests.serving.making import node_object, pod
@@ -47,9 +47,9 @@ def test_a_pod_asks_for_its_containers_or_its_largest_init_container_and_overhea
         "initContainers": [container("500m", restartPolicy="Always"), container("4"), container("3")],
         "overhead": {"cpu": "250m"},
     }
-    assert asked_amounts(spec) == (pytest.approx(0.5 + 4.0 + 0.25), 0.0, 1.0)
+    assert requested_amounts(spec) == (pytest.approx(0.5 + 4.0 + 0.25), 0.0, 1.0)
     del spec["initContainers"][1:]
-    assert asked_amounts(spec)[0] == pytest.approx(1 + 2 + 0.5 + 0.25)
+    assert requested_amounts(spec)[0] == pytest.approx(1 + 2 + 0.5 + 0.25)
 
 
 def test_what_a_pod_says_is_read_annotations_first():

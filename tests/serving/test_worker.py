@@ -20,10 +20,10 @@ def test_results_and_errors_come_back_quick_or_slow():
         time.sleep(5 * SIT_S)
         return "slow"
 
-    assert run(worker.ask(lambda: "quick", 10.0)) == "quick"
-    assert run(worker.ask(slow, 10.0)) == "slow"
+    assert run(worker.run(lambda: "quick", 10.0)) == "quick"
+    assert run(worker.run(slow, 10.0)) == "slow"
     with pytest.raises(ZeroDivisionError):
-        run(worker.ask(lambda: 1 // 0, 10.0))
+        run(worker.run(lambda: 1 // 0, 10.0))
     assert not worker.stalled(1.0)
 
 
@@ -32,7 +32,7 @@ def test_other_work_goes_on_while_a_slow_job_is_waited_for():
 
     async def live() -> str:
         worker = Worker()
-        waiting = asyncio.create_task(worker.ask(lambda: release.wait(10) and "done", 10.0))
+        waiting = asyncio.create_task(worker.run(lambda: release.wait(10) and "done", 10.0))
         await asyncio.sleep(3 * SIT_S)
         assert worker.stalled(SIT_S / 2)
         release.set()  # this thread could only get here because nobody blocks it
@@ -48,9 +48,9 @@ def test_what_was_given_up_is_skipped():
         worker = Worker()
         for number in range(3):
             with pytest.raises(TimeoutError):
-                await worker.ask(lambda number=number: release.wait(10) and computed.append(number), 0.02)
+                await worker.run(lambda number=number: release.wait(10) and computed.append(number), 0.02)
         release.set()
-        await worker.ask(lambda: None, 10.0)
+        await worker.run(lambda: None, 10.0)
 
     run(live())
     assert computed == [0]  # it had begun; the others' turn had not come
@@ -61,8 +61,8 @@ def test_a_thread_outlives_the_loop_that_asked_it():
 
     async def leave() -> None:
         with pytest.raises(TimeoutError):
-            await worker.ask(lambda: release.wait(10), 0.01)
+            await worker.run(lambda: release.wait(10), 0.01)
 
     run(leave())
     release.set()
-    assert run(worker.ask(lambda: 7, 10.0)) == 7
+    assert run(worker.run(lambda: 7, 10.0)) == 7

@@ -85,6 +85,7 @@ def test_days_side_by_side_keep_their_rows_apart(archive: Archive) -> None:
     assert whole.num_overflow == sum(part.num_overflow for part in parts)
 
 
+@pytest.mark.slow
 def test_offers_are_the_same_part_by_part(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
     encoding = fit_encoding(archive, archive.days("requests")[:1])
     ((rows, wanted),) = read_pieces(

@@ -24,10 +24,10 @@ from twin.placement.run_filter import (
     RunDynamics,
     fit_dynamics,
     fresh_level,
-    heard,
     later,
     levels_along,
     predicted_likelihood,
+    updated_levels,
 )
 from twin.placement.types import COMPLETED, FAILED
 from twin.placement.windows import replayed_arrivals
@@ -116,7 +116,7 @@ def test_one_run_that_is_a_thousand_times_as_long_counts_as_two_deviations():
 def test_levels_forget_and_doubt_grows():
     dynamics = RunDynamics(0.1, 0.0, 0.2, 100.0, 0.5)
     level = fresh_level(dynamics, (1,))
-    told = heard(dynamics, level, np.array([0.3]), np.array([1.0]))
+    told = updated_levels(dynamics, level, np.array([0.3]), np.array([1.0]))
     assert told.variance[FAST] < level.variance[FAST]
     later_on = later(dynamics, told, 1_000.0)
     assert abs(later_on.mean[FAST, 0]) < 1e-4

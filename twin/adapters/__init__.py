@@ -1,7 +1,7 @@
 """Other doors to an environment; nothing inside the project uses them.
 
 `stepwise` needs nothing more. `gymnasium_env`, `pettingzoo_env` and `minari_dataset` need the package of their name and
-are imported by those who want them.
+are imported where they are used.
 """
 
 from twin.adapters.stepwise import Episode, Stepwise, TimeStep, stepwise

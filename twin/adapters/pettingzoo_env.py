@@ -1,6 +1,6 @@
 """An environment of several seats as a PettingZoo `ParallelEnv`; needs the package pettingzoo (extra `adapters`).
 
-Every seat is an agent that acts at every step; `info["active"]` says whether it had something to decide, and the
+Every seat is an agent that acts at every step; `info["active"]` is whether it had something to decide, and the
 action of one that had not is ignored. Each agent is paid for its own decisions when their outcomes become known.
 """
 

@@ -25,11 +25,11 @@ class Episode(NamedTuple):
 
 
 class TimeStep(NamedTuple):
-    """What an agent sees after a step."""
+    """What an agent gets after a step."""
 
     observation: PyTree  # leaves [..., seats]
     legal: PyTree  # leaves [choices, seats]
-    active: Array  # [seats] bool: who must decide; the others' actions are ignored
+    active: Array  # [seats] bool: seats that must decide; the others' actions are ignored
     reward: Array  # [seats]: of the decisions whose outcome became known in this step
     terminated: Array  # [] bool: the episode has ended for good
     truncated: Array  # [] bool: it has been cut short, or has reached its number of steps
@@ -91,8 +91,8 @@ def stepwise(environment: Environment, num_steps: int) -> Stepwise:
 
         decision_info = jax.tree.map(file, episode.decision_info, transition.decision_info)
         ends = system.done | (system.step >= num_steps)
-        held, told = problem.remaining(system.problem), environment.settle(system)
-        held = jax.tree.map(lambda last, now: jnp.where(ends, last, now), told, held)
+        held, settled = problem.remaining(system.problem), environment.settle(system)
+        held = jax.tree.map(lambda last, now: jnp.where(ends, last, now), settled, held)
         paid, reward = _pay(problem, episode.paid, decision_info, (transition.left, held))
         following = Episode(system, decision_info, paid)
         following = jax.tree.map(lambda old, new: jnp.where(over, old, new), episode, following)

@@ -19,6 +19,8 @@ SIZES = ("input_mib", "cpu_cores")
 """Columns that are taken for a request's size, the first that a log has."""
 COLUMNS = ("arrival", "start", "finish", "run_s", "offered_node", "ran_node", *SIZES)
 
+QUANTILES = 101
+
 
 @dataclass(frozen=True)
 class EdgesFromLog:
@@ -28,6 +30,7 @@ class EdgesFromLog:
         compute: Name of the edge -> its computing time over the size.
         replicas: Name -> requests at the same time: its cores over the cores of a usual request.
         size: The column that is taken for the size.
+        sizes: Their distribution at `QUANTILES` places from its smallest to its largest.
         num_rows: That were used.
         notes: What the log lacks, and what stands in its place.
     """
@@ -35,6 +38,7 @@ class EdgesFromLog:
     compute: Mapping[str, ComputeTime]
     replicas: Mapping[str, int]
     size: str
+    sizes: tuple[float, ...]
     num_rows: int
     notes: tuple[str, ...]
 
@@ -90,7 +94,8 @@ def fit_edges(archive: Archive, days: Sequence[dt.date] | None = None) -> EdgesF
         notes.append(f"the log has no {SIZES[0]}: {size_column} stands for the size")
     if (num_left := int(len(used) - used.sum())) > 0:
         notes.append(f"{num_left} requests without node, size or time were left out")
-    return EdgesFromLog(compute, replicas, size_column, int(used.sum()), tuple(notes))
+    sizes = tuple(np.quantile(size[used], np.linspace(0.0, 1.0, QUANTILES)).tolist())
+    return EdgesFromLog(compute, replicas, size_column, sizes, int(used.sum()), tuple(notes))
 
 
 def _known(table: pa.Table, name: str) -> bool:

@@ -1,8 +1,8 @@
-"""What others build: a network that predicts the whole next state, without bookkeeping.
+"""The black box for comparison: a network that predicts the whole next state, without bookkeeping.
 
-Kept for one comparison only, that of compounding errors. It sees the nodes' features, the request in hand, the decision
-and the time to the next request, and gives mean and deviation of the change of every dynamic feature of every node (a
-diagonal Gaussian, fitted by maximum likelihood on logged transitions). Its own output is its next input.
+Kept for one comparison only, that of compounding errors. Its inputs are the nodes' features, the request in hand, the
+decision and the time to the next request; it gives mean and deviation of the change of every dynamic feature of every
+node (a diagonal Gaussian, fitted by maximum likelihood on logged transitions). Its own output is its next input.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class BlackBox(NamedTuple):
 
 
 class _Steps(NamedTuple):
-    """Logged states and what else the network sees; windows trail."""
+    """Logged states and the network's other inputs; windows trail."""
 
     state: Array  # [features * nodes, T, W]
     context: Array  # [context, T, W]: request, decision, time to the next request
@@ -102,7 +102,7 @@ def fit_black_box(
 def black_box_states(
     key: Array, model: BlackBox, windows: Windows, encoding: Encoding, horizons: tuple[int, ...]
 ) -> np.ndarray:
-    """States [horizons, state features, nodes, W] that it imagines along the logged decisions.
+    """States [horizons, state features, nodes, W] that it predicts along the logged decisions.
 
     Args:
         key: PRNG key.

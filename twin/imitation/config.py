@@ -18,11 +18,11 @@ NONE, ANCHORED, PAPER = "none", "anchored", "paper"
 
 @dataclass(frozen=True)
 class DiscriminatorConfig:
-    """The judge of (state, decision, answer) among its predecessors.
+    """The discriminator of (state, decision, answer) among its predecessors.
 
     Attributes:
         hidden: Widths of its hidden layers.
-        window: Consecutive decisions whose answers it sees, its own included.
+        window: Consecutive decisions whose answers are its input, its own included.
         learning_rate: Of Adam (momentum 0.5).
         gradient_penalty: Weight of the squared gradient at real rows, halved (Mescheder et al. 2018, R1).
     """
@@ -42,7 +42,7 @@ class Guards:
         refusals: Largest difference between generated and logged share of refused offers.
         patience: Looks in a row outside of a band, or without better held-out fidelity, before it stops.
         likelihood_lost: Held-out log likelihood per answer that parameters may have lost since the game began and still
-            be kept: who has lost more is no better, whatever its states look like.
+            be kept: parameters that have lost more are no better, whatever their states look like.
     """
 
     accuracy: tuple[float, float] = (0.3, 0.98)
@@ -60,8 +60,8 @@ class ImitationConfig:
         hidden: Widths of the hidden layers, of answers and critic.
         engine_hidden: The same of the engine, which looks at every node for every decision.
         num_kinds: Kinds of agents. An agent is of one hidden kind for a whole episode (`twin.imitation.kinds`).
-        grouped: The likelihood knows that all offers of a window to one agent met one kind. Otherwise every offer is a
-            mixture over kinds of its own, and only the discriminator can tell persistence.
+        grouped: In the likelihood all offers of a window to one agent meet one kind. Otherwise every offer is a mixture
+            over kinds of its own, and only the discriminator can detect persistence.
         num_warm: Steps of pure likelihood before the game.
         num_steps: Steps of the game.
         num_streams: Windows per step, real and generated alike; a multiple of `num_members`.
@@ -184,5 +184,5 @@ _STREAMS = 20
 WARM_STEPS = 200
 """In which the engine is learned before the game, where the answers are fitted already."""
 _FITTED_LEARNING_RATE = 2e-5
-"""An ensemble that says durations to a fraction of a per cent is thrown off by larger steps: with 3e-4 five nats an
+"""An ensemble that predicts durations to a fraction of a per cent is thrown off by larger steps: with 3e-4 five nats an
 answer were lost within 25 of them, and not won back within 100."""

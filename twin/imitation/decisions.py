@@ -22,7 +22,7 @@ class LoggedDecisions(NamedTuple):
     """Decisions of `W` windows of `T` steps; windows trail."""
 
     full: Observation  # node [F, nodes, T, W], request [R, T, W]: what the answers may depend on
-    local: Observation  # the same as the deciding site saw it: what the engine decided by
+    local: Observation  # the same as the deciding site observed it: what the engine decided by
     legal: Leaf  # [nodes, T, W] bool
     node: Leaf  # [T, W] int32: the decision
     pending: PendingFates  # leaves [T, W]: what was fated of those on the node offered

@@ -27,7 +27,7 @@ class DiscriminatorLoss(NamedTuple):
     """What the judge's loss was made of."""
 
     loss: Array
-    accuracy_logged: Array  # share of logged rows told as logged
+    accuracy_logged: Array  # share of logged rows classified as logged
     accuracy_generated: Array
 
 
@@ -44,13 +44,13 @@ def num_row_features(cluster: Cluster, num_request_features: int, config: Discri
 
 
 def rows(seen: Observation, chosen: Array, answers: Array, same: Array, window: int) -> Array:
-    """What the judge sees of every decision.
+    """The discriminator's input for every decision.
 
     Args:
         seen: In full; leaves [F, nodes, T, W] and [R, T, W].
         chosen: [nodes, T, W] one-hot decisions, perhaps with gradients behind them.
         answers: [NUM_ANSWER_FEATURES, T, W].
-        same: [T, T, W], 1 where two decisions ask for the same agent, from `kinds.same_agent`.
+        same: [T, T, W], 1 where two decisions are for the same agent, from `kinds.same_agent`.
         window: Decisions whose answers are shown, the row's own included.
 
     Returns:
@@ -104,5 +104,8 @@ def discriminator_loss(
     slope = jax.grad(lambda shown: jnp.sum(judge(config, parameters, shown)))(logged)
     penalty = mean(jnp.sum(slope**2, axis=0), logged_counts)
     loss = cross_entropy + 0.5 * config.gradient_penalty * penalty
-    told = mean((on_logged < 0.0) * 1.0, logged_counts), mean((on_generated > 0.0) * 1.0, generated_counts)
-    return loss, DiscriminatorLoss(loss, *told)
+    accuracy = (
+        mean((on_logged < 0.0) * 1.0, logged_counts),
+        mean((on_generated > 0.0) * 1.0, generated_counts),
+    )
+    return loss, DiscriminatorLoss(loss, *accuracy)

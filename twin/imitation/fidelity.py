@@ -24,7 +24,7 @@ STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in ST
 
 
 LEAST_SPREAD = 1e-2
-"""Features are of order one; one that deviates by less than this in the log tells nothing of a twin."""
+"""Features are of order one; one that deviates by less than this in the log is no evidence about a twin."""
 
 
 def earth_movers(one: np.ndarray, two: np.ndarray) -> np.ndarray:
@@ -41,15 +41,16 @@ def earth_movers(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     return np.abs(np.sort(np.repeat(one, times, axis=1), axis=1) - np.sort(two, axis=1)).mean(axis=1)
 
 
-def state_distance(logged: np.ndarray, told: np.ndarray) -> float:
+def state_distance(logged: np.ndarray, generated: np.ndarray) -> float:
     """Mean earth mover's distance over the columns that vary in the log, in their deviations; 0 if none does.
 
     Args:
         logged: [..., n] states of the log.
-        told: [..., m * n] states of a twin.
+        generated: [..., m * n] states of a twin.
     """
     one, two = (
-        np.asarray(leaf, float).reshape(-1, leaf.shape[-1])[:, : leaf.shape[-1]] for leaf in (logged, told)
+        np.asarray(leaf, float).reshape(-1, leaf.shape[-1])[:, : leaf.shape[-1]]
+        for leaf in (logged, generated)
     )
     spread = one.std(axis=1)
     varies = spread > LEAST_SPREAD

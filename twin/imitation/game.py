@@ -159,7 +159,7 @@ def generated_rows(
 
 
 def logged_rows(encoding: Encoding, config: ImitationConfig, logged: LoggedDecisions) -> Array:
-    """Rows [row features, T, W] of history; `logged.known` says which count."""
+    """Rows [row features, T, W] of history; `logged.known` marks which count."""
     chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
     answers = observed_features(logged.observed, encoding.problem.time_unit_s)
     return rows(

@@ -1,8 +1,8 @@
 """What is learned: the answers of nodes and agents, and the historical engine.
 
-The engine scores every node with one shared network on what the deciding site sees. The answers are the networks of the
-twin (`twin.placement.learned`), with the kind of the agent (`twin.imitation.kinds`) beside their inputs where there are
-several: of one kind, they are the twin's own ensemble. A rollout is a function of its
+The engine scores every node with one shared network on what the deciding site observes. The answers are the networks of
+the twin (`twin.placement.learned`), with the kind of the agent (`twin.imitation.kinds`) beside their inputs where there
+are several: of one kind, they are the twin's own ensemble. A rollout is a function of its
 noise; drawn again from the states it visited and the same noise, the same answers come out with gradients behind them:
 durations by their quantile functions, flags straight through their probabilities (Bengio et al. 2013), the engine's
 choice straight through its softmax.
@@ -77,7 +77,7 @@ def answers_network(config: ImitationConfig) -> MLP:
 
 
 def gate_network(config: ImitationConfig) -> MLP:
-    """The network of one member that says how likely the kinds are, from what the answers see."""
+    """The network of one member for the probabilities of the kinds, from the inputs of the answers."""
     return MLP(config.hidden, config.num_kinds, output_scale=0.1)
 
 
@@ -142,7 +142,7 @@ def engine_logits(
         cluster: For the number of nodes.
         config: For the network.
         parameters: The engine's.
-        seen: Leaves [F, nodes, *batch] and [R, *batch], as the deciding site sees them.
+        seen: Leaves [F, nodes, *batch] and [R, *batch], as the deciding site observes them.
         legal: [nodes, *batch] bool.
     """
     batch = legal.shape[1:]
@@ -252,7 +252,7 @@ def imitated_answers(
 def _met(
     config: ImitationConfig, parameters: AnswerNetworks, memory: _Memory, slot: Array, inputs: Array
 ) -> tuple[_Memory, Array]:
-    """The kinds [seats, W] of the agents in slots [seats, W] who ask now, and the memory with those met first."""
+    """The kinds [seats, W] of the agents in slots [seats, W] now, and the memory with those met first."""
     if config.num_kinds == 1:
         return memory, jnp.zeros_like(slot)
     luck = uniform_hash(memory.seeds, slot, memory.step)

@@ -1,4 +1,4 @@
-"""What a person looks at while a game is played, and when it is stopped."""
+"""Metrics of a game for display, and when it is stopped."""
 
 from typing import Any, NamedTuple
 
@@ -62,11 +62,11 @@ def stop_reason(curves: Look, best_step: int, config: ImitationConfig) -> str:
     low, high = guards.accuracy
     if (accuracy > high).all():
         return (
-            f"the discriminator tells {accuracy.mean():.0%} for {patience} looks: raise its gradient penalty, "
+            f"the discriminator is right for {accuracy.mean():.0%} in {patience} looks: raise its gradient penalty, "
             "lower its learning rate, or warm up longer"
         )
     if (accuracy < low).all():
-        return f"the discriminator tells only {accuracy.mean():.0%} for {patience} looks: raise its learning rate"
+        return f"the discriminator is right for only {accuracy.mean():.0%} in {patience} looks: raise its learning rate"
     if (np.abs(last.refused) > guards.refusals).all():
         return (
             f"the imitation refuses {last.refused.mean():+.0%} more offers than the log for {patience} looks: "

@@ -1,9 +1,9 @@
-"""Kinds of agents: what an agent keeps to itself and is, for a whole episode.
+"""Kinds of agents: a hidden property that an agent has for a whole episode.
 
-A one-step likelihood cannot tell an agent who refuses every second offer from two agents of whom one refuses all.
-Here every agent is of one of `K` hidden kinds for a whole episode, and its answers depend on it. A gate says how likely
-the kinds are, from what is seen at the agent's first request of the episode: the queue it finds may be of its own
-making. In logs the kind is summed out, over all that a window shows of an agent:
+A one-step likelihood cannot distinguish an agent that refuses every second offer from two agents, one refusing all.
+Here every agent is of one of `K` hidden kinds for a whole episode, and its answers depend on it. A gate gives the
+probabilities of the kinds, from what is observed at the agent's first request of the episode: the queue it finds may be
+of its own making. In logs the kind is summed out, over all that a window shows of an agent:
 
     log sum_k w_k(x_first) exp(sum_i log p(y_i | x_i, k))
 
@@ -17,7 +17,7 @@ import numpy as np
 from twin.contracts import Array
 
 NUM_SLOTS = 128
-"""Agents are told apart by their index modulo this."""
+"""Agents are distinguished by their index modulo this."""
 
 
 def slot_of(agent: Array) -> Array:
@@ -26,7 +26,7 @@ def slot_of(agent: Array) -> Array:
 
 
 def uniform_hash(seeds: Array, slot: Array, step: Array) -> Array:
-    """What decides the kind of an agent in a stream: a hash, so the same whenever it is asked for.
+    """What decides the kind of an agent in a stream: a hash, so the same at every call.
 
     Args:
         seeds: uint32 [*streams].
@@ -62,7 +62,7 @@ def _scrambled(value: Array) -> Array:
 
 
 def same_agent(agent: Array, valid: Array) -> Array:
-    """[T, T, *streams] float32: 1 where two valid decisions ask for the same known agent, or are the same decision."""
+    """[T, T, *streams] float32: 1 where two valid decisions are for the same known agent, or are the same decision."""
     num_steps = agent.shape[0]
     itself = jnp.eye(num_steps, dtype=bool).reshape((num_steps, num_steps) + (1,) * (agent.ndim - 1))
     together = (agent[:, None] == agent[None]) & (agent[:, None] >= 0)

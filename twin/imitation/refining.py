@@ -1,7 +1,7 @@
 """The twin that policies are trained in, its answers imitated adversarially (MAIL-MMSG, Xiong et al., section 3.4).
 
-What plays the game is the twin's own ensemble: the same inputs, the same networks, the same draws. So whatever a
-twin is good for, one that has been through the game is good for, and only its parameters tell them apart.
+What plays the game is the twin's own ensemble: the same inputs, the same networks, the same draws. So a twin after the
+game can be used wherever a twin can be; only its parameters differ.
 """
 
 from collections.abc import Callable
@@ -31,7 +31,7 @@ MAX_WINDOWS = 512
 
 
 class Refined(NamedTuple):
-    """What came of a game."""
+    """The result of a game."""
 
     model: AnswerModel
     report: FitReport  # of the supervised fit; its spread is that of the model
@@ -56,7 +56,7 @@ def imitated_twin(
         archive: The one it was fitted on.
         config: Which game.
         checkpoint: File (.npz) kept after every look; a second call with the same arguments resumes from it.
-        on_look: Told of every look.
+        on_look: Called with every look.
 
     Raises:
         ConfigError: No game is wanted.
@@ -94,8 +94,8 @@ def refined(
         checkpoint, on_look: As for `fit_imitation`.
     """
     settings, anchored = config.of_ensemble(answers), config.kind == ANCHORED
-    told = np.flatnonzero((windows.valid() & (windows.node >= 0)).any(axis=0))
-    windows, aside = thinned(windows, held_out_windows(key, told, answers))
+    labelled = np.flatnonzero((windows.valid() & (windows.node >= 0)).any(axis=0))
+    windows, aside = thinned(windows, held_out_windows(key, labelled, answers))
     imitation, how = fit_imitation(
         jax.random.fold_in(key, 2), windows, encoding, settings,
         fitted=_as_fitted(model, report) if anchored else None,
@@ -132,14 +132,14 @@ def _facts(
     start, kept = report.start, report.kept
     fate = f"kept step {step} of {config.num_steps}"
     if config.kind == ANCHORED:
-        told = "answers: supervised ensemble, refined adversarially, "
-        told += fate if step else "but the game only harmed and gave its start back"
+        sentence = "answers: supervised ensemble, refined adversarially, "
+        sentence += fate if step else "but the game only harmed and gave its start back"
     else:
-        told = (
+        sentence = (
             "answers: imitated adversarially from scratch, without likelihood (algorithm 2 of Xiong et al.), "
         )
-        told += fate if step else "but no step was better than random networks"
-    told += (
+        sentence += fate if step else "but no step was better than random networks"
+    sentence += (
         f"; on held-out windows the state distance is {kept.distance:.3f} ({start.distance:.3f} when the game began), "
         f"the log likelihood an answer {kept.likelihood:.3f} (supervised {supervised:.3f})"
     )
@@ -152,5 +152,5 @@ def _facts(
         "log_likelihood": {
             "supervised": supervised, "start": start.likelihood, "kept": kept.likelihood,
         },
-        "in_words": told + (f"; stopped early: {report.stopped}" if report.stopped else ""),
+        "in_words": sentence + (f"; stopped early: {report.stopped}" if report.stopped else ""),
     }  # fmt: skip

@@ -109,7 +109,7 @@ def fit_imitation(
         fitted: Answers to begin with, of one kind and of `config`'s members and widths; random ones by default.
         held_out: The windows that are only looked at; by default the last ones, a share of `config.held_out`.
         checkpoint: File (.npz) kept after every look; a second call with the same arguments resumes from it.
-        on_look: Told of every look.
+        on_look: Called with every look.
 
     Returns:
         The best model met and the curves.
@@ -221,12 +221,12 @@ class _HeldOut(NamedTuple):
         return state_distance(self.real, np.asarray(self.states(generator)))
 
     def fidelity(self, generator: ResponseGenerator) -> Fidelity:
-        told = self.likelihood(generator, self.logged).answers
-        return Fidelity(np.float64(self.distance(generator)), np.float64(told))
+        likelihood = self.likelihood(generator, self.logged).answers
+        return Fidelity(np.float64(self.distance(generator)), np.float64(likelihood))
 
     def look(self, generator: ResponseGenerator, info: dict[str, float], step: int, is_game: bool) -> Look:
-        told = self.likelihood(generator, self.logged)
-        answers, both = float(told.answers), float(told.answers + told.engine)
+        likelihood = self.likelihood(generator, self.logged)
+        answers, both = float(likelihood.answers), float(likelihood.answers + likelihood.engine)
         distance = self.distance(generator) if is_game else float("nan")
         return Look(
             step, info["likelihood"], both, answers, distance, info["accuracy_logged"], info["accuracy_generated"],
@@ -268,7 +268,9 @@ def _held_out(
     real = logged.full.node[STATES][:, :, horizons]
     real = np.moveaxis(real, 2, 0)
     spread = repeated(windows, times)
-    told = jax.tree.map(lambda leaf: jnp.concatenate([jnp.asarray(leaf)] * times, axis=-1), logged)
+    logged_of_members = jax.tree.map(
+        lambda leaf: jnp.concatenate([jnp.asarray(leaf)] * times, axis=-1), logged
+    )
 
     @jax.jit
     def states(generator: ResponseGenerator, limits: Limits, windows: Windows) -> Array:
@@ -281,7 +283,11 @@ def _held_out(
 
     refused = float(np.mean(~logged.observed.accepted[logged.valid])) if logged.valid.any() else 0.0
     return _HeldOut(
-        told, refused, partial(mean, widening=widening), partial(states, limits=limits, windows=spread), real
+        logged_of_members,
+        refused,
+        partial(mean, widening=widening),
+        partial(states, limits=limits, windows=spread),
+        real,
     )
 
 

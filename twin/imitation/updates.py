@@ -60,7 +60,7 @@ class ImitationData(NamedTuple):
 
     logged: LoggedDecisions
     windows: Windows
-    known_until_s: Leaf  # [W] on the windows' clocks: later than this the log knows no ends
+    known_until_s: Leaf  # [W] on the windows' clocks: later than this the log has no ends
     widening: Leaf  # [NUM_OUTPUTS] what was added to the fitted networks' outputs
 
 
@@ -166,8 +166,8 @@ def _warm_step(
     some = _some(key, data, config)
 
     def loss(both: tuple[ResponseGenerator, PyTree]) -> Array:
-        told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
-        return -told.engine if only_engine else -(told.answers + told.engine)
+        likelihood = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
+        return -likelihood.engine if only_engine else -(likelihood.answers + likelihood.engine)
 
     value, gradient = jax.value_and_grad(loss)((state.generator, state.critic))
     generator, critic, after = _moved(state, gradient, config, config.learning_rate)
@@ -197,12 +197,12 @@ def _game_step(
     discriminator = optax.apply_updates(state.discriminator, steps)
     state = state._replace(discriminator=discriminator, discriminator_optimiser=of_judge)
     improve = _by_ppo if config.use_ppo else _pathwise
-    state, told = improve(state, some, seen, encoding, config, limits)
+    state, likelihood = improve(state, some, seen, encoding, config, limits)
     state = state._replace(mean=optax.incremental_update(state.generator, state.mean, 1.0 - config.memory))
     valid = jnp.maximum(jnp.sum(seen.valid), 1)
     refused = jnp.sum(jnp.where(seen.valid, 1.0 - drawn.drawn.accepted, 0.0)) / valid
     info = {
-        "likelihood": told, "accuracy_logged": verdict.accuracy_logged,
+        "likelihood": likelihood, "accuracy_logged": verdict.accuracy_logged,
         "accuracy_generated": verdict.accuracy_generated, "refused": refused,
     }  # fmt: skip
     return state, info
@@ -219,11 +219,11 @@ def _pathwise(
     """One step along the judge's gradient through the drawn answers, likelihood kept."""
 
     def loss(both: tuple[ResponseGenerator, PyTree]) -> tuple[Array, Array]:
-        told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
+        likelihood = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
         drawn = again(encoding, config, both[0], limits, seen)
         shown, counts = generated_rows(encoding, config, seen, drawn, some.known_until_s)
         cheated = verdicts(config, state.discriminator, shown, counts)
-        known = told.answers + told.engine
+        known = likelihood.answers + likelihood.engine
         return config.adversary * cheated - config.anchor * known, known
 
     gradient, known = jax.grad(loss, has_aux=True)((state.generator, state.critic))
@@ -248,8 +248,8 @@ def _by_ppo(
     def loss(both: tuple[ResponseGenerator, PyTree]) -> Array:
         value = proximal_loss(encoding, config, *both, seen, drawn, batch)
         if config.anchor:
-            told = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
-            value -= config.anchor * (told.answers + told.engine)
+            likelihood = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
+            value -= config.anchor * (likelihood.answers + likelihood.engine)
         return config.adversary * value
 
     def epoch(_: Array, state: State) -> State:
@@ -257,5 +257,5 @@ def _by_ppo(
         generator, critic, after = _moved(state, gradient, config, config.game_learning_rate)
         return state._replace(generator=generator, critic=critic, generator_optimiser=after)
 
-    told = fitted_likelihood(encoding, config, state.generator, some.logged, some.widening)
-    return jax.lax.fori_loop(0, config.epochs, epoch, state), told.answers + told.engine
+    likelihood = fitted_likelihood(encoding, config, state.generator, some.logged, some.widening)
+    return jax.lax.fori_loop(0, config.epochs, epoch, state), likelihood.answers + likelihood.engine

@@ -96,6 +96,8 @@ def missing_from(archive: Archive) -> str:
     lacks = [f"table {name} is empty" for name in ("replicas", "node_samples") if not archive.num_rows(name)]
     if SETTINGS not in archive.facts:
         lacks.append(f"its facts do not say how it is run by slots ({SETTINGS})")
+    if not archive.num_rows("requests"):
+        return "; ".join(["table requests is empty", *lacks])
     rows = archive.read("requests", columns=list(MUST_SAY), days=archive.days("requests")[:1])
     lacks += [
         f"column {name} of requests is empty"

@@ -10,7 +10,7 @@ from twin.ordering.states import JobRequests, Running, Users
 class Coming(NamedTuple):
     """The next job to arrive; leaves [*streams]."""
 
-    asked: JobRequests  # `arrival` is NEVER where nobody will come any more (or: not before somebody's job has ended)
+    request: JobRequests  # `arrival` is NEVER where no job will come any more (or: not before a running job has ended)
     run: Array  # int32 ticks, at least 1: the true run time, private until the job ends
     number: Array  # int32: under which its start is written down
 
@@ -42,7 +42,7 @@ class JobArrivals(NamedTuple):
 
     num_jobs: int  # length of the list of starts that an episode keeps (0: none)
     init: Callable[[Array, Streams], tuple[PyTree, Begun]]  # (key, streams)
-    peek: Callable[[PyTree], Coming]  # private -> who comes next
+    peek: Callable[[PyTree], Coming]  # private -> the next job
     move: Callable[[Array, PyTree, Array, Ended], PyTree]
-    # (key, private, taken [*streams] bool: who came next has arrived, ended) -> private; called after every event
-    exhausted: Callable[[PyTree], Array]  # private -> [*streams] bool: nobody will ever come any more
+    # (key, private, taken [*streams] bool: the next job has arrived, ended) -> private; called after every event
+    exhausted: Callable[[PyTree], Array]  # private -> [*streams] bool: no job will ever come any more

@@ -18,8 +18,8 @@ class OrderingConfig:
     """What the ordering problem leaves open.
 
     Attributes:
-        num_visible: `K`, how many waiting jobs a policy sees and chooses among.
-        queue_size: Places in the queue, at least `num_visible`; who finds none waits outside and is counted.
+        num_visible: `K`, how many waiting jobs a policy observes and chooses among.
+        queue_size: Places in the queue, at least `num_visible`; a job that finds none waits outside and is counted.
         running_size: Rows in the table of what runs; a full table blocks the machine, which is counted.
         num_agents: Users whose history is kept apart.
         backfill: Order in which jobs behind a blocked head are tried; of arrival by default.

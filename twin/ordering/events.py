@@ -1,7 +1,7 @@
 """What happens between two decisions, event by event, in the order in which `twin.ordering.replay` goes about it.
 
 One event is: (0) a job that ends as expected gives its processors back; then (1) an arrival joins the queue and the
-queue is looked at; then (2) if jobs ended as expected, nobody has looked since, and the first to have started of all
+queue is looked at; then (2) if jobs ended as expected, there was no look since, and the first to have started of all
 that end now was expected, a look; then (3) a job that ends unexpectedly gives its processors back and the queue is
 looked at. Every stream does its next event in every turn of one loop, until a decision is due or nothing more happens.
 """
@@ -25,10 +25,10 @@ class Event(NamedTuple):
 
     now: Array  # int32 ticks
     expected: Array  # bool: (0) a job ends as expected
-    arrives: Array  # bool: (1) somebody arrives
+    arrives: Array  # bool: (1) a job arrives
     looks: Array  # bool: (2) the queue is looked at
     unexpected: Array  # bool: (3) a job ends unexpectedly
-    row: Array  # int32: who ends, in the table of what runs
+    row: Array  # int32: the job that ends, in the table of what runs
     first_expected: Array  # bool: see `starting.Hidden`
 
 
@@ -51,8 +51,8 @@ def until_decision(
         coming = arrivals.peek(going.hidden.arrivals)
         event = _next_event(config, size, going, coming, live)
         going = _happen(config, size, going, coming, event)
-        who = get(going.pool.running.agent, event.row), get(going.hidden.runs, event.row)
-        ended = Ended(event.expected | event.unexpected, event.now, *who)
+        agent, number = get(going.pool.running.agent, event.row), get(going.hidden.runs, event.row)
+        ended = Ended(event.expected | event.unexpected, event.now, agent, number)
         moved = arrivals.move(jax.random.fold_in(key, turns), going.hidden.arrivals, event.arrives, ended)
         going = going._replace(hidden=going.hidden._replace(arrivals=moved))
         going = start_alone(config, going)
@@ -68,7 +68,7 @@ def until_decision(
 def _decide_or_go_on(
     arrivals: JobArrivals, going: Going, live: Array, happened: Array
 ) -> tuple[Going, Array]:
-    """Says where a decision is due, and which streams go on."""
+    """Finds where a decision is due, and which streams go on."""
     pool = going.pool
     fits = live & going.look & (pool.num_waiting > 0) & (going.narrowest <= pool.free)
     room = has_row(pool.running)
@@ -83,9 +83,9 @@ def _decide_or_go_on(
 def _next_event(config: OrderingConfig, size: int, going: Going, coming: Coming, live: Array) -> Event:
     pool, hidden = going.pool, going.hidden
     end, order = hidden.end, pool.running.order
-    has_place = (pool.num_waiting < config.queue_size) | (coming.asked.processors > size)
-    will_arrive = has_place & (coming.asked.arrival < NEVER)
-    arrives_at = jnp.where(will_arrive, jnp.maximum(coming.asked.arrival, pool.clock), NEVER)
+    has_place = (pool.num_waiting < config.queue_size) | (coming.request.processors > size)
+    will_arrive = has_place & (coming.request.arrival < NEVER)
+    arrives_at = jnp.where(will_arrive, jnp.maximum(coming.request.arrival, pool.clock), NEVER)
     now = jnp.minimum(jnp.min(end, axis=0), arrives_at)
     ending = (end == now[None]) & (now < NEVER)[None]
     as_expected = ending & (pool.running.expected_end <= now[None])
@@ -98,9 +98,9 @@ def _next_event(config: OrderingConfig, size: int, going: Going, coming: Coming,
     looks &= live
     expected, arrives = expected & ~looks, arrives & ~looks
     unexpected = live & ~looks & ~expected & ~arrives & (first < NEVER)
-    who = jnp.where(expected, first_of_expected, first)
+    order_of_next = jnp.where(expected, first_of_expected, first)
     first_expected = (hidden.first_expected & of_this_instant) | (first == first_of_expected)
-    row = first_row(ending & (order == who[None]))
+    row = first_row(ending & (order == order_of_next[None]))
     return Event(now, expected, arrives, looks, unexpected, row, expected & first_expected)
 
 
@@ -109,8 +109,8 @@ def _happen(config: OrderingConfig, size: int, going: Going, coming: Coming, eve
     pool, hidden = going.pool, going.hidden
     ends = event.expected | event.unexpected
     happened = ends | event.arrives | event.looks
-    joins = event.arrives & (coming.asked.processors <= size)
-    late = joins & (coming.asked.arrival < event.now)
+    joins = event.arrives & (coming.request.processors <= size)
+    late = joins & (coming.request.arrival < event.now)
     clock = jnp.where(ends | event.arrives, event.now, pool.clock)
     going = _release(config, going, event, ends)
     going = join(config, going, coming, joins)
@@ -141,12 +141,12 @@ def _release(config: OrderingConfig, going: Going, event: Event, ends: Array) ->
 
 def join(config: OrderingConfig, going: Going, coming: Coming, joins: Array) -> Going:
     """Who comes next joins the queue, in the streams of `joins` [*streams] bool."""
-    pool, hidden, asked = going.pool, going.hidden, _sound(coming.asked)
+    pool, hidden, request = going.pool, going.hidden, _sound(coming.request)
     row = jnp.where(joins, pool.num_waiting, -1)
-    user = jnp.where(joins, user_row(config.num_agents, asked.agent), -1)
+    user = jnp.where(joins, user_row(config.num_agents, request.agent), -1)
     one = joins.astype(jnp.int32)
     pool = pool._replace(
-        queue=JobRequests(*(put(leaf, row, new) for leaf, new in zip(pool.queue, asked, strict=True))),
+        queue=JobRequests(*(put(leaf, row, new) for leaf, new in zip(pool.queue, request, strict=True))),
         num_waiting=pool.num_waiting + one,
         users=pool.users._replace(num_waiting=add(pool.users.num_waiting, user, one)),
     )
@@ -154,11 +154,11 @@ def join(config: OrderingConfig, going: Going, coming: Coming, joins: Array) -> 
         run=put(hidden.run, row, jnp.clip(coming.run, 1, LONGEST)),
         number=put(hidden.number, row, coming.number),
     )
-    narrowest = jnp.where(joins, jnp.minimum(going.narrowest, asked.processors), going.narrowest)
+    narrowest = jnp.where(joins, jnp.minimum(going.narrowest, request.processors), going.narrowest)
     return going._replace(pool=pool, hidden=hidden, narrowest=narrowest)
 
 
-def _sound(asked: JobRequests) -> JobRequests:
-    return asked._replace(
-        processors=jnp.maximum(asked.processors, 1), requested=jnp.clip(asked.requested, 1, LONGEST)
+def _sound(request: JobRequests) -> JobRequests:
+    return request._replace(
+        processors=jnp.maximum(request.processors, 1), requested=jnp.clip(request.requested, 1, LONGEST)
     )

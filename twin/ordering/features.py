@@ -1,8 +1,8 @@
-"""What a policy may see of a pool, and what every number means: only what a scheduler knows when it decides.
+"""What a policy observes of a pool, and what every number means: only what is known when the scheduler decides.
 
 All are of order one without any fitted normalisation: shares of the pool, flags, logarithms of counts, and durations as
-log(1 + time / time unit), one wait in days besides. The true run time is never among them; what users' finished jobs
-tell about it is.
+log(1 + time / time unit), one wait in days besides. The true run time is never among them; statistics of users'
+finished jobs are.
 """
 
 from typing import NamedTuple
@@ -77,11 +77,11 @@ POOL_FEATURES = (
 """Features of the pool, in the order of axis 0 of `PoolObservation.pool`."""
 
 NUM_GLOBAL = len(POOL_FEATURES) + 2 * len(JOB_FEATURES)
-"""Features a critic sees."""
+"""Features of a critic."""
 
 
 def observe(pool: Pool, config: OrderingConfig, state: PoolState) -> PoolObservation:
-    """What the seat sees: [job features, num_visible, 1, *streams] and [pool features, 1, *streams]."""
+    """What the seat observes: [job features, num_visible, 1, *streams] and [pool features, 1, *streams]."""
     job, whole = _both(pool, config, state)
     return PoolObservation(job[:, :, None], whole[:, None])
 
@@ -106,7 +106,7 @@ class Packed(NamedTuple):
 def observe_packed(
     pool: Pool, config: OrderingConfig, state: PoolState, num_held: Array, num_jobs: int
 ) -> Packed:
-    """What the seat sees of the places that hold a job, and of no others: most queues are short.
+    """What the seat observes of the places that hold a job, and of no others: most queues are short.
 
     Args:
         pool: The processors.
@@ -256,8 +256,8 @@ def _of_pool(
     queue, running, clock = state.queue, state.running, state.clock
     waiting = numbers(config.queue_size, clock) < state.num_waiting[None]
     unit = config.tick_s / config.time_unit_s
-    asked = jnp.where(waiting, queue.requested.astype(jnp.float32) * unit, 0.0)
-    waiting_work = jnp.sum(asked * queue.processors.astype(jnp.float32), axis=0) / size
+    requested = jnp.where(waiting, queue.requested.astype(jnp.float32) * unit, 0.0)
+    waiting_work = jnp.sum(requested * queue.processors.astype(jnp.float32), axis=0) / size
     left = _units(config, running.expected_end - clock[None])
     running_work = jnp.sum(left * running.processors.astype(jnp.float32), axis=0) / size
     any_waits = state.num_waiting > 0

@@ -10,7 +10,7 @@ from twin.ordering.pools import pool_of
 def fit_queue_days(
     days: LoggedDays, *, seed: int = 0, pool: str | None = None, processors: float | None = None
 ) -> QueueTwin:
-    """Learns who submits what to a queue, from the first to the last of some days.
+    """Learns the workload of a queue, from the first to the last of some days.
 
     Args:
         days: To learn from; what happened after the last of them is not looked at.
@@ -20,7 +20,7 @@ def fit_queue_days(
 
     Raises:
         ConfigError: No such pool, or several of which none is named.
-        OrderingError: Fewer than three days, no usable job, or nothing says how large the pool is.
+        OrderingError: Fewer than three days, no usable job, or the size of the pool is unknown.
     """
     queue = pool_of(days.archive, processors, name=pool)
     jobs = read_jobs(days.archive, pool=queue.name)

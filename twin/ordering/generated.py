@@ -30,7 +30,7 @@ def generated_days(
 
     Args:
         jobs: of the archive; what arrived before `first_day` is kept.
-        population: who submits from then on.
+        population: the workload model from then on.
         pool: the processors.
         seed: of the generator; it also chooses the rule where none is given.
         first_day: days since 1970 (UTC).

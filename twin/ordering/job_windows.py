@@ -29,7 +29,7 @@ WEEK_S, MONDAY_S = 604_800.0, 345_600.0
 class JobWindows(NamedTuple):
     """`W` windows of at most `N` jobs; all times in ticks since the window began."""
 
-    asked: JobRequests  # leaves [N, W], in order of arrival; below 0: waits already
+    requests: JobRequests  # leaves [N, W], in order of arrival; below 0: waits already
     run: Leaf  # [N, W] int32 ticks: the true run times
     length: Leaf  # [W] int32: jobs in the window; the rest is padding
     running: Running  # leaves [rows, W]: what runs when the window begins
@@ -73,7 +73,7 @@ def cut_job_windows(
     priority: np.ndarray | None = None,
     num_jobs: int = 0,
 ) -> tuple[JobWindows, np.ndarray]:
-    """Cuts windows out of jobs with a known schedule, which says what runs and waits when each begins.
+    """Cuts windows out of jobs with a known schedule, which gives what runs and waits when each begins.
 
     Args:
         jobs: All jobs, those before the windows too: they are the users' history.
@@ -92,7 +92,7 @@ def cut_job_windows(
             window is too long for its ticks.
     """
     if not len(spans_s):
-        raise OrderingError("no window was asked for", where="spans_s", advice="name at least one span")
+        raise OrderingError("no window is named", where="spans_s", advice="name at least one span")
     parts = np.maximum(np.rint(jobs.processors * PARTS), 1).astype(np.int64)
     fitting = parts <= round(pool.processors * PARTS)
     members = [_members(jobs, fitting, start_s, begin, end) for begin, end in spans_s]
@@ -110,7 +110,7 @@ def cut_job_windows(
 
     _check_length(np.where(place >= 0, jobs.arrival_s[place] - begin_s[None], 0.0), config)
     standing = np.zeros(len(parts), np.int32) if priority is None else priority
-    asked = JobRequests(
+    requests = JobRequests(
         arrival=np.where(place >= 0, ticks(jobs.arrival_s[place] - begin_s[None]), NEVER).astype(np.int32),
         processors=of_jobs(parts),
         requested=np.maximum(of_jobs(ticks(jobs.requested_s)), 1),
@@ -120,7 +120,7 @@ def cut_job_windows(
     running, end = _running(jobs, pool, config, parts, start_s, begin_s, ticks)
     origin_s = jobs.origin_us / 1e6 + begin_s
     windows = JobWindows(
-        asked,
+        requests,
         np.maximum(of_jobs(ticks(jobs.run_s)), 1),
         np.sum(place >= 0, axis=0).astype(np.int32),
         running,
@@ -132,7 +132,7 @@ def cut_job_windows(
 
 
 def _check_length(since_begin_s: np.ndarray, config: OrderingConfig) -> None:
-    """Twice as far back as ahead: who has starved for weeks may still wait."""
+    """Twice as far back as ahead: a job that has starved for weeks may still wait."""
     farthest_s = max(np.max(since_begin_s), -np.min(since_begin_s) / 2.0)
     if farthest_s > LONGEST // 2 * config.tick_s:
         raise OrderingError(
@@ -196,7 +196,7 @@ def _running(
 class _JobWalk(NamedTuple):
     """A stream's way through its window; leaves [N, *streams] and [*streams]."""
 
-    asked: JobRequests
+    requests: JobRequests
     run: Array
     length: Array
     position: Array
@@ -236,13 +236,13 @@ def drawn_jobs(draw: DrawWindows, num_jobs: int) -> JobArrivals:
 def _walks(draw: Callable[[Array, Streams], JobWindows], num_jobs: int) -> JobArrivals:
     def init(key: Array, streams: Streams) -> tuple[_JobWalk, Begun]:
         windows = draw(key, streams)
-        walk = _JobWalk(windows.asked, windows.run, windows.length, jnp.zeros(streams, jnp.int32))
+        walk = _JobWalk(windows.requests, windows.run, windows.length, jnp.zeros(streams, jnp.int32))
         return walk, Begun(windows.running, windows.end, windows.users, windows.week)
 
     def peek(walk: _JobWalk) -> Coming:
-        asked = JobRequests(*(get(leaf, walk.position) for leaf in walk.asked))
-        asked = asked._replace(arrival=jnp.where(exhausted(walk), NEVER, asked.arrival))
-        return Coming(asked, get(walk.run, walk.position), walk.position)
+        request = JobRequests(*(get(leaf, walk.position) for leaf in walk.requests))
+        request = request._replace(arrival=jnp.where(exhausted(walk), NEVER, request.arrival))
+        return Coming(request, get(walk.run, walk.position), walk.position)
 
     def move(_key: Array, walk: _JobWalk, taken: Array, _ended: Ended) -> _JobWalk:
         return walk._replace(position=walk.position + taken.astype(jnp.int32))

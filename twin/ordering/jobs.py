@@ -1,15 +1,15 @@
-"""The jobs of an archive, as the ordering problem sees them; what a log leaves open is settled by counted rules.
+"""The jobs of an archive, as the ordering problem uses them; what a log leaves open is settled by counted rules.
 
 Left out: `cancelled`, jobs that were given up before they started; `no_run_time`, jobs whose run time the log did not
-see; `no_processors`, jobs that ask for none.
+see; `no_processors`, jobs that request none.
 Changed: `zero_run_time`, jobs that ended within the second in which they began run for 1 s; `no_request`, jobs
-that name no run time are taken to ask for the longest time that anybody in the log asks for (where nobody
-does, for the longest run time): a scheduler without a limit expects the worst.
+that request no run time are taken to request the longest time requested in the log (where no job
+requests one, the longest run time): a scheduler without a limit expects the worst.
 
-A job that was given up has no run time, so it is in no figure; but it may have stood in others' way. Asked for,
-`withdrawn` ones are kept where the log says when that was: they wait until then, as nothing else in the queue knows.
+A job that was given up has no run time, so it is in no figure; but it may have delayed others. On request,
+`withdrawn` ones are kept where the log has that instant: they wait until then, and nothing else in the queue uses it.
 
-Jobs larger than a pool and jobs that outrun their request are counted by the replay, which knows the pool.
+Jobs larger than a pool and jobs that outrun their request are counted by the replay, which has the pool.
 """
 
 from collections.abc import Iterable
@@ -57,7 +57,7 @@ def read_jobs(
         counted: first and last day of arrival of the jobs that `counts` is about; all that are read if None.
 
     Returns:
-        The jobs that ran (and those that are withdrawn), in order of arrival; `counts` says what each rule did.
+        The jobs that ran (and those that are withdrawn), in order of arrival; `counts` has how many each rule changed.
 
     Raises:
         ConfigError: the archive has no such pool.
@@ -102,7 +102,7 @@ def read_jobs(
         arrival_s=(arrival_us[usable] - origin_us) / 1e6,
         processors=processors[usable],
         requested_s=requested_s,
-        run_s=np.where(withdrawn, requested_s, run_s),  # they would have run, nobody knows how long
+        run_s=np.where(withdrawn, requested_s, run_s),  # they would have run for an unknown time
         logged_start_s=(start_us[usable] - origin_us) / 1e6,
         agent=_codes(rows["agent"])[usable],
         origin_us=origin_us,
@@ -124,7 +124,7 @@ def _rows(
 
 
 def _within(rows: pa.Table, days: tuple[date, date] | None) -> np.ndarray:
-    """[rows] bool: arrived on these days, the last included; everybody without days."""
+    """[rows] bool: arrived on these days, the last included; all jobs without days."""
     if days is None:
         return np.ones(rows.num_rows, bool)
     day = np.asarray(rows["arrival"].cast(pa.date32()).cast(pa.int32()))
@@ -133,7 +133,7 @@ def _within(rows: pa.Table, days: tuple[date, date] | None) -> np.ndarray:
 
 
 def clairvoyant(jobs: Jobs) -> Jobs:
-    """The same jobs, asking for exactly the time they will run: what a perfect prediction would know."""
+    """The same jobs, requesting exactly the time they will run, as under a perfect prediction."""
     return jobs._replace(requested_s=jobs.run_s)
 
 

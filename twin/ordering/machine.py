@@ -1,10 +1,10 @@
-"""The processors of a pool: who runs until when, and when a blocked job will fit.
+"""The processors of a pool: which job runs until when, and when a blocked job will fit.
 
-Nothing here knows priorities. A job's expected end is its start plus its request; a job that has outrun its
+Nothing here depends on priorities. A job's expected end is its start plus its request; a job that has outrun its
 request is expected to end at any moment, that is, now.
 
 Processors are counted in whole thousandths, so that sums of fractions are exact and a pool that is empty again
-is seen to be empty; what asks for less than one thousandth gets one.
+is seen to be empty; what requests less than one thousandth gets one.
 """
 
 from bisect import bisect_left, insort

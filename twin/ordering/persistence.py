@@ -1,4 +1,4 @@
-"""The twin of a queue as a thing to keep: who submits, the pool, and what was known when training ended."""
+"""The twin of a queue on disk: the workload model, the pool, and what was known when training ended."""
 
 import json
 from dataclasses import replace
@@ -25,8 +25,8 @@ class QueueTwin(NamedTuple):
     """A learned twin of a batch queue.
 
     Attributes:
-        population: who submits, learned from the training days.
-        pool: the processors, without backfilling: whoever plays says whether.
+        population: the workload model, learned from the training days.
+        pool: the processors, without backfilling, which the player chooses.
         first_day: days since 1970 (UTC) of the first training day.
         num_days: training days.
         past: all jobs that had arrived by the end of the last of them, as far as they were known (`known_by`).

@@ -46,7 +46,7 @@ PACKED = (16, 12, 8, 6, 4)
 
 
 def by_scorer(pool: Pool, config: OrderingConfig, logits: Logits, sampled: Array | bool = False) -> Choose:
-    """Chooses the likeliest job by a scorer that scores each job by itself, asked about the jobs that wait only.
+    """Chooses the likeliest job by a scorer that scores each job by itself, for waiting jobs only.
 
     The visible places of many streams are mostly empty, and features and scores are most of the work. So waiting jobs
     are packed side by side and scored as so many streams of one choice. Where more wait than there is room for, all
@@ -101,7 +101,7 @@ def play(
         max_steps: Most decisions of a stream.
 
     Returns:
-        How the episodes ended; `responses.starts_of` says who started when.
+        How the episodes ended; `responses.starts_of` gives when each job started.
     """
     return play_counted(key, environment, choose, streams, max_steps)[0]
 

@@ -5,7 +5,7 @@ counted over the whole log: `no_pool`, jobs of which the log names no node, or o
 jobs that ran on nodes of several classes at once. So every row of the log is in one pool, or in one of these counts.
 
 An archive is one pool, of all its nodes and jobs, where its nodes are of one class at most, or where the log names no
-node of any job: then nothing says who waited for what.
+node of any job: then it is unknown which job waited for what.
 """
 
 from collections.abc import Mapping
@@ -83,7 +83,7 @@ def pool_of(
 
     Raises:
         ConfigError: no such pool, or several of which none is named.
-        OrderingError: the archive does not say how large it is.
+        OrderingError: the archive does not give its size.
     """
     sizes = pool_sizes(archive)
     if name is not None:
@@ -105,7 +105,7 @@ def _processors(archive: Archive) -> float:
     processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
     if not processors > 0.0:
         raise OrderingError(
-            "the archive does not say how large the machine is",
+            "the archive does not give the size of the machine",
             where=f"{archive.path}, table nodes",
             allowed="at least one node",
             advice="give --processors",
@@ -120,8 +120,8 @@ def refuse_unknown(archive: Archive, names: tuple[str, ...], pool: str) -> None:
             f"the archive has no pool {pool!r}",
             where=f"{archive.path}, table nodes, column node_class",
             allowed=", ".join(names)
-            or "no name: its log does not say which job ran where, so it is one pool",
-            advice="name one of these" if names else "leave the pool out, or take a log that says it",
+            or "no name: its log does not show which job ran where, so it is one pool",
+            advice="name one of these" if names else "leave the pool out, or take a log with nodes of jobs",
         )
 
 

@@ -1,4 +1,4 @@
-"""Who submits jobs, learned from training days: the twin of a batch queue's users, by resampling what they did.
+"""The workload model of a batch queue, learned from training days: its users' submissions, resampled.
 
 A *visit* is what one user submits on one day. Visits are the bursts that a Poisson process would miss (people submit in
 batches), and the jobs of one user resemble each other, all the more those that follow one another. So whole pieces of
@@ -12,11 +12,11 @@ history are drawn, never single jobs:
                 (circular block bootstrap: Politis and Romano 1992): processors, request and run time together.
                 With probability `continued` a visit goes on where the user's last one stopped
     run times   multiplied by log-normal noise, but for those that used up their request; with probability
-                `resampled`, the ratio of run time to request is another one of the same user's (anybody's where the
-                user has one job only)
+                `resampled`, the ratio of run time to request is another one of the same user's (of any user where
+                the user has one job only)
 
 Nothing here is fitted by gradient, and nothing is invented that no user did; what the future brings that the training
-days lack (a new user, a holiday) it cannot know. `twin.ordering.population_check` holds it against later weeks.
+days lack (a new user, a holiday) it cannot have. `twin.ordering.population_check` compares it with later weeks.
 """
 
 from dataclasses import dataclass
@@ -83,7 +83,7 @@ class JobPopulation(NamedTuple):
         visit_jobs: [visits + 1] where each visit's instants begin.
         offset_s: [jobs] instants of submission, seconds after midnight (UTC).
         user_jobs: [users + 1] where each user's jobs begin.
-        user_agent: [users] the log's code of the user, -1 for those who hide (who count as one user).
+        user_agent: [users] the log's code of the user, -1 for hidden ones (which count as one user).
         processors, requested_s, run_s: [jobs] by user, then in order of arrival.
     """
 
@@ -161,7 +161,7 @@ def generate(
     """Jobs of days that never were.
 
     Args:
-        population: who submits.
+        population: the workload model.
         seed: the same seed gives the same jobs.
         first_day: days since 1970 (UTC) of the first generated day: it decides which days are weekends, and second
             0 of the jobs is its midnight.
@@ -169,7 +169,7 @@ def generate(
         config: how far to depart from the training days.
 
     Returns:
-        The jobs in order of arrival; a job is logged to start when it arrives, since nobody has decided yet.
+        The jobs in order of arrival; a job is logged to start when it arrives, since nothing is decided yet.
 
     Raises:
         OrderingError: not one job was drawn.
@@ -208,7 +208,7 @@ def continued(
 
     Args:
         jobs: of the archive.
-        population: who submits from `first_day` on.
+        population: the workload model from `first_day` on.
         seed: of the generator.
         first_day: days since 1970 (UTC): the first generated day.
         num_days: generated days.

@@ -14,16 +14,16 @@ from twin.ordering.types import Jobs
 
 
 class StretchFigures(NamedTuple):
-    """What a scheduler would notice of some days; NaN where there are too few jobs to say.
+    """Figures of some days that matter to a scheduler; NaN where there are too few jobs.
 
     Attributes:
         jobs_per_day: submissions.
         dispersion: variance over mean of hourly submissions; 1 for a Poisson process.
-        load: processor seconds asked for, over those the pool has.
+        load: processor seconds requested, over those the pool has.
         processors_p50, processors_p95: quantiles of the jobs' processors.
         run_p25_s, run_p50_s, run_p95_s: quantiles of run times.
         used_share: mean of run time over request, at most 1.
-        memory: correlation of used shares of consecutive jobs of one user (in ranks): what histories can tell.
+        memory: correlation of used shares of consecutive jobs of one user (in ranks): how much histories predict.
         num_users: distinct users.
     """
 
@@ -102,7 +102,7 @@ def check_population(
     """Sets days that the population has not seen beside days that it generates.
 
     Args:
-        population: who submits.
+        population: the workload model.
         held_out: jobs of an archive.
         first_day: days since 1970 (UTC) of the first held-out day.
         num_days: how many.

@@ -1,7 +1,7 @@
-"""Replay under predicted run times: exact, event by event, as `twin.ordering.replay`, but nobody believes requests.
+"""Replay under predicted run times: exact, event by event, as `twin.ordering.replay`, but requests are not believed.
 
-A job's run time is predicted when it arrives: the mean of its user's last two finished jobs, at most what it asks for;
-the request itself where the user has not finished two. Predictions order the queue and the backfilling, and say when
+A job's run time is predicted when it arrives: the mean of its user's last two finished jobs, at most what it requests;
+the request itself where the user has not finished two. Predictions order the queue and the backfilling, and give when
 running jobs end. A job that outruns its prediction is corrected: it is expected to run for a minute more, next time for
 five, and so on (`CORRECTIONS_S`), never beyond its request. The queue is looked at then, as at any event.
 
@@ -27,7 +27,7 @@ CORRECTIONS_S = tuple(minutes * 60.0 for minutes in (1, 5, 15, 30, 60, 120, 300,
 """What a prediction is raised by, the first time, the second time, and so on; the last from then on."""
 DAY_S = 86_400.0
 LEAST_AGEING = 1e-6
-"""Of who arrived first among equals, in units of the score a day."""
+"""Weight of the earlier arrival among equals, in units of the score a day."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class PredictedOrder:
         run_weight, width_weight: of the logarithms of run time and processors.
         ageing: by how much the score falls in a day of waiting, >= 0.
         predicts: whether run times are predicted from users' own jobs; otherwise requests are believed.
-        reserves: whether predictions say when running jobs end as well; otherwise they only order jobs, and a blocked
+        reserves: whether predictions give when running jobs end as well; otherwise they only order jobs, and a blocked
             head is promised its processors by requests.
         short_first: whether jobs are backfilled by shortest run first; otherwise in the queue's own order.
     """
@@ -126,7 +126,7 @@ class _ByKey:
 
 
 class _Predicting(_Replay):
-    """`machine.requested_s` holds predictions; what was really asked for is kept beside it."""
+    """`machine.requested_s` holds predictions; the requested times are kept beside it."""
 
     def __init__(
         self, jobs: Jobs, pool: Pool, order: PredictedOrder, past: LastRuns | None, warm: WarmStart | None

@@ -9,8 +9,8 @@ those of `twin.ordering.replay`, to the tick.
 The reward of a decision is minus what all jobs' waiting cost until the next decision. So the rewards of an episode that
 ends with an empty queue sum to minus the jobs' total cost, up to a constant, whatever the policy: they rank policies as
 mean bounded slowdown does (or its logarithm, or the mean wait), and jobs still waiting when an episode is cut short
-have been charged for. The cost is known to the response alone, since only it knows the true run times; it goes straight
-into the record of the decision and never into the state.
+have been charged for. The cost is computed by the response alone, since only it has the true run times; it goes
+straight into the record of the decision and never into the state.
 """
 
 import jax

@@ -7,7 +7,7 @@ it arrives one think time after that job ends, under any policy. All others keep
 Source: Zakay and Feitelson 2014, "Preserving user behavior characteristics in trace-based simulation of parallel job
 scheduling", MASCOTS, simplified to one dependency a job; sessions as in Shmueli and Feitelson 2009, "On simulation and
 design of parallel-systems schedulers: are we doing the right thing?", TPDS. Fields 17 and 18 of the Standard Workload
-Format say the same where a log has them.
+Format hold the same where a log has them.
 """
 
 from typing import NamedTuple
@@ -69,7 +69,7 @@ def cut_thinking(
     Args:
         place: [N, W] places of the windows' jobs in the log, from `cut_job_windows`.
         windows: The windows.
-        sent: What `sessions` says of the log.
+        sent: From `sessions` of the log.
         config: For the tick.
 
     Returns:
@@ -84,7 +84,7 @@ def cut_thinking(
         where = np.searchsorted(index, after_job[index])
         inside = np.minimum(where, len(index) - 1)
         found = (after_job[index] >= 0) & (index[inside] == after_job[index])
-        found &= np.asarray(windows.asked.arrival)[rows, window] >= 0
+        found &= np.asarray(windows.requests.arrival)[rows, window] >= 0
         after[rows, window] = np.where(found, inside, -1)
         ticks = np.floor(think_s[index] / config.tick_s + 0.5)
         think[rows, window] = np.where(found, np.maximum(ticks, 1), 1)
@@ -108,21 +108,21 @@ def reacting_jobs(windows: JobWindows, thinking: Thinking) -> JobArrivals:
         window = choose_windows(key, num_windows, streams)
         own, depends = JobWindows(*take(windows, window)), Thinking(*take(thinking, window))
         here = numbers(num_jobs, own.length) < own.length[None]
-        arrival = jnp.where(here & (depends.after < 0), own.asked.arrival, NEVER)
+        arrival = jnp.where(here & (depends.after < 0), own.requests.arrival, NEVER)
         begun = Begun(own.running, own.end, own.users, own.week)
         return _Waiting(own, depends, arrival, jnp.zeros(streams, jnp.int32)), begun
 
-    def who(private: _Waiting) -> tuple[Array, Array]:
+    def next_job(private: _Waiting) -> tuple[Array, Array]:
         earliest = jnp.min(private.arrival, axis=0)
         return earliest, first_row(private.arrival == earliest[None])
 
     def peek(private: _Waiting) -> Coming:
-        earliest, row = who(private)
-        asked = JobRequests(*(get(leaf, row) for leaf in private.windows.asked))
-        return Coming(asked._replace(arrival=earliest), get(private.windows.run, row), row)
+        earliest, row = next_job(private)
+        request = JobRequests(*(get(leaf, row) for leaf in private.windows.requests))
+        return Coming(request._replace(arrival=earliest), get(private.windows.run, row), row)
 
     def move(_key: Array, private: _Waiting, taken: Array, ended: Ended) -> _Waiting:
-        _, row = who(private)
+        _, row = next_job(private)
         arrival = put(private.arrival, jnp.where(taken, row, -1), jnp.int32(NEVER))
         number = jnp.where(ended.happened & (ended.number >= 0), ended.number, num_jobs)
         sends = private.thinking.after == number[None]

@@ -128,10 +128,10 @@ class _Remembering(_Replay):
         self.by_score = _ByScore(self)
         self.priority = self.by_score  # type: ignore[assignment]
         self.score, self.time_unit_s = score, time_unit_s
-        self.memory = np.pad(past.memory, ((0, 0), (0, 1)))  # the last column: nobody
+        self.memory = np.pad(past.memory, ((0, 0), (0, 1)))  # the last column: no user
         self.agent = np.concatenate([jobs.agent, past.agent]).tolist()
         self.ran = np.concatenate([jobs.run_s, past.run_s]).tolist()
-        self.asked = np.concatenate([jobs.requested_s, past.requested_s]).tolist()
+        self.requested = np.concatenate([jobs.requested_s, past.requested_s]).tolist()
         self.aged = ageing_per_s * jobs.arrival_s
 
     def scores(self, jobs: Sequence[int]) -> list[float]:
@@ -146,7 +146,7 @@ class _Remembering(_Replay):
         agent = self.agent[job]
         if agent < 0:
             return
-        remember(self.memory[:, agent], self.ran[job], self.asked[job], self.time_unit_s)
+        remember(self.memory[:, agent], self.ran[job], self.requested[job], self.time_unit_s)
         mine = [one for one in self.waiting if self.agent[one] == agent]
         if mine:
             self.by_score.place(self.waiting, mine)

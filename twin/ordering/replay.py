@@ -9,7 +9,7 @@ Feitelson 2001, "Utilization, predictability, workloads, and user runtime estima
 with backfilling").
 
 **One instant** goes as follows. (1) Jobs that end as expected, having used up their request, give their
-processors back: nobody need be told. (2) Arrivals join the queue one by one, in the jobs' order. (3) All jobs
+processors back, without a look at the queue. (2) Arrivals join the queue one by one, in the jobs' order. (3) All jobs
 that end at this instant are gone through in the order in which they started; the others give their processors
 back now. The queue is looked at after each event of (2) and (3). Looking only once in an instant is a
 different rule: on a busy log it moves one wait in sixty, since half of what is about to become free admits

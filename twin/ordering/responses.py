@@ -30,7 +30,7 @@ def queue_response(pool: Pool, config: OrderingConfig, arrivals: JobArrivals) ->
         arrivals: Of jobs.
 
     Returns:
-        The response to decisions of `twin.ordering.problem.ordering(pool, config)`. An episode is done when nobody will
+        The response to decisions of `twin.ordering.problem.ordering(pool, config)`. An episode is done when no job will
         come any more and the queue is empty.
     """
     size = size_in_parts(pool)
@@ -78,7 +78,7 @@ def size_in_parts(pool: Pool) -> int:
 def _revealed(config: OrderingConfig, going: Going) -> tuple[HiddenRuns, Outcome]:
     """The outcome of a step: the pool as it stands, and what waiting has cost since the last decision.
 
-    Without a decision to come nobody waits any more and nothing costs: the episode ends for good.
+    Without a decision to come no job waits any more and nothing costs: the episode ends for good.
     """
     pool = going.pool
     waiting = numbers(config.queue_size, pool.clock) < pool.num_waiting[None]
@@ -105,7 +105,7 @@ def starts_of(state: EnvironmentState, config: OrderingConfig) -> Array:
 
 
 def _begin(config: OrderingConfig, size: int, num_jobs: int, begun: Begun, private: PyTree) -> Going:
-    """The pool at tick 0, before anybody joins the queue."""
+    """The pool at tick 0, before any job joins the queue."""
     streams = begun.week.shape
     zero, no = jnp.zeros(streams, jnp.int32), jnp.zeros(streams, bool)
     missing = config.running_size - begun.end.shape[0]
@@ -143,17 +143,17 @@ def _counted(config: OrderingConfig, users: Users, running: Running, held: Array
 
 
 def _let_in(config: OrderingConfig, size: int, arrivals: JobArrivals, key: Array, going: Going) -> Going:
-    """Lets those join the queue who have waited since before tick 0, as far as there are places."""
+    """Lets the jobs join the queue that have waited since before tick 0, as far as there are places."""
     nobody_ended = Ended(going.look, *[going.pool.clock] * 3)
 
     def comes(going: Going) -> Array:
         has_place = going.pool.num_waiting < config.queue_size
-        return (arrivals.peek(going.hidden.arrivals).asked.arrival < 0) & has_place
+        return (arrivals.peek(going.hidden.arrivals).request.arrival < 0) & has_place
 
     def let_in(carry: tuple[Going, Array]) -> tuple[Going, Array]:
         going, turns = carry
         which, coming = comes(going), arrivals.peek(going.hidden.arrivals)
-        going = join(config, going, coming, which & (coming.asked.processors <= size))
+        going = join(config, going, coming, which & (coming.request.processors <= size))
         key_move = jax.random.fold_in(key, -1 - turns)
         moved = arrivals.move(key_move, going.hidden.arrivals, which, nobody_ended)
         return going._replace(hidden=going.hidden._replace(arrivals=moved)), turns + 1

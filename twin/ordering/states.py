@@ -15,11 +15,11 @@ Leaf = Any
 NEVER = 2**30
 """The tick of what does not happen (34 years away, where a tick is a second)."""
 LONGEST = 2**29
-"""Longest time in ticks that a job may ask for or run; longer ones are taken to be this long."""
+"""Longest time in ticks that a job may request or run; longer ones are taken to be this long."""
 
 
 class JobRequests(NamedTuple):
-    """Jobs as the scheduler knows them; leaves [*batch]. Nothing here is known only later."""
+    """Jobs as known to the scheduler; leaves [*batch]. Nothing here is known only later."""
 
     arrival: Leaf  # int32 ticks, before 0 for jobs that wait already
     processors: Leaf  # int32 parts, at least 1
@@ -39,7 +39,7 @@ class Running(NamedTuple):
 
 
 class Users(NamedTuple):
-    """What every user's finished jobs tell, and what the user has in the system; leaves [num_agents, *streams]."""
+    """Statistics of every user's finished jobs, and what the user has in the system; leaves [num_agents, *streams]."""
 
     num_finished: Leaf  # float32
     ratio: Leaf  # float32: fading mean of run / requested time
@@ -50,7 +50,7 @@ class Users(NamedTuple):
 
 
 class PoolState(NamedTuple):
-    """Everything the bookkeeping knows; nothing in it is ahead of its time."""
+    """The whole state of the bookkeeping; nothing in it is ahead of its time."""
 
     clock: Array  # [*streams] int32 ticks
     queue: JobRequests  # leaves [queue_size, *streams], in order of arrival; the first `num_waiting` rows hold jobs
@@ -79,7 +79,7 @@ class PoolOutcome(NamedTuple):
     Summed over an episode: the sum over jobs of (cost at the start - cost without any wait).
     """
 
-    cost: Leaf  # of the kind that `OrderingConfig.cost` says
+    cost: Leaf  # of the kind `OrderingConfig.cost`
     wait_s: Leaf  # seconds that jobs waited, all jobs together
     num_started: Leaf  # jobs that started
 
@@ -94,7 +94,7 @@ class PoolDecisionInfo(NamedTuple):
 
 
 class PoolObservation(NamedTuple):
-    """What a policy sees. Names, units and ranges: `twin.ordering.features`."""
+    """What a policy observes. Names, units and ranges: `twin.ordering.features`."""
 
     job: Leaf  # [job features, num_visible, seats, *streams]
     pool: Leaf  # [pool features, seats, *streams]

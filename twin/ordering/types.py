@@ -28,14 +28,13 @@ class Jobs(NamedTuple):
         request_id: [jobs] text.
         arrival_s: [jobs] not decreasing.
         processors: [jobs] > 0.
-        requested_s: [jobs] > 0, the run time asked for: all that a scheduler knows before the end.
+        requested_s: [jobs] > 0, the run time requested: all that is known to a scheduler before the end.
         run_s: [jobs] > 0, the true run time.
-        logged_start_s: [jobs] when the log says it began; NaN if unknown.
-        agent: [jobs] int, who asked; -1 if unknown.
+        logged_start_s: [jobs] the logged start; NaN if unknown.
+        agent: [jobs] int, the submitting agent; -1 if unknown.
         origin_us: microseconds since 1970 (UTC) at second 0.
         counts: rule -> number of jobs it left out or changed; see `twin.ordering.jobs`.
-        withdrawn_s: [jobs] when its user takes the job back, NaN for those that nobody does; None where nobody takes
-            back any.
+        withdrawn_s: [jobs] when its user takes the job back, NaN for those not taken back; None where none is.
     """
 
     request_id: np.ndarray
@@ -86,7 +85,7 @@ class Pool:
                 f"a pool of {self.processors:g} processors runs nothing",
                 where="processors" if self.name is None else f"processors of the pool {self.name}",
                 allowed="more than 0",
-                advice="say how many processors the machine has",
+                advice="give the number of processors of the machine",
             )
 
     @property

@@ -1,8 +1,8 @@
-"""What is remembered of every user: how their finished jobs compared with their requests. The same in and out of JAX.
+"""Statistics kept of every user: how their finished jobs compared with their requests. The same in and out of JAX.
 
 A mean fades: the n-th finished job has weight max(1/n, FADING), so the first few count alike and old ones fade.
-Users tell about their next jobs: the mean run time of a user's last two is the classic predictor (Tsafrir, Etsion and
-Feitelson 2007, "Backfilling using system-generated predictions rather than user runtime estimates", TPDS).
+Users' finished jobs predict their next ones: the mean run time of a user's last two is the classic predictor (Tsafrir,
+Etsion and Feitelson 2007, "Backfilling using system-generated predictions rather than user runtime estimates", TPDS).
 """
 
 from collections.abc import Iterator
@@ -27,8 +27,8 @@ def user_row(num_agents: int, agent: Array) -> Array:
     return jnp.where(agent < 0, -1, agent % num_agents)
 
 
-def nobody(num_agents: int, streams: tuple[int, ...]) -> Users:
-    """Users of whom nothing is known (NumPy)."""
+def users_without_history(num_agents: int, streams: tuple[int, ...]) -> Users:
+    """Users without finished jobs (NumPy)."""
     shape = (num_agents, *streams)
     real, count = np.zeros(shape, np.float32), np.zeros(shape, np.int32)
     return Users(real, real.copy(), real.copy(), real.copy(), count, count.copy())
@@ -41,7 +41,7 @@ def finished(users: Users, row: Array, run: Array, requested: Array, time_unit: 
         users: Before.
         row: [*streams] of the user; -1 where no job ended or its user is unknown.
         run: [*streams] ticks that it ran.
-        requested: [*streams] ticks that it asked for.
+        requested: [*streams] ticks that it requested.
         time_unit: Unit of durations, in ticks.
     """
     count = get(users.num_finished, row) + 1.0
@@ -70,7 +70,7 @@ def remember(memory: np.ndarray, run_s: float, requested_s: float, time_unit_s: 
 
 
 def histories(jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: np.ndarray) -> Users:
-    """What is remembered of the users at given instants of a known schedule (NumPy).
+    """Statistics of the users at given instants of a known schedule (NumPy).
 
     Args:
         jobs: All jobs.
@@ -79,9 +79,9 @@ def histories(jobs: Jobs, config: OrderingConfig, start_s: np.ndarray, begin_s: 
         begin_s: [W] the instants; jobs that ended before count.
 
     Returns:
-        Users with leaves [num_agents, W]; who has what in the system is left at 0.
+        Users with leaves [num_agents, W]; the counts of jobs in the system are left at 0.
     """
-    users = nobody(config.num_agents, (len(begin_s),))
+    users = users_without_history(config.num_agents, (len(begin_s),))
     for window, (num_finished, ratio, log_run, haste) in _memories(jobs, config, start_s, begin_s):
         users.num_finished[:, window] = num_finished
         users.ratio[:, window] = ratio

@@ -19,7 +19,7 @@ def window(
 
     Returns:
         The jobs that wait at the beginning and those that arrive in the span; their indices among all jobs;
-        and the warm start that says what runs.
+        and the warm start with what runs.
     """
     before = jobs.arrival_s < begin_s
     gone = before & np.isnan(start_s)

@@ -1,15 +1,15 @@
-"""When a node will have room for a request, by what is already fated of those before it.
+"""When a node will have room for a request, by the fates already drawn of those before it.
 
 Answers are drawn one after another, in the order of the decisions, so each may depend on those before it: the chain
 rule of probability, without an assumption. What a queue makes of a new request is decided by when those ahead of it
-will be done. No policy sees that, but the system that answers has settled it already. A network that knows it has only
-to learn what the queue does not explain, and what it draws cannot drift away from the queue that it draws itself.
+will be done. No policy observes that, but the system that answers has settled it already. A network with this input has
+only to learn what the queue does not explain, and what it draws cannot drift away from the queue that it draws itself.
 
 Exact for nodes that serve first come, first served (J. Kiefer and J. Wolfowitz, On the theory of queues with many
 servers, 1955); for other disciplines, and for classes of machines summed up, a hint like any other.
 
-How long the runs take that are on the node already tells of the next one too: a node that is slow now, or shared, is so
-for all of them. It is the mean residual of the pending runs, over what the levels of run times (`run_filter`) say.
+How long the runs on the node take predicts the next one too: a node that is slow now, or shared, is so for all of them.
+The feature is the mean residual of the pending runs, beyond the levels of run times (`run_filter`).
 """
 
 from typing import NamedTuple
@@ -22,18 +22,18 @@ from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, Placem
 
 _TOLERANCE = 1e-5
 _MOST_STRETCH = 1.5
-"""Of the logarithm of a pending run over its usual time: one that takes far longer says no more."""
+"""Of the logarithm of a pending run over its usual time: one that takes far longer counts no more."""
 
 
 class PendingFates(NamedTuple):
-    """What the fates of those on a node say of one more; leaves [seats, *streams], or any batch."""
+    """Features of one more request on a node, from the fates of those there; leaves [seats, *streams], or any batch."""
 
     availability_s: Leaf  # until they leave room
     stretch: Leaf  # mean log of their runs over what is usual now, drawn to 0 by how few they are
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
-    """What is fated of those on the nodes offered, from a state as of `time_to_availability_s`."""
+    """The fates drawn of those on the nodes offered, from a state as of `time_to_availability_s`."""
     return PendingFates(time_to_availability_s(cluster, state, node), _stretch(state, node))
 
 
@@ -53,8 +53,8 @@ def _stretch(state: PlacementState, node: Array) -> Array:
     if state.levels is not None:
         level = jnp.take_along_axis(state.levels.node.mean.sum(axis=0)[:, None], node[None], axis=0)[0]
         residual -= level[None]
-    told = jnp.where(pending, jnp.clip(residual, -_MOST_STRETCH, _MOST_STRETCH), 0.0)
-    return jnp.sum(told, axis=0) / (jnp.sum(pending, axis=0) + 1.0)
+    clipped = jnp.where(pending, jnp.clip(residual, -_MOST_STRETCH, _MOST_STRETCH), 0.0)
+    return jnp.sum(clipped, axis=0) / (jnp.sum(pending, axis=0) + 1.0)
 
 
 def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array) -> Array:

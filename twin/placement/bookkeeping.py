@@ -16,8 +16,8 @@ from twin.contracts import Array, Outcome, Problem, PyTree, Records
 from twin.environment import beside
 from twin.placement.features import fits, observe, one_hot
 from twin.placement.rewards import on_time_reward, response_reward
-from twin.placement.run_filter import cut, heard, later
-from twin.placement.run_levels import first_levels, pair_heard, pair_run_s
+from twin.placement.run_filter import cut, later, updated_levels
+from twin.placement.run_levels import first_levels, pair_run_s, updated_pair
 from twin.placement.slots import fold_slots, place, read, write
 from twin.placement.types import (
     COMPLETED,
@@ -191,16 +191,16 @@ def _apply(
     """The next state: offers taken are filed, then the clock moves and what was observed meanwhile is written down."""
     observed_events, table = outcome.observed_events, state.in_flight
     going = decision[0] >= 0  # [*streams]: the stream was not done before
-    asked = state.active & going[None]
+    offered = state.active & going[None]
     nowhere = table.decision.size
     slots = choose_slots(state, node)
-    slots = jnp.where((asked & observed_events.accepted).reshape(slots.shape), slots, nowhere)
+    slots = jnp.where((offered & observed_events.accepted).reshape(slots.shape), slots, nowhere)
     numbers, outcomes, before = [], [], state
     for seat in range(config.num_seats):
         number, displaced = _leave(table, slots[seat])
-        levels = pair_heard(cluster, state, table, slots[seat], node[seat], displaced)
+        levels = updated_pair(cluster, state, table, slots[seat], node[seat], displaced)
         state = state._replace(levels=levels)
-        refused = asked[seat] & ~observed_events.accepted[seat]
+        refused = offered[seat] & ~observed_events.accepted[seat]
         numbers.append(jnp.where(refused, decision[seat], number))
         outcomes.append(
             PlacementOutcome(
@@ -213,7 +213,7 @@ def _apply(
     number = jnp.stack(numbers)
     left = Records(number, number >= 0, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outcomes))
     table, recent, levels = _observe_moves(cluster, config, table, state, outcome, going)
-    lost = asked & observed_events.accepted & (slots == nowhere).reshape(asked.shape)
+    lost = offered & observed_events.accepted & (slots == nowhere).reshape(offered.shape)
 
     def follow(new: PyTree, old: PyTree) -> PyTree:
         return jax.tree.map(lambda a, b: jnp.where(beside(going, a), a, b), new, old)
@@ -240,8 +240,8 @@ def _observe_moves(
     outcome: Outcome,
     going: Array,
 ) -> tuple[InFlight, tuple[Array, Array], RunLevels | None]:
-    """Writes observed starts and finishes into the table; adds the waits they end to the nodes' fading memory, and what
-    the runs they end say to the nodes' levels."""
+    """Writes observed starts and finishes into the table; adds the waits they end to the nodes' fading memory, and the
+    residuals of the runs they end to the nodes' levels."""
     observed_events, levels, dynamics = outcome.observed_events, state.levels, cluster.dynamics
     level = None if levels is None else later(dynamics, levels.node, outcome.elapsed_s[None], jnp)
 
@@ -272,14 +272,14 @@ def _observe_moves(
     leaves: tuple[Array, ...] = (table.start_s, observed_events.start_s, table.arrival_s)
     if level is not None:
         leaves = (*leaves, table.finish_s, observed_events.finish_s, observed_events.status, table.mean_run_s)
-    wait_s, starts, *told = fold_slots(
+    wait_s, starts, *residuals = fold_slots(
         per_slot, lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), leaves
     )
     keep = jnp.exp(-outcome.elapsed_s / config.memory_s)[None]
     recent = keep * state.recent_wait_s + wait_s, keep * state.recent_starts + starts
     if levels is not None and level is not None:
-        innovations, count = told
-        after = heard(dynamics, level, innovations, count, jnp)
+        innovations, count = residuals
+        after = updated_levels(dynamics, level, innovations, count, jnp)
         levels = levels._replace(
             node=jax.tree.map(lambda new, old: jnp.where(beside(going, new), new, old), after, levels.node)
         )
@@ -303,7 +303,8 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
     Args:
         cluster: Nodes and vocabularies.
         config: See `PlacementConfig`.
-        age_s: From the end of training to the clock's zero, where the workload does not say: levels may have wandered.
+        age_s: From the end of training to the clock's zero, where the workload does not give it: levels may have
+            wandered.
 
     Returns:
         The problem; actions are int32 node indices [seats, *streams].
@@ -365,7 +366,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
         observe_global=lambda state: observe(cluster, state, config.time_unit_s, in_full=True),
         legal=legal,
         active=lambda state: state.active,
-        apply=lambda *told: _apply(cluster, config, *told),
+        apply=lambda *arguments: _apply(cluster, config, *arguments),
         remaining=_remaining,
         decision_info=decision_info,
         reward=lambda decision_info, outcome: rewards[config.reward](

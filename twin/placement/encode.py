@@ -1,8 +1,8 @@
 """From archive tables to padded arrays: the only place where that happens.
 
 Rows are read day by day. Every window starts with the requests that were in flight at that moment, also those that
-arrived on earlier days. What happened after `known_until` is unknown to the arrays, whatever the archive says: outcomes
-that end later are censored, so training cannot see past its cutoff.
+arrived on earlier days. What happened after `known_until` is unknown to the arrays, whatever the archive holds:
+outcomes that end later are censored, so training cannot see past its cutoff.
 """
 
 import datetime as dt
@@ -70,7 +70,7 @@ class EncodedRows(NamedTuple):
     node: np.ndarray
     request: Requests  # leaves [rows], demand [resources, rows]
     request_id: np.ndarray
-    silent: np.ndarray  # bool: the log never says whether it ran; not held against any node
+    silent: np.ndarray  # bool: the log does not show whether it ran; no node is charged for it
 
     @property
     def num_rows(self) -> int:
@@ -114,12 +114,12 @@ def _status(rows: pa.Table, finish_s: np.ndarray) -> np.ndarray:
 
 
 def _silent(rows: pa.Table) -> np.ndarray:
-    """[rows] bool: neither start nor finish, nor a word that it is in the system, was given up or was refused."""
-    spoken = pa.array(["running", "waiting", "dropped", "rejected"])
-    told = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=spoken)
+    """[rows] bool: neither start nor finish, nor a status of being in the system, given up or refused."""
+    known = pa.array(["running", "waiting", "dropped", "rejected"])
+    has_status = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=known)
     refused = pc.fill_null(pc.equal(rows["accepted"], False), False)
     unseen = pc.and_(pc.is_null(rows["start"]), pc.is_null(rows["finish"]))
-    silent = pc.and_(unseen, pc.invert(pc.or_(told, refused)))
+    silent = pc.and_(unseen, pc.invert(pc.or_(has_status, refused)))
     return silent.to_numpy(zero_copy_only=False)
 
 
@@ -199,7 +199,8 @@ def cut_windows(
 ) -> Windows:
     """Cuts the wanted rows into windows of consecutive requests with a known decision.
 
-    Rows of which the log never says whether they ran are left out: they would look like requests that wait for ever.
+    Rows for which the log does not show whether they ran are left out: they would look like requests that wait for
+    ever.
 
     Args:
         rows: Sorted by arrival.
@@ -302,7 +303,7 @@ def _carried(
     begun = np.where(np.isfinite(start_s), start_s, np.maximum(finish_s - expected, now))
     begun = np.where(status == DROPPED, np.inf, begun)
 
-    def told(values: np.ndarray, nothing: float) -> np.ndarray:
+    def number(values: np.ndarray, nothing: float) -> np.ndarray:
         """float32 [..., room, W]"""
         return np.where(holds, values, nothing).astype(np.float32)
 
@@ -312,18 +313,18 @@ def _carried(
 
     request = InFlight(
         decision=code(np.full(shape, CARRIED), EMPTY),
-        arrival_s=told(rows.arrival_s[row] - origin_s, 0.0),
-        start_s=told(np.where(start_s <= now, start_s - origin_s, np.inf), np.inf),
-        finish_s=told(np.full(shape, np.inf), np.inf),
+        arrival_s=number(rows.arrival_s[row] - origin_s, 0.0),
+        start_s=number(np.where(start_s <= now, start_s - origin_s, np.inf), np.inf),
+        finish_s=number(np.full(shape, np.inf), np.inf),
         status=code(np.full(shape, UNKNOWN), UNKNOWN),
-        expected_run_s=told(expected, 0.0),
-        mean_run_s=told(_mean_run_s(rows, encoding)[row], 0.0),
+        expected_run_s=number(expected, 0.0),
+        mean_run_s=number(_mean_run_s(rows, encoding)[row], 0.0),
         service=code(rows.request.service[row], 0),
-        demand=told(rows.request.demand[:, row], 0.0),
+        demand=number(rows.request.demand[:, row], 0.0),
     )
     ended = code(np.where(status == UNKNOWN, COMPLETED, status), UNKNOWN)
     fate = Fate(
-        np.ones(shape, bool), told(begun - origin_s, np.inf), told(finish_s - origin_s, np.inf), ended
+        np.ones(shape, bool), number(begun - origin_s, np.inf), number(finish_s - origin_s, np.inf), ended
     )
     return Carried(code(rows.node[row], -1), slot, request, fate), num_overflow
 
@@ -339,7 +340,7 @@ def _held(
         held = np.concatenate([held, may_hold[seen:until]])
         held = held[
             rows.finish_s[held] > rows.arrival_s[first]
-        ]  # who has finished is in no later window either
+        ]  # a finished request is in no later window either
         seen, here = until, held[np.argsort(rows.node[held], kind="stable")]
         _, count = np.unique(rows.node[here], return_counts=True)
         kept = np.minimum(count, depth)  # the latest of every node

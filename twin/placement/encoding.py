@@ -140,7 +140,7 @@ def fit_encoding(
         train_days: Days to learn from, at least one, all in the archive.
         granularity: "node": decisions name machines; "class": they name node classes, capacities summed;
             "auto": classes where requests span several nodes or there are more than 64 nodes, else machines.
-        view: What a site sees of the others, see `PlacementConfig`.
+        view: What a site observes of the others, see `PlacementConfig`.
 
     Returns:
         The encoding. Its `problem.depth` is twice the largest number of requests ever in flight on a node in the
@@ -158,7 +158,7 @@ def fit_encoding(
         days = archive.days("requests")
         raise ConfigError(
             f"training days without requests: {first(missing)}" if train_days else "no training days",
-            where=f"{len(train_days)} training days asked for",
+            where=f"{len(train_days)} training days given",
             allowed=f"the {len(days)} days with requests, {days[0]} to {days[-1]}"
             if days
             else "an archive with requests",
@@ -238,7 +238,7 @@ def acceptance_of(cluster: Cluster, agent: pa.Array | pa.ChunkedArray, scenario:
 
 
 def expected_run_s(rows: pa.Table, service: np.ndarray, run_of_service_s: Sequence[float]) -> np.ndarray:
-    """[rows] the run time asked for, else the median of the service [rows] (index)."""
+    """[rows] the requested run time, else the median of the service [rows] (index)."""
     asked_s = amount(rows, "requested_run_s", np.nan)
     return np.where(np.isnan(asked_s), np.asarray(run_of_service_s)[service], asked_s)
 
@@ -272,7 +272,7 @@ def decided_node(rows: pa.Table) -> pa.ChunkedArray:
 
 
 def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.ndarray:
-    """[rows] int32 index of the decided node, -1 where the log does not say; 0 where there is only one node."""
+    """[rows] int32 index of the decided node, -1 where the log does not name it; 0 where there is only one node."""
     if num_nodes == 1:
         return np.zeros(len(rows), np.int32)
     names = index_of(decided_node(rows), list(node_of_name), missing=-1)

@@ -1,8 +1,8 @@
-"""What a policy may see of a placement state, and what every number means.
+"""What a policy observes of a placement state, and what every number means.
 
 One function computes the features of a rollout, of a log and of a bundle, so they mean the same everywhere. All are
 of order one without any fitted normalisation: shares of capacity, flags, and durations `d` as `log1p(d / time_unit_s)`.
-A site sees its own cluster in full and every other site as the mean of its nodes (KaiS, section III), unless the
+A site observes its own cluster in full and every other site as the mean of its nodes (KaiS, section III), unless the
 problem's configuration shows it everything.
 """
 
@@ -22,7 +22,7 @@ MOST_SLACK = np.e**2
 
 
 class Feature(NamedTuple):
-    """One feature: name, unit of the number itself, and what it says."""
+    """One feature: name, unit of the number itself, and its meaning."""
 
     name: str
     unit: str
@@ -59,7 +59,7 @@ NODE_FEATURES = (
 """Features of a node, in the order of axis 0 of `Observation.node`. Of nodes of other sites the load is summarised."""
 _NOT_LOAD = {"fits", "same_site", "is_cloud", "needed_share", "usual_run", "core_time", "slack", "acceptance"}
 LOAD_FEATURES = tuple(feature.name for feature in NODE_FEATURES if feature.name not in _NOT_LOAD)
-"""Those that tell what is in flight on a node; the others follow from the request in hand."""
+"""Those that describe what is in flight on a node; the others follow from the request in hand."""
 
 NUMERIC_REQUEST_FEATURES = (
     *(Feature(f"asked_{name}", "log1p", f"{name} asked for") for name in RESOURCES),
@@ -124,7 +124,7 @@ def node_load(in_flight: InFlight, clock_s: Array, limited: tuple[int, ...]) -> 
     """Adds up the table of requests in flight, by node.
 
     A request uses its demand from its observed start to its observed finish; before that it is waiting. The work left
-    is by expected run times: what a waiting request asks for in full, what a running one has left of it, at least 0.
+    is by expected run times: what a waiting request needs in full, what a running one has left of it, at least 0.
 
     Args:
         in_flight: The table.
@@ -196,7 +196,7 @@ def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: floa
 
 
 def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool) -> Array:
-    """[node features, nodes, seats, *streams]: every node as each seat's site sees it, or in full."""
+    """[node features, nodes, seats, *streams]: every node as each seat's site observes it, or in full."""
     request, seats = state.request, state.request.site.shape[0]
     trailing = (1,) * (1 + state.clock_s.ndim)
     site = jnp.asarray(cluster.site_of_node, jnp.int32).reshape((-1, *trailing))
@@ -225,7 +225,7 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
 
 
 def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
-    """[nodes, seats, *streams] how long the service asked for usually runs there, by the log and by what was seen."""
+    """[nodes, seats, *streams] how long the requested service usually runs there, by the log and by what was seen."""
     request = state.request
     service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
     run_s = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)

@@ -25,7 +25,7 @@ from twin.placement.support import support_limit_s
 from twin.placement.types import Leaf
 
 MIN_ROWS = 200
-"""Fewer labelled offers than this are refused: the held-out share would say nothing."""
+"""Fewer labelled offers than this are refused: the held-out share would be too small to judge by."""
 MEMORY = 0.99
 """Of the moving mean over gradient steps that a member's parameters are taken from."""
 MIN_WINDOWS = 12
@@ -180,8 +180,8 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
 
     def likelihood(parameters: PyTree, data: _Rows, rows: Array) -> Array:
         inputs = data.inputs[:, rows]
-        told = answer_parameters(apply(network, parameters, inputs), inputs)
-        return log_likelihood(told, jax.tree.map(lambda leaf: leaf[rows], data.observed), unit_s)
+        distribution = answer_parameters(apply(network, parameters, inputs), inputs)
+        return log_likelihood(distribution, jax.tree.map(lambda leaf: leaf[rows], data.observed), unit_s)
 
     def mean_loss(parameters: PyTree, data: _Rows, rows: Array, weight: Array) -> Array:
         return -jnp.sum(weight * likelihood(parameters, data, rows)) / jnp.sum(weight)

@@ -104,9 +104,9 @@ def labelled_offers(
     legal = np.ones(rows.shape, bool)
     for first in range(0, windows.num_windows, AT_ONCE):
         part = np.arange(first, min(first + AT_ONCE, windows.num_windows))
-        told, illegal = _offers_of(windows, part, encoding, run)
+        part_inputs, illegal = _offers_of(windows, part, encoding, run)
         here = rows[:, part]
-        inputs[:, column[:, part][here]] = told[:, here]
+        inputs[:, column[:, part][here]] = part_inputs[:, here]
         legal[:, part] = ~illegal
     kept = legal[rows]
     rows &= legal
@@ -130,7 +130,7 @@ def _offers_of(
 
 
 def observed_answers(windows: Windows) -> Observed:
-    """What the log says of every answer, leaves [T, W]."""
+    """The logged part of every answer, leaves [T, W]."""
     fate, arrival_s, valid = windows.fate, windows.arrival_s, windows.valid()
     last_s = np.max(np.where(valid, arrival_s, -np.inf), axis=0)[None]
     started, finished = np.isfinite(fate.start_s), np.isfinite(fate.finish_s)

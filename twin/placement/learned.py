@@ -1,6 +1,6 @@
 """Learned answers: an ensemble of networks that imitate how the system answered offers in the log.
 
-Every member sees the request in hand and the node it is offered to, through the same features as a policy (in full,
+Every member gets the request in hand and the node it is offered to, through the same features as a policy (in full,
 without summaries), and when that node will have room by what it has answered before (`availability`). It gives the
 distribution of the answer (`outcome_model`). The bookkeeping does the rest: queues and occupancy are never predicted.
 Each stream is simulated with one member, which is fast and carries the uncertainty.
@@ -46,7 +46,7 @@ from twin.placement.types import (
 )
 
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
-"""Row of `offer_inputs` that says the usual acceptance."""
+"""Row of `offer_inputs` with the usual acceptance."""
 NUM_PENDING = 3
 """Rows of `pending_inputs`."""
 _AVAILABILITY_SCALE = 0.1
@@ -95,7 +95,7 @@ class AnswerConfig:
 
 
 class AnswerModel(NamedTuple):
-    """A fitted ensemble: parameters, the largest durations it has seen, and the queues that it knows."""
+    """A fitted ensemble: parameters, the largest durations in its training data, and the queues they cover."""
 
     parameters: PyTree  # leaves [members, ...]
     longest_wait_s: float

@@ -59,7 +59,7 @@ class PlacementTwin:
     def environment(
         self, windows: Windows | None = None, randomisation: Randomisation | None = None
     ) -> Environment:
-        """The system as the twin knows it, with its own arrivals or those of other `windows`.
+        """The system as the twin models it, with its own arrivals or those of other `windows`.
 
         With a `randomisation` every stream is a little unlike it: for training only.
         """
@@ -132,7 +132,7 @@ def fit_days(
 
 
 class Rollouts(NamedTuple):
-    """Episodes in a twin that a learner asks for, and what guards it against the twin's errors.
+    """The episodes in a twin that a learner trains on, and what guards it against the twin's errors.
 
     Attributes:
         twin: Where they are played.

@@ -19,14 +19,14 @@ NUM_COMPONENTS = 4
 NUM_OUTPUTS = 4 + 6 * NUM_COMPONENTS
 WAIT_SCALES = slice(4 + 2 * NUM_COMPONENTS, 4 + 3 * NUM_COMPONENTS)
 RUN_SCALES = slice(4 + 5 * NUM_COMPONENTS, 4 + 6 * NUM_COMPONENTS)
-"""The outputs that say logarithms of scales."""
+"""The outputs that are logarithms of scales."""
 MIN_LOG_SCALE, MAX_LOG_SCALE = -6.0, 2.0
 """The least lets the way to a free node be known to a fraction of a per cent, which it often is."""
 WAIT_RESOLUTION = 1e-3
-"""Waits are told apart down to this share of the unit of durations: the way to a node that is free takes milliseconds
+"""Waits are resolved down to this share of the unit of durations: the way to a node that is free takes milliseconds
 where a queue takes minutes, and a log's own clock is rarely finer."""
 WAIT_PLACES, RUN_PLACES = (2.0, 6.0, 0.0, 1.0), (0.0, 1.0, 2.0, 3.0)
-"""Where the components lie that an untrained network says."""
+"""Where the components of an untrained network lie."""
 FROM_AVAILABILITY = (0.0, 0.0, 1.0, 1.0)
 """Components of waits that count from the moment at which the node has room, where the others count from the offer."""
 MIN_PROBABILITY = 0.005
@@ -137,7 +137,7 @@ def mixture_sample(mixture: Mixture, uniform_component: Array, uniform_value: Ar
 
 
 class Observed(NamedTuple):
-    """What the log says of answers; leaves [*batch]."""
+    """The logged part of answers; leaves [*batch]."""
 
     accepted: Leaf  # bool
     dropped: Leaf  # bool

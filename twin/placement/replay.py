@@ -1,13 +1,13 @@
 """Answers from history, and the explicit rule for decisions that history did not take.
 
-Where a decision agrees with the log, the logged outcome is the answer, to the second. Where it does not, the log does
-not know the answer. The rule: the outcome is borrowed from a *donor*, the logged request nearest in arrival time that
-ran on the chosen node and asked for the same service (any service where there is none). Acceptance, wait and status
+Where a decision agrees with the log, the logged outcome is the answer, to the second. Where it does not, the log has
+no answer. The rule: the outcome is borrowed from a *donor*, the logged request nearest in arrival time that
+ran on the chosen node and was for the same service (any service where there is none). Acceptance, wait and status
 are the donor's. The run time is the donor's too, unless the request states a run time of its own (batch jobs: the work
-belongs to the job), then its own logged run time is kept. A node that nobody used in these days has no donor: the
+belongs to the job), then its own logged run time is kept. A node without a run in these days has no donor: the
 outcome stays unknown and the decision is never settled.
 
-What this rule cannot say: what the donor's queue would have looked like after the policy's *other* decisions. Replay
+What this rule cannot give: what the donor's queue would have looked like after the policy's *other* decisions. Replay
 is exact about the logged policy and blind to the crowding a new policy causes or cures.
 """
 
@@ -28,8 +28,8 @@ class ReplayTable(NamedTuple):
     """The answer to every possible decision: fates [nodes, T, W] and where they come from."""
 
     fate: Fate
-    logged: np.ndarray  # [nodes, T, W] bool: the log itself knows this answer
-    known: np.ndarray  # [nodes, T, W] bool: the log or a donor knows it
+    logged: np.ndarray  # [nodes, T, W] bool: the log itself has this answer
+    known: np.ndarray  # [nodes, T, W] bool: the log or a donor has it
 
 
 def nearest_donor(arrival_s: np.ndarray, donor_arrival_s: np.ndarray) -> np.ndarray:
@@ -96,7 +96,7 @@ def _rows(windows: Windows) -> tuple[_DonorRows, np.ndarray]:
 
 
 def _donors(rows: _DonorRows, workload: np.ndarray, node: int) -> np.ndarray:
-    """[asking] the donor on `node` of every request that asks (indices into the rows), -1 where nobody used it."""
+    """[workload] the donor on `node` of every request (indices into the rows), -1 where no request ran there."""
     donor = np.full(len(workload), -1)
     on_node = np.flatnonzero(rows.usable & (rows.node == node))
     if len(on_node) == 0:
@@ -105,8 +105,8 @@ def _donors(rows: _DonorRows, workload: np.ndarray, node: int) -> np.ndarray:
     donor = on_node[nearest_donor(arrival_s, rows.arrival_s[on_node])]
     for service in np.unique(rows.service[on_node]):
         same = on_node[rows.service[on_node] == service]
-        asks = np.flatnonzero(wanted == service)
-        donor[asks] = same[nearest_donor(arrival_s[asks], rows.arrival_s[same])]
+        same_service = np.flatnonzero(wanted == service)
+        donor[same_service] = same[nearest_donor(arrival_s[same_service], rows.arrival_s[same])]
     return donor
 
 
@@ -123,7 +123,7 @@ def replay_table(
             the windows and nodes, so that of many windows is made part by part.
 
     Returns:
-        Fates on each window's clock, inf where nobody knows.
+        Fates on each window's clock, inf where they are unknown.
     """
     rows, position = _rows(windows if donors is None else donors)
     valid = windows.valid()
@@ -175,7 +175,7 @@ def _position_among(windows: Windows, donors: Windows, position: np.ndarray) -> 
 def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
     """Answers from `table`, walking through the windows in step with `replayed_arrivals(windows)`.
 
-    Only for as many streams as windows, each its own: arrivals and answers must speak of the same window.
+    Only for as many streams as windows, each its own: arrivals and answers must be of the same window.
     """
 
     def init(key: Array, streams: Streams) -> tuple[Array, Fate]:
@@ -207,8 +207,8 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
 
 
 def with_logged_luck(answers: Answers, windows: Windows, follows: Array | bool = True) -> Answers:
-    """`answers` whose luck is the log's wherever a decision is the logged one: who accepts, how long a run takes and
-    how it ends are as logged; waits alone are answered anew.
+    """`answers` whose luck is the log's wherever a decision is the logged one: acceptance, run time and status
+    are as logged; waits alone are answered anew.
 
     Logged decisions were reactions to runs that happened. Beside runs drawn afresh they would be blind ones, and the
     queues of the very system that wrote the log would grow; beside the logged runs they are what they were.
@@ -219,7 +219,7 @@ def with_logged_luck(answers: Answers, windows: Windows, follows: Array | bool =
         follows: Whether the luck is the log's at all; may be traced.
 
     Returns:
-        The answers; where the log knows no end, the system's own.
+        The answers; where the log has no end, the system's own.
     """
 
     def init(key: Array, streams: Streams) -> tuple[Array, PyTree]:

@@ -55,7 +55,7 @@ class Answers(NamedTuple):
     # (key, memory, state, node [seats, *streams], note) -> memory, fate on the episode's clock
     response_aux: Callable[[PlacementState, Array], PyTree] = lambda _state, _node: None
     # (state, node) -> what an answer depends on and no policy observes; kept in the trajectory. The state it is made
-    # from has the fates that are drawn already filled in: who answers knows what it has answered.
+    # from has the fates that are drawn already filled in, because the response has drawn them itself.
 
 
 class _Hidden(NamedTuple):

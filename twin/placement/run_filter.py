@@ -1,17 +1,17 @@
-"""A filter of run times: how much longer runs take now than the tables of the log say, with known uncertainty.
+"""A filter of run times: how much longer runs take now than by the tables of the log, with known uncertainty.
 
     log(run / table) = level of the node now + level of the service on the node + scatter
 
 A node's level has two parts: one that wanders slowly (machines age, software changes) and one that comes and goes, an
 Ornstein-Uhlenbeck process (periods in which a node is slow). A pair's level wanders slowly. Scatter, the variance and
 the memory of what comes and goes, and how fast levels wander are estimated from the log: of several settings the one is
-taken that predicted the log's own runs best, from what had ended before; what does not resolve_pending better than no
+taken that predicted the log's own runs best, from what had ended before; what does not predict better than no
 memory at all, beyond chance, is not followed. An innovation counts up to `CLIP` deviations, less what such cut
 innovations are in the mean where nothing has changed, so that heavy tails neither throw a level off nor bend it.
 
 Variances of the parts are kept apart (a diagonal Kalman filter; R. Kalman, A new approach to linear filtering and
-prediction problems, 1960; cut innovations: C. Masreliez and R. Martin, 1977). The gain is thus small where a run says
-little, and large where nothing has been heard for long. Runs that end between two decisions tell at the second.
+prediction problems, 1960; cut innovations: C. Masreliez and R. Martin, 1977). The gain is thus small where a run is
+uninformative, and large after a long time without a run. Runs that end between two decisions count at the second.
 """
 
 import math
@@ -72,7 +72,7 @@ class NodeLevel(NamedTuple):
 
 
 def fresh_level(dynamics: RunDynamics, shape: tuple[int, ...], age_s: Any = 0.0, np: Any = np) -> NodeLevel:
-    """Levels [2, *shape] of which nothing has been heard for `age_s` (scalar or [1, *streams])."""
+    """Levels [2, *shape] without a run for `age_s` (scalar or [1, *streams])."""
     slow = np.zeros(shape, np.float32) + wandered(dynamics, age_s)
     fast = np.full(shape, dynamics.node_variance, np.float32)
     return NodeLevel(np.zeros((2, *shape), np.float32), np.stack([slow, fast]))
@@ -84,7 +84,7 @@ def wandered(dynamics: RunDynamics, elapsed_s: Any) -> Any:
 
 
 def later(dynamics: RunDynamics, level: NodeLevel, elapsed_s: Any, np: Any = np) -> NodeLevel:
-    """The levels after `elapsed_s` (scalar or [1, *streams]) in which nothing was heard."""
+    """The levels after `elapsed_s` (scalar or [1, *streams]) without a run."""
     keep = np.exp(-elapsed_s / dynamics.node_memory_s)
     of_fast = dynamics.node_variance + keep**2 * (level.variance[FAST] - dynamics.node_variance)
     of_slow = level.variance[SLOW] + wandered(dynamics, elapsed_s)
@@ -97,7 +97,9 @@ def cut(dynamics: RunDynamics, residual: Any, mean: Any, variance: Any, np: Any 
     return np.clip(residual - mean, -most, most) - dynamics.offset
 
 
-def heard(dynamics: RunDynamics, level: NodeLevel, innovations: Any, count: Any, np: Any = np) -> NodeLevel:
+def updated_levels(
+    dynamics: RunDynamics, level: NodeLevel, innovations: Any, count: Any, np: Any = np
+) -> NodeLevel:
     """The levels after `count` runs on each node whose cut innovations add up to `innovations`, [nodes, *streams]."""
     each = np.maximum(count, 1.0)
     whole = level.variance[SLOW] + level.variance[FAST] + dynamics.scatter / each
@@ -111,7 +113,7 @@ class LoggedRuns(NamedTuple):
     arrival_s: np.ndarray
     finish_s: np.ndarray
     node: np.ndarray
-    residual: np.ndarray  # log(run / what the tables say)
+    residual: np.ndarray  # log(run / run time by the tables)
 
 
 def runs_of(
@@ -125,7 +127,7 @@ def runs_of(
 ) -> LoggedRuns:
     """Runs of a log against the ratios [services, nodes] of its tables; leaves [rows].
 
-    `node` is -1, and `run_s` not finite, where the log does not say.
+    `node` is -1, and `run_s` not finite, where the log does not have them.
     """
     known = (node >= 0) & np.isfinite(run_s) & (np.nan_to_num(run_s) > 0.0) & (expected_s > 0.0)
     residual = np.full(len(node), np.nan)
@@ -153,14 +155,14 @@ def levels_along(
         return NodeLevel(nothing, nothing)
     known = np.flatnonzero(np.isfinite(runs.residual) & (runs.node >= 0))
     decision_s = np.union1d(runs.arrival_s, at_s)
-    place = np.searchsorted(decision_s, runs.finish_s[known])  # of the decision at which each run tells
-    told = known[place < len(decision_s)]
-    told_s = decision_s[place[place < len(decision_s)]]
-    order = np.argsort(told_s, kind="stable")
+    place = np.searchsorted(decision_s, runs.finish_s[known])  # of the decision at which each run is observed
+    observed = known[place < len(decision_s)]
+    observed_s = decision_s[place[place < len(decision_s)]]
+    order = np.argsort(observed_s, kind="stable")
     rows = zip(
-        told_s[order].tolist(),
-        runs.node[told][order].tolist(),
-        runs.residual[told][order].tolist(),
+        observed_s[order].tolist(),
+        runs.node[observed][order].tolist(),
+        runs.residual[observed][order].tolist(),
         strict=True,
     )
     levels = _NodeLevels(dynamics, num_nodes, float(runs.arrival_s[0]) if len(runs.arrival_s) else 0.0, age_s)
@@ -174,7 +176,7 @@ def levels_along(
 
 
 class _NodeLevels:
-    """The filter along a log with plain numbers, every node moved on only where one of its runs tells."""
+    """The filter along a log with plain numbers, every node moved on only where one of its runs is observed."""
 
     def __init__(self, dynamics: RunDynamics, num_nodes: int, begin_s: float, age_s: float) -> None:
         self._dynamics = dynamics
@@ -182,12 +184,12 @@ class _NodeLevels:
         self._levels = [[0.0, 0.0, *fresh, begin_s] for _ in range(num_nodes)]
         self._pending: list[list[float]] = [[] for _ in range(num_nodes)]
 
-    def ended(self, told_s: float, node: int, residual: float) -> None:
-        """A run tells at a decision, not before the last one that told; those of one decision tell together."""
-        if self._pending[node] and self._levels[node][4] < told_s:
+    def ended(self, observed_s: float, node: int, residual: float) -> None:
+        """Adds a run observed at a decision, not before the last one added; those of one decision count together."""
+        if self._pending[node] and self._levels[node][4] < observed_s:
             self._update(node)
-        if self._levels[node][4] < told_s:
-            self._move(node, told_s)
+        if self._levels[node][4] < observed_s:
+            self._move(node, observed_s)
         self._pending[node].append(residual)
 
     def at(self, instant_s: float) -> tuple[np.ndarray, np.ndarray]:
@@ -296,7 +298,7 @@ class _FilterWalk:
         )
 
     def until(self, instant_s: float) -> NodeLevel:
-        """The levels at an instant of a decision, not before the last one asked for."""
+        """The levels at an instant of a decision, not before the last one."""
         ended = int(np.searchsorted(self._finish_s, instant_s, side="right"))
         level = later(self._numbers, self._level, max(instant_s - self._now_s, 0.0))
         if ended > self._next:
@@ -306,6 +308,6 @@ class _FilterWalk:
                 mean, variance = (leaf[:, :, node].sum(axis=0)[:, None] for leaf in level)
                 innovations[:, node] += cut(self._numbers, self._residual[row], mean, variance)[:, 0]
                 count[0, node] += 1.0
-            level = heard(self._numbers, level, innovations, count)
+            level = updated_levels(self._numbers, level, innovations, count)
         self._level, self._now_s, self._next = level, max(instant_s, self._now_s), max(ended, self._next)
         return level

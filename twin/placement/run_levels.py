@@ -1,4 +1,4 @@
-"""Levels of run times in the books of placement: as an episode begins, and as runs tell their pairs (`run_filter`)."""
+"""Levels of run times in the state of placement: as an episode begins, and updated by runs that end (`run_filter`)."""
 
 import jax.numpy as jnp
 
@@ -20,14 +20,14 @@ from twin.placement.types import (
 def first_levels(cluster: Cluster, observed_events: PlacementEvents, age_s: Array | float) -> RunLevels:
     """What is known of run times as an episode begins."""
     streams = observed_events.clock_s.shape
-    told_s = jnp.broadcast_to(
+    since_s = jnp.broadcast_to(
         jnp.asarray(age_s if observed_events.age_s is None else observed_events.age_s, jnp.float32), streams
     )
     shape, trailing = (len(cluster.services), cluster.num_nodes, *streams), (1,) * len(streams)
     known = jnp.asarray(cluster.run_variance, jnp.float32).reshape((*cluster.run_variance.shape, *trailing))
-    fresh = fresh_level(cluster.dynamics, shape[1:], told_s[None], jnp)
+    fresh = fresh_level(cluster.dynamics, shape[1:], since_s[None], jnp)
     node = fresh if observed_events.level is None else observed_events.level
-    return RunLevels(jnp.zeros(shape, jnp.float32), jnp.broadcast_to(known, shape), node, told_s)
+    return RunLevels(jnp.zeros(shape, jnp.float32), jnp.broadcast_to(known, shape), node, since_s)
 
 
 def pair_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) -> Array:
@@ -41,7 +41,7 @@ def pair_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) 
     return run_s * jnp.exp(read(pair, place(pair.shape, service, node, jnp.ones(node.shape, bool)), 0.0))
 
 
-def pair_heard(
+def updated_pair(
     cluster: Cluster,
     state: PlacementState,
     table: InFlight,
@@ -49,9 +49,9 @@ def pair_heard(
     node: Array,
     left: PlacementOutcome,
 ) -> RunLevels | None:
-    """The levels after what leaves a slot of `node` has told its service's there how long it ran, if it did.
+    """The levels after what leaves a slot of `node` has updated its service's level there by its run time, if it ran.
 
-    level += gain * (log(run / expected) - log(ratio) - the node's level - level), cut as `run_filter` says.
+    level += gain * (log(run / expected) - log(ratio) - the node's level - level), cut as in `run_filter`.
     """
     levels, dynamics = state.levels, cluster.dynamics
     if levels is None:
@@ -59,15 +59,15 @@ def pair_heard(
     run_s, expected_s = left.finish_s - left.start_s, read(table.expected_run_s, position, 0.0)
     service = read(table.service, position, 0)
     ran = (left.status == COMPLETED) | (left.status == FAILED)
-    told = ran & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
-    pair = place(levels.pair.shape, service, node, told)
+    usable = ran & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
+    pair = place(levels.pair.shape, service, node, usable)
     old, since = read(levels.pair, pair, 0.0), wandered(dynamics, state.clock_s + levels.age_s)
     variance = read(levels.pair_variance, pair, 0.0) + since
     of_node = NodeLevel(
         *(jnp.take_along_axis(leaf.sum(axis=0), node[None], axis=0)[0] for leaf in levels.node)
     )
     ratio = jnp.log(jnp.asarray(cluster.run_ratio, jnp.float32))[service, node]
-    residual = jnp.log(jnp.where(told, run_s, 1.0) / jnp.where(told, expected_s, 1.0)) - ratio
+    residual = jnp.log(jnp.where(usable, run_s, 1.0) / jnp.where(usable, expected_s, 1.0)) - ratio
     around = variance + of_node.variance
     gain = variance / (around + dynamics.scatter)
     innovation = cut(dynamics, residual, old + of_node.mean, around, jnp)

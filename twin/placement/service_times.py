@@ -1,17 +1,17 @@
 """What usually happens, by the log: how long services run on the nodes they ran on, and what agents accept.
 
 Speeds of nodes, affinities of services and preferences of agents are in no log, but in every run time and answer. A
-network would have to find one number for every pair by trial; the log's mean is there at once, and is told to policies
+network would have to find one number for every pair by trial; the log's mean is there at once, and is given to policies
 and answers alike as a feature.
 
     log(run / expected) = overall + of the node + of the service on that node + scatter
     accepted            = of the kind of offer + of the scenario + of the agent + scatter
 
 Each mean of `n` values counts `n / (n + within / between)`, `within` the variance inside the groups, `between` that of
-their true means, both estimated from the same log: few values, or groups no more unlike than chance makes them, say
+their true means, both estimated from the same log: few values, or groups no more unlike than chance makes them, count
 little (empirical Bayes; B. Efron and C. Morris, Stein's estimation rule and its competitors, 1973).
 
-Runs that end go on telling of the ratios (`twin.placement.run_filter`).
+Runs that end keep updating the ratios (`twin.placement.run_filter`).
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ OFFER_KINDS = ("home", "elsewhere", "cloud")
 """Where an offer lies: at the site of arrival, at another one, in the cloud of another one."""
 MAX_AGENTS = 10_000
 """Agents kept, the most frequent first."""
-_TELLING = 0.02
+_DISTINCT = 0.02
 """An agent is kept whose acceptance of some kind of offer is this far from its scenario's."""
 
 
@@ -35,7 +35,7 @@ class Acceptance(NamedTuple):
 
 
 def without_history(num_services: int, num_nodes: int, num_scenarios: int) -> dict[str, Any]:
-    """The fields of a `Cluster` of which no log has told anything: all runs as expected, all offers accepted."""
+    """The fields of a `Cluster` without any log: all runs as expected, all offers accepted."""
     return {
         "run_ratio": np.ones((num_services, num_nodes)),
         "run_variance": np.zeros((num_services, num_nodes)),
@@ -63,7 +63,7 @@ def run_ratios(
     """How long every service runs on every node, over what is expected of it anywhere.
 
     Args:
-        service, node: [rows] indices; node -1 where the log does not say.
+        service, node: [rows] indices; node -1 where the log does not name it.
         run_s: [rows] logged run time in seconds, NaN where unknown.
         expected_s: [rows] what was expected: requested, or the service's median.
         shape: Numbers of services and nodes.
@@ -85,8 +85,8 @@ def acceptances(
     """How readily scenarios and agents accept every kind of offer.
 
     Args:
-        accepted: [rows] 1 where the offer was accepted, 0 where not, NaN where the log does not say.
-        kind: [rows] of `offer_kind`, -1 where the log does not say.
+        accepted: [rows] 1 where the offer was accepted, 0 where not, NaN where the log does not show it.
+        kind: [rows] of `offer_kind`, -1 where the log does not show it.
         scenario: [rows] index.
         agent: [rows] names, "" where hidden.
         num_scenarios: Of the vocabulary.
@@ -112,9 +112,9 @@ def acceptances(
         left = accepted[rows] - of_scenario[scenario[rows], each]
         beside[:, each], _ = _shrunk_means(left, index[rows], len(named))
     of_agent = np.clip(of_scenario[home] + beside, 0.0, 1.0)
-    telling = np.any(np.abs(of_agent - of_scenario[home]) > _TELLING, axis=1) & (named != "")
+    distinct = np.any(np.abs(of_agent - of_scenario[home]) > _DISTINCT, axis=1) & (named != "")
     often = np.argsort(-np.bincount(index, minlength=len(named)), kind="stable")
-    kept = np.sort(often[telling[often]][:MAX_AGENTS])
+    kept = np.sort(often[distinct[often]][:MAX_AGENTS])
     return Acceptance(tuple(named[kept].tolist()), of_agent[kept], of_scenario)
 
 

@@ -28,7 +28,7 @@ def calibrate_spread(
         log_likelihood: Parameters of one member -> log likelihood [rows] of the rows held out.
         parameters: Of all members, leaves [members, ...].
         weight: [rows] of the rows held out.
-        output_layer: Name of the layer whose biases say the logarithms of the scales.
+        output_layer: Name of the layer whose biases are the logarithms of the scales.
 
     Returns:
         The parameters with the scales multiplied, and the factors [2] for waits and run times.

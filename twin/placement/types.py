@@ -33,21 +33,21 @@ class Cluster:
 
     Attributes:
         node_names: Names of the nodes, as decisions in the log name them.
-        capacity: [resources, nodes] total capacity; inf where the log does not say.
+        capacity: [resources, nodes] total capacity; inf where the log does not have it.
         unit_capacity: [resources, nodes] the largest single machine of the node (equal to `capacity` for machines).
         site_of_node: [nodes] index into `sites`.
         is_cloud: [nodes] True for the cloud tier.
         sites, scenarios, services, queues: Vocabularies; index 0 of the latter three is "unknown".
         rules: [num_rules, nodes] candidate sets; rule 0 allows every node.
         run_ratio: [services, nodes] how long a service runs on a node, over what is expected of it anywhere (see
-            `usual`); 1 where the log does not say.
+            `usual`); 1 where the log does not show it.
         run_variance: [services, nodes] variance of what is known of the logarithm of `run_ratio`.
         dynamics: How run times move (see `run_filter`); by default they stand still.
-        agents: Agents of the training days who are known to differ from their scenario in what they accept.
+        agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
-            accepted (see `usual`); 1 where the log does not say.
+            accepted (see `usual`); 1 where the log does not show it.
         knows_week: Whether the days of training cover every weekday. Otherwise the time of week is not shown to
-            anybody (its features are 0): on a weekday never seen, whatever was learned of it would be made up.
+            any policy (its features are 0): on a weekday never seen, whatever was learned of it would be made up.
     """
 
     node_names: tuple[str, ...]
@@ -92,7 +92,7 @@ class Requests(NamedTuple):
     queue: Leaf  # int32
     agent: Leaf  # int32, -1 where the log hides it
     rule: Leaf  # int32, index into Cluster.rules
-    demand: Leaf  # [resources, *batch] total over all of its nodes; 0 where not asked for
+    demand: Leaf  # [resources, *batch] total over all of its nodes; 0 where not requested
     num_nodes: Leaf  # float32 >= 1: machines it must be spread over
     expected_run_s: Leaf  # requested run time, or an estimate from the training days; never the true one
     deadline_s: Leaf  # from arrival to finish; inf without a deadline
@@ -164,7 +164,7 @@ class PlacementEvents(NamedTuple):
 
 
 class PlacementState(NamedTuple):
-    """Everything the bookkeeping knows; nothing in it is ahead of its time."""
+    """The whole state of the bookkeeping; nothing in it is ahead of its time."""
 
     clock_s: Leaf  # [*streams]
     request: Requests  # leaves [seats, *streams]
@@ -178,7 +178,7 @@ class PlacementState(NamedTuple):
 
 
 class RunLevels(NamedTuple):
-    """What runs that ended have told of run times: what is added to the logarithm of `Cluster.run_ratio`."""
+    """What was learned from runs that ended: what is added to the logarithm of `Cluster.run_ratio`."""
 
     pair: Leaf  # [services, nodes, *streams]
     pair_variance: Leaf  # the same, but for what levels have wandered since the end of training
@@ -187,7 +187,7 @@ class RunLevels(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What a policy sees. Names, units and ranges: `twin.placement.features`."""
+    """What a policy observes. Names, units and ranges: `twin.placement.features`."""
 
     node: Leaf  # [node features, nodes, seats, *streams]
     request: Leaf  # [request features, seats, *streams]

@@ -23,7 +23,7 @@ class Windows(NamedTuple):
     request: Requests  # leaves [T, W], demand [resources, T, W]
     arrival_s: np.ndarray  # [T, W] float32
     length: np.ndarray  # [W] int32: requests in the window, at least 1; the rest is padding
-    node: np.ndarray  # [T, W] int32: the logged decision, -1 where the log does not say
+    node: np.ndarray  # [T, W] int32: the logged decision, -1 where the log does not name it
     fate: Fate  # leaves [T, W]: what came of it, inf where not known (yet)
     carried: Carried  # leaves [rows, W]: what was in flight at the first arrival
     row: np.ndarray  # [T, W] int64: row of the request in the encoded days, -1 for padding

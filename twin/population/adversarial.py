@@ -7,7 +7,7 @@ The generator minimises
 
 where `V` takes the distribution of a batch's values. Equation 4 is `adversary = 1`, `entropy = alpha`,
 `columns = beta`; a KL of columns alone leaves the joint wrong, so pairs and whole rows are offered beside it. That of
-whole rows asks for a generator with a likelihood (`chained`). The adversary sees an agent with its conditions.
+whole rows needs a generator with a likelihood (`chained`). The adversary gets an agent with its conditions.
 """
 
 from collections.abc import Callable
@@ -141,7 +141,7 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
             round=_round(encoding, config, generator, adversary),
             chosen=lambda walk: walk.average,
             judge=lambda key, parameters: reference.judge(
-                key, lambda k, asked: draw(k, parameters, jnp.asarray(asked))
+                key, lambda k, given: draw(k, parameters, jnp.asarray(given))
             ),
         )
         best, record = train(key_train, search, data, config.search, training.checkpoint, training.on_look)
@@ -155,8 +155,8 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
     def sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions: np.ndarray) -> np.ndarray:
         num_rows = conditions.shape[1]
         room = 1 << max(0, num_rows - 1).bit_length()  # few shapes, few programs
-        asked = jnp.asarray(conditions[:, np.arange(room) % max(num_rows, 1)])
-        drawn = _draw(encoding, config)(key, parameters, asked)
+        padded = jnp.asarray(conditions[:, np.arange(room) % max(num_rows, 1)])
+        drawn = _draw(encoding, config)(key, parameters, padded)
         return np.asarray(drawn)[:, :num_rows]
 
     def structure(encoding: AgentEncoding) -> PyTree:
@@ -175,14 +175,14 @@ def _generator(encoding: AgentEncoding, config: AdversarialConfig) -> AgentGener
 def _draw(encoding: AgentEncoding, config: AdversarialConfig) -> Callable[[Array, PyTree, Array], Array]:
     """(key, parameters, conditions) -> agents [width, rows]; compiled once for each number of rows."""
     generator = _generator(encoding, config)
-    return jax.jit(lambda key, parameters, asked: generator.generate(parameters, key, asked).hard)
+    return jax.jit(lambda key, parameters, conditions: generator.generate(parameters, key, conditions).hard)
 
 
 def _split(key: Array, unit: np.ndarray, held_out: float) -> tuple[np.ndarray, np.ndarray]:
     """Rows to learn from, and rows of a share of the units set aside; no unit has rows in both."""
     words = np.asarray(jax.random.key_data(key)).tolist()
     names = np.unique(unit)
-    if len(names) < 2:  # nobody to set aside as a whole
+    if len(names) < 2:  # no agent to set aside as a whole
         names = unit = np.arange(len(unit))
     units = np.random.default_rng(words).permutation(names)
     is_aside = np.isin(unit, units[: max(1, round(held_out * len(units)))])

@@ -1,4 +1,4 @@
-"""What tells generated agents from real ones, and how both sides' losses follow from it.
+"""Adversaries, which distinguish generated agents from real ones, and how both sides' losses follow from it.
 
 An adversary scores agents, high for real ones. `lowers` is the adversary's own loss, `raises` what the generator adds.
 """

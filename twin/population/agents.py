@@ -1,12 +1,12 @@
 """The workload as a table of agents: one row an agent and day, never one row a request.
 
-Agents who stay long appear in many rows of a log, so a draw by row would show them too often. Here every agent of a
+Agents that stay long appear in many rows of a log, so a draw by row would show them too often. Here every agent of a
 day gives one row: a request drawn evenly among its own of that day, and how many it made (`ACTIVITY`). Weighted by that
 number, the rows follow the law of the requests again; unweighted, that of the agents. Where agents are few, each may
-give several of its requests, all agents equally many, which changes neither law and says more of each agent; the
+give several of its requests, all agents equally many, which changes neither law and shows more of each agent; the
 workload less often than that gives some request again.
 
-Where a log hides most of its agents every request is a row of its own, and the report says so.
+Where a log hides most of its agents every request is a row of its own, and the report states it.
 """
 
 import datetime as dt
@@ -23,9 +23,9 @@ from logs_schema.errors import ConfigError, first
 
 DAY_S = 86_400.0
 UNKNOWN = "unknown"
-"""Label of what a log does not say."""
+"""Label of what a log does not have."""
 ACTIVITY = "requests_a_day"
-"""The column that says how many requests the agent made that day."""
+"""The column with the number of requests that the agent made that day."""
 LABELS = ("site", "service", "queue")
 CANDIDATES = "candidates"
 ANY_NODE = "any"
@@ -40,7 +40,7 @@ MIN_KNOWN = 0.5
 
 
 class AgentConditions(NamedTuple):
-    """What a sample is asked for; arrays [rows]."""
+    """Conditions of a sample; arrays [rows]."""
 
     scenario: np.ndarray  # labels
     day_fraction: np.ndarray  # time of day in [0, 1)
@@ -204,7 +204,7 @@ def _draw_day(
 def _requests_of_agents(
     agent: np.ndarray, random: np.random.Generator, room: int, most: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Agent by agent, at most `room` in all: rows, whose they are, how often that one asks, and which of its own."""
+    """Agent by agent, at most `room` in all: rows, their agents, how many requests those make, and turns."""
     order = random.permutation(len(agent))
     _, place, count = np.unique(agent[order], return_inverse=True, return_counts=True)
     if not len(count):

@@ -1,4 +1,4 @@
-"""When agents ask: a rate for every hour of the week, gaps with a law of their own, and a memory.
+"""Arrival times of requests: a rate for every hour of the week, gaps with a law of their own, and a memory.
 
 Arrivals `t_i` are brought to operational time `L(t)`, the integral of the rate, in which they come once per unit on the
 average. What is left there is burstiness, kept as it was logged:
@@ -50,7 +50,7 @@ PERSISTENCES = (0.3, 0.6, 0.8, 0.9, 0.95, 0.98, 0.99, 0.995, 0.998, 0.999)
 
 
 class ArrivalModel(NamedTuple):
-    """When agents ask; arrays."""
+    """A fitted model of arrival times; arrays."""
 
     rate_per_s: Leaf  # [hours of the week] from Monday 00:00
     gap: Leaf  # [quantiles] of the gaps between instants in operational time, ascending; with ties the mean is one
@@ -86,7 +86,7 @@ def fit_arrivals(
     arrival_s = arrival_s[np.isin((arrival_s // DAY_S).astype(np.int64), looked_at)]
     if len(arrival_s) < MIN_ARRIVALS:
         raise PopulationError(
-            f"{len(arrival_s)} arrivals are too few to learn when agents ask",
+            f"{len(arrival_s)} arrivals are too few to learn arrival times",
             where=f"{len(looked_at)} days", allowed=f"at least {MIN_ARRIVALS}", advice="take more days",
         )  # fmt: skip
     if rate_per_s is None:
@@ -105,7 +105,7 @@ def fit_arrivals(
 
 
 def flow_at_arrival(key: Array, clock_s: Array) -> Flow:
-    """A flow that has gone on for ever, when somebody asks at `clock_s` [*streams]."""
+    """A flow that has gone on for ever, at a request at `clock_s` [*streams]."""
     slow = jax.random.normal(key, (NUM_TERMS, *clock_s.shape))
     return Flow(clock_s, slow, jnp.zeros(clock_s.shape, bool))
 
@@ -129,7 +129,7 @@ def next_arrival(key: Array, model: ArrivalModel, flow: Flow, offset_s: Array) -
 
     Args:
         key: PRNG key.
-        model: When agents ask.
+        model: The fitted model.
         flow: Where the streams stand, leaves [*streams].
         offset_s: [*streams] time of the week (Monday 00:00 is 0) at which the episode's clock was zero.
     """

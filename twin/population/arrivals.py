@@ -1,8 +1,8 @@
 """Generated arrivals of the placement problem: generated times, and requests drawn from generated agents.
 
-Agents are generated beforehand, for every part of the day a pool, each agent as often as it asks (`ACTIVITY`), so
-that a draw from the pool follows the law of the requests while agents were learned one by one. A rollout then costs one
-draw and one look-up a step.
+Agents are generated beforehand, for every part of the day a pool, each agent as often as it makes requests
+(`ACTIVITY`), so that a draw from the pool follows the law of the requests while agents were learned one by one. A
+rollout then costs one draw and one look-up a step.
 """
 
 import datetime as dt
@@ -53,7 +53,7 @@ NUM_PARTS = 12
 MOST_ARRIVALS = 500_000
 """Of more, gaps are learned from some: what learning takes does not grow with the log."""
 OVERSAMPLING = 8
-"""Agents generated for every place in a pool, before each is taken as often as it asks."""
+"""Agents generated for every place in a pool, before each is taken as often as it makes requests."""
 
 
 class RequestPool(NamedTuple):
@@ -69,7 +69,7 @@ class _GeneratorState(NamedTuple):
 
 
 def read_arrivals(archive: Archive, days: Sequence[dt.date]) -> ArrivalModel:
-    """Learns when agents ask from days of an archive, reading one column, a batch in memory at a time.
+    """Learns arrival times from days of an archive, reading one column, a batch in memory at a time.
 
     Rates come from all days. Of more than `MOST_ARRIVALS` arrivals gaps come from evenly many of the days, and of a day
     that is larger from its beginning.
@@ -108,7 +108,7 @@ def _since_1970(days: Sequence[dt.date]) -> list[int]:
 def request_pool(
     key: Array, model: PopulationModel, encoding: Encoding, *, num_rows: int = 256
 ) -> RequestPool:
-    """Generates agents for every part of the day and encodes what they ask.
+    """Generates agents for every part of the day and encodes their requests.
 
     Args:
         key: PRNG key.
@@ -188,8 +188,8 @@ def generated_arrivals(
     """Arrivals that no log holds.
 
     Args:
-        times: When agents ask.
-        pool: What they ask.
+        times: The arrival times.
+        pool: The requests to draw from.
         begins: Logged windows to branch off from: an episode begins with the first request of one of them, and with
             what was in flight then. None: with an empty system.
         offset_s: Without `begins`: the time of the week at which episodes begin; drawn evenly if None.

@@ -1,8 +1,8 @@
 """Bootstrap of training rows: the ceiling for fidelity, and of no use for anything that was not logged.
 
-A row is drawn among the rows of the scenario asked for that are nearest in time of day: a twelfth of them, and where
+A row is drawn among the rows of the same scenario that are nearest in time of day: a twelfth of them, and where
 that is few, more (`near_share`); a window of few rows would show each of them too often. Agents are dealt like cards:
-whoever has been shown least so far is next, evenly among equals. In real logs the same agents come again from day to
+the agent shown least so far is next, evenly among equals. In real logs the same agents come again from day to
 day, so that shares of independent draws scatter more than those of days do (columns of wagap by up to 2.5 times).
 """
 
@@ -44,11 +44,11 @@ def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions:
         among = among[np.argsort(time[among], kind="stable")]
         num_near = max(1, round(near_share(len(among)) * len(among)))
         away = np.arange(num_near) - num_near // 2
-        asks = random.permutation(np.flatnonzero(wanted == one))
-        for ask, nearest in zip(asks, np.searchsorted(time[among], at[asks]), strict=True):
+        places = random.permutation(np.flatnonzero(wanted == one))
+        for place, nearest in zip(places, np.searchsorted(time[among], at[places]), strict=True):
             near = among[(nearest + away) % len(among)]
-            chosen[ask] = near[np.argmin(shown[unit[near]] + random.random(num_near))]
-            shown[unit[chosen[ask]]] += 1.0
+            chosen[place] = near[np.argmin(shown[unit[near]] + random.random(num_near))]
+            shown[unit[chosen[place]]] += 1.0
     return np.asarray(rows[:, chosen])
 
 

@@ -1,6 +1,6 @@
-"""A day of requests that nobody made: arrival times, and agents who make them, as rows of the archive.
+"""A generated day of requests: arrival times, and the agents that make them, as rows of the archive.
 
-Agents are generated for every part of the day until, each asking as often as it does (`ACTIVITY`), they fill that
+Agents are generated for every part of the day until their requests (`ACTIVITY` of each) fill that
 part's arrivals. So the generated day follows the law of the requests and that of the agents, and an agent has a name
 of its own for a day. What this leaves out: the requests of one agent are alike and lie in one part of the day.
 """
@@ -57,7 +57,7 @@ def draw_requests(key: Array, workload: WorkloadModel, day: dt.date) -> pa.Table
 def _agents(
     key: Array, random: np.random.Generator, workload: WorkloadModel, counts: np.ndarray
 ) -> tuple[AgentTable, np.ndarray]:
-    """Agents for so many requests in every part of the day, and who makes each request."""
+    """Agents for so many requests in every part of the day, and the agent of each request."""
     a_part = np.ceil(SPARE * counts / _mean_activity(workload)).astype(int) + 16 * (counts > 0)
     part = np.repeat(np.arange(NUM_PARTS), a_part)
     agents = sample_agents(key, workload.model, conditions_of_parts(random, workload.model.conditions, part))
@@ -72,11 +72,11 @@ def _agents(
 
 
 def _filling(random: np.random.Generator, among: np.ndarray, activity: np.ndarray, count: int) -> np.ndarray:
-    """[count] agents, each as often as it asks, in random order; the last of them may be cut short."""
+    """[count] agents, each as often as it makes requests, in random order; the last of them may be cut short."""
     if count == 0:
         return np.zeros(0, np.int64)
-    asks = np.repeat(among, np.round(activity[among]).astype(int))
-    return random.permutation(np.resize(asks, count))
+    requests = np.repeat(among, np.round(activity[among]).astype(int))
+    return random.permutation(np.resize(requests, count))
 
 
 def _mean_activity(workload: WorkloadModel) -> float:

@@ -20,14 +20,14 @@ from twin.population.columns import MAX_LEVELS, Levels, Ranks, levels_of, ranks_
 from twin.population.errors import PopulationError
 
 MIN_ROWS = 100
-"""Fewer agents than this are refused: neither a joint law nor a held-out share can be told from chance."""
+"""Fewer agents than this are refused: neither a joint law nor a held-out share can be distinguished from chance."""
 ROWS_PER_COMBINATION = 5
 KNOWN = " known"
 NUM_HARMONICS = 2
 NUM_PARTS = 12
-"""Parts of the day that are told apart at most."""
+"""Parts of the day that are distinguished at most."""
 NUM_NEAR = 2000
-"""Rows that say what a time of day is like; fewer show what happened to happen then."""
+"""Rows that characterise a time of day; fewer would show chance."""
 
 
 class Block(NamedTuple):
@@ -118,7 +118,7 @@ class AgentEncoding:
             raise PopulationError(
                 f"no training row had the scenario {first(unseen)}",
                 where="conditions of the sample", allowed=", ".join(self.scenarios),
-                advice="ask for a known scenario, or fit on days that hold this one",
+                advice="name a known scenario, or fit on days that hold this one",
             )  # fmt: skip
         one_hot = conditions.scenario[None] == np.array(self.scenarios)[:, None]
         angle = 2.0 * np.pi * np.arange(1, NUM_HARMONICS + 1)[:, None] * conditions.day_fraction[None]
@@ -229,7 +229,7 @@ def near_share(num_rows: int) -> float:
 
 
 def _with_known(table: AgentTable, encoding: AgentEncoding | None) -> dict[str, np.ndarray]:
-    """Columns to encode, labels first; an amount that is unknown here and there gets a label that says where."""
+    """Columns to encode, labels first; an amount that is unknown here and there gets a label that marks where."""
     labels, amounts = dict(table.categorical), {}
     for name, column in table.continuous.items():
         known = np.isfinite(column)

@@ -45,7 +45,7 @@ def coarse_codes(
 
 
 def mean_pairwise_kl(real: np.ndarray, generated: np.ndarray, sizes: list[int]) -> float:
-    """Mean over pairs of rows of codes [columns, agents] of `KL(real || generated)`, nats, cells that either knows."""
+    """Mean over pairs of rows of codes [columns, agents] of `KL(real || generated)`, nats, over cells of either."""
     total = []
     for i, j in combinations(range(len(sizes)), 2):
         cells = sizes[i] * sizes[j]
@@ -65,7 +65,7 @@ class Reference(NamedTuple):
     encoding: AgentEncoding
     codes: np.ndarray
     sizes: list[int]
-    asked: np.ndarray  # [conditions, generated] conditions of theirs, repeated
+    conditions: np.ndarray  # [conditions, generated] those of the real agents, repeated
 
     @staticmethod
     def of(encoding: AgentEncoding, rows: np.ndarray, conditions: np.ndarray) -> "Reference":
@@ -75,8 +75,8 @@ class Reference(NamedTuple):
 
     def judge(self, key: Array, draw: Callable[[Array, np.ndarray], Array]) -> GeneratorFidelity:
         """How agents drawn by `draw(key, conditions)` compare."""
-        drawn = np.asarray(jax.device_get(draw(key, self.asked)))
-        generated, _ = coarse_codes(self.encoding, drawn, self.asked)
+        drawn = np.asarray(jax.device_get(draw(key, self.conditions)))
+        generated, _ = coarse_codes(self.encoding, drawn, self.conditions)
         covered = []
         for row, size in enumerate(self.sizes[: len(self.encoding.blocks)]):
             present = np.bincount(generated[row], minlength=size) > 0

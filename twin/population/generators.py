@@ -126,8 +126,8 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
         def write(before: DrawnRows, head: tuple) -> tuple[DrawnRows, None]:
             own, key_head, sees, start, is_rank, unused = head
             key_level, key_within = jax.random.split(key_head)
-            told = logits(own, sees, unused, conditions, before.hard[:width])
-            drawn = draw_levels(key_level, told, temperature)
+            level_logits = logits(own, sees, unused, conditions, before.hard[:width])
+            drawn = draw_levels(key_level, level_logits, temperature)
             within = 2.0 * (jax.random.uniform(key_within, (1, num_rows)) - 0.5) / NUM_RANK_BINS
             first = jnp.arange(layout.room)[:, None] == 0
             parts = (
@@ -149,9 +149,9 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
 
     def log_likelihood(parameters: PyTree, rows: Array, conditions: Array) -> Array:
         def of_head(own: PyTree, sees: Array, start: Array, is_rank: Array, unused: Array) -> Array:
-            told = jax.nn.log_softmax(logits(own, sees, unused, conditions, rows), axis=0)
+            log_probabilities = jax.nn.log_softmax(logits(own, sees, unused, conditions, rows), axis=0)
             codes = _codes(rows, start, is_rank, layout.room)
-            return jnp.sum(jnp.where(unused == 0.0, codes * told, 0.0), axis=0)
+            return jnp.sum(jnp.where(unused == 0.0, codes * log_probabilities, 0.0), axis=0)
 
         parts = (jnp.asarray(part) for part in layout[:4])
         return jnp.sum(jax.vmap(of_head)(parameters, *parts), axis=0)
@@ -161,8 +161,8 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
         def of_head(head: tuple) -> PyTree:
             own, sees, start, is_rank, unused = head
             wanted = _codes(rows, start, is_rank, layout.room).mean(axis=1)
-            told = logits(own, sees, unused, conditions, rows)
-            return shifted(own, f"Dense_{len(hidden)}", _bias(told, wanted, unused[:, 0] == 0.0))
+            level_logits = logits(own, sees, unused, conditions, rows)
+            return shifted(own, f"Dense_{len(hidden)}", _bias(level_logits, wanted, unused[:, 0] == 0.0))
 
         parts = (jnp.asarray(part) for part in layout[:4])
         return jax.lax.map(of_head, (parameters, *parts))  # one after the other: all rows at once are many
@@ -182,11 +182,11 @@ def _centres(codes: Array) -> Array:
     return jnp.sum(codes * centre[:, None], axis=0, keepdims=True)
 
 
-def _bias(told: Array, wanted: Array, is_used: Array) -> Array:
-    """[room] added to the logits `told` [room, rows], the levels in use are as frequent as `wanted` [room]."""
+def _bias(logits: Array, wanted: Array, is_used: Array) -> Array:
+    """[room] what to add to the `logits` [room, rows] so that the levels in use are as frequent as `wanted` [room]."""
 
     def step(bias: Array, _: None) -> tuple[Array, None]:
-        found = jax.nn.softmax(told + bias[:, None], axis=0).mean(axis=1)
+        found = jax.nn.softmax(logits + bias[:, None], axis=0).mean(axis=1)
         move = jnp.log(wanted + SMALLEST) - jnp.log(found + SMALLEST)
         return bias + jnp.where(is_used, move, 0.0), None
 

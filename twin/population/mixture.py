@@ -63,9 +63,9 @@ def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions:
     random = np.random.default_rng(_words(key))
     width, num_rows = encoding.width, conditions.shape[1]
     weight, mean, covariance = (np.asarray(parameters[name]) for name in ("weight", "mean", "covariance"))
-    asked = conditions.T.astype(float)
+    given = conditions.T.astype(float)
     log_weight = np.stack([
-        np.log(weight[k]) + _log_normal(asked - mean[k, width:], covariance[k, width:, width:])
+        np.log(weight[k]) + _log_normal(given - mean[k, width:], covariance[k, width:, width:])
         for k in range(len(weight))
     ])  # fmt: skip
     share = np.cumsum(np.exp(log_weight - logsumexp(log_weight, axis=0)), axis=0)
@@ -77,7 +77,7 @@ def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions:
         within = covariance[k, :width, :width] - gain @ covariance[k, width:, :width]
         root = np.linalg.cholesky((within + within.T) / 2.0 + 1e-9 * np.eye(width))
         noise = random.standard_normal((len(here), width))
-        drawn[here] = mean[k, :width] + (asked[here] - mean[k, width:]) @ gain.T + noise @ root.T
+        drawn[here] = mean[k, :width] + (given[here] - mean[k, width:]) @ gain.T + noise @ root.T
     return drawn.T.astype(np.float32)
 
 

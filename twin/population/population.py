@@ -53,7 +53,7 @@ class PopulationModel:
         population: The method.
         encoding: Of agents.
         parameters: Of the method; arrays.
-        conditions: [agents] scenario and time of day of the training rows, for samples that ask for nothing.
+        conditions: [agents] scenario and time of day of the training rows, for samples without conditions of their own.
         record: What happened while fitting; plain values.
     """
 
@@ -104,24 +104,24 @@ def fit_population(
     return PopulationModel(population, encoding, parameters, table.conditions, record)
 
 
-def sample_agents(key: Array, model: PopulationModel, asked: int | AgentConditions) -> AgentTable:
+def sample_agents(key: Array, model: PopulationModel, conditions: int | AgentConditions) -> AgentTable:
     """Generates agents.
 
     Args:
         key: PRNG key.
         model: The fitted population.
-        asked: Conditions of every agent, or how many agents; then conditions are drawn among those of training.
+        conditions: Of every agent, or how many agents; then conditions are drawn among those of training.
 
     Raises:
         PopulationError: A scenario that training rows did not hold.
     """
     key_conditions, key_rows, key_decode = jax.random.split(key, 3)
-    if isinstance(asked, int):
+    if isinstance(conditions, int):
         random = np.random.default_rng(_seed(key_conditions))
-        asked = model.conditions.take(random.integers(0, len(model.conditions.scenario), asked))
-    encoded = model.encoding.encode_conditions(asked)
+        conditions = model.conditions.take(random.integers(0, len(model.conditions.scenario), conditions))
+    encoded = model.encoding.encode_conditions(conditions)
     matrix = model.population.sample(key_rows, model.encoding, model.parameters, encoded)
-    return model.encoding.decode(np.asarray(matrix), asked, seed=_seed(key_decode))
+    return model.encoding.decode(np.asarray(matrix), conditions, seed=_seed(key_decode))
 
 
 def save_population(model: PopulationModel, folder: Path) -> None:

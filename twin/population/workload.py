@@ -1,8 +1,8 @@
 """The workload model, as part of a twin: learned from the training days, kept in a folder of its own.
 
-What a log cannot support is not learned, and said: with fewer than `MIN_TRAINED` agents the rows themselves are drawn
-again instead of a network (`fallback`); with fewer rows or arrivals than the methods ask for there is no population
-(`refusal`). Both stand in the folder, the twin's manifest and its certificate.
+What a log cannot support is not learned, and recorded as such: with fewer than `MIN_TRAINED` agents the rows themselves
+are drawn again instead of a network (`fallback`); with fewer rows or arrivals than the methods need there is no
+population (`refusal`). Both stand in the folder, the twin's manifest and its certificate.
 """
 
 import datetime as dt
@@ -113,7 +113,7 @@ def learn_workload_model(
     folder: Path,
     on_look: OnLook | None = None,
 ) -> dict[str, Any]:
-    """Learns the workload model, and writes it into `folder`; nothing where the configuration says "none".
+    """Learns the workload model, and writes it into `folder`; nothing where the configuration is "none".
 
     Args:
         key: PRNG key; the same key gives the same bits.
@@ -124,7 +124,7 @@ def learn_workload_model(
         on_look: Called with (rounds done, rounds in all, figures) now and then.
 
     Returns:
-        Facts: `kind`, and `fallback` or `refusal` with the reason where the log did not support what was asked for.
+        Facts: `kind`, and `fallback` or `refusal` with the reason where the log did not support the configured kind.
     """
     wanted = config.population()
     if wanted is None:
@@ -149,7 +149,7 @@ def load_workload_model(folder: Path) -> WorkloadModel:
     """
     facts = workload_facts(folder)
     if facts["kind"] == NONE:
-        why = facts.get("refusal", "none was asked for")
+        why = facts.get("refusal", "none was configured")
         raise ProductError(
             f"this twin has no population: {why}", where=str(folder),
             allowed="a twin that generates its requests",
@@ -191,7 +191,7 @@ def _learn(
 
 
 def _fitting(wanted: Population, report: DrawReport) -> tuple[Population, str]:
-    """What is fitted to so many agents, and why it is not what was asked for."""
+    """What is fitted to so many agents, and why it is not the configured kind."""
     if report.num_units >= MIN_TRAINED or not isinstance(wanted.config, AdversarialConfig):
         return wanted, ""
     found = f"{report.num_units} units (one for every {report.unit})"

@@ -39,7 +39,7 @@ METRICS = (
 
 
 def main_metric(reward: str) -> Metric:
-    """What policies are compared by first: what a reward of `PlacementConfig` is made of."""
+    """The metric that corresponds to a reward of `PlacementConfig`."""
     return ON_TIME if reward == "on_time" else MEAN_LOG_RESPONSE
 
 

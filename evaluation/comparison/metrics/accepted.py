@@ -1,4 +1,4 @@
-"""Accepted ratio: the share of offers that agents took. Censored requests count: answers come at once."""
+"""Accepted ratio: the share of offers that agents accepted. Censored requests count: acceptance is immediate."""
 
 import numpy as np
 

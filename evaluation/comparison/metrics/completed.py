@@ -1,4 +1,4 @@
-"""Completed ratio: the share of accepted requests that ended well; those lost from sight on overfull nodes did not."""
+"""Completed ratio: the share of accepted requests that completed; requests lost on overfull nodes did not."""
 
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.decisions import Decisions

@@ -1,7 +1,7 @@
 """Jain's fairness index over agents: `(sum x)^2 / (n sum x^2)` of the agents' mean bounded slowdowns `x`.
 
-1 where every agent is slowed alike, 1/n where one bears it all (Jain, Chiu and Hawe 1984, "A quantitative
-measure of fairness and discrimination"). Requests whose agent is hidden are left out.
+1 if all agents have the same slowdown, 1/n if a single agent bears all of it (Jain, Chiu and Hawe 1984, "A quantitative
+measure of fairness and discrimination"). Requests without a logged agent are left out.
 """
 
 import numpy as np
@@ -49,7 +49,7 @@ JAIN_FAIRNESS = Metric(
     "jain_fairness",
     "1",
     "higher",
-    "Jain's index of the agents' mean bounded slowdowns (1: all alike)",
+    "Jain's index of the agents' mean bounded slowdowns (1: all equal)",
     ("agents", "waits", "run_times"),
     _statistic,
 )

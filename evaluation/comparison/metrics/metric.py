@@ -1,8 +1,7 @@
-"""What a metric is, and the three ways to add decisions up so that blocks of them can be resampled.
+"""The type of metrics, and the aggregations that they are made of: ratio, mean and quantile, by resampling unit.
 
-A metric turns `Decisions` into a `Statistic`: a function of unit weights. With all weights one it is the
-metric itself; with drawn weights it is a bootstrap replicate. The point value and its interval thus come
-from the same lines.
+A metric turns `Decisions` into a `Statistic`: a function of unit weights. With all weights one it is the metric itself;
+with drawn weights it is a bootstrap replicate. Point value and interval thus come from the same code.
 """
 
 from collections.abc import Callable
@@ -18,21 +17,21 @@ CHUNK_ELEMENTS = 4_000_000
 
 @dataclass(frozen=True)
 class NotApplicable:
-    """The log cannot say, and why."""
+    """A metric that the log does not support, with the reason."""
 
     reason: str
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One number about a policy.
+    """One metric of a policy.
 
     Attributes:
-        name: As in tables and files.
+        name: Name in tables and files.
         unit: Unit of the value; "share" for parts of a whole, "1" for other pure numbers.
         better: "higher", "lower" or "none".
         description: One sentence with the formula in words.
-        needs: What the log must say (of `evaluation.comparison.decisions.NEEDS`).
+        needs: Information that the log must contain (of `evaluation.comparison.decisions.NEEDS`).
         statistic: Decisions -> function of unit weights.
     """
 
@@ -44,12 +43,12 @@ class Metric:
     statistic: Callable[[Decisions], Statistic]
 
     def applicable(self, decisions: Decisions) -> NotApplicable | None:
-        """Why the log cannot say, or None where it can."""
+        """The reason why the log does not support the metric; None where it does."""
         reasons = [decisions.missing[need] for need in self.needs if need in decisions.missing]
         return NotApplicable("; ".join(reasons)) if reasons else None
 
     def compute(self, decisions: Decisions) -> float | NotApplicable:
-        """The metric on all decisions; NaN where no row says anything about it."""
+        """The metric on all decisions; NaN where no row counts."""
         refusal = self.applicable(decisions)
         if refusal is not None:
             return refusal
@@ -82,7 +81,7 @@ def quantile(decisions: Decisions, value: np.ndarray, where: np.ndarray, level: 
     the whole.
 
     For unit weights this is `numpy.quantile(..., method="inverted_cdf")`. Replicates are found by bisection
-    over the sorted values, all at once, so that no table of replicates by rows is ever made.
+    over the sorted values, vectorised over replicates, without a table of replicates by rows.
     """
     blocks = blocks_of(decisions.unit)
     order = np.flatnonzero(where)[np.argsort(value[where], kind="stable")]

@@ -1,6 +1,7 @@
 """On-time throughput: the share of requests that were accepted and finished within their deadline.
 
-What was lost from sight on an overfull node counts as late: left out, it would make whoever overfills nodes look good.
+A request whose record was lost on an overfull node counts as late: left out, it would favour policies that overfill
+nodes.
 """
 
 from evaluation.comparison.bootstrap import Statistic

@@ -1,8 +1,8 @@
-"""Response times: seconds from arrival to finish, of the requests that completed; and over what was expected of them.
+"""Response times of completed requests, from arrival to finish: in seconds, and relative to the expected run time.
 
-The mean log of response time over expected run is minus the reward where no request has a deadline. Expected is what
-was requested, or the service's usual run over all nodes, never the run that came. Like the reward it charges what was
-refused, failed, was dropped or was lost from sight as the worst, so nobody looks good by completing less.
+The mean log of response time over expected run time is minus the reward where no request has a deadline. The expected
+run time is the requested one, or the service's mean over all nodes, never the actual one. As in the reward, refused,
+failed, dropped and lost requests count with the worst value, so that completing fewer requests is not rewarded.
 """
 
 from functools import partial

@@ -1,13 +1,12 @@
-"""Bounded slowdown: how many times longer a request took than it ran, `max(1, (wait + run) / max(run, 10
-s))`.
+"""Bounded slowdown: response time over run time, `max(1, (wait + run) / max(run, 10 s))`.
 
-The bound keeps requests of a second from ruling the mean (Feitelson and Rudolph 1998, "Metrics and
-benchmarking for parallel job scheduling"). Slowdowns span orders of magnitude, so the mean of their
-logarithm is reported as well. The reward of requests without deadlines is another: a slowdown divides by the run that
-came, so a slow node, which makes it longer, costs nothing in it (see `evaluation.comparison.metrics.response`).
+The bound keeps requests of a second from dominating the mean (Feitelson and Rudolph 1998, "Metrics and benchmarking
+for parallel job scheduling"). Slowdowns span orders of magnitude, so the mean of their logarithm is reported as well.
+It is not the reward of requests without deadlines: a slowdown divides by the actual run time, so a slow node is not
+penalised (see `evaluation.comparison.metrics.response`).
 
-What was lost from sight on an overfull node counts as `LOST`: left out, it would make whoever overfills nodes look
-good.
+A request whose record was lost on an overfull node counts as `LOST`: left out, it would favour policies that overfill
+nodes.
 """
 
 from functools import partial
@@ -20,17 +19,17 @@ from evaluation.comparison.metrics.metric import Metric, mean, quantile
 from twin.ordering.slowdown import bounded_slowdown
 
 LOST = 1000.0
-"""Bounded slowdown of what was lost from sight."""
+"""Bounded slowdown of a request whose record was lost."""
 _NEEDS = ("waits", "run_times")
 
 
 def has_slowdown(decisions: Decisions) -> np.ndarray:
-    """[rows] bool: the request ran, or it was lost from sight."""
+    """[rows] bool: the request ran, or its record was lost."""
     return decisions.ran | decisions.lost
 
 
 def slowdown_of(decisions: Decisions) -> np.ndarray:
-    """[rows] bounded slowdown where the request `ran`, `LOST` where it was lost from sight, else 1."""
+    """[rows] bounded slowdown where the request `ran`, `LOST` where its record was lost, else 1."""
     ran = decisions.ran
     bounded = bounded_slowdown(np.where(ran, decisions.wait_s, 0.0), np.where(ran, decisions.run_s, 0.0))
     return np.where(decisions.lost, LOST, bounded)
@@ -66,7 +65,7 @@ MEAN_LOG_SLOWDOWN = Metric(
     "mean_log_slowdown",
     "1",
     "lower",
-    "mean natural logarithm of the bounded slowdown (0: nobody waited)",
+    "mean natural logarithm of the bounded slowdown (0: no request waited)",
     _NEEDS,
     _mean_log,
 )

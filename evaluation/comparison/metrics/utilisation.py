@@ -1,8 +1,8 @@
-"""Utilisation: core-seconds used over core-seconds there were.
+"""Utilisation: core-seconds used over core-seconds available.
 
-Only what runs inside the window counts, and only the requests decided in it: work carried in from before,
-and work that runs on afterwards, belong to other windows. With long requests and short windows this
-understates the load of the system; it compares policies, it does not audit machines.
+Only run time inside the window counts, and only of requests decided in it: work carried in from before the window and
+work after its end belong to other windows. With long requests and short windows this understates the load of the
+system; the metric is meant for the comparison of policies.
 """
 
 import numpy as np

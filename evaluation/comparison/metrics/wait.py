@@ -16,9 +16,9 @@ def _quantile(decisions: Decisions, level: float) -> Statistic:
 
 
 def _percentile(percent: int) -> Metric:
-    words = f"wait that {percent} % of the started requests do not exceed"
+    description = f"wait that {percent} % of the started requests do not exceed"
     return Metric(
-        f"wait_p{percent}", "s", "lower", words, ("waits",), partial(_quantile, level=percent / 100)
+        f"wait_p{percent}", "s", "lower", description, ("waits",), partial(_quantile, level=percent / 100)
     )
 
 

@@ -1,4 +1,4 @@
-"""Off-policy estimates: what a log of one policy says of another, and when it says nothing."""
+"""Off-policy estimates: the value of one policy from the log of another, and when no estimate is made."""
 
 from evaluation.judges.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.judges.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward

@@ -1,7 +1,7 @@
 """Importance sampling and doubly robust estimates of a policy's value from another policy's log.
 
-Both take the logged states as they are: what the policy's own decisions would have done to the queues is not in them.
-Weighting whole stretches of decisions would mend that and leaves nothing to weight (see `num_decisions`).
+Both use the logged states: the effect of the policy's own decisions on the queues is not included. Weights of whole
+stretches of decisions would include it, but reduce the effective sample size to almost nothing (see `num_decisions`).
 """
 
 import numpy as np
@@ -29,12 +29,12 @@ def importance_sampling(
         logged: The log.
         target: The policy.
         config: Floors below which it declines.
-        num_decisions: A decision is weighted by the ratios of so many, its own and those before it in its window, so
-            that the last ones of the policy's own decisions are accounted for in the state.
+        num_decisions: Number of decisions whose ratios weight a decision, its own and those before it in its window, so
+            that the state accounts for the policy's last decisions.
 
     Returns:
-        The estimate; it declines where the weights are worth too few decisions, or the log hardly tried what the
-        policy does.
+        The estimate; it declines where the effective sample size is too small, or the log hardly took the policy's
+        actions.
 
     Source: Swaminathan and Joachims 2015 (self-normalised); Precup et al. 2000 (per decision).
     """
@@ -57,14 +57,14 @@ def importance_sampling(
 def doubly_robust(
     logged: Logged, target: Target, expected: np.ndarray, config: OffPolicyConfig
 ) -> OffPolicyEstimate:
-    """A fitted reward, corrected by weighted residuals: right if either the fit or the propensities are.
+    """A fitted reward, corrected by weighted residuals: consistent if either the fit or the propensities are.
 
         mean of sum_b pi(b | s) q(s, b)  +  sum w (r - q(s, a)) / sum w
 
     Args:
         logged: The log.
         target: The policy.
-        expected: q [rows, A], fitted on other rows than the one it is used for (`fitted_reward`).
+        expected: q [rows, A], fitted on other rows than those it is evaluated on (`fitted_reward`).
         config: Floors below which it declines.
 
     Returns:

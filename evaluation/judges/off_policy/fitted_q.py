@@ -1,10 +1,10 @@
-"""Fitted Q evaluation, and the fitted reward that the doubly robust estimate leans on.
+"""Fitted Q evaluation, and the fitted reward of the doubly robust estimate.
 
     Q(s, a) <- r + discount * sum_b pi(b | s') Q(s', b)
 
 The value reported is the mean of `sum_b pi(b | s) Q(s, b)` over the logged states, in units of one decision's reward.
 A long horizon takes many more updates than are done, so the fit begins at the policy's mean fitted reward, in all
-states and for all actions alike: cut short it is the direct estimate, and what it learns is how states differ.
+states and for all actions: stopped early it equals the direct estimate, and it learns the differences between states.
 Source: Le et al. 2019, algorithm 3.
 """
 
@@ -38,14 +38,14 @@ NO_INTERVAL = "no interval: the error of the fit is not known"
 
 @dataclass(frozen=True)
 class FittedQConfig:
-    """How values are fitted.
+    """Configuration of fitted Q evaluation.
 
     Attributes:
-        horizon_s: Seconds after which a reward counts 1/e.
+        horizon_s: Seconds after which a reward is discounted to 1/e.
         num_updates: Gradient steps.
-        batch_size: Decisions in each.
+        batch_size: Decisions in each step.
         learning_rate: Of Adam, decayed to zero by a cosine.
-        target_rate: How far the target network follows in one step.
+        target_rate: Step size of the target network's update.
         hidden: Widths of the hidden layers.
         seed: Of initial parameters and batches.
     """
@@ -62,15 +62,15 @@ class FittedQConfig:
 def fitted_q(
     logged: Logged, target: Target, expected: np.ndarray, fit: FittedQConfig, config: OffPolicyConfig
 ) -> OffPolicyEstimate:
-    """The value of a policy by fitted Q evaluation, without an interval: the scatter of the states does not know the
-    error of the fit, which is most of it.
+    """The value of a policy by fitted Q evaluation, without an interval: the variance over states does not include the
+    error of the fit, which is the larger part.
 
     Args:
         logged: The log.
         target: The policy.
         expected: Fitted reward [rows, A] (`fitted_reward`), where the fit begins.
-        fit: How to fit.
-        config: It declines where the log hardly tried what the policy does, or where no decision follows another.
+        fit: Configuration of the fit.
+        config: Floors; it declines where the log hardly took the policy's actions, or has no consecutive decisions.
 
     Returns:
         The estimate, or the reason why there is none.
@@ -80,7 +80,7 @@ def fitted_q(
     if not np.any(logged.following >= 0):
         why = "declines: no decision is followed by another"
     elif seen < config.min_overlap:
-        why = f"declines: {1 - seen:.0%} of the policy's choices were hardly ever tried in the log"
+        why = f"declines: {1 - seen:.0%} of the policy's choices were hardly ever taken in the log"
     if why:
         return OffPolicyEstimate("fitted Q", target.name, declined(why), size, seen, logged.num_rows)
     values = fit_values(logged, target, expected, fit)
@@ -90,9 +90,9 @@ def fitted_q(
 
 
 def fit_values(logged: Logged, target: Target, expected: np.ndarray, fit: FittedQConfig) -> np.ndarray:
-    """Q of the target policy at the logged states, [rows, A], scaled so that earning r at every decision is worth r.
+    """Q of the target policy at the logged states, [rows, A], scaled so that a constant reward r has the value r.
 
-    What is fitted is the difference to the policy's mean fitted reward, `expected` [rows, A] under its probabilities.
+    Fitted is the difference to the policy's mean fitted reward, `expected` [rows, A] under its probabilities.
     """
     rows = np.flatnonzero(logged.following >= 0)
     if not len(rows):
@@ -107,8 +107,8 @@ def fit_values(logged: Logged, target: Target, expected: np.ndarray, fit: Fitted
 
 
 def fitted_reward(logged: Logged, fit: FittedQConfig) -> np.ndarray:
-    """Expected reward of every action at every logged state, [rows, A]; each half of the units is predicted from the
-    other half (cross-fitting), so no row has seen its own reward."""
+    """Expected reward of every action at every logged state, [rows, A]; each half of the units is predicted by a fit to
+    the other half (cross-fitting), so no prediction depends on the row's own reward."""
     unit = blocks_of(logged.unit).row_unit
     found = np.zeros(logged.legal.shape)
     for half in (0, 1):
@@ -122,10 +122,10 @@ def fitted_reward(logged: Logged, fit: FittedQConfig) -> np.ndarray:
 
 
 def _fit(logged: Logged, data: tuple[np.ndarray, ...], fit: FittedQConfig) -> np.ndarray:
-    run, told = _programs(fit, logged.legal.shape[1])
+    run, predict = _programs(fit, logged.legal.shape[1])
     columns = tuple(_padded(column) for column in data)
     params = run(jax.random.key(fit.seed), columns, jnp.int32(len(data[0])))
-    return np.asarray(told(params, _padded(logged.features)))[: logged.num_rows]
+    return np.asarray(predict(params, _padded(logged.features)))[: logged.num_rows]
 
 
 def _padded(column: np.ndarray) -> Array:
@@ -140,7 +140,7 @@ def _padded(column: np.ndarray) -> Array:
 @lru_cache(maxsize=8)
 def _programs(fit: FittedQConfig, num_actions: int) -> tuple[Callable[..., PyTree], Callable[..., Array]]:
     """The compiled fit (key, columns, number of rows) -> parameters; and (parameters, features) -> values [rows, A]."""
-    # a small last layer: what a network says before it has learned anything would outlast the fit of a long horizon
+    # a small last layer: the initial output of the network would persist through the fit of a long horizon
     network = MLP(fit.hidden, num_actions, output_scale=0.01)
     optimizer = optax.adam(optax.cosine_decay_schedule(fit.learning_rate, fit.num_updates))
 

@@ -1,7 +1,7 @@
 """The off-policy judge: logged decisions of the shifted days as rows, and every candidate's probabilities at them.
 
-Propensities are those of the log where it tells them; the rest of the behaviour's distribution, and all of it where the
-log has no support, is estimated by clones of the shifted days, each predicting the windows that it has not seen.
+Propensities are those of the log where it has them; the rest of the behaviour's distribution, and all of it where the
+log has no support, is estimated by clones of the shifted days, each predicting windows that it was not fitted on.
 """
 
 import datetime as dt
@@ -32,7 +32,7 @@ from twin.placement.history import replay_log
 from twin.placement.windows import Windows, pad_windows, take
 
 NUM_DRAWS = 32
-"""Draws from which the probabilities of a rule that breaks ties at random are read."""
+"""Draws that estimate the probabilities of a rule with random tie-breaking."""
 STRETCHES = (1, 5, 20)
 """Numbers of decisions that importance weights are taken over."""
 CLONE_UPDATES = 300
@@ -88,18 +88,18 @@ def off_policy_rows(
 
     Args:
         key: PRNG key of the clones.
-        archive, encoding: Where the days are, and what the arrays mean.
+        archive, encoding: The archive of the days, and the encoding of the arrays.
         shift: The logged days.
         windows: The same, encoded.
         shape: Steps and windows to pad to, so that one program serves all shifts.
-        candidates: Policies; the seeds of one policy are averaged into one that draws a seed at every decision.
-        example, network: Of the policies' networks.
+        candidates: Policies; the seeds of one policy are averaged to one policy that draws a seed at every decision.
+        example, network: Input shapes and network of the clones.
         program: From `probability_program`.
         config: Floors below which estimates are declined.
         fit: Of the fitted estimates.
 
     Returns:
-        The estimates, by candidate and method; the log's own policy is left out: its value is known.
+        The estimates, by candidate and method, without the logged policy, whose value is known.
     """
     history = replay_log(pad_windows(windows, *shape), encoding)
     logged, mask = logged_decisions(key, archive, encoding, shift.days, windows, history, example, network)
@@ -169,7 +169,7 @@ def _following(mask: np.ndarray) -> np.ndarray:
 def _behaviour(
     key: Array, history: Trajectory, num_windows: int, example: Example, network: Actor
 ) -> np.ndarray:
-    """[T, A, W] by two clones, each of one half of the windows, each asked about the other half."""
+    """[T, A, W] behaviour probabilities by two clones, each fitted on one half of the windows for the other half."""
     algorithm = behaviour_cloning(example, network=network)
     seen, legal = (
         jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
@@ -185,9 +185,11 @@ def _behaviour(
         learned = jax.jit(take)(history, np.flatnonzero(half))
         key_init, key_run = jax.random.split(jax.random.fold_in(key, number))
         state, _ = run(key_run, begin(key_init), from_logs(learned, size), 0)
-        told = np.moveaxis(np.asarray(jax.nn.softmax(logits(state.actor, seen, legal), axis=0))[:, 0], 1, 0)
-        asked = np.flatnonzero(~half) if num_windows > 1 else np.arange(1)
-        found[..., asked] = told[..., asked]
+        estimate = np.moveaxis(
+            np.asarray(jax.nn.softmax(logits(state.actor, seen, legal), axis=0))[:, 0], 1, 0
+        )
+        others = np.flatnonzero(~half) if num_windows > 1 else np.arange(1)
+        found[..., others] = estimate[..., others]
     return found
 
 
@@ -200,10 +202,10 @@ def _put_logged(
     days: Sequence[dt.date],
     windows: Windows,
 ) -> bool:
-    """Writes the log's own propensities of the chosen actions over the estimated ones, the others of a decision scaled
-    to what is left; False if it tells them all."""
-    told = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
-    known = told.filter(pc.is_valid(told["propensity"]))
+    """Replaces the estimated probabilities of the chosen actions by the logged propensities and rescales the others of
+    the decision; False if the log has all propensities."""
+    requests = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
+    known = requests.filter(pc.is_valid(requests["propensity"]))
     if not known.num_rows:
         return True
     by_id = dict(zip(known["request_id"].to_pylist(), known["propensity"].to_pylist(), strict=True))
@@ -219,10 +221,10 @@ def _put_logged(
 
 
 def put_chosen(probability: np.ndarray, legal: np.ndarray, chosen: int, propensity: float) -> None:
-    """Puts the logged propensity into one decision's estimated distribution, which stays one.
+    """Writes the logged propensity into one decision's estimated distribution, which still sums to one.
 
-    A clone of few decisions is sure of what was chosen, so its other probabilities are next to nothing; as they stand
-    they would say that the log never tried what it chose with a known probability of a third.
+    A clone fitted on few decisions is overconfident: its other probabilities are almost zero. Unscaled, they would
+    imply that the log never took actions that it chose with a known probability of a third.
 
     Args:
         probability: [A] estimated, written to.
@@ -241,7 +243,7 @@ def put_chosen(probability: np.ndarray, legal: np.ndarray, chosen: int, propensi
 def _as_rows(
     shift_days: int, estimates: Sequence[OffPolicyEstimate], *, estimated: bool
 ) -> list[OffPolicyRow]:
-    """The estimates as a comparison keeps them."""
+    """The estimates as rows of a comparison."""
     return [
         OffPolicyRow(
             shift_days,

@@ -1,4 +1,4 @@
-"""What off-policy estimates are made from, and how an estimate says that it declines to answer."""
+"""The inputs of off-policy estimates, and the conditions under which no estimate is made."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,11 +13,11 @@ class Logged(NamedTuple):
     """Logged decisions in order of time within each window; one row for each decision whose outcome is known.
 
     Attributes:
-        features: [rows, F] what the policy saw.
+        features: [rows, F] features of the observation.
         legal: [rows, A] bool.
-        action: [rows] int, what the behaviour chose.
+        action: [rows] int, the behaviour's choice.
         propensity: [rows, A] probability with which the behaviour chose each action, logged or estimated.
-        reward: [rows] worth of the decision's own outcome.
+        reward: [rows] reward of the decision's own outcome.
         elapsed_s: [rows] time to the next decision of the window.
         following: [rows] int, row of the next decision of the window; -1 where there is none.
         unit: [rows] label of the block that the bootstrap draws as a whole.
@@ -41,7 +41,7 @@ class Logged(NamedTuple):
 
 
 class Target(NamedTuple):
-    """The policy to be estimated: its probabilities [rows, A] at the logged decisions."""
+    """The target policy: its probabilities [rows, A] at the logged decisions."""
 
     name: str
     probability: np.ndarray
@@ -49,14 +49,14 @@ class Target(NamedTuple):
 
 @dataclass(frozen=True)
 class OffPolicyConfig:
-    """When an estimate is not made.
+    """Floors below which no estimate is made.
 
     Attributes:
-        min_effective_size: Fewest effective decisions that an estimate may rest on.
-        min_effective_share: Least share of the decisions that may be effective.
-        least_propensity: Below it an action counts as not tried by the behaviour; propensities are raised to it.
-        min_overlap: Least share of the target's probability on actions that the behaviour has tried.
-        intervals: How intervals are drawn.
+        min_effective_size: Smallest effective sample size of an estimate, in decisions.
+        min_effective_share: Smallest ratio of the effective sample size to the number of decisions.
+        least_propensity: Below it an action counts as not taken by the behaviour; propensities are raised to it.
+        min_overlap: Smallest share of the target's probability on actions that the behaviour has taken.
+        intervals: Configuration of the intervals.
     """
 
     min_effective_size: float = 200.0
@@ -69,7 +69,7 @@ class OffPolicyConfig:
         shares = (self.min_effective_share, self.least_propensity, self.min_overlap)
         if self.min_effective_size < 1 or not all(0 <= share < 1 for share in shares):
             raise ConfigError(
-                "the floors of the off-policy estimates make no sense", where=str(self),
+                "the floors of the off-policy estimates are out of range", where=str(self),
                 allowed="min_effective_size of at least 1, the others in [0, 1)",
             )  # fmt: skip
 
@@ -80,11 +80,11 @@ class OffPolicyEstimate:
 
     Attributes:
         method: Name of the estimator.
-        policy: Whose value it is.
-        value: The estimate with its interval; no value where it declines, and `value.reason` says why.
-        effective_size: Number of logged decisions that the weights are worth, `(sum w)^2 / sum w^2`.
-        overlap: Mean probability of the target on actions that the behaviour has tried.
-        num_rows: Logged decisions.
+        policy: Name of the target policy.
+        value: The estimate with its interval; where it declines there is no value, and `value.reason` holds the reason.
+        effective_size: Effective sample size of the weights in logged decisions, `(sum w)^2 / sum w^2`.
+        overlap: Mean probability of the target on actions that the behaviour has taken.
+        num_rows: Number of logged decisions.
     """
 
     method: str
@@ -117,10 +117,10 @@ def effective_size(weight: np.ndarray) -> float:
 def trouble(size: float, seen: float, num_rows: int, config: OffPolicyConfig) -> str:
     """Why an estimate must not be made; empty if it may."""
     if seen < config.min_overlap:
-        return f"declines: {1 - seen:.0%} of the policy's choices were hardly ever tried in the log"
+        return f"declines: {1 - seen:.0%} of the policy's choices were hardly ever taken in the log"
     floor = max(config.min_effective_size, config.min_effective_share * num_rows)
     if size < floor:
-        return f"declines: {num_rows:,} decisions are worth {size:,.0f} under this policy, {floor:,.0f} are asked for"
+        return f"declines: effective sample size {size:,.0f} of {num_rows:,} decisions, below the floor {floor:,.0f}"
     return ""
 
 

@@ -31,7 +31,7 @@ from evaluation.comparison.entries import (
 )
 from evaluation.problems.autoscaling.certifying import without_gaps
 from evaluation.problems.autoscaling.training import ScalingTask
-from evaluation.simulator.applications.load import made_rates
+from evaluation.simulator.applications.load import made_rates, split_rates
 from evaluation.simulator.applications.presets import application
 from evaluation.simulator.applications.response import application_response, usual_grants
 from logs_schema import Archive
@@ -93,9 +93,10 @@ def compare_autoscalers(
     progress: Progress,
     *,
     references: Sequence[str] = ("hpa_calibrated", "lookahead", LOGGED),
+    seed: int = 0,
     config: IntervalConfig | None = None,
 ) -> Comparison:
-    """Everybody on every shifted day.
+    """Everybody on every shifted day; `seed` is that of all that is drawn.
 
     Raises:
         ConfigError: The log has no samples on any of the shifted days, and is not simulated.
@@ -107,9 +108,12 @@ def compare_autoscalers(
     tallies: list[Tally] = []
     with progress.stage("judge", unit="days") as stage:
         for done, day in enumerate(days, 1):
-            found = {one.facts.name: _sums(day, task, one.autoscalers, reward) for one in contenders}
+            found = {}
+            for row, one in enumerate(contenders):
+                stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
+                found[one.facts.name] = _sums(day, task, one.autoscalers, reward, seed)
             if day.logged is not None:
-                found[LOGGED] = _sums(day, task, [as_that_day(day.logged, task)], reward)
+                found[LOGGED] = _sums(day, task, [as_that_day(day.logged, task)], reward, seed)
             made = _judged(day, found, references, config)
             cells += made[0]
             differences += made[1]
@@ -163,9 +167,10 @@ def _days(
         note = "" if known else f"the log has no samples of {date}"
         facts.append(ShiftFacts(shift, tuple(day.isoformat() for day in known), None, note))
         if known:
-            days.append(_twin_day(read_scaling_log(archive, known, deployments), shift, task))
-        if truth:
-            days.append(_true_day(truth, date, shift, task, deployments))
+            log = read_scaling_log(archive, known, deployments)
+            days.append(_twin_day(log, shift, task))
+        if truth and (known or not truth.get("series")):  # how a series of rates goes on is not known
+            days.append(_true_day(truth, date, shift, task, deployments, log if known else None))
     if not days:
         raise ConfigError(
             "no shift has test days in this log", where=f"{archive.path}: {'; '.join(one.note for one in facts)}",
@@ -190,13 +195,19 @@ def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
 
 
 def _true_day(
-    truth: Mapping[str, Any], date: dt.date, shift: int, task: ScalingTask, deployments: Sequence[str]
-) -> Day:
+    truth: Mapping[str, Any], date: dt.date, shift: int, task: ScalingTask, deployments: Sequence[str],
+    log: ScalingLog | None,
+) -> Day:  # fmt: skip
+    """The simulated application under the load that the day's log has, or one like it where there is none."""
     app, interval_s = application(truth["preset"]), float(truth["interval_s"])
     named = {service.name: service for service in app.services}
     app = replace(app, services=tuple(named[name] for name in deployments))
     number = (date - dt.date.fromisoformat(truth["first_day"])).days
-    rates = made_rates(app, 1, interval_s, int(truth["seed"]), first_day=number)
+    if log is None:
+        rates = made_rates(app, 1, interval_s, int(truth["seed"]), first_day=number)
+    else:
+        asked = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
+        rates = split_rates(app, asked, number * DAY_S + np.arange(len(asked)) * interval_s)
     starts = starts_of(len(rates), task)
 
     def respond(length: int) -> Response:
@@ -214,7 +225,7 @@ def _true_day(
 
 
 def _sums(
-    day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward
+    day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward, seed: int
 ) -> dict[str, np.ndarray]:
     """Sums over each episode, mean over seeds; [episodes]."""
     length = int(DAY_S / task.scaling.interval_s) // EPISODES
@@ -225,7 +236,8 @@ def _sums(
         return _counted(jax.tree.map(lambda leaf: leaf[skip:], played), task)
 
     found = [
-        jax.jit(partial(play, autoscaler=one))(jax.random.key(seed)) for seed, one in enumerate(autoscalers)
+        jax.jit(partial(play, autoscaler=one))(jax.random.key(1000 * seed + row))
+        for row, one in enumerate(autoscalers)
     ]
     return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
 

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from evaluation.comparison.products import trained_in
 from evaluation.problems.autoscaling.training import policy_of, read_policies
 from evaluation.problems.kit import ExportOptions
 from logs_schema.errors import ConfigError
@@ -51,7 +52,8 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
     setting = replace(read_setting(policy), form=FORMS[name])
     facts = {
         "chosen": chosen, "in_twin": tried[chosen], "recommended": manifest.extra["recommended"],
-        "licence": options.licence, "seed": int(text),
+        "licence": options.licence, "seed": int(text), "train_days": manifest.extra.get("train_days"),
+        "certificate": manifest.extra.get("certificate"), **trained_in(manifest),
     }  # fmt: skip
     export_scaling(
         params, policy_of(name, params), out, setting, seed=int(text),

@@ -14,6 +14,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.configuration import RunConfig
 from evaluation.judges.user_policies import UserPolicy
@@ -96,8 +97,11 @@ def fit_plan(config: RunConfig) -> StepPlan:
 
 
 def train_plan(config: RunConfig) -> StepPlan:
-    """Calibrates rules and trains a teacher and its students in the twin, for each seed."""
-    scale, seeds = config.scale or ScaleConfig(), tuple(config.train.seeds)
+    """Calibrates rules and trains a teacher and its students in the twin, for each seed; seeds follow `seed`."""
+    scale, seeds = (
+        config.scale or ScaleConfig(),
+        tuple(1000 * config.seed + seed for seed in config.train.seeds),
+    )
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         twin, facts = load_application_twin(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
@@ -121,8 +125,10 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
         refuse_other_application(Archive(inputs["archive"]), inputs["twin"])
         return build_comparison(out, inputs, config, title, progress)
 
-    settings = {"shifts": config.shifts.shifts, "scale": config.scale, "title": title}
-    return StepPlan("comparison", build, settings, code_version=SCALE_CODE)
+    settings = {
+        "shifts": config.shifts.shifts, "scale": config.scale, "intervals": config.intervals, "title": title
+    }  # fmt: skip
+    return StepPlan("comparison", build, settings, config.judge.seed, SCALE_CODE)
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -141,6 +147,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
         archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
     ) -> Certificate:
         later = [day for day in archive.days(TABLE) if day > train_days[-1]] if days is None else list(days)
+        refuse_overlap(train_days, [TestDays(0, tuple(later), None)])
         return certify(twin, archive, train_days, later, config, manifest.content_hash)
 
     def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
@@ -209,4 +216,5 @@ AUTOSCALING_KIT = Kit(
     fitted=fitted,
     trained=trained,
     compared=compared,
+    refuses_lacking=True,
 )

@@ -56,7 +56,7 @@ def build_comparison(
     contenders = contenders_of(policy, task, twin, log)
     comparison = compare_autoscalers(
         archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
-        cost_under_slo(scale.violation_weight), progress,
+        cost_under_slo(scale.violation_weight), progress, seed=config.judge.seed, config=config.intervals,
     )  # fmt: skip
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     said = [] if policy is None else [training_in_words(policy)]

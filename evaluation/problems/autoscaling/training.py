@@ -28,6 +28,7 @@ from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.workload import made_rates
 from twin.contracts import Array, Policy, PyTree
 from twin.environment import environment
+from twin.nested import nested
 
 KEPT_SHARE = 0.9
 RULES = ("hpa", "hpa_calibrated", "rate_target", "lookahead")
@@ -140,14 +141,7 @@ def policies_file(seed: int) -> str:
 
 def read_policies(folder: Path, seed: int) -> dict[str, PyTree]:
     """Name -> parameters that a seed trained; ProductError where there are none."""
-    found: dict[str, Any] = {}
-    for name, array in read_arrays(folder / policies_file(seed)).items():
-        *path, leaf = name.split("/")
-        place = found
-        for part in path:
-            place = place.setdefault(part, {})
-        place[leaf] = array
-    return found
+    return nested(read_arrays(folder / policies_file(seed)))
 
 
 def policy_of(name: str, params: PyTree) -> Policy:

@@ -80,11 +80,13 @@ def _arrivals(fitted: FittedCluster, rows: SlotRows, num_days: int, config: Cert
     forecast = expected.reshape(PARTS, -1, expected.shape[1]).sum(axis=1)
 
     def total(weights: np.ndarray) -> np.ndarray:
-        return (weights @ counts.sum(axis=(1, 2))) / (weights.sum(axis=-1) * forecast.sum()) - 1.0
+        with np.errstate(invalid="ignore"):
+            return (weights @ counts.sum(axis=(1, 2))) / (weights.sum(axis=-1) * forecast.sum()) - 1.0
 
     def moved(weights: np.ndarray) -> np.ndarray:
-        mean = np.tensordot(weights, counts, axes=1) / weights.sum(axis=-1)[..., None, None]
-        share, wanted = mean / mean.sum(axis=(-2, -1), keepdims=True), forecast / forecast.sum()
+        with np.errstate(invalid="ignore"):
+            mean = np.tensordot(weights, counts, axes=1) / weights.sum(axis=-1)[..., None, None]
+            share, wanted = mean / mean.sum(axis=(-2, -1), keepdims=True), forecast / forecast.sum()
         return 0.5 * np.abs(share - wanted).sum(axis=(-2, -1))
 
     intervals = config.intervals()
@@ -198,7 +200,11 @@ def closed_loop(
 
 
 def _mean_of(values: np.ndarray) -> Statistic:
-    return lambda weights: (weights @ values) / weights.sum(axis=-1)
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore"):
+            return (weights @ values) / weights.sum(axis=-1)
+
+    return statistic
 
 
 def _mean(day: np.ndarray, value: np.ndarray, where: np.ndarray, num_days: int) -> Statistic:

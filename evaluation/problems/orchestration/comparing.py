@@ -2,12 +2,14 @@
 
 A pair plays the first frames of a day from an empty midnight and the training days' first deployment, several times;
 each time is a unit of the intervals, and all pairs meet the same requests. The twin that judges a shift is fitted to
-that shift's days alone, in the vocabulary of the trained one; the policies plan with the trained one's tables.
+that shift's days alone, in the vocabulary of the trained one; the policies plan with the trained one's tables. What a
+training has chosen stands beside the rules.
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -20,16 +22,17 @@ from evaluation.comparison.decisions import Decisions, plain_decisions
 from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan
-from evaluation.problems.orchestration.bench import Pair
+from evaluation.problems.orchestration.bench import Entrants, Pair
 from evaluation.problems.orchestration.pairs import pair_program
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
 from evaluation.problems.orchestration.rivals import rivals
+from evaluation.problems.orchestration.trained import TrainedPair, with_trained
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import deployed_on
 from evaluation.simulator.slots.worlds import time_scaled
 from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
-from logs_schema.progress import Progress
+from logs_schema.progress import Progress, Stage
 from offline_rl.contract import EXPECTED_ON_TIME
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
@@ -82,6 +85,7 @@ def compare_pairs(
     intervals: IntervalConfig,
     progress: Progress,
     pairs: Sequence[Pair] = COMPARED,
+    trained: TrainedPair | None = None,
 ) -> Comparison:
     """Judges the pairs on every shift that the log can answer.
 
@@ -93,15 +97,20 @@ def compare_pairs(
         intervals: See there.
         progress: Where to show how far it is.
         pairs: Who is compared.
+        trained: What a training has chosen, beside them.
     """
     runs: list[Run] = []
+    pairs = pairs if trained is None else list(dict.fromkeys([*pairs, trained.pair]))
+    entrants = rivals(fitted) if trained is None else with_trained(rivals(fitted), trained)
     with progress.stage("judge", unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
-            stage(done)
+            stage(done, len(plan.shifts), f"after {shift.shift_days} days")
             if not shift.days:
                 continue
-            for judge, (edge, chance) in judges(archive, fitted, shift.days).items():
-                counts = play_pairs(edge, chance, fitted, pairs, config)
+            found = judges(archive, fitted, shift.days)
+            for row, (judge, (edge, chance)) in enumerate(found.items()):
+                told = partial(_tell, stage, done + row / len(found), len(found), len(plan.shifts), judge)
+                counts = play_pairs(edge, chance, fitted, pairs, config, entrants, told)
                 runs += [
                     Run(
                         judge, shift.shift_days, name_of(pair), _decisions(*counts[pair], shift.days[0]), None
@@ -111,12 +120,13 @@ def compare_pairs(
     names = dict.fromkeys(run.policy for run in runs)
     return compare(
         runs, archive=archive_facts(archive), train_days=[day.isoformat() for day in plan.train_days],
-        unit_kind="runs", policies=[PolicyFacts(name, "baseline", _in_words(name)) for name in names],
+        unit_kind="runs", policies=[_facts_of(name, trained) for name in names],
         judges=[JudgeFacts(name, _ABOUT[name]) for name in dict.fromkeys(run.judge for run in runs)],
         shifts=[ShiftFacts(one.shift_days, tuple(day.isoformat() for day in one.days), one.num_requests, one.note)
                 for one in plan.shifts],
         metrics=(ON_TIME,), references=(name_of(REFERENCE),), config=intervals,
-        notes=[f"Every day is played for {config.num_frames} frames from midnight, {config.num_runs} times."],
+        notes=[f"Every day is played for {config.num_frames} frames from midnight, {config.num_runs} times.",
+               *([] if trained is None else [f"The training chose {name_of(trained.pair)}."])],
     )  # fmt: skip
 
 
@@ -145,10 +155,14 @@ def twin_of_days(archive: Archive, fitted: FittedCluster, days: Sequence[dt.date
 
 
 def play_pairs(
-    edge: EdgeCloud, chance: Chance, fitted: FittedCluster, pairs: Sequence[Pair], config: PlayConfig
-) -> Mapping[Pair, tuple[np.ndarray, np.ndarray]]:
-    """Pair -> requests that arrived and that were answered in time, in every run [runs]."""
-    own, frames = rivals(fitted), fitted.frames
+    edge: EdgeCloud, chance: Chance, fitted: FittedCluster, pairs: Sequence[Pair], config: PlayConfig,
+    own: Entrants | None = None, told: Callable[[float], None] = lambda _share: None,
+) -> Mapping[Pair, tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+    """Pair -> requests that arrived and that were answered in time, in every run [runs].
+
+    `own` are policies beside the baselines; `told` hears which share of the pairs has played.
+    """
+    own, frames = rivals(fitted) if own is None else own, fitted.frames
     named = {one.name: one for one in BASELINES}
     dispatch = {
         name: own.dispatch[name](edge)
@@ -177,7 +191,13 @@ def play_pairs(
         kind = list(dispatch).index(pair.dispatch)
         counts = program(jax.random.key(config.seed), jnp.int32(kind), jnp.int32(index))
         found[pair] = np.asarray(counts.arrived), np.asarray(counts.on_time)
+        told((index + 1) / len(pairs))
     return found
+
+
+def _tell(stage: Stage, begun: float, num_judges: int, num_shifts: int, judge: str, share: float) -> None:
+    """Shows which share of a judge's pairs has played."""
+    stage(begun + share / num_judges, num_shifts, judge)
 
 
 def _decisions(arrived: np.ndarray, on_time: np.ndarray, day: dt.date) -> Decisions:
@@ -191,6 +211,8 @@ def _decisions(arrived: np.ndarray, on_time: np.ndarray, day: dt.date) -> Decisi
     return replace(found, deadline_s=np.ones(len(unit)), missing=missing)
 
 
-def _in_words(name: str) -> str:
+def _facts_of(name: str, trained: TrainedPair | None) -> PolicyFacts:
     dispatch, orchestration = name.split("+")
-    return f"{dispatch} dispatches, {orchestration} orchestrates"
+    is_trained = trained is not None and name == name_of(trained.pair) and trained.is_learned
+    words = f"{dispatch} dispatches, {orchestration} orchestrates"
+    return PolicyFacts(name, "trained" if is_trained else "baseline", words)

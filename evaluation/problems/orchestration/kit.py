@@ -10,7 +10,13 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
-from evaluation.comparison.products import refuse_other_days
+from evaluation.comparison.products import (
+    in_certified_twin,
+    refuse_other_days,
+    refuse_other_twin,
+    training_in_words,
+)
+from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import plan_of, train_days_of
 from evaluation.configuration import RunConfig
 from evaluation.judges.user_policies import UserPolicy
@@ -18,6 +24,7 @@ from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit
 from evaluation.problems.orchestration.certifying import certify_twin
 from evaluation.problems.orchestration.comparing import PlayConfig, compare_pairs
 from evaluation.problems.orchestration.generating import generate_slots
+from evaluation.problems.orchestration.trained import trained_pair
 from evaluation.problems.orchestration.training import build_policy, export_bundle
 from evaluation.report import Report, write_report
 from logs_schema import Archive
@@ -96,20 +103,35 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
     play = PlayConfig(seed=config.judge.seed)
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
-        archive, fitted = Archive(inputs["archive"]), load_fitted(inputs["twin"])
+        archive, fitted, policy = (
+            Archive(inputs["archive"]),
+            load_fitted(inputs["twin"]),
+            inputs.get("policy"),
+        )
+        refuse_other_nodes(archive, inputs["twin"])
+        if policy is not None:
+            refuse_other_twin(policy, inputs["twin"])
         days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"]).extra["train_days"]]
         plan = plan_of(archive, days, config.shifts)
-        comparison = compare_pairs(archive, plan, fitted, play, config.intervals, progress)
+        trained = None if policy is None else trained_pair(policy)
+        comparison = compare_pairs(archive, plan, fitted, play, config.intervals, progress, trained=trained)
         (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
-        write_report(Report(title, comparison), out)
+        said = () if policy is None else (training_in_words(policy),)
+        warned = () if policy is None or in_certified_twin(policy) else said
+        write_report(Report(title, comparison, limits=said, warnings=warned), out)
         return {"main_metric": comparison.main_metric}
 
     settings = {"shifts": config.shifts, "intervals": config.intervals, "play": play, "title": title}
     return StepPlan("comparison", build, settings, config.judge.seed)
 
 
-def certifier(twin: Path, _population: Path | None) -> Certifier:
-    """How a twin is certified: on all days after training, where none are named."""
+def certifier(twin: Path, population: Path | None) -> Certifier:
+    """How a twin is certified: on the first days after training, where none are named."""
+    if population is not None:
+        raise ConfigError(
+            "a twin by slots has no population of agents", where=f"--population {population}",
+            allowed="no population", advice="leave it out",
+        )  # fmt: skip
     manifest, fitted = read_manifest(twin, "twin"), load_fitted(twin)
     train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
 
@@ -118,6 +140,7 @@ def certifier(twin: Path, _population: Path | None) -> Certifier:
     ) -> Certificate:
         later = [day for day in archive.days("requests") if day > train_days[-1]]
         held_out = later[: config.max_days] if days is None else days
+        refuse_overlap(train_days, [TestDays(0, tuple(held_out), None)])
         if not held_out:
             raise ConfigError(
                 "the archive has no day after training to certify on", where=str(archive.path),
@@ -182,5 +205,6 @@ ORCHESTRATION_KIT = Kit(
     fitted=fitted_lines,
     trained=trained_lines,
     compared=compared,
+    refuses_lacking=True,
     generate=generate_slots,
 )

@@ -10,39 +10,35 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.comparison.products import trained_in
 from evaluation.problems.orchestration.learners import (
     RESIDUAL,
     SMALL,
     TrainedDispatch,
     TrainedOrchestration,
-    corrected_plan,
-    dispatch_example,
     orchestrating,
-    residual,
     shown_plan,
     train_dispatch,
     train_orchestration,
 )
 from evaluation.problems.orchestration.pairs import pair_program
 from evaluation.problems.orchestration.references import PLANNED
-from evaluation.problems.orchestration.rivals import RULE_MARGIN, dispatch_rule, latencies
+from evaluation.problems.orchestration.rivals import RULE_MARGIN, dispatch_rule
+from evaluation.problems.orchestration.trained import DISPATCHER, GPG, ORCHESTRATOR, read_networks
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.orchestration_config import TrainingBudget
 from offline_rl.orchestration_export import Plan, export_pair
-from offline_rl.rules.on_time_by_replicas import replica_rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, planned
 from offline_rl.stepwise_actor import stepwise_policy
-from twin.arrays import load_arrays, save_arrays
+from twin.arrays import save_arrays
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_mechanics import observing
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.persistence import load_fitted, save_fitted
 from twin.problems import KEY, ORCHESTRATION
 
-DISPATCHER, ORCHESTRATOR = "dispatcher.npz", "orchestrator.npz"
-GPG = "gpg"
 NUM_TRIALS, TRIAL_SEED = 8, 11
 """Runs of the twin in which policies are tried, and where their chance begins."""
 
@@ -98,19 +94,17 @@ def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool
     manifest, fitted = read_manifest(policy, "policy"), load_fitted(policy)
     edge, extra = fitted.edge, manifest.extra
     plan = Plan(edge, fitted.frames, learned_forecast(edge, fitted.tables))
-    network = residual(dispatch_example(fitted), replica_rule_params(latencies(fitted))).network
-    key = jax.random.key(0)
-    dispatcher = load_arrays(policy / DISPATCHER, jax.eval_shape(network.init, key))
-    orchestrator = load_arrays(policy / ORCHESTRATOR, jax.eval_shape(corrected_plan(fitted).init, key))
+    dispatcher, orchestrator = (one.params for one in read_networks(policy, fitted))
     facts = {
         "policy": extra["chosen"],
         "seed": extra["seed"],
         "train_days": extra["train_days"],
         KEY: ORCHESTRATION,
     }
-    trained_on = {"days": extra["train_days"], "tried": extra["tried"]}
+    trained_on = {"days": extra["train_days"], "tried": extra["tried"], **trained_in(manifest)}
     export_pair(
-        dispatcher, orchestrator, plan, SMALL, out, margin=RULE_MARGIN, trained_on=trained_on, licence=licence,
+        dispatcher, orchestrator, plan, SMALL, out, margin=RULE_MARGIN, trained_on=trained_on,
+        certificate=extra.get("certificate"), licence=licence,
         seed=extra["seed"], made_from={"policy": manifest.content_hash}, extra=facts, replace=replace,
     )  # fmt: skip
     return facts

@@ -1,4 +1,4 @@
-"""Judges orderings of a queue by exact replay of later weeks, and by the twin that the trained ones learned in."""
+"""Evaluates orders of a queue by exact replay of later weeks, and in the twin that the trained ones were trained in."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -46,8 +46,8 @@ REFERENCES = (
 JUDGES = (
     JudgeFacts(
         REPLAY,
-        "later weeks of the log as they were: arrivals and run times fixed, on an idealised machine that begins each "
-        "week with what ran and waited. Exact for every policy as far as users would have submitted the same jobs.",
+        "later weeks of the log: arrivals and run times fixed, on an idealised machine that begins each week with its "
+        "running and waiting jobs. Exact for every policy, if users submit the same jobs.",
     ),
     JudgeFacts(
         TWIN,
@@ -81,21 +81,21 @@ def compare_orders(
     references: Sequence[str] = REFERENCES,
     keep: Unfinished | None = None,
 ) -> Comparison:
-    """Plays all policies in all weeks.
+    """Simulates all policies in all weeks.
 
     Args:
         plan: weeks of the log.
         twin_weeks: weeks that the training twins generated.
-        policies: what to judge.
+        policies: the policies.
         pool: the processors.
-        config: of the weeks, for the report's words.
-        progress: where to show how far it is.
+        config: of the weeks, for the report.
+        progress: progress display.
         facts: about the archive, for the report.
-        notes: what a reader has to know besides.
+        notes: further remarks for readers.
         intervals: of the bootstrap.
-        references: policies to take paired differences to, where they were judged; table, plots and command line refer
-            to the first.
-        keep: where the starts of every judge, shift, policy and seed are kept as they are played.
+        references: policies to take paired differences to, where they were evaluated; table, plots and command line
+            refer to the first.
+        keep: saves the starts of every judge, shift, policy and seed.
     """
     shifts = sorted({week.shift_days for week in plan.weeks})
     runs = []
@@ -105,7 +105,7 @@ def compare_orders(
             for shift in shifts:
                 weeks = [week for week in plan.weeks if week.shift_days == shift]
                 runs.append(_run(REPLAY, shift, policy, weeks, pool, keep))
-            if twin_weeks and policy.kind != "history":  # what never happened was not logged
+            if twin_weeks and policy.kind != "history":  # generated weeks have no logged order
                 runs.append(_run(TWIN, 0, policy, twin_weeks, pool, keep))
         stage(len(policies))
     return compare(
@@ -135,12 +135,12 @@ def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
             continue  # others' orders under another name
         if isinstance(value, float) and np.isfinite(value):
             values.setdefault((run.judge, run.shift_days), {})[run.policy] = value
-    told = values.get((TWIN, 0), {})
+    in_twin = values.get((TWIN, 0), {})
     trust = []
     for (judge, shift), found in values.items():
-        both = sorted(told.keys() & found.keys())
+        both = sorted(in_twin.keys() & found.keys())
         if judge == REPLAY and len(both) >= MIN_RANKED:
-            ours, theirs = (np.array([of[name] for name in both]) for of in (told, found))
+            ours, theirs = (np.array([of[name] for name in both]) for of in (in_twin, found))
             rank = float(spearmanr(ours, theirs).statistic) if np.ptp(ours) > 0 < np.ptp(theirs) else None
             gap = ours - theirs
             trust.append(
@@ -198,7 +198,7 @@ def _gaps(plan: WeekPlan, runs: Sequence[Run]) -> list[str]:
 
 
 def _cancelled(facts: Mapping[str, Any]) -> list[str]:
-    """What is said of jobs that nobody can judge."""
+    """Notes on jobs that cannot be evaluated."""
     num_jobs = facts.get("cancelled", 0)
     return [f"{num_jobs:,} jobs of the log were cancelled before they started: left out"] if num_jobs else []
 

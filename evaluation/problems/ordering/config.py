@@ -7,21 +7,21 @@ from evaluation.configuration import OrderConfig
 from logs_schema.records import to_plain
 
 ORDER_CODE = 5
-"""Raised when code changes what is learned or said of orders: what older code made is made again then."""
+"""Raised when changes of the code change trained orders or their reports: those of older code are made again."""
 
 
 def as_settings(config: OrderConfig, *names: str) -> dict[str, Any]:
-    """The configuration, or some fields of it, as products keep it; a pool stands there only where one is named.
+    """The configuration, or some fields of it, as saved in products; with a pool only where one is named.
 
-    So what was made before there were pools is not made again.
+    So products made before there were pools are not made again.
     """
-    told = to_plain(config)
+    plain = to_plain(config)
     unnamed = {"pool"} if config.pool is None else set()
-    return {name: told[name] for name in names or told if name not in unnamed}
+    return {name: plain[name] for name in names or plain if name not in unnamed}
 
 
 def quick(config: OrderConfig) -> OrderConfig:
-    """The same with little training: to see that everything works, not to find out who is better."""
+    """The same with little training, to check that everything works."""
     training = config.training and replace(
         config.training, seeds=config.training.seeds[:1], num_updates=2, look_every=1, num_streams=8, num_steps=32,
         num_episodes=2, num_held_out=1, clone_updates=5,

@@ -1,4 +1,4 @@
-"""Hands a learned order over as a bundle: contract, network in NumPy and ONNX, golden decisions; and takes it back."""
+"""Exports a learned order as a bundle: contract, network in NumPy and ONNX, golden decisions; and loads it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -34,7 +34,7 @@ FAR = 8.0
 
 
 def exported_config(config: OrderTrainingConfig) -> OrderingConfig:
-    """What features of a bundle are computed with: as many places as it sees where it is judged."""
+    """The setting of a bundle's features: with the number of places of its evaluation."""
     return problem_config(replace(config, num_visible=config.num_judged))
 
 
@@ -65,15 +65,15 @@ def export_order(
         params: of the scorer.
         out: folder of the bundle.
         pool: the processors; jobs are backfilled.
-        config: how it was trained, and how many places it sees where it is judged.
-        trained_on: first and last training day, and what else identifies them.
+        config: configuration of the training, and the number of places of the evaluation.
+        trained_on: first and last training day, and further identification of them.
         made_from: name -> content hash.
         seed: of the index.
-        licence: terms under which the bundle may be used.
+        licence: licence of the bundle.
         certificate: content hash of the passed certificate of the twin it was trained in.
         replace_old: whether an older bundle may be replaced.
         ranges: of the features on the training days.
-        fallback: the rule that stands in where the policy does not answer; None: first come, first served.
+        fallback: the rule to use where the policy has no answer; None: first come, first served.
 
     Raises:
         ProductError: a copy disagrees with the original, or `out` is taken.
@@ -129,7 +129,7 @@ def export_rule(
 def _with_fallback(
     contract: PolicyContract, fallback: FixedOrder | None, trained_on: Mapping[str, Any]
 ) -> PolicyContract:
-    """The contract with the rule that stands in, if there is one."""
+    """The contract with the fallback rule, if there is one."""
     if fallback is None:
         return contract
     rule = fallback.setting() | {"easy": fallback.easy, "rule_origin_s": _origin_s(trained_on)}
@@ -182,7 +182,7 @@ def load_order(bundle: Path) -> tuple[Index, Pool]:
         raise ProductError(
             "the bundle holds no index of predicted run times",
             where=str(bundle),
-            allowed="what schedtwin export, run or order wrote for a queue, with this version",
+            allowed="an order written by schedtwin export, run or order of this version",
             advice="train and export again",
         )
     return index, pool

@@ -1,8 +1,8 @@
-"""Orders of a queue that nothing was learned for: published rules, with EASY and without, and the weighted family.
+"""Orders of a queue without training: published rules, with EASY and without, and the weighted family.
 
 Their names are those of the ladder: `saf+easy`, `saf` without backfilling, `reserved(0.5,0.5,0.06)` (weights of run
-time and processors, and ageing; `reserved`: predictions order and reserve, `predicted`: they order alone, `requested`:
-requests are believed).
+time and processors, and ageing; `reserved`: predictions for order and reservations, `predicted`: for the order only,
+`requested`: requested run times for both).
 """
 
 import re
@@ -102,7 +102,7 @@ def words_of(order: PredictedOrder) -> str:
 
 
 def play_predicted(order: PredictedOrder, pool: Pool, week: TestWeek) -> np.ndarray:
-    """The exact replay under predicted run times, with what was known of users when the week began."""
+    """The exact replay under predicted run times, with the users' history at the beginning of the week."""
     past = last_runs(week.whole, week.schedule_s, week.span_s[0])
     return replay_predicted(week.jobs, pool, order, past=past, warm=week.warm).start_s
 

@@ -1,4 +1,4 @@
-"""Whether a queue's twin and an archive speak of the same machine: asked before anything is computed."""
+"""Checks that a queue's twin and an archive are of the same machine, before any computation."""
 
 import datetime as dt
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ MOST_LARGER = 0.01
 
 
 def known_processors(archive: Archive, pool: str | None) -> float:
-    """Processors of an archive's pool (of all its nodes where it is one pool); 0 where it does not say.
+    """Processors of an archive's pool (of all its nodes where it is one pool); 0 where unknown.
 
     Raises:
         ConfigError: It has no such pool, or several of which none is named.
@@ -60,20 +60,20 @@ def refuse_other_machine(archive: Archive, twin_path: Path, facts: Mapping[str, 
     expected = float(facts.get(FIT_POOL) or pool)
     if there and there not in (expected, pool):
         raise ConfigError(
-            "the twin and the archive do not speak of the same machine",
+            "the twin and the archive are of different machines",
             where=f"{twin_path}: {expected:g} processors; {archive.path}: {there:g}",
             allowed="an archive of the machine that the twin was fitted on",
             advice="fit a twin on this archive",
         )
     if holds_training(archive, map(dt.date.fromisoformat, facts["train_days"])):
         return
-    asked = read_jobs(archive, pool=facts.get("pool")).processors
-    num_jobs, num_larger = len(asked), int(np.sum(asked > pool))
+    requested = read_jobs(archive, pool=facts.get("pool")).processors
+    num_jobs, num_larger = len(requested), int(np.sum(requested > pool))
     if num_larger > (MOST_LARGER + facts["num_too_large"] / max(facts["num_jobs"], 1)) * num_jobs:
         raise ConfigError(
             "the archive's jobs do not fit the twin's pool",
-            where=f"{archive.path}: {num_larger:,} of {num_jobs:,} jobs ask for more than {pool:g} processors, "
-            f"one for {np.max(asked):g}",
+            where=f"{archive.path}: {num_larger:,} of {num_jobs:,} jobs request more than {pool:g} processors, "
+            f"one requests {np.max(requested):g}",
             allowed=f"{MOST_LARGER:.0%} more of them than on the training days, of which there is none here",
             advice="fit a twin on this archive",
         )

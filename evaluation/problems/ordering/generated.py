@@ -1,4 +1,4 @@
-"""Weeks that the twin of a queue generates: to train in, and to see what it promises."""
+"""Weeks that the twin of a queue generates: for training, and for in-model values."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Judges orders on the days after a queue's training days: rules, what was learned, and the user's own."""
+"""Evaluates orders on the days after a queue's training days: rules, learned orders, and the user's own."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -32,13 +32,13 @@ MOST_WEEKS = 4
 
 
 class TrainedOrders(NamedTuple):
-    """What was trained in the twin of a queue.
+    """The policies trained in the twin of a queue.
 
     Attributes:
-        learned: its policies; the clone is () where indices alone were learned.
-        config: how they were trained.
+        learned: the policies; the clone is () where only indices were trained.
+        config: configuration of the training.
         pool: the processors.
-        notes: what training said of itself.
+        notes: notes of the training.
     """
 
     learned: Learned
@@ -59,18 +59,18 @@ def compare_queue(
     """All rules, and further policies, by exact replay of the shifted weeks and in generated ones.
 
     Args:
-        archive: Of the log.
-        twin: Of its queue.
+        archive: Archive of the log.
+        twin: Twin of its queue.
         config: Shifts, lengths and intervals.
-        progress: Where to show how far it is.
-        policy: What was trained in the twin, if anything.
-        users: Name -> policy of the user's own.
+        progress: Progress display.
+        policy: The policies trained in the twin, if any.
+        users: Name -> policy of the user.
 
     Returns:
-        The comparison, and which weeks it is of.
+        The comparison, and its weeks.
 
     Raises:
-        ConfigError: The log ends too soon, or a name of the user's stands for another policy.
+        ConfigError: The log ends too soon, or a name of the user's is taken by another policy.
     """
     users = users or {}
     jobs, order = read_jobs(archive, pool=twin.pool.name), config.order or OrderConfig()
@@ -96,22 +96,23 @@ def compare_queue(
         policies += own.policies
         notes += late_notes(own.num_late)
         refused = {name: str(error) for name, error in own.refused.items()}
-    said = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
+    about_population = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
     facts = queue_facts(archive, jobs, twin.pool) | ladder.last
     comparison = compare_orders(
         plan, made, policies, twin.pool, weeks, progress,
-        facts=facts, notes=[FIXED, *lacking_in_words(jobs, twin.pool), *notes, *said], intervals=order.intervals,
+        facts=facts, notes=[FIXED, *lacking_in_words(jobs, twin.pool), *notes, *about_population],
+        intervals=order.intervals,
     )  # fmt: skip
     if policy is not None:
-        told = f"to hand over (schedtwin export --comparison): {winner_of(comparison).words}"
-        comparison = replace(comparison, notes=(*comparison.notes, told))
+        winner = f"recommended for export (schedtwin export --comparison): {winner_of(comparison).words}"
+        comparison = replace(comparison, notes=(*comparison.notes, winner))
     return replace(comparison, refused=refused), weeks
 
 
 def weeks_after(
     jobs: Jobs, anchor: int, config: RunConfig, num_train_days: int
 ) -> tuple[WeeksConfig, list[str]]:
-    """Which days after a twin's training days are judged, and what to know about them.
+    """The test days after a twin's training days, and notes on them.
 
     The lengths are those of [order.weeks]; without it whole weeks, as many after every shift as the log holds after the
     largest one, four at most. Shifts beyond the log's end are left out.
@@ -122,13 +123,13 @@ def weeks_after(
     _, end = log_days(jobs)
     given = config.order.weeks if config.order is not None else None
     lengths = given or WeeksConfig()
-    asked = parse_shifts(lengths.shifts if given is not None else config.shifts.shifts)
-    kept = [shift for shift in asked if anchor + shift + lengths.num_test_days <= end]
+    shifts = parse_shifts(lengths.shifts if given is not None else config.shifts.shifts)
+    kept = [shift for shift in shifts if anchor + shift + lengths.num_test_days <= end]
     if not kept:
         raise ConfigError(
             "the log ends too soon after the training days to judge anything",
             where=f"training ends on {date_of(anchor - 1)}, the log on {date_of(end)}",
-            allowed=f"{lengths.num_test_days} days after the shortest shift, {asked[0]} days",
+            allowed=f"{lengths.num_test_days} days after the shortest shift, {shifts[0]} days",
             advice="fit the twin on earlier days (--config, [days] last_day)",
         )
     num_days = lengths.num_test_days
@@ -138,12 +139,12 @@ def weeks_after(
         lengths, num_train_days=num_train_days, num_anchors=1, num_test_days=num_days,
         shifts=",".join(f"{shift}d" for shift in kept),
     )  # fmt: skip
-    left = [f"{shift}d" for shift in asked if shift not in kept]
+    left = [f"{shift}d" for shift in shifts if shift not in kept]
     return weeks, [f"the log ends too soon for the shifts {', '.join(left)}"] if left else []
 
 
 def _policies_of(policy: TrainedOrders, jobs: Jobs, weeks: list[TestWeek]) -> tuple[list[OrderPolicy], int]:
-    """What was learned as policies that answer for these weeks, and how many jobs found the queue full."""
+    """The learned orders as policies for these weeks, and the number of jobs that found the queue full."""
     if policy.config.index_only:
         return [index_policy([policy.learned.indices], policy.pool)], 0
     config = widened(policy.config, jobs, policy.pool)

@@ -141,7 +141,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
-    """The bundle of an index, of a rule, or of what a comparison found best; ConfigError where a policy is named."""
+    """The bundle of an index, of a rule, or of a comparison's best order; ConfigError where a policy is named."""
     if options.policy is not None:
         raise ConfigError(
             "the orders of a queue are not named so", where="--policy", allowed="together with a policy of placement",
@@ -191,7 +191,7 @@ def _hand_over(out: Path, inputs: Inputs, _: Progress) -> None:
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     queue = f"the queue of {facts['pool']}" if "pool" in facts else "a queue"
     too_large = facts["num_too_large"]
     never = f", {too_large:,} of them larger than the pool: they never start" if too_large else ""
@@ -202,7 +202,7 @@ def fitted(facts: Facts) -> list[str]:
 
 
 def trained(facts: Facts) -> list[str]:
-    """What a person is told of training."""
+    """Lines for the terminal on a training."""
     lines = [
         f"index of seed {seed}: cross-entropy {loss:.3f} nats on held-out training jobs"
         for seed, loss in zip(facts["seeds"], facts["losses"], strict=True)
@@ -211,7 +211,7 @@ def trained(facts: Facts) -> list[str]:
 
 
 def compared(comparison: Comparison) -> list[str]:
-    """What is told besides the table: the twin's ranking against replay's, and the notes."""
+    """Lines for the terminal below the table: the twin's ranking against replay's, and the notes."""
     ranks = [
         f"ranks of {one.num_policies} policies, twin against replay, {one.shift_days}d: {one.rank_correlation:.2f}"
         for one in comparison.trust

@@ -16,21 +16,21 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
     num_too_large = int(np.sum(jobs.processors > pool.processors))
     if num_too_large:
         notes.append(
-            f"{num_too_large:,} of {num_jobs:,} jobs ask for more than the pool's {pool.processors:g} processors: they "
-            "never start, and no figure counts them; is the pool larger (--processors)?"
+            f"{num_too_large:,} of {num_jobs:,} jobs request more than the pool's {pool.processors:g} processors: they "
+            "never start, and are in no metric; is the pool larger (--processors)?"
         )
     no_request = dict(jobs.counts).get("no_request", 0)
     if no_request:
         notes.append(
-            f"{no_request:,} of {num_jobs:,} jobs do not say how long they may run, and count as the longest"
+            f"{no_request:,} of {num_jobs:,} jobs have no requested run time, and count as the longest"
             + (
-                ": sjf is fcfs, saf goes by processors alone, nothing but predictions tells short jobs from long ones"
+                ": sjf is fcfs, saf orders by processors only, short and long jobs differ in predictions only"
                 if no_request == num_jobs
                 else ""
             )
         )
     if not np.any(jobs.agent >= 0):
         notes.append(
-            "the log does not say whose jobs they are: orders by predicted run times are those by requests"
+            "the log does not name the users of jobs: orders by predicted run times are those by requests"
         )
     return notes

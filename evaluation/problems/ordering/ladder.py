@@ -1,21 +1,21 @@
-"""The ladder of a queue: the best fixed rule of the past weeks, what stands in its place, and what is surely better.
+"""The ladder of a queue: the choice between the best fixed rule of the past weeks, a default order, and better ones.
 
-The referee is exact replay of the weeks before the anchor, which are known when the choice is made: every rule, with
-EASY backfilling and without, and every member of a small weighted family (`twin.ordering.predicted`) plays them. The
-first rung is the rule with the least mean bounded slowdown there. Weeks in which hardly anybody waits tell little of
-what comes when load rises; so the same weeks are played faster too, their jobs arriving in less time (`PACES`). All
-rules tie then, or nearly so, and the best of them is best by chance: the second rung is an order settled on another log
-(`USUAL`: smallest predicted area first, with the exponents of the learned index). It takes the rule's place unless
-these weeks speak against it: where it keeps to the constraints and is no worse than the rule in the mean over paces.
-Any other rule or member of the family is taken in the place of the rung held only if
+The choice is made by exact replay of the weeks before the anchor, which are known at that time: of every rule, with
+EASY backfilling and without, and of every member of a small weighted family (`twin.ordering.predicted`). The first rung
+is the rule with the least mean bounded slowdown there. Weeks with hardly any waits are not informative about higher
+load; so the same weeks are also replayed with their jobs arriving in less time (`PACES`). In such weeks all rules are
+almost equal, and the best of them is best by chance: the second rung is an order tuned on another log (`USUAL`:
+smallest predicted area first, with the exponents of the learned index). It replaces the rule if it satisfies the
+constraints and is no worse than the rule in the mean over paces. Any other rule or member of the family replaces the
+current rung only if
 
 * its 99th percentile of waits is at most `MOST_P99` times the first rung's, at every pace, and users are treated as
   evenly (`LEAST_FAIR`): constraints, not goals;
-* the logarithm of the ratio of the two mean slowdowns, half week by half week and the mean over paces, is below zero by
-  more than chance: the upper end of its interval (Student's t, 95 %, widened for the number tried) lies below zero;
-* in the weeks as they were it is not worse than by `MOST_WORSE`.
+* the logarithm of the ratio of the two mean slowdowns, half week by half week and the mean over paces, is significantly
+  below zero: the upper end of its interval (Student's t, 95 %, widened for the number tried) lies below zero;
+* in the original weeks it is not worse than by `MOST_WORSE`.
 
-Otherwise the rung held stays. Constraints are to the rule, whatever is held.
+Otherwise the current rung stays. Constraints are relative to the rule, whichever rung is current.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,7 +53,7 @@ MOST_WORSE = 0.01
 PACES = (1.0, 0.75, 0.5)
 """Parts of their time in which the past weeks' jobs arrive; the first: as they did."""
 USUAL = PredictedOrder(1.0, 1.0, 0.06, reserves=False)
-"""What is held where past weeks say nothing against it; settled on KTH."""
+"""The default order, replaced only by evidence from past weeks; tuned on KTH."""
 WEEK_DAYS = 7
 RUN_WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 1.0))
 AGEINGS = (0.06, 0.5)
@@ -87,12 +87,12 @@ class OrderOutcome(NamedTuple):
 
 
 class Ladder(NamedTuple):
-    """Policies to judge, and what was chosen among them.
+    """Policies to evaluate, and the choice among them.
 
     Attributes:
         policies: every published rule; where a choice could be made, `best_rule` and `ladder` too.
-        notes: what every anchor's ladder came to, in words.
-        last: names of what was chosen at the last anchor, `best_rule` and `ladder`; empty where there was no choice.
+        notes: the result of every anchor's ladder, as sentences.
+        last: names of the orders chosen at the last anchor, `best_rule` and `ladder`; empty where there was no choice.
     """
 
     policies: list[OrderPolicy]
@@ -151,7 +151,7 @@ def past_weeks(jobs: Jobs, pool: Pool, anchor: int, num_days: int, config: Weeks
     """The whole weeks of the training days before an anchor, as they were known then.
 
     Args:
-        jobs: of the archive; what came about later is not looked at.
+        jobs: of the archive; later events are not used.
         pool: the processors.
         anchor: days since 1970 (UTC).
         num_days: training days before it.
@@ -182,7 +182,7 @@ def seen_in(weeks: Sequence[TestWeek], play: Play, paces: Sequence[float] = PACE
 
 
 def hastened(week: TestWeek, pace: float) -> TestWeek:
-    """The week with its arrivals in a part of their time; who waits or runs at its beginning does so still."""
+    """The week with its arrivals in a part of their time; waiting and running jobs at its beginning are unchanged."""
     arrival_s = week.jobs.arrival_s
     return week._replace(
         jobs=week.jobs._replace(arrival_s=np.where(arrival_s > 0.0, pace * arrival_s, arrival_s))
@@ -190,7 +190,7 @@ def hastened(week: TestWeek, pace: float) -> TestWeek:
 
 
 def choose(weeks: Sequence[TestWeek], tried: Sequence[OrderCandidate]) -> ChosenOrder:
-    """The best rule of the past weeks, and what stands above it.
+    """The best rule of the past weeks, and the chosen order above it.
 
     Args:
         weeks: that are past; at least one.
@@ -202,7 +202,8 @@ def choose(weeks: Sequence[TestWeek], tried: Sequence[OrderCandidate]) -> Chosen
     held = _held(seen, rule)
     able = [name for name in seen if name != held and (name == rule or _is_allowed(seen[name], seen[rule]))]
     if not able:
-        return ChosenOrder(rule, held, 0.0, 0.0, f"{held}: every other order makes the longest waits longer")
+        reasons = "is worse in past weeks, has longer longest waits, or treats users less evenly"
+        return ChosenOrder(rule, held, 0.0, 0.0, f"{held}: every other order {reasons}")
     best = max(able, key=lambda name: gain_of(seen[name], seen[held], len(seen))[0])
     gain, low = gain_of(seen[best], seen[held], len(seen))
     if low <= 0.0:
@@ -232,7 +233,7 @@ def _is_allowed(seen: OrderOutcome, held: OrderOutcome) -> bool:
 
 
 def fairness(seen: OrderOutcome) -> float:
-    """Jain's index of the users' mean slowdowns; 1 where nobody is known."""
+    """Jain's index of the users' mean slowdowns; 1 where no user is known."""
     known = seen.agent >= 0
     if not known.any():
         return 1.0
@@ -263,13 +264,13 @@ def gain_of(seen: OrderOutcome, held: OrderOutcome, num_tried: int) -> tuple[flo
 
 
 def _percent(gain: float) -> str:
-    return f"{100.0 * (1.0 - np.exp(-gain)):.0f} %" if np.isfinite(gain) else "not to be told"
+    return f"{100.0 * (1.0 - np.exp(-gain)):.0f} %" if np.isfinite(gain) else "unknown"
 
 
 def rules_and_ladder(
     jobs: Jobs, pool: Pool, anchors: Sequence[int], num_days: int, config: WeeksConfig
 ) -> Ladder:
-    """Every published rule; the one that was best in every anchor's past weeks; and what its ladder chose.
+    """Every published rule; the best one in every anchor's past weeks; and the choice of its ladder.
 
     Args:
         jobs: of the archive.

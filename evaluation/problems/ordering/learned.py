@@ -45,18 +45,18 @@ def learned_policies(
     config: OrderTrainingConfig,
     keep: Unfinished | None = None,
 ) -> tuple[list[OrderPolicy], int]:
-    """Plays the learned orders through all weeks.
+    """Simulates the learned orders in all weeks.
 
     Args:
         programs: of the pool.
         learned: one for each anchor.
-        weeks: all that will be judged.
+        weeks: all weeks of the evaluation.
         pool: the processors.
-        config: how they were trained.
-        keep: where the starts of every policy, seed and anchor are kept as they are played.
+        config: configuration of the training.
+        keep: saves the starts of every policy, seed and anchor.
 
     Returns:
-        The policies, which answer for these weeks, and how many jobs found the queue full and waited outside.
+        The policies for these weeks, and the number of jobs that found the queue full and waited outside.
     """
     kinds = (
         ("bc", "imitation", "behaviour cloning of the logged order, sampled; EASY backfilling, smallest area first",

@@ -1,4 +1,4 @@
-"""Ranges of what an ordering policy sees: the logged queue at logged starts, as a bundle's runner sees it."""
+"""Ranges of an ordering policy's features: the logged queue at logged starts, as observed by a bundle's runner."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ def load_ranges(folder: Path) -> Ranges | None:
 
 
 def _system(jobs: Jobs, now_s: float, origin_s: float) -> tuple[list[WaitingJob], list[RunningJob], set[int]]:
-    """What waits just before an instant, and what runs; and the users of both."""
+    """The waiting and the running jobs just before an instant; and the users of both."""
     start_s = jobs.logged_start_s
     waits = np.flatnonzero((jobs.arrival_s <= now_s) & (start_s >= now_s)).tolist()
     runs = np.flatnonzero((start_s < now_s) & (start_s + jobs.run_s > now_s)).tolist()

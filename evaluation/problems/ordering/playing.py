@@ -1,4 +1,4 @@
-"""Policies of the ordering problem as the judge plays them, and what came of it as `Decisions` that metrics read."""
+"""Policies of the ordering problem as the judge simulates them, with results as `Decisions` that metrics read."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -63,12 +63,12 @@ def _play_rule(rule: Rule, pool: Pool, weeks: Sequence[TestWeek]) -> list[np.nda
 
 
 def decisions_of(week: TestWeek, start_s: np.ndarray, pool: Pool) -> Decisions:
-    """One row for every job that counts; its unit is the half week of the calendar that it arrived in.
+    """One row for every counted job; its unit is the half week of the calendar that it arrived in.
 
-    So days that several anchors are judged on are drawn together, however close the anchors stand.
+    So test days that several anchors share are drawn together.
 
     Args:
-        week: what was replayed.
+        week: the replayed week.
         start_s: [jobs] on the week's clock; NaN where a job never started.
         pool: the processors.
     """
@@ -102,8 +102,8 @@ def decisions_of(week: TestWeek, start_s: np.ndarray, pool: Pool) -> Decisions:
             "deadlines": "no request has a deadline",
             "sites": "there is only one site",
             "answers": "jobs cannot refuse to start",
-            "statuses": "a replay knows no failures",
-            **({} if np.any(jobs.agent[rows] >= 0) else {"agents": "the log does not say who asked"}),
+            "statuses": "a replay has no failures",
+            **({} if np.any(jobs.agent[rows] >= 0) else {"agents": "the log does not name the users"}),
         },
     )
 
@@ -115,14 +115,14 @@ def played(
     keep: Unfinished | None = None,
     where: str = "",
 ) -> list[Decisions]:
-    """What came of a policy in some weeks together, once for each seed.
+    """The decisions of a policy in some weeks together, once for each seed.
 
     Args:
-        policy: what to play.
-        weeks: in which.
+        policy: the policy.
+        weeks: the weeks.
         pool: the processors.
-        keep: where the starts of every seed are kept, if anywhere.
-        where: which weeks those are, for that.
+        keep: saves the starts of every seed, if given.
+        where: name of the weeks, for saving.
     """
     by_seed, keep = [], keep or Unfinished()
     for seed, play in enumerate(policy.plays):

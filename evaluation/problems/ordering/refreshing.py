@@ -1,7 +1,7 @@
 """The refresh of an order: which waiting job of a queue starts next.
 
-No model is needed to judge an order: exact replay of the newest weeks says what it would have been worth, arrivals and
-run times as logged. What is exported is the index that the training days teach, so neither clone nor PPO is trained.
+No model is needed to evaluate an order: exact replay of the newest weeks gives its value, with arrivals and run times
+as logged. The index fitted on the training days is exported, so neither clone nor PPO is trained.
 """
 
 import datetime as dt
@@ -33,15 +33,15 @@ from twin.ordering.persistence import load_queue_twin
 from twin.ordering.types import Pool
 
 JUDGE_DAYS = 28
-"""Four weeks: eight half weeks, which are what intervals draw."""
+"""Four weeks: eight half weeks, the units of the intervals."""
 BESIDE = (BOUNDED_SLOWDOWN, WAIT_P99, JAIN_FAIRNESS)
 
 
 def queue_parts(config: RunConfig) -> RefreshParts:
-    """The parts; indices alone are learned.
+    """The parts; only indices are trained.
 
     Raises:
-        ConfigError: The configuration asks for rules alone: nothing is trained.
+        ConfigError: The configuration trains nothing, for rules only.
     """
     order = config.order or OrderConfig()
     indices = replace(order, training=order.training and replace(order.training, index_only=True))
@@ -68,10 +68,10 @@ def queue_parts(config: RunConfig) -> RefreshParts:
 
 
 def newest_weeks(archive: Archive, num_days: int, days: DaysConfig, order: OrderConfig) -> HistorySplit:
-    """The newest days whose jobs are judged; behind them lie those on which jobs only go on arriving.
+    """The newest days whose jobs are counted; on the days after them jobs only keep arriving.
 
     Raises:
-        ConfigError: That leaves too few days to learn from.
+        ConfigError: Too few days are left for training.
     """
     begin, end = log_days(queue_of(archive, order)[0])
     last = end - order.weeks.num_drain_days
@@ -115,15 +115,15 @@ def judge_orders(
     order: OrderConfig,
     progress: Progress,
 ) -> Comparison:
-    """Both orders and the rules with EASY, in exact replay of the same days, begun with what the log had running then.
+    """Both orders and the rules with EASY, in exact replay of the same days, from the running jobs of the log.
 
     Args:
         archive: The history.
         twin_path: The twin of the days before.
         days: Held-out days, one after another.
         new, running: Bundles.
-        order: Lengths, and how intervals are drawn.
-        progress: Where to show how far it is.
+        order: Lengths, and configuration of the intervals.
+        progress: Progress display.
     """
     twin = load_queue_twin(twin_path)
     jobs = read_jobs(archive, pool=twin.pool.name)
@@ -145,26 +145,26 @@ def judge_orders(
 
 
 def _notes(running: Path, days: tuple[dt.date, ...], num_drain_days: int) -> list[str]:
-    """What to know of the days."""
+    """Notes on the days."""
     notes = [f"jobs of the {num_drain_days} days after the judged ones arrive too, and do not count"]
     last = read_contract(running).trained_on.get("last_day", "")
     if last >= days[0].isoformat():
         notes.append(
-            f"the running policy learned from days up to {last}, judged ones among them: it may profit"
+            f"the running policy was trained on days up to {last}, including test days: it may profit"
         )
     return notes
 
 
 def _beside(comparison: Comparison) -> list[str]:
-    """What the main metric hides, and what the rules are worth on the same days."""
+    """Notes with further metrics, and the values of the rules on the same days."""
     notes = []
     for metric in BESIDE:
-        told = [
+        values = [
             f"{policy.name} {number(cell.value)}"
             for policy in comparison.policies
             if (cell := comparison.cell(REPLAY, 0, policy.name, metric.name)) is not None
         ]
-        notes.append(f"{metric.name}: {', '.join(told)}")
+        notes.append(f"{metric.name}: {', '.join(values)}")
     return notes
 
 

@@ -25,7 +25,7 @@ CONSEQUENCES = {
     "cancelled": " (before they started: left out)",
     "withdrawn": " (cancelled before they started: in the queue until then, in no figure)",
 }
-"""What a count means for the jobs it counts, where its name does not say."""
+"""Explanation of counts whose names are not self-explanatory."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ def _joined(parts: Sequence[Jobs]) -> Jobs:
 def write_waits(path: Path, report: ReplayReport, *, replace: bool = False) -> None:
     """Writes one row for each policy and job: policy, request_id, wait_s, start; null for jobs that never start.
 
-    Where several pools were played a column `pool` says whose job it is.
+    Where several pools were replayed, a column `pool` names the job's pool.
 
     Args:
         path: the Parquet file; it appears whole or not at all.

@@ -26,18 +26,18 @@ EPOCH = date(1970, 1, 1)
 
 @dataclass(frozen=True)
 class ReplayConfig:
-    """What to replay.
+    """Configuration of a replay.
 
     Attributes:
         policies: names of rules.
         easy: backfill behind the head (EASY).
         processors: size of the one pool; without it that of the archive's nodes.
         backfill: order of backfilling; without it the policy's own.
-        clairvoyant: know the true run times instead of the requested ones.
+        clairvoyant: use the true run times instead of the requested ones.
         days: first and last day of arrival to replay; all days by default.
-        warm: with days: what runs and waits when the first begins: as logged, as under fcfs with EASY, or nothing.
-        pool: class of nodes whose queue is played; without it all, each by itself.
-        withdraw: let jobs that were cancelled before they started wait until then; else they are left out.
+        warm: with days: running and waiting jobs at the beginning: as logged, as under fcfs with EASY, or nothing.
+        pool: class of the queue's nodes; without it all pools, each by itself.
+        withdraw: let jobs that were cancelled before their start wait until then; else they are left out.
     """
 
     policies: tuple[str, ...] = ("fcfs",)
@@ -71,8 +71,8 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
 
     Args:
         path: the archive.
-        config: what to replay.
-        progress: where to show how far it is.
+        config: configuration of the replay.
+        progress: progress display.
 
     Raises:
         ArchiveError: there is no archive.
@@ -107,7 +107,7 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
 
 
 def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
-    """The pools to play: the one asked for, else all."""
+    """The pools to replay: the named one, else all."""
     sizes = pool_sizes(archive)
     if config.pool is not None or config.processors is not None or len(sizes) < 2:
         return [pool_of(archive, config.processors, name=config.pool, easy=config.easy)]
@@ -115,14 +115,14 @@ def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
 
 
 def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, WarmStart | None]:
-    """What there is to replay on a pool, and what runs when it begins."""
+    """The jobs to replay on a pool, and those running at the beginning."""
     jobs = read_jobs(archive, pool=pool.name, withdraw=config.withdraw, counted=config.days)
     jobs = clairvoyant(jobs) if config.clairvoyant else jobs
     return (jobs, None) if config.days is None else _part(jobs, pool, config.days, config.warm)
 
 
 def _part(jobs: Jobs, pool: Pool, days: tuple[date, date], warm: str) -> tuple[Jobs, WarmStart]:
-    """The jobs of some days, second 0 at their first midnight, and what runs then."""
+    """The jobs of some days, second 0 at their first midnight, and those running then."""
     first_day, num_days = (days[0] - EPOCH).days, (days[1] - days[0]).days + 1
     config = WeeksConfig(num_test_days=num_days, num_drain_days=0, warm=warm)
     week, _ = cut_week(jobs, pool, begin_schedule(jobs, pool, warm), first_day, config)
@@ -130,7 +130,7 @@ def _part(jobs: Jobs, pool: Pool, days: tuple[date, date], warm: str) -> tuple[J
         raise NoJobsError(
             "no job arrives or waits in these days",
             where=f"{days[0]} to {days[1]}",
-            advice="see which days the archive holds with schedtwin check",
+            advice="schedtwin check lists the days of the archive",
         )
     return week.jobs, week.warm
 
@@ -165,7 +165,7 @@ def queue_of(archive: Archive, config: "OrderConfig") -> tuple[Jobs, Pool]:
 
     Raises:
         ConfigError: no such pool, or several of which none is named.
-        OrderingError: no job is usable, or the archive does not say how large the pool is.
+        OrderingError: no job is usable, or the archive has no size of the pool.
     """
     pool = pool_of(archive, config.processors, name=config.pool)
     return read_jobs(archive, pool=pool.name), pool

@@ -1,4 +1,4 @@
-"""The report of a comparison of orders, from what was compared, what was learned and what the log holds."""
+"""The report of a comparison of orders: the comparison, the training and the log."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,12 @@ from evaluation.report import Fact, Report, write_report
 from logs_schema.archive import Archive
 
 LIMITS = (
-    "Replay is of an idealised machine: what held jobs back in the log besides a lack of processors (hours of "
-    "operation, partitions, failures) is not in it. The gap to the logged waits is in the notes.",
-    "The judge called training twin is a model of the users of the training days; against it stands replay, here the "
-    "truth of this problem, in the table of the judges.",
+    "Replay is of an idealised machine: causes of waits in the log other than a lack of processors (hours of "
+    "operation, partitions, failures) are not in it. The gap to the logged waits is in the notes.",
+    "The judge called training twin is a model of the users of the training days; the table of the judges compares it "
+    "with replay, which is the truth of this problem.",
 )
-LEARNED_WORDS = "learned from the training days before each anchor; the notes under the limits say how well"
+LEARNED_WORDS = "trained on the days before each anchor; the notes under the limits give the quality"
 
 
 def write_order_report(

@@ -72,11 +72,11 @@ def order_archive(
 
     Args:
         path: the archive.
-        config: what to do.
-        progress: where to show how far it is.
+        config: configuration of the problem.
+        progress: progress display.
         out: folder for every anchor's parameters and for the bundle of the last one's best index, or of the rule that
-            is better, if they are wanted.
-        certification: what is known of the certificate of the last anchor's twin, for the bundle.
+            is better; None writes neither.
+        certification: state of the certificate of the last anchor's twin, for the bundle.
 
     Raises:
         ArchiveError: there is no archive.
@@ -104,14 +104,14 @@ def order_archive(
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
     notes = [FIXED, *lacking, *chosen, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
     if training is not None:
-        programs, learned, losses, said = train_anchors(
+        programs, learned, losses, about_training = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep
         )
         with progress.stage("play learned orders"):
             weeks = [*plan.weeks, *twin_weeks]
             more, num_late = learned_policies(programs, learned, weeks, pool, training, keep)
         policies += more
-        notes += said
+        notes += about_training
         notes += late_notes(num_late)
     comparison = compare_orders(
         plan, twin_weeks, policies, pool, config.weeks, progress,
@@ -125,12 +125,12 @@ def order_archive(
             out / BUNDLE, winner, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
             certification or {}, logged_ranges(jobs, pool, exported_config(training), plan.anchors[-1], num_days),
         )  # fmt: skip
-    told = "handed over" if out is not None else "to hand over"
-    return replace(comparison, notes=(*comparison.notes, f"{told}: {winner.words}"))
+    verb = "exported" if out is not None else "recommended for export"
+    return replace(comparison, notes=(*comparison.notes, f"{verb}: {winner.words}"))
 
 
 def refuse_unplayable(path: Path, config: OrderConfig) -> None:
-    """Makes sure, before anything is learned, that an archive's queue can be trained in and judged as asked.
+    """Raises before the training if an archive's queue cannot be trained on and evaluated as configured.
 
     Raises:
         ArchiveError, ConfigError, OrderingError: as `order_archive`.
@@ -186,18 +186,20 @@ def write_order_comparison(
 ) -> dict[str, Any]:
     """Trains, judges and compares; writes `comparison.json`, `report.html`, `report.json` and parameters into `out`.
 
-    What is known of the certificate of the last anchor's twin stands in report and bundle. What is learned and played
-    already is kept beside `out` until all is, so that a killed comparison goes on where it was.
+    Report and bundle state the certificate of the last anchor's twin. Finished parts are saved beside `out` until all
+    are done, so that a killed comparison is resumed.
     """
     comparison = order_archive(path, config, progress, out=out, certification=certification)
     archive = Archive(path)
     hashes = {"archive": archive.content_hash}
     words = (certification or {}).get("certification", NO_CERTIFICATE)
     is_trained = config.training is not None and not config.training.index_only
-    said = [f"The orders of the last anchor were {words}."] if is_trained else []
+    about_twin = [f"The orders of the last anchor were {words}."] if is_trained else []
     passed = bool((certification or {}).get("certificate"))
-    warnings = [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in said]
-    facts = write_order_report(out, archive, comparison, title, as_settings(config), hashes, said, warnings)
+    warnings = [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in about_twin]
+    facts = write_order_report(
+        out, archive, comparison, title, as_settings(config), hashes, about_twin, warnings
+    )
     _unfinished(out, archive, config).remove()
     return facts
 
@@ -213,9 +215,9 @@ def train_anchors(
     out: Path | None,
     keep: Unfinished,
 ) -> tuple[Programs, list[Learned], list[tuple[float, ...]], list[str]]:
-    """Every anchor's policies, how well their indices predict held-out jobs, and notes on the training.
+    """Every anchor's policies, the losses of their indices on held-out jobs, and notes on the training.
 
-    Clones, indices and orders are kept as they are done; what they learn from is generated only where one is missing.
+    Clones, indices and orders are saved as they are done; training data is generated only where one is missing.
     """
     learned, losses, notes = [], [], []
     anchors_data = [
@@ -251,7 +253,7 @@ class _Anchor(NamedTuple):
 
 
 def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tuple[float, ...], str]:
-    """An anchor's policies, the losses of their indices, and what the training said of itself."""
+    """An anchor's policies, the losses of their indices, and notes of the training."""
     config, number, keep = case.config, case.number, case.keep
     stage(done, text=f"anchor {number}: clone")
     clone, agreement = keep.tree(
@@ -273,7 +275,7 @@ def _train_anchor(case: _Anchor, stage: Stage, done: int) -> tuple[Learned, tupl
 
 
 def _kept_order(case: _Anchor, seed: int, first: PyTree, stage: Stage, done: int) -> TrainedOrder:
-    """The order that PPO makes of a scorer (see `train_order`): as it was kept, or trained and kept now."""
+    """The order that PPO trains from a scorer (see `train_order`): loaded, or trained and saved."""
     kept: TrainedOrder = case.keep.tree(
         f"anchor {case.number}, order {seed}",
         lambda: train_order(seed, case.programs(), case.data(), first, case.config, stage, done),
@@ -285,7 +287,7 @@ def _kept_order(case: _Anchor, seed: int, first: PyTree, stage: Stage, done: int
 def kept_index(
     keep: Unfinished, number: int, seed: int, samples: Callable[[], RunTimeSamples]
 ) -> tuple[Index, float]:
-    """The index of an anchor and seed, and its loss (see `learn_index`): as it was kept, or learned and kept now."""
+    """The index of an anchor and seed, and its loss (see `learn_index`): loaded, or trained and saved."""
     index, loss = keep.tree(
         f"anchor {number}, index {seed}",
         lambda: learn_index(seed, samples()),
@@ -307,7 +309,7 @@ def _export(
     certification: Mapping[str, Any],
     ranges: Ranges | None,
 ) -> None:
-    """The bundle of what won: an anchor's best index, or a fixed order."""
+    """The bundle of the best order: an anchor's best index, or a fixed order."""
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
     trained_on |= {"chosen": winner.words, **pool.described}
@@ -331,24 +333,24 @@ def _export(
 def _training_in_words(
     number: int, agreement: float, losses: Sequence[float], trained: Sequence[TrainedOrder]
 ) -> str:
-    """What an anchor's training said of itself."""
-    told = ", ".join(f"{loss:.3f}" for loss in losses)
+    """Note on an anchor's training."""
+    all_losses = ", ".join(f"{loss:.3f}" for loss in losses)
     looks = ", ".join(f"{one.slowdown[0]:.2f} to {one.slowdown.min():.2f}" for one in trained)
     return (
         f"anchor {number}: the clone of the logged order agrees with it in {agreement:.2f} of decisions; cross-entropy "
-        f"of the indices' predictions of held-out jobs: {told} nats; mean bounded slowdown in held-out generated "
+        f"of the indices' predictions of held-out jobs: {all_losses} nats; mean bounded slowdown in held-out generated "
         f"weeks, before and after PPO: {looks or 'not trained'}"
     )
 
 
 def queue_facts(archive: Archive, jobs: Jobs, pool: Pool) -> dict[str, Any]:
-    """What a report says about the archive of a queue."""
-    told = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
-    return told | dict(jobs.counts) | pool.described
+    """Facts of a queue's archive for reports."""
+    facts = archive_facts(archive) | {"processors": pool.processors, "num_jobs": len(jobs.arrival_s)}
+    return facts | dict(jobs.counts) | pool.described
 
 
 def late_notes(num_late: int) -> list[str]:
-    """What to know where learned orders met a full queue."""
+    """Notes where learned orders met a full queue."""
     if not num_late:
         return []
     return [f"{num_late} arrivals of learned orders found the queue's table full and waited outside"]
@@ -357,7 +359,7 @@ def late_notes(num_late: int) -> list[str]:
 def population_notes(
     jobs: Jobs, populations: list[JobPopulation], anchors: tuple[int, ...], pool: Pool, weeks: WeeksConfig
 ) -> list[str]:
-    """Which figures of the first test week lie outside what the twin generates."""
+    """Notes on figures of the first test week outside the range of the twin's weeks."""
     notes = []
     for number, (population, anchor) in enumerate(zip(populations, anchors, strict=True)):
         check = check_population(

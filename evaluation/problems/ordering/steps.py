@@ -53,15 +53,16 @@ from twin.ordering.persistence import load_queue_twin, tick_of
 from twin.ordering.types import Pool
 from twin.problems import KEY, ORDERING, refuse_other_problem
 
-NOT_COMPARED = "the index, held against no rule: compare it, and export with --comparison"
+NOT_COMPARED = "the index, compared with no rule: compare it, and export with --comparison"
 LEARNED, SETTINGS = "learned.npz", "training.json"
 
 
 def training_of(config: RunConfig) -> OrderTrainingConfig:
-    """How to train: [order.training] where there is an [order], else index and clone, without PPO; seeds follow `seed`.
+    """Configuration of the training: [order.training] where there is an [order], else index and clone, without PPO;
+    seeds follow `seed`.
 
     Raises:
-        ConfigError: the configuration asks for rules alone.
+        ConfigError: the configuration trains nothing, for rules only.
     """
     found = OrderTrainingConfig(num_ppo_seeds=0) if config.order is None else config.order.training
     if found is None:
@@ -81,10 +82,10 @@ def build_queue_policy(
 
     Args:
         out: folder to write into.
-        twin_path: of the twin; it holds all that training looks at.
-        config: how to train; its ticks become those that fit the log.
-        progress: where to show how far it is.
-        certification: what is known of the twin's certificate, for the manifest.
+        twin_path: path of the twin, the only input of the training.
+        config: configuration of the training; its ticks become those that fit the log.
+        progress: progress display.
+        certification: state of the twin's certificate, for the manifest.
 
     Returns:
         Facts for the manifest.
@@ -121,8 +122,8 @@ def build_queue_policy(
     problem = exported_config(config)
     save_ranges(logged_ranges(twin.past, twin.pool, problem, twin.anchor, twin.num_days), out)
     keep.remove()
-    told = {name: value for name, value in to_plain(config).items() if value is not None}
-    settings = {"training": told, "processors": twin.pool.processors, **twin.pool.described}
+    plain = {name: value for name, value in to_plain(config).items() if value is not None}
+    settings = {"training": plain, "processors": twin.pool.processors, **twin.pool.described}
     (out / SETTINGS).write_text(json.dumps(settings, indent=1))
     return {
         KEY: ORDERING,
@@ -152,7 +153,7 @@ def load_queue_policy(folder: Path) -> TrainedOrders:
     except (OSError, ValueError, KeyError, TypeError, ConfigError) as error:
         raise ProductError(
             f"the policy cannot be read: {error}", where=str(folder / SETTINGS),
-            allowed="what this version of schedtwin wrote", advice="train again",
+            allowed="a policy of this version of schedtwin", advice="train again",
         ) from error  # fmt: skip
     index = some_index()
     scorer: PyTree = scorer_of(index, pool)
@@ -174,11 +175,11 @@ def build_queue_comparison(
     title: str,
     users: Mapping[str, UserPolicy],
 ) -> dict[str, Any]:
-    """Judges orders on the days after a twin's training days; writes `comparison.json` and the report into `out`.
+    """Compares orders on the days after a twin's training days; writes `comparison.json` and the report into `out`.
 
     Raises:
         ConfigError: twin, policy and archive do not belong together, or the log ends too soon.
-        ProductError: one of them is not what it should be.
+        ProductError: one of them is of another kind, or damaged.
     """
     archive = Archive(archive_path)
     refuse_other_pool(archive, twin_path)
@@ -192,9 +193,9 @@ def build_queue_comparison(
     hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
     intervals = (config.order or OrderConfig()).intervals
     settings = {"weeks": to_plain(weeks), "intervals": to_plain(intervals)}
-    said = [] if policy_path is None else [training_in_words(policy_path)]
-    warnings = [] if policy_path is None or in_certified_twin(policy_path) else said
-    return write_order_report(out, archive, comparison, title, settings, hashes, said, warnings)
+    limits = [] if policy_path is None else [training_in_words(policy_path)]
+    warnings = [] if policy_path is None or in_certified_twin(policy_path) else limits
+    return write_order_report(out, archive, comparison, title, settings, hashes, limits, warnings)
 
 
 def build_queue_bundle(
@@ -212,14 +213,14 @@ def build_queue_bundle(
     Args:
         out: folder of the bundle.
         policy_path: of the policy.
-        seed: which index: the one that predicts held-out jobs best if None.
+        seed: seed of the index: the one with the best predictions of held-out jobs if None.
         rule: name of a rule to export in its place.
-        comparison_path: a comparison of this policy; where it says that a rule is better, that rule is exported.
-        licence: terms under which the bundle may be used.
+        comparison_path: a comparison of this policy; where a rule is better in it, that rule is exported.
+        licence: licence of the bundle.
         replace_old: whether an older bundle may be replaced.
 
     Returns:
-        `seed`, None of a rule, and in words what is exported (`chosen`).
+        `seed`, None of a rule, and a description of the exported order (`chosen`).
 
     Raises:
         ConfigError: no such seed, no such rule, or a comparison of something else.
@@ -232,7 +233,7 @@ def build_queue_bundle(
     stand_in = None
     if rule is not None and not rule.endswith((EASY, ")")):
         rule += EASY
-    words = f"the rule {fixed_order(rule).name}, as asked" if rule else NOT_COMPARED
+    words = f"the rule {fixed_order(rule).name}, as requested" if rule else NOT_COMPARED
     if comparison_path is not None:
         _refuse_other_comparison(comparison_path, manifest.content_hash)
         winner = winner_of(load_comparison(comparison_path))

@@ -1,4 +1,4 @@
-"""What a replay was worth: waits, slowdown, utilisation and fairness between users, as plain numbers."""
+"""Metrics of a replay: waits, slowdown, utilisation and fairness between users, as plain numbers."""
 
 from typing import NamedTuple
 
@@ -58,14 +58,14 @@ def summarise(jobs: Jobs, start_s: np.ndarray, pool: Pool) -> Summary:
 
 
 def stays(jobs: Jobs) -> np.ndarray:
-    """[jobs] bool: nobody withdraws the job, so its run time is known."""
+    """[jobs] bool: the job is not withdrawn, so its run time is known."""
     if jobs.withdrawn_s is None:
         return np.ones(len(jobs.arrival_s), bool)
     return np.isnan(jobs.withdrawn_s)
 
 
 def logged_mean_wait_s(jobs: Jobs) -> float:
-    """Mean wait that the log itself knows, of the jobs whose start it knows; NaN if it knows none."""
+    """Mean logged wait, of the jobs with a logged start; NaN without any."""
     wait_s = jobs.logged_start_s - jobs.arrival_s
     known = ~np.isnan(wait_s)
     return float(np.mean(wait_s[known])) if known.any() else float("nan")

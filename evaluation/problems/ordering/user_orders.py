@@ -1,8 +1,8 @@
 """The user's own policies on a queue: a function of the type `twin.contracts.Policy`, a rule, a bundle, or a training.
 
-Rules and bundles are played by exact replay, with the whole queue in sight. A function or a network is asked in the
-bookkeeping of the problem about the first waiting jobs, with EASY backfilling, as learned orders are. One that raises,
-answers in another shape or chooses what is not legal is left out by its name, and the others are judged.
+Rules and bundles are simulated by exact replay of the whole queue. A function or a network decides about the first
+waiting jobs in the bookkeeping of the problem, with EASY backfilling, like learned orders. One that raises, returns
+another shape or makes an illegal choice is refused by name, and the others are evaluated.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,8 +1,8 @@
 """Test weeks of a batch queue: anchors, time shifts, and the state of the machine in which each week begins.
 
 An *anchor* is the end of a stretch of training days. Shift `k` is judged on the days from `anchor + k` on. A week is
-replayed from what ran and waited when it began, and arrivals go on for some days after its end, so that a policy
-cannot empty its queue into silence; only jobs that arrive within the week count.
+replayed from its running and waiting jobs at the beginning, and arrivals continue for some days after its end, so that
+the queue is not emptied without load; only jobs that arrive within the week count.
 """
 
 from collections.abc import Sequence
@@ -125,7 +125,7 @@ def _latest_anchor(jobs: Jobs, config: WeeksConfig, wanted: int) -> int:
             f"the log spans {end_day - first_day + 2} days, too few for one anchor",
             where=f"{config.num_train_days} training days, shift {largest} days, {config.num_test_days} test days",
             allowed=f"at least {needed} days",
-            advice="train on fewer or earlier days, or ask for shorter shifts",
+            advice="train on fewer or earlier days, or choose shorter shifts",
         )
     return latest
 
@@ -157,7 +157,7 @@ def cut_week(
     Args:
         jobs: in order of arrival.
         pool: for the size of the machine.
-        start_s: [jobs] the schedule that says what runs and waits at the beginning; NaN for jobs that it leaves out.
+        start_s: [jobs] the schedule that defines running and waiting jobs at the beginning; NaN for jobs not in it.
         first_day: days since 1970 (UTC).
         config: lengths.
 
@@ -179,7 +179,7 @@ def cut_week(
 
 
 def begin_schedule(jobs: Jobs, pool: Pool, warm: str) -> np.ndarray:
-    """[jobs] the starts that say what runs and waits when a week begins; see `WeeksConfig.warm`."""
+    """[jobs] the starts that define running and waiting jobs at the beginning of a week; see `WeeksConfig.warm`."""
     if warm == "empty":
         return np.full(len(jobs.arrival_s), np.nan)
     if warm == "logged":

@@ -1,4 +1,4 @@
-"""Which order is handed over after a comparison: the ladder's, unless replay finds what was learned better."""
+"""The order to export after a comparison: the ladder's, unless the learned order is better in replay."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,12 @@ INDEX = "index"
 
 
 class Winner(NamedTuple):
-    """What is handed over.
+    """The order to export.
 
     Attributes:
         rule: name of a fixed order (`fixed_orders`); None where it is the index.
-        words: what it is, and why.
-        fallback: name of the rule that stands in for it.
+        words: description with the reason of the choice.
+        fallback: name of its fallback rule.
     """
 
     rule: str | None
@@ -27,16 +27,16 @@ class Winner(NamedTuple):
 
 
 def winner_of(comparison: Comparison) -> Winner:
-    """What the ladder of the last anchor chose, or the index where it is better.
+    """The choice of the last anchor's ladder, or the index where it is better.
 
-    Better is what the paired interval to the ladder says at one shift at least, where no other shift says worse.
-    Without a ladder it is the index, or the best of the rules that it is worse than.
+    The index is better if the verdict against the ladder is better at one shift or more, and worse at none. Without a
+    ladder it is the index, or the best of the rules that it is worse than.
     """
     ladder, rule = (comparison.archive.get(name) for name in (LADDER, BEST_RULE))
     if ladder is None:
         return _against_rules(comparison)
     found = _verdicts(comparison, LADDER)
-    better = [shift for shift, said in found.items() if said is DifferenceVerdict.BETTER]
+    better = [shift for shift, verdict in found.items() if verdict is DifferenceVerdict.BETTER]
     if better and DifferenceVerdict.WORSE not in found.values():
         shifts = ", ".join(map(shift_label, better))
         words = f"the index: in {REPLAY} better than the ladder after {shifts}, and worse at no shift"
@@ -51,13 +51,13 @@ def winner_of(comparison: Comparison) -> Winner:
 def _against_rules(comparison: Comparison) -> Winner:
     """The index, or the best of the rules that it is worse than.
 
-    Worse is what the paired interval says at one shift at least, where no other shift says better; the best has the
-    lowest mean over the shifts.
+    The index is worse if the verdict is worse at one shift or more, and better at none; the best rule has the lowest
+    mean over the shifts.
     """
-    told = {rule: _verdicts(comparison, f"{rule}{EASY}") for rule in OWN_BACKFILL}
+    verdicts = {rule: _verdicts(comparison, f"{rule}{EASY}") for rule in OWN_BACKFILL}
     better = {
-        rule: [shift for shift, said in found.items() if said is DifferenceVerdict.WORSE]
-        for rule, found in told.items()
+        rule: [shift for shift, verdict in found.items() if verdict is DifferenceVerdict.WORSE]
+        for rule, found in verdicts.items()
         if DifferenceVerdict.WORSE in found.values() and DifferenceVerdict.BETTER not in found.values()
     }
     if not better:
@@ -72,7 +72,7 @@ def _against_rules(comparison: Comparison) -> Winner:
 
 
 def _verdicts(comparison: Comparison, reference: str) -> dict[int, DifferenceVerdict]:
-    """How the index stands to a rule at every shift that says so."""
+    """Verdicts of the index against a rule, by shift."""
     found = {
         shift.shift_days: comparison.difference(
             REPLAY, shift.shift_days, INDEX, reference, comparison.main_metric

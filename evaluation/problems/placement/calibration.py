@@ -1,6 +1,6 @@
-"""Is the twin's uncertainty honest? Where the answers of days it never saw fall in the distributions it predicted.
+"""Calibration of the twin: ranks of the outcomes of held-out days in the predicted distributions.
 
-If a predicted distribution is right, the value that came true lies below its q-quantile in a share q of the cases
+If a predicted distribution is right, the observed value lies below its q-quantile in a share q of the cases
 (the probability integral transform is uniform). The mixture over members is what the ensemble predicts.
 """
 
@@ -25,7 +25,7 @@ from twin.placement.windows import Windows
 LEVELS = np.linspace(0.0, 1.0, 41)
 MIN_ROWS = 50
 RESOLUTION = 0.01
-"""On the logarithmic scales: durations are told apart to one per cent."""
+"""Resolution of the logarithmic scales: one per cent of a duration."""
 
 
 def offers_of(windows: Windows, encoding: Encoding) -> Offers:
@@ -87,12 +87,12 @@ def predicted_ranks(
         return 1.0 - jnp.exp(jnp.stack([mixture_log_survival(mixture, end) for end in (below, above)]))
 
     def member(parameters: PyTree, inputs: Array, wait_s: Array, run_s: Array) -> tuple[Array, Array, Array]:
-        told = answer_parameters(apply(network, parameters, inputs), inputs)
-        at_once = jax.nn.sigmoid(told.zero_wait_logit)[None]
-        wait = at_once + (1.0 - at_once) * distribution(told.wait, log_wait(wait_s, unit_s))
+        predicted = answer_parameters(apply(network, parameters, inputs), inputs)
+        at_once = jax.nn.sigmoid(predicted.zero_wait_logit)[None]
+        wait = at_once + (1.0 - at_once) * distribution(predicted.wait, log_wait(wait_s, unit_s))
         none = jnp.concatenate([jnp.zeros_like(at_once), at_once])
-        run = distribution(told.run, log_run(run_s, unit_s))
-        return jnp.where((wait_s <= 0.0)[None], none, wait), run, jax.nn.sigmoid(told.accept_logit)
+        run = distribution(predicted.run, log_run(run_s, unit_s))
+        return jnp.where((wait_s <= 0.0)[None], none, wait), run, jax.nn.sigmoid(predicted.accept_logit)
 
     every = jax.jit(jax.vmap(member, in_axes=(0, None, None, None)))
     parts = every(model.parameters, offers.inputs, offers.observed.wait_s, offers.observed.run_s)

@@ -1,4 +1,4 @@
-"""What a comparison of placements is made from, and which policies are judged."""
+"""The inputs of a placement comparison, and its policies."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from twin.placement.types import Cluster
 
 @dataclass(frozen=True)
 class Case:
-    """Everything a comparison is made from; `keep` has what is judged already."""
+    """The inputs of a comparison; `keep` holds finished evaluations."""
 
     archive: Archive
     twin: PlacementTwin
@@ -44,20 +44,20 @@ class Case:
     """The user's, by name."""
     keep: Unfinished = field(default_factory=Unfinished)
     only: tuple[str, int] | None = None
-    """Judge and shift (days) that are judged alone, by a task; None: all."""
+    """Judge and shift (days) of a task that evaluates only these; None: all."""
 
     @property
     def main(self) -> Metric:
-        """What the policies are compared by first: what the twin's reward is made of."""
+        """The metric that corresponds to the twin's reward."""
         return main_metric(self.twin.encoding.problem.reward)
 
     def wants(self, judge: str, shift: TestDays) -> bool:
-        """Whether a judge is to judge on a shift."""
+        """Whether a judge is to evaluate a shift."""
         return self.only is None or self.only == (judge, shift.shift_days)
 
     @cached_property
     def rules(self) -> Mapping[str, Policy]:
-        """The rules from the log by name, and what corrects one: as they were trained, else as the log tells them."""
+        """The rules from the log by name, and the correction of one: from training, else estimated from the log."""
         if self.twin.encoding.cluster.num_nodes < 2:
             return {}
         found = rules_of(self.twin) if self.schedulers is None else self.schedulers.rules
@@ -66,10 +66,10 @@ class Case:
 
 
 def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:
-    """What is judged, `rules` among them, one entry for each seed of the twin-trained policy; without schedulers what
-    needs none."""
+    """The evaluated candidates, `rules` among them, one for each seed of the twin-trained policy; without schedulers
+    those that need no training."""
     nothing = None if schedulers is None else schedulers.clone
-    if cluster.num_nodes < 2:  # whoever decides, decides alike
+    if cluster.num_nodes < 2:  # all policies decide the same
         return [Candidate(HISTORY, HISTORY, nothing)]
     names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), *rules, HISTORY)
     plain = [Candidate(name, name, nothing) for name in names]

@@ -1,4 +1,4 @@
-"""Makes a certificate of what was measured of a twin on held-out days."""
+"""Makes a certificate from the measurements of a twin on held-out days."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -25,14 +25,14 @@ from logs_schema.progress import Progress
 from twin.placement.model import PlacementTwin
 
 ABOUT = {
-    POPULATION: "Generated requests and arrival times against those of held-out days.",
+    POPULATION: "Generated requests and arrival times, compared with those of held-out days.",
     ANSWERS: "Logged outcomes, and one forecast of each from the logged state of its moment.",
-    BIASES: "What came true, less what was forecast from the logged state of its moment.",
-    CALIBRATION: "Whether what came true lies where the twin said it would, forecast from the logged state.",
-    MODEL_CLASS: "What is left of run times when the forecast is taken off should depend on nothing: not on how the "
-    "node's last runs missed their forecasts, nor on who comes to the node while a request runs.",
+    BIASES: "Logged outcomes less their forecasts from the logged state at the decision.",
+    CALIBRATION: "Calibration of the predicted distributions of outcomes, forecast from the logged state.",
+    MODEL_CLASS: "Residuals of run times should be independent of the residuals of the node's last runs, and of the "
+    "requests that arrive at the node during the run.",
     CLOSED: "A clone of the logged behaviour decides in the twin, from logged states on; the log is the behaviour "
-    "itself in the system itself. The logged decisions are not played: they were reactions to runs that happened.",
+    "itself in the real system. Logged decisions are not replayed: they were reactions to logged run times.",
     OFFLOAD: "Share of requests that ran away from home, over the 12 parts of the day, a clone deciding.",
     HORIZON: "How far the twin's states drift from the log's where decisions, acceptances and runs are the log's and "
     "waits the twin's own.",
@@ -60,11 +60,11 @@ def certify(
         archive: The archive it was fitted on, with days after its training days.
         days: Held-out days; the first ones after training if None.
         config: Sizes and thresholds.
-        progress: Where to show how far it is.
+        progress: Progress display.
         twin_hash: Content hash of the twin.
         population: Folder of a fitted population, where the twin generates its requests.
-        notes: What else is to be told of the twin.
-        keep: Where its parts are kept, and which engine measures them ahead.
+        notes: Further notes on the twin.
+        keep: Finished parts, and the engine that measures them ahead.
         twin_path: Folder of the twin, for tasks.
 
     Raises:
@@ -85,9 +85,7 @@ def certify(
     notes = [*notes, *chosen.notes, *workload.notes, *unseen_labels(archive, encoding, chosen.days)]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
     if measured.num_unknown:
-        notes.append(
-            f"{measured.num_unknown:,} requests are left out: the log does not know what came of them"
-        )
+        notes.append(f"{measured.num_unknown:,} requests are left out: their outcomes are not in the log")
     return certificate_of(
         lines, ABOUT, charts, config, twin=twin_hash, archive=archive.content_hash,
         train_days=encoding.train_days, days=chosen.days, partners=chosen.partners,
@@ -98,7 +96,7 @@ def certify(
 def refused(
     error: SchedtwinError, twin: PlacementTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
 ) -> Certificate:
-    """The certificate that says that nothing could be measured, and why."""
+    """The certificate with the reason why nothing could be measured."""
     return certificate_of(
         [], ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash,
         train_days=twin.encoding.train_days, refusal=refusal_in_words(error),

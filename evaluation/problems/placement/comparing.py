@@ -1,8 +1,7 @@
-"""Judges every policy on time-shifted days and writes down what came of it.
+"""Evaluates every policy on time-shifted days and records the results.
 
-The twin of shifted days is fitted on
-the test days themselves and never seen in training; the training twin answers the same arrivals beside it, so that
-its in-model value can be read next to what it got.
+The twin of shifted days is fitted on the test days and not used in training; the training twin simulates the same
+arrivals, so that its in-model values can be compared with the others.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,13 +55,13 @@ from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_pr
 from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
-"""What stands beside the judges, on every shift."""
+"""The further judge of every shift."""
 COMPARISON_CODE = 12
-"""Raised when code changes what a comparison says: one made by older code is made again then."""
+"""Raised when changes of the code change comparisons: those of older code are made again."""
 
 
 class Judgements(NamedTuple):
-    """What the judges of a case said, and what they were asked."""
+    """The judges' results of a case, with its inputs."""
 
     runs: list[Run]
     off_policy: list[OffPolicyRow]
@@ -89,7 +88,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
     runs = [run for run in runs if run.policy not in entered.refused]
     if entered.bundles:
         notes.append(
-            f"made from other days, so judged on the log's own requests alone: {', '.join(entered.bundles)}"
+            f"made from other days, so evaluated on the log's own requests only: {', '.join(entered.bundles)}"
         )
     kinds = {window_units(part)[2] for part in windows}
     if any(run.judge == TRUTH for run in runs):
@@ -114,7 +113,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
 
 
 def judge_case(case: Case, progress: Progress) -> Judgements:
-    """All candidates before the judges, or before the one that is wanted alone; ConfigError as `compare_case`."""
+    """Evaluates all candidates by the judges, or by the one of `Case.only`; ConfigError as `compare_case`."""
     refuse_uneven_replications(case.config, case.twin.config.num_members)
     tested = answerable(case.plan)
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
@@ -194,7 +193,7 @@ def _runs(
 
 
 def _network_of(case: Case, entered: PolicyEntries, example: Example) -> Actor | None:
-    """The network of what was trained; None where nothing was."""
+    """The network of the trained policies; None where nothing was trained."""
     return entered.network if case.schedulers is None else network_for(case.schedulers, example)
 
 
@@ -203,8 +202,8 @@ def _tried_of(case: Case, entered: PolicyEntries, network: Actor) -> list[Candid
     tried = candidates(case.schedulers, case.twin.encoding.cluster, case.rules)
     if case.schedulers is not None:
         return tried
-    nobody = jax.jit(network.init)(jax.random.key(0))
-    return [*(candidate._replace(params=nobody) for candidate in tried), *entered.seeds()]
+    unused = jax.jit(network.init)(jax.random.key(0))
+    return [*(candidate._replace(params=unused) for candidate in tried), *entered.seeds()]
 
 
 def _off_policy(
@@ -216,7 +215,7 @@ def _off_policy(
     progress: Progress,
 ) -> list[OffPolicyRow]:
     """Off-policy estimates from the shifted days' logs; none where nothing was trained or they were left out, nor, with
-    a note, of days whose log does not say what the main metric needs."""
+    a note, of days whose log lacks what the main metric needs."""
     encoding, num_updates = case.twin.encoding, case.config.off_policy_updates
     shape, example = common_shape(windows), example_for(encoding, windows[0])
     network = _network_of(case, entered, example)
@@ -281,7 +280,7 @@ def _true_runs(
 def _shifted_twin(
     key: Array, case: Case, config: AnswerConfig, programs: FitPrograms, shift: TestDays, notes: list[str]
 ) -> PlacementTwin | None:
-    """A twin fitted on the test days, or None with a note where they do not hold what it needs."""
+    """A twin fitted on the test days, or None with a note where they lack what it needs."""
     fit = partial(fit_twin, key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
     try:
         return case.keep.unit(f"twin, {shift.name}", fit, PlacementTwin.save, PlacementTwin.load)
@@ -300,9 +299,9 @@ def _tried(
     notes: list[str],
     tell: Callable[..., None],
 ) -> Iterator[Run]:
-    """One run for each policy name, kept as soon as it is there; seeds are joined, and their spread is noted.
+    """One run for each policy name, saved as soon as it is done; seeds are joined, and their spread is noted.
 
-    The user's own are judged anew each time: what a function did is not known by its name.
+    The user's own policies are evaluated again each time: the name of a function does not identify its code.
     """
     for name in dict.fromkeys(candidate.name for candidate in tried):
         tell(text=f"shift {shift.name}, {judge.name}: {name}")

@@ -1,8 +1,8 @@
 """Judges of a comparison as tasks of the engine: one for each judge and shift.
 
-A task makes the units that it can of the comparison (`Unfinished`), all policies and seeds of its judge, by the very
-code that makes them in one process; the comparison then finds them. What a user's function decides is known in this
-process alone, so a comparison with policies of the user's hands nothing out.
+A task makes units of the comparison (`Unfinished`), of all policies and seeds of its judge, by the same code as in one
+process; the comparison then finds them. Users' functions exist in this process only, so a comparison with policies of
+the user does not use tasks.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from twin.placement.model import PlacementTwin
 
 @dataclass(frozen=True)
 class JudgeTask:
-    """One judge on one shift: where archive, twin and policy lie, how to judge, and where to keep what came of it."""
+    """One judge on one shift: paths of archive, twin and policy, the configuration, and the folder for results."""
 
     archive: Path
     twin: Path
@@ -41,7 +41,7 @@ class JudgeTask:
 
 
 def judge_on_shift(task: JudgeTask) -> None:
-    """All candidates before one judge on one shift; keeps a unit each."""
+    """Evaluates all candidates by one judge on one shift; saves one unit for each."""
     archive, twin = Archive(task.archive), PlacementTwin.load(task.twin)
     schedulers = None if task.policy is None else load_schedulers(task.policy)[0]
     plan = plan_of(archive, twin.encoding.train_days, task.config.shifts)
@@ -62,26 +62,26 @@ def judge_ahead(
     keep: Unfinished,
     progress: Progress,
 ) -> None:
-    """Has the engine judge, where there is one and no policy is the user's.
+    """Evaluates by tasks of the engine, where there is one and no policy is the user's.
 
     Args:
-        archive, twin, policy: Of the comparison.
-        config: How to judge.
+        archive, twin, policy: Inputs of the comparison.
+        config: Configuration of the judges.
         plan: Shifts and their days.
-        policies: The user's.
-        keep: Where units are kept; knows the engine.
-        progress: Where to show how far tasks are.
+        policies: The user's policies.
+        keep: Finished units, and the engine.
+        progress: Progress display.
     """
     if keep.engine.is_here or policies:
         return
     archive, twin = archive.absolute(), twin.absolute()
     policy = None if policy is None else policy.absolute()
-    asked = [(judge, shift.shift_days) for shift in answerable(plan) for judge in _judges(policy)]
+    pairs = [(judge, shift.shift_days) for shift in answerable(plan) for judge in _judges(policy)]
     if "ground_truth" in Archive(archive).facts:
         shifts = ",".join(shift.name for shift in plan.shifts)
         true_plan = plan_shifts({}, plan.train_days, ShiftConfig(shifts), truth=True)
-        asked += [(TRUTH, shift.shift_days) for shift in true_plan.shifts]
-    tasks = [JudgeTask(archive, twin, policy, config, keep.folder, *one) for one in asked]
+        pairs += [(TRUTH, shift.shift_days) for shift in true_plan.shifts]
+    tasks = [JudgeTask(archive, twin, policy, config, keep.folder, *one) for one in pairs]
     shared = [archive, twin] if policy is None else [archive, twin, policy]
     keep.ahead(judge_on_shift, tasks, "judge", progress, shared)
 

@@ -57,23 +57,23 @@ from twin.placement.model import PlacementTwin, load_encoding
 from twin.problems import PLACEMENT
 
 TWIN_CODE = 11
-"""Raised when code changes what a fit makes: those of older code are made again then."""
+"""Raised when changes of the code change fits: those of older code are made again."""
 BUNDLE = "bundle"
 
 
 def lacking(archive: Archive) -> str:
-    """Why there is nothing to place in an archive, in words; empty where somebody chose between nodes."""
+    """Why an archive does not support placement, as a sentence; empty where requests have a choice between nodes."""
     if archive.num_rows("deployment_samples") and not archive.num_rows("requests"):
         return "the archive holds samples of deployments and no requests: nothing to place"
     nodes = archive.nodes()
     if nodes.num_rows == 1:
-        return "the archive knows one pool only: nothing to place"
+        return "the archive has one pool only: nothing to place"
     if (
         nodes.num_rows
         and all(nodes["virtual"].to_pylist())
         and "decisions" in archive.facts.get("limits", {})
     ):
-        return "nobody chose between the archive's pools: nothing to place"
+        return "the log has no choices between the archive's pools: nothing to place"
     return ""
 
 
@@ -81,7 +81,7 @@ def _refuse_several_queues(archive: Archive) -> None:
     pools = dict.fromkeys(archive.nodes()["node_class"].to_pylist())
     if lacking(archive) and len(pools) > 1:
         raise ConfigError(
-            f"the log holds the queues of {len(pools)} pools, and nobody chose between them: nothing to place",
+            f"the log holds the queues of {len(pools)} pools, without choices between them: nothing to place",
             where=f"{archive.path}, table nodes, column node_class",
             allowed=", ".join(map(str, pools)),
             advice=f'learn the order of one queue: [order] with pool = "{next(iter(pools))}"',
@@ -92,7 +92,7 @@ def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
     """The configuration as it is; ConfigError where processors or a pool are named."""
     if options.processors is not None or options.pool is not None:
         raise ConfigError(
-            "placement knows its nodes from the archive",
+            "placement takes its nodes from the archive",
             where="--pool" if options.processors is None else "--processors",
             allowed="--pool and --processors together with --problem ordering",
         )
@@ -135,7 +135,7 @@ def train_plan(config: RunConfig) -> StepPlan:
 def compare_plan(
     config: RunConfig, title: str, policies: Mapping[str, UserPolicy], held_back: str = ""
 ) -> StepPlan:
-    """Judges the policies on shifted days; `held_back` says why nothing was trained, where that was forbidden."""
+    """The plan of a comparison on shifted days; `held_back`: why nothing was trained, if it was refused."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         return build_comparison(
@@ -166,7 +166,7 @@ def judge(
 
 
 def certifier(twin_path: Path, population: Path | None) -> Certifier:
-    """The certificate of a twin's answers and of who is generated beside them."""
+    """The certificate of a twin's answers and of its population."""
     manifest, twin, own = (
         read_manifest(twin_path, "twin"),
         PlacementTwin.load(twin_path),
@@ -194,7 +194,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
-    """The bundle of the policy that is named; ConfigError where a rule or a comparison's winner is asked for."""
+    """The bundle of the named policy; ConfigError for the options `rule` and `comparison`."""
     if options.rule is not None or options.comparison is not None:
         raise ConfigError(
             "only the policy of a queue can be exported as a rule, or as the winner of a comparison",
@@ -239,7 +239,7 @@ def run(job: Job) -> dict[str, Path]:
 
 
 def _refuse_untestable(config: RunConfig, archive: Archive) -> None:
-    """Says before anything is learned that it could not be trained in or compared; ConfigError."""
+    """Raises ConfigError before the fit if the twin could not be used for training or comparison."""
     _refuse_several_queues(archive)
     even_streams(config.train, config.twin.num_members)
     refuse_uneven_replications(config.judge, config.twin.num_members)
@@ -251,7 +251,7 @@ def _export_beside(out: Path, inputs: Inputs, _: Progress) -> Facts:
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     days = facts["train_days"]
     lines = [
         f"twin of {len(days)} days, {days[0]} to {days[-1]}: {facts['num_train_offers']:,} offers, held-out "
@@ -265,14 +265,14 @@ def fitted(facts: Facts) -> list[str]:
 
 def _population(facts: Facts) -> str:
     if facts["kind"] == "none":
-        return f"no population: {facts.get('refusal', 'none was asked for')}"
+        return f"no population: {facts.get('refusal', 'none was configured')}"
     rows = "requests" if facts["unit"] == "request" else "rows, equally many of every agent and day"
-    told = f"population: {facts['kind']} of {facts['num_rows']:,} {rows}"
-    return "; ".join([told, *([facts["fallback"]] if "fallback" in facts else []), *facts["warnings"]])
+    summary = f"population: {facts['kind']} of {facts['num_rows']:,} {rows}"
+    return "; ".join([summary, *([facts["fallback"]] if "fallback" in facts else []), *facts["warnings"]])
 
 
 def trained(facts: Facts) -> list[str]:
-    """What training says of every seed, and what its ladder chose: the reward trained on is no value of the policy."""
+    """Lines for the terminal on every seed of a training, and the chosen policy; training reward is no value of it."""
     columns = ("seeds", "reward_with_member_kept_aside", "training_reward", "kl_to_clone")
     seeds = [
         f"seed {seed}: mean reward of a decision {value:.4f} with the member held out; training reward {reward:.4f} "
@@ -283,7 +283,7 @@ def trained(facts: Facts) -> list[str]:
 
 
 def compared(comparison: Comparison) -> list[str]:
-    """What is told besides the table: how what training hands over stands to the strongest rule, paired."""
+    """Lines for the terminal below the table: the paired difference of the exported policy to the best rule."""
     rule, main = strongest_rule(comparison), comparison.main_metric
     if rule is None or LADDER not in {policy.name for policy in comparison.policies}:
         return []
@@ -322,4 +322,5 @@ PLACEMENT_KIT = Kit(
     compared=compared,
     twin=PlacementTwin,
     judge=judge,
+    tasks=("certify", "train", "compare"),
 )

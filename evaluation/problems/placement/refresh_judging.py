@@ -1,7 +1,7 @@
-"""The new policy and the running one on the newest days, which neither twin nor new policy has learned from.
+"""Comparison of the new policy and the running one on the newest days, which are not training days.
 
-Two judges: replay of those days, and a twin fitted on them. Both policies meet the same arrivals and the same draws,
-each sees the system as its own contract says, so their difference is paired by unit.
+Two judges: replay of those days, and a twin fitted on them. Both policies get the same arrivals and the same draws,
+each with the observations of its own contract, so their difference is paired by unit.
 """
 
 import datetime as dt
@@ -65,16 +65,16 @@ def judge_both(
     intervals: IntervalConfig,
     progress: Progress,
 ) -> Comparison:
-    """Judges the new policy, the running one and the logged decisions.
+    """Evaluates the new policy, the running one and the logged decisions.
 
     Args:
-        archive: With the days.
-        twin: That the new policy was trained in; its encoding describes the judged system.
+        archive: The archive with the days.
+        twin: The twin of the new policy; its encoding describes the evaluated system.
         days: The newest days, after those of training.
         new, running: The policies.
-        config: How to judge.
+        config: Configuration of the judges.
         intervals: Of the differences.
-        progress: Where to show how far it is.
+        progress: Progress display.
 
     Returns:
         The comparison, under shift 0; without the second judge where the days hold too few requests for a twin.
@@ -130,12 +130,14 @@ def judge_both(
 
 def _worth_of_history(comparison: Comparison) -> list[str]:
     """How far the twin of the newest days is off on the decisions that were really taken, in words."""
-    told, logged = (comparison.cell(judge, 0, HISTORY, comparison.main_metric) for judge in (NEWEST, REPLAY))
-    if told is None or logged is None:
+    in_twin, logged = (
+        comparison.cell(judge, 0, HISTORY, comparison.main_metric) for judge in (NEWEST, REPLAY)
+    )
+    if in_twin is None or logged is None:
         return []
     return [
-        f"the logged decisions were worth {number(logged.value)}; the {NEWEST} says {number(told.value)}: the further "
-        "apart, the less its verdict is worth"
+        f"value of the logged decisions: {number(logged.value)} in the log, {number(in_twin.value)} by the {NEWEST}; "
+        "the larger the difference, the less reliable its verdict"
     ]
 
 

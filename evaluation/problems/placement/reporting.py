@@ -1,4 +1,4 @@
-"""Puts a report together from the products of a job: what was compared, how the twin fits, what the log cannot say."""
+"""Makes a report from the products of a job: the comparison, the twin's fit, and the limits of the log."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -27,7 +27,7 @@ def fit_facts(twin: PlacementTwin) -> tuple[Fact, ...]:
     kind = "node classes" if encoding.by_class else "nodes"
     spread = f"{best.mean():.3f} ({best.min():.3f} to {best.max():.3f})"
     return (
-        Fact("training offers", f"{int(report.num_train):,}", "offers", "requests with a known decision learned from"),
+        Fact("training offers", f"{int(report.num_train):,}", "offers", "training requests with a known decision"),
         Fact("held-out offers", f"{int(report.num_held_out):,}", "offers", "held out to stop the fit in time"),
         Fact(
             "held-out log-likelihood", spread, "nats an offer",
@@ -76,7 +76,7 @@ def learning_charts(
         Chart("Training in the twin", "updates", "training reward (mean of a decision)", rewards,
               "Less the members' disagreement and with randomised durations: no value of a policy."),
         Chart("Value with the member held out", "updates", "mean reward of a greedy decision", held_out,
-              "Every seed keeps the policy of its highest point; the judges say what comes of it."),
+              "Every seed keeps the policy of its highest point."),
     ]  # fmt: skip
     return tuple(charts)
 

@@ -12,7 +12,7 @@ from evaluation.judges.windows import Evaluation
 
 
 def spread_of(run: Run, shift: TestDays, metric: Metric) -> list[str]:
-    """How far the seeds of one policy lie apart, in words; nothing where the log cannot tell."""
+    """The spread of one policy's seeds, as a sentence; empty where the log has no values."""
     values = [metric.compute(decisions) for decisions in run.by_seed]
     known = [value for value in values if isinstance(value, float)]
     if not known:

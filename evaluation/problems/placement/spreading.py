@@ -1,4 +1,4 @@
-"""How the widths of a twin's waits and run times were corrected (see `twin.placement.spread`), told to people."""
+"""Description of the corrected widths of a twin's waits and run times (see `twin.placement.spread`)."""
 
 from collections.abc import Mapping
 

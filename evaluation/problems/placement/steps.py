@@ -64,7 +64,7 @@ from twin.population import PopulationConfig, learn_workload_model
 POPULATION = "population"
 """Folder of the population within a twin's."""
 CURVES = "game.npz"
-"""File in a twin's folder: every look of the adversarial game, if one was played."""
+"""File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
 POLICY_CODE = 9
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
@@ -82,17 +82,17 @@ def build_twin(
     population: PopulationConfig,
     imitation: GameConfig = NO_GAME,
 ) -> dict[str, Any]:
-    """Fits a twin on the training days of an archive and writes it into `out`: answers, and a population beside them.
+    """Fits a twin to the training days of an archive and writes it into `out`: answers and a population.
 
-    A log that does not support a population gives a twin without one; the facts say why. A game that was killed goes on
-    where it was.
+    A log that does not support a population gives a twin without one, with the reason in the facts. A killed game is
+    resumed.
 
     Returns:
-        Facts for the manifest: training days, fit, population, and the adversarial game if one was played.
+        Facts for the manifest: training days, fit, population, and the adversarial game if there was one.
 
     Raises:
-        ConfigError: No training days, or too little in them to learn from.
-        ImitationError: Too little for the game, or it diverged.
+        ConfigError: No training days, or too few requests in them.
+        ImitationError: Too few requests for the game, or it diverged.
     """
     archive = Archive(archive_path)
     train_days = train_days_of(archive, days, shifts)
@@ -128,7 +128,7 @@ def build_twin(
 def _play_game(
     out: Path, twin: PlacementTwin, archive: Archive, config: GameConfig, seed: int, progress: Progress
 ) -> tuple[PlacementTwin, dict[str, Any]]:
-    """The twin after the game, its curves in `out`, and what the manifest says of it."""
+    """The twin after the game, with its curves in `out`, and its entries in the manifest."""
     made_from = {"days": archive.days_hash("requests", twin.encoding.train_days)}
     settings = {
         "twin": asdict(twin.config), "game": asdict(config), "num_steps": twin.windows.num_steps,
@@ -183,9 +183,9 @@ def build_policy(
 ) -> dict[str, Any]:
     """Trains the schedulers in a twin and writes them into `out`.
 
-    What is not finished is kept beside `out`, so that a killed training goes on where it was. What is known of the
-    twin's certificate goes into the manifest as it is, for bundles and reports; in a twin that failed it
-    (`is_trusted` false) the ladder stays at its first rung.
+    Unfinished parts are saved beside `out`, so that a killed training is resumed. The state of the twin's certificate
+    goes into the manifest, for bundles and reports; in a twin that failed it (`is_trusted` false) the ladder stays at
+    its first rung.
 
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
@@ -224,7 +224,7 @@ def build_policy(
 
 @dataclass(frozen=True)
 class TrainingTask:
-    """One part of a training as a task: where the twin lies, how to train, and where to keep what came of it."""
+    """One part of a training as a task: path of the twin, configuration, and the folder for results."""
 
     twin: Path
     config: TrainingConfig
@@ -256,11 +256,11 @@ def build_comparison(
     policies: Mapping[str, UserPolicy] | None = None,
     warnings: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Judges the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
+    """Compares the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
 
-    Without a policy only what needs no training is judged. `policies` are the user's own, beside ours. What is judged
-    already is kept beside `out` until all is, so that a killed comparison goes on where it was. The report begins with
-    `warnings`, and with the certificate of a twin that was trained in without having passed.
+    Without a policy only those that need no training are compared. `policies` are the user's own. Finished parts are
+    saved beside `out` until all are done, so that a killed comparison is resumed. The report begins with `warnings`,
+    and with a missing or failed certificate of the twin that was trained in.
     """
     archive = Archive(archive_path)
     refuse_other_nodes(archive, twin_path)
@@ -284,12 +284,12 @@ def build_comparison(
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
-        said = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
+        limits = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
         if policy_path is not None:
-            said = [training_in_words(policy_path), *said]
+            limits = [training_in_words(policy_path), *limits]
             if not in_certified_twin(policy_path):
-                warnings = [*warnings, f"{said[0]} A bundle of them is for shadow mode at most."]
-        report = replace(report, limits=(*said, *report.limits), warnings=tuple(warnings))
+                warnings = [*warnings, f"{limits[0]} A bundle of them is for shadow mode at most."]
+        report = replace(report, limits=(*limits, *report.limits), warnings=tuple(warnings))
         write_report(report, out)
     keep.remove()
     return {"main_metric": comparison.main_metric}
@@ -306,7 +306,7 @@ def refuse_other_nodes(archive: Archive, twin_path: Path) -> None:
     missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
     if missing:
         raise ConfigError(
-            "the twin and the archive do not speak of the same nodes",
+            "the twin and the archive are of different nodes",
             where=f"unknown to the archive: {first(missing)}",
             allowed="an archive of the system that the twin was fitted on",
             advice="fit a twin on this archive",
@@ -323,9 +323,10 @@ def build_bundle(
     licence: str | None = None,
     replace: bool = False,
 ) -> dict[str, Any]:
-    """Exports a policy as the bundle `out`: the one named as in comparisons, else the winner of the training's ladder.
+    """Exports a policy as the bundle `out`: the named one, as in comparisons, else the one that training chose.
 
-    Of what has seeds it is the one asked for, else the best in the twin; a seed alone names the policy from the twin.
+    Of a policy with seeds it is the given seed, else the best in the twin; a seed without a name selects the policy
+    trained in the twin.
 
     Raises:
         ConfigError: No such policy or seed.

@@ -1,4 +1,4 @@
-"""The front door of certificates: a twin held against days that it has not seen.
+"""The public interface of certificates: a twin compared with held-out days.
 
 validate(twin, Archive("log")).table()
 """
@@ -32,7 +32,7 @@ class Certified:
         return self.certificate.verdict is Verdict.PASS
 
     def table(self) -> str:
-        """The lines: what was measured, its floor, what was allowed, and the verdict."""
+        """The lines: measure, value, noise floor, threshold and verdict."""
         return printed(as_table(self.certificate))
 
     def pictures(self) -> dict[str, str]:
@@ -62,21 +62,20 @@ def validate(
     config: CertifyConfig | None = None,
     progress: Progress | None = None,
 ) -> Certified:
-    """Holds a twin against days that it has not seen, as `schedtwin certify` does with a twin that is kept.
+    """Compares a twin with held-out days, as `schedtwin certify` does with a twin in a folder.
 
     Args:
         twin: Of `twin.fit`.
-        archive: Of the log it was fitted on, with later days.
+        archive: Archive of the log it was fitted on, with later days.
         days: The held-out days; the first ones after training if None.
         config: Sizes and thresholds.
-        progress: Where to show how far it is.
+        progress: Progress display.
 
     Returns:
-        The certificate. It speaks of the answers; whoever has a population beside the twin certifies on the command
-        line.
+        The certificate. It covers the answers; a population is certified on the command line.
 
     Raises:
-        ConfigError: No later days, or too little in them.
+        ConfigError: No later days, or too few requests in them.
     """
     found = certify(
         twin, archive, days, config or CertifyConfig(), progress or SilentProgress(), twin_hash="not kept"

@@ -1,8 +1,8 @@
-"""What an application of microservices is: services, and users whose requests call them.
+"""The type of applications of microservices: services, and users whose requests call them.
 
 A request enters at the root of its user's call graph. A service does its own work, then makes its calls: one after
-the other, and those that say `parallel` beside them. `times`: how often a call is made; 2.0 twice, 0.3 in three of
-ten cases. Everything is data; how it runs stands in `stations`, `graph` and `fluid`.
+the other, and those with `parallel` beside them. `times`: number of times that a call is made; 2.0 twice, 0.3 in three
+of ten cases. Everything is data; the simulation is in `stations`, `graph` and `fluid`.
 """
 
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ class ServiceCall:
 
 @dataclass(frozen=True)
 class UserType:
-    """Users who ask alike.
+    """Users with the same requests.
 
     Attributes:
         name: Of them.

@@ -136,8 +136,10 @@ def interval(application: Application, interval_s: float) -> Play:
             time_s = (
                 time_s + jnp.minimum(mean, application.timeout_s) * rates[user] * survives * last[0] * dt_s
             )
-        asked = jnp.sum(rates, axis=0)
-        return GatewayMetrics(asked, time_s / jnp.maximum(answered, 1e-6), asked * dt_s - answered, latency)
+        offered = jnp.sum(rates, axis=0)
+        return GatewayMetrics(
+            offered, time_s / jnp.maximum(answered, 1e-6), offered * dt_s - answered, latency
+        )
 
     def play(
         running: RunningServices, grants: Grants, rates: Array, speed: Array
@@ -177,10 +179,10 @@ def _averaged(parts: Measurement) -> Measurement:
 def _replicas(
     application: Application, services: Services, running: RunningServices, grants: Grants, dt_s: float
 ) -> tuple[RunningServices, Array]:
-    """What runs after orders, starts, removals and restarts of a step; and calls lost a second by restarts.
+    """The running replicas after orders, starts, removals and restarts of a step; and calls lost a second by restarts.
 
     Removals take replicas that are still starting first. Orders beyond the cluster's cores stay pending: every
-    deployment gets the same share of what it wants beyond its running replicas.
+    deployment gets the same share of its requested replicas beyond the running ones.
     """
     arrived = running.starting[0]
     ready = running.ready + arrived

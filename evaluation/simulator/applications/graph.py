@@ -60,7 +60,7 @@ def flows(nodes: list[CallNode], num_services: int) -> Callable[[Array, Array, A
     """A function (rates [users, *streams], passing [services, *streams], on [services, *streams]) -> arrivals.
 
     `passing` is what a service completes, as a share of what arrives: only completed work calls further. `on` is 0
-    where a service is switched off: then nobody calls it, nor what lies behind it.
+    where a service is switched off: then neither it nor the services behind it are called.
     """
     depths = [[index for index, node in enumerate(nodes) if node.depth == depth] for depth in
               range(1 + max(node.depth for node in nodes))]  # fmt: skip

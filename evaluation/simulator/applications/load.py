@@ -46,7 +46,7 @@ def made_rates(
     """Rates [intervals, users] of `days` days.
 
     Args:
-        application: Whose users ask.
+        application: The application and its users.
         days: How many, >= 1.
         interval_s: Length of an interval.
         seed: Of noise and bursts.
@@ -65,8 +65,13 @@ def made_rates(
         pattern = pattern * _bursts(time_s, days, config, random)
     else:
         pattern = np.resize(series, rows) / np.mean(series)
+    total = application.rate_per_s * pattern * np.exp(application.growth * time_s / DAY_S / MONTH_DAYS)
+    return split_rates(application, total, time_s)
+
+
+def split_rates(application: Application, total: np.ndarray, time_s: np.ndarray) -> np.ndarray:
+    """Rates [intervals, users] of a total [intervals] at seconds since the application's day 0: shares drift."""
     age = time_s / DAY_S / MONTH_DAYS
-    total = application.rate_per_s * pattern * np.exp(application.growth * age)
     share = np.stack([user.share * np.exp(user.drift * age) for user in application.users], axis=1)
     return (total[:, None] * share / share.sum(axis=1, keepdims=True)).astype(np.float32)
 

@@ -1,4 +1,4 @@
-"""Logs of an application under an ordinary autoscaler: days of `deployment_samples`, and the rates that users asked at.
+"""Logs of an application under an ordinary autoscaler: days of `deployment_samples`, and the users' request rates.
 
 The autoscaler is Kubernetes' own for processor use, run by an operator: targets and the cores of replicas differ from
 deployment to deployment and are changed from day to day, and now and then somebody scales by hand. Every day is played
@@ -93,9 +93,9 @@ def simulate_application(
     rates = made_rates(application, num_days, interval_s, seed, series=series)
     truth = {
         "preset": application.name, "behaviour": behaviour, "seed": seed, "num_days": num_days,
-        "interval_s": interval_s, "first_day": first_day.isoformat(),
+        "interval_s": interval_s, "first_day": first_day.isoformat(), "series": series is not None,
     }  # fmt: skip
-    notes = [f"Simulated application {application.name!r}: topology of the public benchmark, work made up."]
+    notes = [f"Simulated application {application.name!r}: topology of the public benchmark, synthetic work."]
     facts = describe("simulated", clock=ABSOLUTE_CLOCK, notes=notes, ground_truth=truth)
     played = _days(application, config, rates, num_days, behaviour, seed)
     num_rows = 0

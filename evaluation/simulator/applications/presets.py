@@ -1,6 +1,6 @@
 """Applications as data: a chain, Online Boutique, Train Ticket.
 
-Topologies follow the public sources of the two benchmarks; work, memory and shares are made up and said so in the log.
+Topologies follow the public sources of the two benchmarks; work, memory and shares are synthetic, as the log notes.
 """
 
 from evaluation.simulator.applications.application import Application, Microservice, ServiceCall, UserType

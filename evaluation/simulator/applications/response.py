@@ -20,7 +20,7 @@ MEASURED_NOISE = 0.03
 
 
 class ApplicationState(NamedTuple):
-    """What nobody sees."""
+    """The private state of the response."""
 
     running: fluid.RunningServices
     row: Array  # [*streams] of the rates, of the next interval
@@ -92,11 +92,11 @@ def application_response(
 
     def one(key: Array, private: ApplicationState, granted: Grants) -> tuple[ApplicationState, ScalingEvents]:
         key_speed, key_cpu, key_response = jax.random.split(key, 3)
-        asked = jnp.moveaxis(table[private.row % len(table)], -1, 0)
+        offered = jnp.moveaxis(table[private.row % len(table)], -1, 0)
         speed = keeps * private.speed + np.sqrt(1.0 - keeps**2) * application.noise * jax.random.normal(
             key_speed, private.speed.shape
         )
-        running, seen = play(private.running, granted, asked, jnp.exp(speed))
+        running, seen = play(private.running, granted, offered, jnp.exp(speed))
         measured = seen.measured
 
         def noisy(key: Array, value: Array) -> Array:

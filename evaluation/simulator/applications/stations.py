@@ -53,7 +53,7 @@ class Passed(NamedTuple):
 def pass_time(
     number: Array, arriving_per_s: Array, rate_per_s: Array, cores: Array, most: Array, dt_s: float
 ) -> Passed:
-    """The fluid law over `dt_s`, implicit in time: stable and conserving whatever the step.
+    """The fluid law over `dt_s`, implicit in time: stable and conserving for any step.
 
     Args:
         number: Calls in a replica.

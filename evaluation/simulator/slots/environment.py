@@ -30,13 +30,13 @@ def slot_environment(
         cluster: Vocabulary of requests and nodes; the world's own by default.
         begin_s: Time of day at which episodes begin, with an empty system.
         time_unit_s: Unit of durations in features.
-        orchestrator: Changes the deployment at the beginning of every frame; by default nobody does.
+        orchestrator: Changes the deployment at the beginning of every frame; by default none.
 
     Returns:
         The environment, with a seat for every site. Episodes end with the world's day.
 
     Raises:
-        ConfigError: the world or the configuration cannot be, or the cluster does not know the world's names.
+        ConfigError: the world or the configuration is invalid, or names of the world are not in the cluster.
     """
     case = instance(world, config or SlotConfig(), day, cluster)
     response = slot_response(case.public, true_chance(case, begin_s), orchestrator)

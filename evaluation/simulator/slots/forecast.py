@@ -1,4 +1,4 @@
-"""The forecast of a world's day, as the world's own laws have it: what no log could say better."""
+"""The forecast of a world's day by the world's own laws, an upper bound for forecasts from logs."""
 
 import numpy as np
 

@@ -25,7 +25,7 @@ _MEMORY = RESOURCES.index("memory_gib")
 class Instance(NamedTuple):
     """A day of a world as slot mode needs it; services, sites and nodes are indices of `public.cluster`."""
 
-    public: EdgeCloud  # what anybody may know of it
+    public: EdgeCloud  # its public description
     world: World
     names: Names
     by_site: DayConditions  # the day, its agents ordered by site
@@ -51,7 +51,7 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
         The instance.
 
     Raises:
-        ConfigError: the world or the configuration cannot be, or the cluster does not know the world's names.
+        ConfigError: the world or the configuration is invalid, or names of the world are not in the cluster.
     """
     _refuse_options(validate(world))
     validate_config(config)
@@ -97,7 +97,7 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
 
 
 def _refuse_options(world: World) -> None:
-    asked = [
+    unsupported = [
         name
         for name, is_asked in (
             ("reactions", world.reactions.any),
@@ -112,9 +112,9 @@ def _refuse_options(world: World) -> None:
         )
         if is_asked
     ]
-    if asked:
+    if unsupported:
         raise ConfigError(
-            f"slot mode does not know {' and '.join(asked)}", where=f"simulated world {world.name!r}",
+            f"slot mode does not support {' and '.join(unsupported)}", where=f"simulated world {world.name!r}",
             allowed="worlds without them; they exist by event", advice="leave them out, or dispatch by event",
         )  # fmt: skip
 
@@ -147,14 +147,14 @@ def _deployed(world: World, today: DayConditions, config: SlotConfig) -> np.ndar
 
 
 def _work_by_site(world: World, today: DayConditions) -> np.ndarray:
-    """[services, sites] work asked for, the cloud's site included; where nobody asks, the mean of the others."""
+    """[services, sites] requested work, the cloud's site included; a site without agents has the mean of the others."""
     share = np.diff(today.agent_cumulative, prepend=0.0)
     mix = np.diff(today.service_cumulative, axis=0, prepend=0.0)
-    asked = np.zeros((len(world.all_sites), mix.shape[1]))
-    np.add.at(asked, (today.agent_site, today.agent_scenario), share)
-    quiet = asked.sum(axis=1) == 0.0
-    asked[quiet] = asked.sum(axis=0) / max(1, np.count_nonzero(~quiet))
-    return today.work_s[:, None] * (mix @ asked.T)
+    scenario_share = np.zeros((len(world.all_sites), mix.shape[1]))
+    np.add.at(scenario_share, (today.agent_site, today.agent_scenario), share)
+    quiet = scenario_share.sum(axis=1) == 0.0
+    scenario_share[quiet] = scenario_share.sum(axis=0) / max(1, np.count_nonzero(~quiet))
+    return today.work_s[:, None] * (mix @ scenario_share.T)
 
 
 def _without_memory(cluster: Cluster) -> Cluster:

@@ -1,4 +1,4 @@
-"""Days by slots as tables of an archive, whoever ran them: a world or a twin."""
+"""Days by slots as tables of an archive, simulated by a world or a twin."""
 
 import datetime as dt
 from typing import NamedTuple
@@ -25,7 +25,7 @@ class LogNames(NamedTuple):
     sites: tuple[str, ...]  # of the access points
     services: tuple[str, ...]
     scenarios: tuple[str, ...]
-    agents: tuple[str, ...]  # empty where nobody is told apart
+    agents: tuple[str, ...]  # empty without agents
     memory_gib: np.ndarray  # [services]
     output_mib: np.ndarray  # [services]
 

@@ -30,7 +30,7 @@ def play(
         key: PRNG key; the same key gives the same bits, and the same run as `twin.rollout.rollout` of as many steps.
         environment: Of slot mode.
         policy: Decides from local observations.
-        num_frames: Frames to live.
+        num_frames: Number of frames.
         slots_per_frame: Slots in each, as in `SlotConfig`.
         streams: Shape of the independent copies.
 

@@ -120,7 +120,7 @@ def recorded_day(
         public: The cluster.
         chance: Of the truth or of a twin.
         system: Both groups' environment of these two (`joint_environment`).
-        decide, change: Who dispatches and who orchestrates.
+        decide, change: The dispatcher and the orchestrator.
         num_slots: Length of the day.
     """
     problem = system.problem

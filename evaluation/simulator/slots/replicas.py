@@ -25,7 +25,7 @@ def first_deployment(
     """Places replicas.
 
     Args:
-        work: [services, sites] work that the services bring, any unit; a site that nobody asks at has the mean.
+        work: [services, sites] offered work, any unit; a site without requests has the mean of the others.
         replica_gib: [services] memory of a replica.
         memory_gib: [nodes].
         cores: [nodes].

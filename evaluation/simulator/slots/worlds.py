@@ -1,6 +1,6 @@
 """Worlds at the pace of slots.
 
-A world says how many requests a day brings and how long the day is, not how busy an access point is in a slot of
+A world declares the number of requests in a day and the length of the day, not the load of an access point in a slot of
 0.25 s. `time_scaled` runs its clock faster: day, work, deadlines and planned failures shrink by one factor, so that
 every slot brings the wanted number of requests to an access point; inputs and outputs shrink with the work, so that
 sending them takes the same share of it. Load, mix and drift stay what they are. Latencies do not shrink: the cloud is
@@ -37,7 +37,7 @@ def time_scaled(world: World, config: SlotConfig, requests_per_slot: float = REQ
             f"{requests_per_slot:g} requests a slot and access point, {peak:g} at the peak",
             where=f"simulated world {world.name!r} by slots",
             allowed="more than 0, and less than 1 at the peak: an access point dispatches one a slot",
-            advice="ask for fewer requests a slot",
+            advice="choose fewer requests a slot",
         )
     day_s = world.requests_per_day / (len(world.sites) * requests_per_slot) * config.slot_s
     factor = day_s / world.day_s

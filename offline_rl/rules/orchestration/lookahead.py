@@ -70,11 +70,11 @@ def lookahead(
         key_rules, key_play = jax.random.split(key)
         keys = jax.random.split(key_rules, num_proposals)
         proposed = [rule(one, state) for rule, one in zip(proposals, keys, strict=True)]
-        asked: Scaling = jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=-1), *proposed)
-        values = _tried(case, chance_at, dispatch, frames, proposals[0], config, key_play, state, asked)
+        stacked: Scaling = jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=-1), *proposed)
+        values = _tried(case, chance_at, dispatch, frames, proposals[0], config, key_play, state, stacked)
         best = jnp.argmax(values, axis=-1)
         return jax.tree.map(
-            lambda leaf: jnp.take_along_axis(leaf, best[None, ..., None], axis=-1)[..., 0], asked
+            lambda leaf: jnp.take_along_axis(leaf, best[None, ..., None], axis=-1)[..., 0], stacked
         )
 
     return orchestrate
@@ -89,10 +89,10 @@ def _tried(
     config: DeploymentLookahead,
     key: Array,
     state: FrameState,
-    asked: Scaling,
+    stacked: Scaling,
 ) -> Array:
     """[*streams, proposals] what the proposals [H, *streams, proposals] are worth in the model."""
-    num_proposals, repetitions = asked.node.shape[-1], config.num_repetitions
+    num_proposals, repetitions = stacked.node.shape[-1], config.num_repetitions
     streams = (*state.clock_s.shape, repetitions, num_proposals)
     chance = paired(chance_at(state.clock_s[..., None, None]), num_proposals)
 
@@ -107,7 +107,7 @@ def _tried(
         frame_problem(case, frames), frame_response(case, chance, dispatch, frames, deployed)
     )
     key_reset, key_first, key_rest = jax.random.split(key, 3)
-    model, _ = system.step(key_first, system.reset(key_reset, streams), _wide(asked, repetitions))
+    model, _ = system.step(key_first, system.reset(key_reset, streams), _wide(stacked, repetitions))
 
     def frame(model: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
         key_rule, key_frame = jax.random.split(key)
@@ -119,10 +119,10 @@ def _tried(
     return jnp.mean(counts.on_time / jnp.maximum(counts.arrived, 1) - paid, axis=-2)
 
 
-def _wide(asked: Scaling, repetitions: int) -> Scaling:
+def _wide(stacked: Scaling, repetitions: int) -> Scaling:
     """Proposals [H, *streams, proposals] for every repetition [H, *streams, repetitions, proposals]."""
 
     def wide(leaf: Array) -> Array:
         return jnp.broadcast_to(leaf[..., None, :], (*leaf.shape[:-1], repetitions, leaf.shape[-1]))
 
-    return Scaling(wide(asked.node), wide(asked.change))
+    return Scaling(wide(stacked.node), wide(stacked.change))

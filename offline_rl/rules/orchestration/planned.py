@@ -1,8 +1,8 @@
-"""Planned deployment: as many replicas of every service as the forecast says will be busy, one frame ahead.
+"""Planned deployment: as many replicas of every service as will be busy by the forecast, one frame ahead.
 
     wanted = busy / target + safety * sqrt(busy)
 
-with `busy` the replicas that the forecast expects in service when an image asked for now is there; all wanted shrink
+with `busy` the replicas that the forecast expects in service when an image requested now is there; all wanted shrink
 alike where memory does not suffice. Of H changes each adds a replica of the service that lacks most, where the
 expected load of the cores is least; where no node has room, one of the service with the largest surplus goes instead.
 
@@ -59,8 +59,8 @@ class PlanTables(NamedTuple):
 def plan_tables(case: EdgeCloud, forecast: DayForecast, config: PlannedConfig) -> PlanTables:
     """The tables of a cluster and a day; of a service that no node may host nothing is wanted."""
     busy = expected_busy(case, forecast)
-    asked = (busy / config.target + config.safety * np.sqrt(busy)) * case.hosts.any(axis=1)
-    return PlanTables(_within_memory(case, config, asked), busy)
+    wanted = (busy / config.target + config.safety * np.sqrt(busy)) * case.hosts.any(axis=1)
+    return PlanTables(_within_memory(case, config, wanted), busy)
 
 
 def lead_of(case: EdgeCloud, config: PlannedConfig) -> float:
@@ -99,7 +99,7 @@ def planned(
 
 
 def _within_memory(case: EdgeCloud, config: PlannedConfig, wanted: np.ndarray) -> np.ndarray:
-    """[bins, services] what all memory has room for, at least one replica of what is asked for at all."""
+    """[bins, services] what all memory has room for, at least one replica of what is wanted at all."""
     total_gib = config.memory_share * case.memory_gib.sum()
     needed_gib = wanted @ case.replica_gib
     scaled = wanted * np.minimum(1.0, total_gib / np.maximum(needed_gib, 1e-9))[:, None]

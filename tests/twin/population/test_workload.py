@@ -97,5 +97,5 @@ def test_none_leaves_nothing_behind(archive: Archive, tmp_path: Path) -> None:
     )
     assert facts == {"kind": "none"}
     assert not (tmp_path / "population").exists()
-    with pytest.raises(ProductError, match="none was asked for"):
+    with pytest.raises(ProductError, match="none was configured"):
         load_workload_model(tmp_path / "population")

@@ -1,6 +1,6 @@
-"""The logged order: by the start that the log knows; jobs without one go last.
+"""The logged order: by the logged start; jobs without one go last.
 
-What history decided, on this machine: never the logged waits themselves, which hold what no replay knows.
+What history decided, on this machine: never the logged waits themselves, which depend on more than a replay has.
 """
 
 import numpy as np

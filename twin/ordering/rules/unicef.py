@@ -1,7 +1,7 @@
 """UNICEF: priority `wait / (log2(processors) * requested)`, highest first; fast turnaround of small jobs.
 
 `log2(1) = 0`: a job of one processor goes before all others, and among its like by `wait / requested`. The
-logarithm is bounded below by a billionth to say so.
+logarithm is bounded below by a billionth for this.
 
 Source: Tang, Lan, Desai and Buettner 2009, "Fault-aware, utility-based job scheduling on Blue Gene/P
 systems", CLUSTER; the form compared in Carastan-Santos and de Camargo 2017, "Obtaining dynamic scheduling

@@ -1,4 +1,4 @@
-"""Makes the certificate of a queue's twin: generated weeks, and other real ones, against held-out weeks."""
+"""Makes the certificate of a queue's twin: generated and other real weeks, compared with held-out weeks."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -50,12 +50,12 @@ from twin.ordering.persistence import QueueTwin
 from twin.ordering.windows import chosen as chosen_jobs
 
 ABOUT = {
-    WORKLOAD: "Generated jobs, submissions and users against those of held-out weeks. Memory: rank correlation of what "
-    "consecutive jobs of a user use of their requests.",
-    ANSWERS: "What jobs use of the time they ask for, where the same was asked or the user's last job used the same.",
+    WORKLOAD: "Generated jobs, submissions and users, compared with those of held-out weeks. Memory: rank correlation "
+    "of the used shares of requests between consecutive jobs of a user.",
+    ANSWERS: "Used share of the requested time, given the same request or the same used share of the user's last job.",
     QUEUE: "First come first served with EASY on an idealised machine, in generated and in held-out weeks.",
     RULES: "Mean bounded slowdowns of all published rules, with and without EASY, in generated weeks and in exact "
-    "replay of the held-out weeks. The logged order is left out: nobody logged the generated weeks.",
+    "replay of the held-out weeks. The logged order is left out: generated weeks have none.",
 }
 
 
@@ -96,48 +96,48 @@ def certify_queue(
     num_jobs = sum(len(week.rows) for week in real)
     if num_jobs < config.min_rows:
         raise ConfigError(
-            "too few jobs to certify anything",
+            "too few jobs for a certificate",
             where=f"{num_jobs} in {len(real)} held-out weeks from {date_of(chosen.weeks[0])}",
             allowed=f"{config.min_rows} or more",
             advice="name more days (--days)",
         )
     played = replayed(ruled, num_copies, rankings=True) if sampled else every
     with progress.stage("hold them against each other"):
-        asked = jobs_trio(real, generated, other, chosen.num_units)
+        trio = jobs_trio(real, generated, other, chosen.num_units)
         waits = waits_trio(real, generated, other, chosen.num_units)
         ranked, ranking_charts = ranking_lines(
             played.real, played.copies, played.other, played.chosen, config
         )
         lines = [
-            *workload_lines(asked, config),
+            *workload_lines(trio, config),
             *arrival_lines(real, generated, other, chosen, processors, config),
-            *answer_lines(asked, config),
+            *answer_lines(trio, config),
             *waiting_lines(waits, real, generated, other, chosen, processors, config),
             *ranked,
         ]
         charts = {
-            WORKLOAD: (hours_chart(asked), pairs_chart(keep(asked, COLUMNS), COLUMNS, "other real weeks")),
-            ANSWERS: (shares_chart(asked, ACCURACY, "Distribution of run time over requested", "share"),),
+            WORKLOAD: (hours_chart(trio), pairs_chart(keep(trio, COLUMNS), COLUMNS, "other real weeks")),
+            ANSWERS: (shares_chart(trio, ACCURACY, "Distribution of run time over requested", "share"),),
             QUEUE: (
                 shares_chart(waits, WAIT, "Distribution of waits", "wait (s, logarithmic)", logarithmic=True),
             ),
             RULES: ranking_charts,
         }
     facts = _facts(twin, archive, twin_hash)
-    told = _notes(twin, real, same_names=holds_training(archive, facts["train_days"]))
+    on_users = _notes(twin, real, same_names=holds_training(archive, facts["train_days"]))
     return certificate_of(
         lines, ABOUT, charts, config,
         days=_days(chosen.weeks), partners=_days(chosen.partners), num_requests=num_jobs,
-        notes=[chosen.about_units, *sampled, *chosen.notes, *told], **facts,
+        notes=[chosen.about_units, *sampled, *chosen.notes, *on_users], **facts,
     )  # fmt: skip
 
 
 def refused_queue(
     error: SchedtwinError, twin: QueueTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
 ) -> Certificate:
-    """The certificate that says that nothing could be measured, and why."""
-    told = refusal_in_words(error)
-    return certificate_of([], ABOUT, {}, config, refusal=told, **_facts(twin, archive, twin_hash))
+    """The certificate with the reason why nothing could be measured."""
+    reason = refusal_in_words(error)
+    return certificate_of([], ABOUT, {}, config, refusal=reason, **_facts(twin, archive, twin_hash))
 
 
 def _facts(twin: QueueTwin, archive: Archive, twin_hash: str) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _days(weeks: Sequence[int]) -> list[dt.date]:
 
 
 def _notes(twin: QueueTwin, real: Sequence[ReplayedWeek], *, same_names: bool) -> list[str]:
-    """What the twin cannot know, and what the machine leaves out; users are known by their places in one archive."""
+    """Notes on the limits of twin and machine; users are identified within one archive only."""
     agents = np.concatenate([replayed.week.jobs.agent[replayed.rows] for replayed in real])
     strange = int(np.sum(~np.isin(agents, twin.population.user_agent)))
     large = sum(
@@ -160,9 +160,9 @@ def _notes(twin: QueueTwin, real: Sequence[ReplayedWeek], *, same_names: bool) -
     logged_s = np.array([logged_mean_wait_s(one) for one in logged])
     waits_s = np.concatenate([replayed.waits_s("fcfs+easy") for replayed in real])
     notes = [
-        f"{strange:,} of {len(agents):,} held-out jobs are of users that training never saw"
+        f"{strange:,} of {len(agents):,} held-out jobs are of users without training jobs"
         if same_names
-        else "the archive lacks the training days: nobody can tell how many of its users training never saw"
+        else "the archive lacks the training days: the number of its users without training jobs is unknown"
     ]
     if large:
         notes.append(

@@ -1,4 +1,4 @@
-"""The weeks that a queue's certificate looks at, and which real week each of them is held against."""
+"""The held-out weeks of a queue's certificate, and the real week that each is compared with for the noise floor."""
 
 import datetime as dt
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from twin.ordering.types import Jobs
 
 WEEK_DAYS = 7
 MIN_WEEKS = 6
-"""From so many held-out weeks on, whole weeks are the units, else days: fewer units give no honest interval."""
+"""From so many held-out weeks on, whole weeks are the units, else days: fewer units give no reliable interval."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class HeldOutWeeks:
     Attributes:
         weeks: Held-out weeks, ascending.
         partners: For each of them another real week, not held out, that begins on the same weekday.
-        notes: What had to be done without.
+        notes: What could not be satisfied.
     """
 
     weeks: tuple[int, ...]
@@ -68,31 +68,31 @@ class HeldOutWeeks:
 
 
 def hold_out_weeks(
-    jobs: Jobs, twin: QueueTwin, asked: Sequence[dt.date] | None, config: CertifyConfig
+    jobs: Jobs, twin: QueueTwin, named: Sequence[dt.date] | None, config: CertifyConfig
 ) -> HeldOutWeeks:
     """Held-out weeks with partners for the noise floor.
 
     Args:
         jobs: Of the log.
         twin: For its training days.
-        asked: Days to look at, of which whole weeks are taken: seven days that follow each other; the first weeks after
-            training if None.
-        config: How many weeks that is.
+        named: Held-out days, of which whole weeks are taken: seven consecutive days; the first weeks after training if
+            None.
+        config: Number of weeks where no days are named.
 
     Raises:
         ConfigError: There is no such week, the log has no job in it, or it is not after training.
     """
     first, end = log_days(jobs)
     notes: list[str] = []
-    if asked is None:
+    if named is None:
         last = end - WEEK_DAYS - WeeksConfig().num_drain_days
         weeks = list(range(twin.anchor, last + 1, WEEK_DAYS))[: config.max_weeks]
     else:
         train = [date_of(twin.first_day + offset) for offset in range(twin.num_days)]
-        refuse_overlap(train, [TestDays(0, tuple(asked), None)])
-        weeks, num_left = _whole_weeks([(day - EPOCH).days for day in asked])
+        refuse_overlap(train, [TestDays(0, tuple(named), None)])
+        weeks, num_left = _whole_weeks([(day - EPOCH).days for day in named])
         if num_left:
-            notes.append(f"{num_left} of the days asked for make no whole week: left out")
+            notes.append(f"{num_left} of the requested days make no whole week: left out")
     day = day_of(jobs, jobs.arrival_s)
     counts = {week: int(np.sum((day >= week) & (day < week + WEEK_DAYS))) for week in weeks}
     empty = [date_of(week).isoformat() for week in weeks if not counts[week]]
@@ -106,25 +106,25 @@ def hold_out_weeks(
             allowed="seven days that follow each other, after training and within the log",
             advice="name other days (--days), or fit the twin on earlier ones (--config, [days] last_day)",
         )
-    partners, said = _partners(weeks, first, end, twin, day)
-    return HeldOutWeeks(tuple(weeks), partners, (*notes, *said))
+    partners, on_partners = _partners(weeks, first, end, twin, day)
+    return HeldOutWeeks(tuple(weeks), partners, (*notes, *on_partners))
 
 
 def weeks_for_rules(
     jobs: Jobs, chosen: HeldOutWeeks, config: CertifyConfig
 ) -> tuple[HeldOutWeeks, int, tuple[str, ...]]:
-    """In which of the held-out weeks all rules are played: few of them where weeks have many jobs.
+    """The held-out weeks in which all rules are simulated: a sample where weeks have many jobs.
 
-    Every rule is played in each such week, in its partner and in generated ones. Together these have at most
-    `config.max_played` jobs, as far as one week does; generated weeks are given up before held-out ones.
+    Every rule is simulated in each such week, in its partner and in generated ones. Together these have at most
+    `config.max_played` jobs, but at least one week; generated weeks are dropped before held-out ones.
 
     Args:
         jobs: Of the log.
         chosen: Held-out weeks.
-        config: How many jobs that is, and how many generated weeks there are for each.
+        config: The number of jobs, and the number of generated weeks for each.
 
     Returns:
-        The weeks, evenly spaced; generated weeks for each of them; and what to know.
+        The weeks, evenly spaced; generated weeks for each of them; and notes.
     """
     day, num_weeks = day_of(jobs, jobs.arrival_s), len(chosen.weeks)
     counts = [int(np.sum((day >= week) & (day < week + WEEK_DAYS))) for week in chosen.weeks]
@@ -182,7 +182,7 @@ def _partners(
                 advice="name fewer days (--days)",
             )
         if not free:
-            notes = ("there are fewer other weeks than held-out ones: the noise floor takes some twice",)
+            notes = ("there are fewer other weeks than held-out ones: the noise floor uses some twice",)
         trained = range(twin.first_day - WEEK_DAYS + 1, twin.anchor)
         distance = {one: (abs(one - week), one in trained) for one in free or others}
         partners.append(min(distance, key=lambda one: distance[one]))

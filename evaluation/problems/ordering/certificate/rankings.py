@@ -34,7 +34,7 @@ def ranking_lines(
         config: Of the certificate.
     """
     if not config.rankings:
-        return [not_applicable(SECTION, name, "not asked for") for name in LINES], ()
+        return [not_applicable(SECTION, name, "switched off (rankings = false)") for name in LINES], ()
     names = tuple(real[0].starts)
     of_real, of_other = (_values(weeks, names, chosen.num_units) for weeks in (real, other))
     of_twin = _values([week for weeks in copies for week in weeks], names, chosen.num_units)
@@ -50,16 +50,16 @@ def ranking_lines(
         ),
     ]  # fmt: skip
     once = np.ones((1, units))
-    told, true, floor = (values(once)[0] for values in (of_twin, of_real, of_other))
+    in_twin, true, floor = (values(once)[0] for values in (of_twin, of_real, of_other))
     order = np.argsort(true, kind="stable")
-    worst = int(np.argmax(np.abs(told - true)))
+    worst = int(np.argmax(np.abs(in_twin - true)))
     along = tuple(map(float, true[order]))
     chart = Chart(
         "Log mean bounded slowdown of the rules", "in replay of the held-out weeks", "elsewhere",
-        (Curve("twin", along, tuple(map(float, told[order]))),
+        (Curve("twin", along, tuple(map(float, in_twin[order]))),
          Curve("other real weeks", along, tuple(map(float, floor[order])))),
         f"{len(names)} rules, best first: {', '.join(names[place] for place in order)}. The twin is furthest off for "
-        f"{names[worst]}: {np.exp(told[worst]):.3g} against {np.exp(true[worst]):.3g}.",
+        f"{names[worst]}: {np.exp(in_twin[worst]):.3g} against {np.exp(true[worst]):.3g}.",
         True,
     )  # fmt: skip
     return lines, (chart,)

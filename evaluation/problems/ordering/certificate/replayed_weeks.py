@@ -1,8 +1,8 @@
 """Weeks replayed under fixed rules: held-out ones, other real ones, and generated ones, all by exact replay.
 
-All begin in the state that first come first served with EASY brings about: a real week since the log began, a generated
-one since generated days began (`evaluation.problems.ordering.generated.LEAD_DAYS`). So a difference is one of the
-submitting user, never of the machine: what the idealised machine leaves out of the logged waits is in neither.
+All begin in the state under first come first served with EASY: a real week since the beginning of the log, a generated
+one since the beginning of generated days (`evaluation.problems.ordering.generated.LEAD_DAYS`). So differences are due
+to the workload, not to the machine: causes of logged waits that the idealised machine lacks are in neither.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ class ReplayedWeek(NamedTuple):
     """One week under every rule.
 
     Attributes:
-        week: Its jobs, and what ran and waited when it began.
-        rows: [counted] the jobs that count, among the week's.
+        week: Its jobs, and those running and waiting at its beginning.
+        rows: [counted] indices of the counted jobs among the week's.
         unit: [counted] the unit of each.
         starts: Rule -> [jobs] when each job began, on the week's clock; NaN where it never did.
     """
@@ -58,10 +58,10 @@ def fixed_rules(pool: Pool, *, rankings: bool) -> list[OrderPolicy]:
 
 
 class ReplayedWeeks(NamedTuple):
-    """Held-out weeks and what they are held against, all under the same rules.
+    """Held-out weeks and the weeks they are compared with, all under the same rules.
 
     Attributes:
-        chosen: Which weeks.
+        chosen: The held-out weeks and their partners.
         real, other: Held-out weeks and their partners.
         copies: Generated weeks, several for each.
     """
@@ -82,17 +82,17 @@ def replay_weeks(
     seed: int,
     progress: Progress,
 ) -> ReplayedWeeks:
-    """Plays rules in held-out weeks, their partners and generated ones.
+    """Simulates rules in held-out weeks, their partners and generated ones.
 
     Args:
-        jobs: Of the log.
-        start_s: [jobs] the schedule that says what runs and waits when real weeks begin.
-        twin: Who submits in generated weeks.
-        rules: What is played.
-        chosen: Which weeks.
+        jobs: Jobs of the log.
+        start_s: [jobs] the schedule that defines running and waiting jobs at the beginning of real weeks.
+        twin: Generates the jobs of generated weeks.
+        rules: The rules.
+        chosen: The held-out weeks and their partners.
         num_copies: Generated weeks for each.
-        seed: Of the certificate.
-        progress: Where to show how far it is.
+        seed: Seed of the certificate.
+        progress: Progress display.
     """
     with progress.stage("play real weeks"):
         both = [
@@ -126,14 +126,14 @@ def real_weeks(
 def twin_weeks(
     twin: QueueTwin, rules: Sequence[OrderPolicy], chosen: HeldOutWeeks, seed: int, copy: int
 ) -> list[ReplayedWeek]:
-    """One generated week for each held-out week, from the same weekday on; nothing after training is looked at.
+    """One generated week for each held-out week, from the same weekday on, without data after the training.
 
     Args:
-        twin: Who submits.
-        rules: What is played.
+        twin: Generates the jobs.
+        rules: The rules.
         chosen: The held-out weeks.
-        seed: Of the certificate.
-        copy: Other copies are other weeks.
+        seed: Seed of the certificate.
+        copy: Number of the copy; each has other weeks.
     """
     weeks = []
     for number, day in enumerate(chosen.weeks):

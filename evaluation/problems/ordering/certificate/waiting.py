@@ -36,12 +36,12 @@ def waiting_lines(
     """Lines of waits, slowdowns and utilisation."""
     used = [_utilisation(weeks, chosen, processors) for weeks in (real, twin, other)]
     unit, num_units = np.arange(chosen.num_units), chosen.num_units
-    told, floor = (mean_of(np.abs(one - used[0]), unit, num_units) for one in used[1:])
+    distance, floor = (mean_of(np.abs(one - used[0]), unit, num_units) for one in used[1:])
     return [
         *column_lines(SECTION, trio, config),
         *distribution_lines(SECTION, trio, config),
         against_floor(
-            SECTION, f"utilisation by {chosen.unit_name}", "mean distance", told, floor, num_units,
+            SECTION, f"utilisation by {chosen.unit_name}", "mean distance", distance, floor, num_units,
             config.thresholds.utilisation, config.intervals(),
         ),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Who submits: jobs, submissions and users of generated weeks against those of held-out weeks."""
+"""The workload: jobs, submissions and users of generated weeks, compared with those of held-out weeks."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ LABELS = ("held-out weeks", "twin", "other real weeks")
 LOGARITHMS = ("rate", "load asked for", "users", "dispersion", "variation of gaps")
 DIFFERENCES = ("autocorrelation of gaps", "memory of users")
 OF_USERS = ("users", "memory of users")
-HIDDEN = "the log does not say who asked"
+HIDDEN = "the log does not name the users"
 
 
 def workload_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
@@ -42,7 +42,7 @@ def workload_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
 
 
 def answer_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
-    """How much of the request a job uses, given what was asked, and given what its user's last job used.
+    """The used share of a job's request, given the request, and given the used share of its user's last job.
 
     `KL(real || twin)` of a column given another is the KL of the pair less that of the other alone (chain rule).
     """
@@ -71,11 +71,11 @@ def arrival_lines(
         columns = [table[name] for table in tables]
         if name in LOGARITHMS:
             columns = [np.log(np.where(column > 0.0, column, np.nan)) for column in columns]
-        told, floor = (np.abs(column - columns[0]) for column in columns[1:])
+        distance, floor = (np.abs(column - columns[0]) for column in columns[1:])
         measure = "mean log ratio" if name in LOGARITHMS else "mean distance"
         lines.append(
             against_floor(
-                SECTION, f"{name} by {chosen.unit_name}", measure, mean_of(told, unit, chosen.num_units),
+                SECTION, f"{name} by {chosen.unit_name}", measure, mean_of(distance, unit, chosen.num_units),
                 mean_of(floor, unit, chosen.num_units), chosen.num_units, config.thresholds.arrivals,
                 config.intervals(),
             )
@@ -148,20 +148,20 @@ def _given_line(trio: Trio, given: str, config: CertifyConfig) -> Line:
 
 
 def _figures(weeks: Sequence[ReplayedWeek], chosen: HeldOutWeeks, processors: float) -> dict[str, np.ndarray]:
-    """[units] of every figure; NaN where there are too few jobs to say."""
+    """[units] of every figure; NaN where there are too few jobs."""
     rows = []
     for replayed in weeks:
         week, jobs = replayed.week, replayed.week.jobs
         for part in range(chosen.units_per_week):
             first_day, length_s = week.first_day + part * chosen.unit_days, chosen.unit_days * DAY_S
-            told = stretch_figures(jobs, first_day, chosen.unit_days, processors)
+            figures = stretch_figures(jobs, first_day, chosen.unit_days, processors)
             since_s = jobs.arrival_s - part * length_s
             times_s = since_s[(since_s >= 0.0) & (since_s < length_s)]
             gaps = arrival_statistics(times_s, length_s, num_parts=PARTS_OF_DAY * chosen.unit_days)
             rows.append({
-                "rate": told.jobs_per_day, "load asked for": told.load, "users": told.num_users,
-                "dispersion": told.dispersion, "variation of gaps": gaps.gap_variation,
-                "autocorrelation of gaps": gaps.autocorrelation, "memory of users": told.memory,
+                "rate": figures.jobs_per_day, "load asked for": figures.load, "users": figures.num_users,
+                "dispersion": figures.dispersion, "variation of gaps": gaps.gap_variation,
+                "autocorrelation of gaps": gaps.autocorrelation, "memory of users": figures.memory,
             })  # fmt: skip
     return {name: np.array([row[name] for row in rows], float) for name in rows[0]}
 
@@ -185,7 +185,7 @@ def _table(jobs: Jobs, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def _last_of_user(values: np.ndarray, agent: np.ndarray) -> np.ndarray:
-    """[jobs] the value of the same user's job before; NaN for the first one, and for users who hide."""
+    """[jobs] the value of the same user's previous job; NaN for the first one, and for unnamed users."""
     order = np.argsort(agent, kind="stable")
     last = np.full(len(values), np.nan)
     same = np.flatnonzero((agent[order][1:] == agent[order][:-1]) & (agent[order][1:] >= 0))

@@ -1,4 +1,4 @@
-"""What a certificate holds against a log: whatever answers offers, a learned twin or the simulated truth itself."""
+"""The system under test of a certificate: any model of outcomes, a learned twin or the simulated truth itself."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -14,26 +14,26 @@ from twin.placement.responses import Answers
 from twin.placement.windows import Windows
 
 
-class Believed(NamedTuple):
-    """A system under test."""
+class SystemUnderTest(NamedTuple):
+    """The system that a certificate compares with the log."""
 
     encoding: Encoding
-    windows: Windows  # of the training days: what a clone of the behaviour is fitted on
+    windows: Windows  # of the training days, for the clone of the behaviour
     model: PyTree  # arrays that the answers depend on, an argument of every compiled program
-    answers: Callable[[PyTree], Answers]  # memory of an answer must not depend on the answers before it
-    num_members: int  # streams are dealt to so many members in equal consecutive shares
+    answers: Callable[[PyTree], Answers]  # the memory of an answer must not depend on the answers before it
+    num_members: int  # streams are divided among the members in equal consecutive shares
 
 
 class CloneBehaviour(NamedTuple):
-    """Who decides in closed loop: a clone of the logged behaviour."""
+    """The clone of the logged behaviour that decides in closed loop."""
 
     network: Actor
     params: PyTree
 
 
-def of_twin(twin: PlacementTwin) -> Believed:
+def of_twin(twin: PlacementTwin) -> SystemUnderTest:
     """A learned twin as a system under test."""
-    return Believed(
+    return SystemUnderTest(
         twin.encoding,
         twin.disjoint_windows(),
         twin.model,

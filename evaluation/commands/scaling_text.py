@@ -1,0 +1,86 @@
+"""An exported autoscaler for a person: what it grants, within which bounds, and where its numbers come from."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
+from logs_schema.product import read_manifest
+from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
+from offline_rl.runner.scaling import load_scaling
+
+
+def scaling_facts(folder: Path, *, expect: str | None = None, trust: Path | None = None) -> dict[str, Any]:
+    """What an autoscaler's bundle says of itself, after it is verified and replayed.
+
+    Args:
+        folder: The bundle.
+        expect: The content hash that it must have; None accepts any.
+        trust: Public key of whoever must have signed it; None: anybody.
+
+    Returns:
+        `setting`, `manifest` and `checked`, as plain JSON.
+
+    Raises:
+        ProductError: It is no such bundle, or it was changed, or does not decide as the original.
+    """
+    policy, manifest = load_scaling(folder, expect=expect, trust=trust), read_manifest(folder)
+    return {
+        "bundle": str(folder),
+        "setting": asdict(policy.setting),
+        "manifest": asdict(manifest),
+        "checked": {
+            "num_files": len(manifest.files),
+            "num_golden": len(read_arrays(folder / GOLDEN)["places"]),
+            "backend": "numpy",
+            "num_parameters": sum(one.size for one in read_arrays(folder / ARRAYS).values()),
+        },
+    }
+
+
+def scaling_text(facts: dict[str, Any]) -> str:
+    """The facts of `scaling_facts` as tables."""
+    return shown([_what(facts), _deployments(facts), _provenance(facts)])
+
+
+def _what(facts: dict[str, Any]) -> Section:
+    setting, checked, extra = facts["setting"], facts["checked"], facts["manifest"]["extra"]
+    certification = extra.get("certification", "nothing is known of one")
+    rows: list[tuple[str, ...]] = [
+        ("decides", f"cores, memory and replicas of {len(setting['deployments'])} deployments, every "
+                    f"{setting['interval_s']:g} s"),
+        ("network", f"{setting['form']}, {checked['num_parameters']:,} numbers"),
+        ("objective", f"{setting['slo_share']:.0%} of the requests within {setting['slo_s']:.3g} s"),
+        ("verified", f"{checked['num_files']} files by checksum"),
+        ("replayed", f"{checked['num_golden']} golden decisions, by numpy: as the original"),
+        ("certificate", extra.get("certificate") or f"not passed: {certification}"),
+        ("licence", extra.get("licence") or "not stated by whoever exported it"),
+    ]  # fmt: skip
+    return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _deployments(facts: dict[str, Any]) -> Section:
+    rows: list[tuple[str, ...]] = [
+        (
+            one["name"], f"{one['min_replicas']} to {one['max_replicas']}",
+            f"{one['min_cpu_cores']:.3g} to {one['max_cpu_cores']:.3g}",
+            f"{one['min_memory_gib']:.3g} to {one['max_memory_gib']:.3g}", f"{one['most_rate_per_s']:.4g}",
+            f"{one['target']:.0%}",
+        )
+        for one in facts["setting"]["deployments"]
+    ]  # fmt: skip
+    heads = ("deployment", "replicas", "cores each", "GiB each", "most calls a second", "fallback's target")
+    return "within which bounds (calls: of the training days)", heads, rows
+
+
+def _provenance(facts: dict[str, Any]) -> Section:
+    manifest = facts["manifest"]
+    rows: list[tuple[str, ...]] = [
+        (f"made from {name}", value) for name, value in manifest["made_from"].items()
+    ]
+    rows += [
+        (words, str(manifest["extra"].get(name) or NOT_KNOWN))
+        for words, name in (("policy", "chosen"), ("best in the twin", "recommended"), ("days", "train_days"))
+    ]
+    rows += [("seed", str(manifest["seed"])), ("created", manifest["created"])]
+    return "where it comes from", ("", ""), [*rows, ("content hash", manifest["content_hash"])]

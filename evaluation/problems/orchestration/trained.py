@@ -1,0 +1,96 @@
+"""What a training of dispatcher and orchestrator has left: its networks, and its pair among those that are compared."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from evaluation.problems.orchestration.bench import Entrants, Pair
+from evaluation.problems.orchestration.learners import (
+    RESIDUAL,
+    corrected_plan,
+    dispatch_example,
+    orchestrating,
+    residual,
+    shown_plan,
+)
+from evaluation.problems.orchestration.rivals import RULE_MARGIN, latencies
+from logs_schema.product import read_manifest
+from offline_rl.networks import near_best_policy
+from offline_rl.rules.on_time_by_replicas import replica_rule_params
+from offline_rl.stepwise_actor import stepwise_policy
+from twin.arrays import load_arrays
+from twin.contracts import PyTree
+from twin.orchestration.edge_cloud import EdgeCloud
+from twin.orchestration.fit import FittedCluster
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_mechanics import Dispatch, observing
+from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.persistence import load_fitted
+
+DISPATCHER, ORCHESTRATOR = "dispatcher.npz", "orchestrator.npz"
+GPG = "gpg"
+
+
+class KeptNetwork(NamedTuple):
+    """A network and its parameters; those of the rule that it would correct, where the rule was chosen."""
+
+    network: Any
+    params: PyTree
+
+
+class TrainedPair(NamedTuple):
+    """What a training has chosen, as a comparison plays it."""
+
+    pair: Pair
+    entrants: Entrants
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether a side of it is no rule."""
+        return self.pair.dispatch == RESIDUAL or self.pair.orchestration == GPG
+
+
+def read_networks(policy: Path, fitted: FittedCluster) -> tuple[KeptNetwork, KeptNetwork]:
+    """Dispatcher and orchestrator of a training's product."""
+    key = jax.random.key(0)
+    dispatcher = residual(dispatch_example(fitted), replica_rule_params(latencies(fitted))).network
+    orchestrator = corrected_plan(fitted)
+    return (
+        KeptNetwork(dispatcher, load_arrays(policy / DISPATCHER, jax.eval_shape(dispatcher.init, key))),
+        KeptNetwork(orchestrator, load_arrays(policy / ORCHESTRATOR, jax.eval_shape(orchestrator.init, key))),
+    )
+
+
+def trained_pair(policy: Path) -> TrainedPair:
+    """The pair that a training has chosen, and those of its sides that are no rules."""
+    fitted = load_fitted(policy)
+    pair = Pair(*read_manifest(policy, "policy").extra["chosen"].split("+"))
+    dispatcher, orchestrator = read_networks(policy, fitted)
+    dispatches = near_best_policy(dispatcher.network, dispatcher.params, RULE_MARGIN)
+    changes = stepwise_policy(orchestrator.network, orchestrator.params, draws=False)
+
+    def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
+        model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
+        return orchestrating(shown_plan(fitted, model, frames), changes)
+
+    named: Mapping[str, Any] = {RESIDUAL: lambda case: observing(case, dispatches)}
+    return TrainedPair(
+        pair,
+        Entrants(
+            {name: make for name, make in named.items() if name == pair.dispatch},
+            {GPG: orchestrate} if pair.orchestration == GPG else {},
+        ),
+    )
+
+
+def with_trained(others: Entrants, trained: TrainedPair) -> Entrants:
+    """The trained pair among other policies."""
+    own = trained.entrants
+    return replace(
+        others,
+        dispatch={**others.dispatch, **own.dispatch},
+        orchestration={**others.orchestration, **own.orchestration},
+    )
