@@ -53,7 +53,9 @@ Reply = tuple[int, Any]
 """Status and JSON content; bytes are sent as they are."""
 
 SHED_LAG_S = 0.2
-"""Lag of the event loop from which questions are turned away unread: kube-scheduler gives up after as long."""
+"""Least lag of the event loop at which questions are turned away unread: kube-scheduler gives up after as long.
+
+Where the service's deadline is longer, callers wait longer, and the deadline is the bound."""
 PIECE_BYTES = 2**18
 """Bytes of an answer that are handed over at once."""
 _QUESTIONS = ("/filter", "/prioritize", "/decide", "/assign", "/order")
@@ -134,7 +136,9 @@ class App:
             and not self._admits(headers.get(b"authorization", b""))
         ):
             raise BadCallError(401, "the token is missing or wrong")
-        if path in _QUESTIONS and self.service.pressure.lag_s > SHED_LAG_S:
+        if path in _QUESTIONS and self.service.pressure.lag_s > max(
+            SHED_LAG_S, self.service.config.deadline_s
+        ):
             self.service.metrics.shed.inc()
             raise BadCallError(503, "too many questions: decide without an answer")
         body = await read_body(receive, headers.get(b"content-length", b"0"), share)

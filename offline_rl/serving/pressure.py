@@ -24,11 +24,15 @@ class Pressure:
         loop = asyncio.get_running_loop()
 
         def beat(due_s: float) -> None:
-            self.lag_s += NEWS_WEIGHT * (max(0.0, loop.time() - due_s) - self.lag_s)
+            self.look(loop.time() - due_s)
             due_s = loop.time() + BEAT_S
             self._next = loop.call_at(due_s, beat, due_s)
 
         beat(loop.time())
+
+    def look(self, late_s: float) -> None:
+        """Weighs in one look at the clock that came this many seconds later than planned."""
+        self.lag_s += NEWS_WEIGHT * (max(0.0, late_s) - self.lag_s)
 
     def stop(self) -> None:
         """Ends."""

@@ -108,10 +108,10 @@ def test_a_chain_is_found_where_no_move_or_swap_helps():
 def test_a_descent_ends_in_single_precision_too():
     costs = drawn(7, 2, 20).costs
     single = type(costs)(*(leaf if leaf is costs.source else leaf.astype(np.float32) for leaf in costs))
-    search = LocalSearchConfig(time_s=10.0, restarts=True, max_restarts=20)
+    search = LocalSearchConfig(time_s=120.0, restarts=True, max_restarts=20)
     begun_s = time.monotonic()
     improve(single, np.zeros(20, int), search, np.random.default_rng(0))
-    assert time.monotonic() - begun_s < 10.0
+    assert time.monotonic() - begun_s < 60.0
 
 
 def test_a_search_keeps_to_its_time_and_never_makes_worse():

@@ -238,6 +238,8 @@ def test_the_search_for_garbage_rests_while_a_large_content_is_parsed_and_goes_o
 def test_questions_are_turned_away_unread_while_the_server_is_behind():
     app = App(made_service())
     app.service.pressure.lag_s = SHED_LAG_S + 0.01
+    assert asked(app, "/decide", b"not even JSON")[0] == 400  # its callers wait for a deadline of 5 s
+    app.service.pressure.lag_s = app.service.config.deadline_s + 0.01
     for path in ("/filter", "/prioritize", "/decide"):
         assert asked(app, path, b"not even JSON")[0] == 503
     assert metric(app.service, "shed_total") == 3
