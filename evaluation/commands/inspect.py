@@ -23,18 +23,22 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Show the bundle; 0."""
+    from evaluation.commands.assigner_text import assigner_facts, assigner_text
     from evaluation.commands.bundle_text import bundle_facts, bundle_text
     from evaluation.commands.output import show_result
     from evaluation.commands.scaling_text import scaling_facts, scaling_text
     from logs_schema.errors import ConfigError
-    from offline_rl.bundle import SCALING_KIND, kind_of
+    from offline_rl.bundle import ASSIGNMENT_KIND, SCALING_KIND, kind_of
 
-    if kind_of(arguments.bundle) == SCALING_KIND:
+    in_numpy = {SCALING_KIND: (scaling_facts, scaling_text), ASSIGNMENT_KIND: (assigner_facts, assigner_text)}
+    checks = {"expect": arguments.expect, "trust": arguments.trust}
+    kind = kind_of(arguments.bundle)
+    if kind in in_numpy:
         if arguments.backend != "numpy":
-            raise ConfigError("an autoscaler has one copy", where="--backend", allowed="numpy")
-        found = scaling_facts(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
-        show_result(arguments, found, "" if arguments.json else scaling_text(found))
-        return 0
-    facts = bundle_facts(arguments.bundle, arguments.backend, expect=arguments.expect, trust=arguments.trust)
-    show_result(arguments, facts, "" if arguments.json else bundle_text(facts))
+            raise ConfigError(f"a {kind} has one copy", where="--backend", allowed="numpy")
+        facts_of, text_of = in_numpy[kind]
+        facts = facts_of(arguments.bundle, **checks)
+    else:
+        facts, text_of = bundle_facts(arguments.bundle, arguments.backend, **checks), bundle_text
+    show_result(arguments, facts, "" if arguments.json else text_of(facts))
     return 0

@@ -100,6 +100,15 @@ def test_the_command_trains_and_exports(tmp_path, capsys, monkeypatch):
     assigner = load_assigner(out, expect=found["content_hash"])
     costs = row_of(LogRounds(EDGES, LogRoundsConfig(6)).draw(np.random.default_rng(1), 1), 0)
     assert makespan_s(costs, assigner.assign(costs)) > 0.0
+    assert main(["inspect", str(out), "--expect", found["content_hash"]]) == 0
+    shown = capsys.readouterr().out
+    assert "rounds of 6 requests and 3 edges" in shown
+    assert "16 golden rounds" in shown
+    assert "input_mib" in shown
+    assert main(["inspect", str(out), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["setting"]["num_edges"] == 3
+    assert main(["inspect", str(out), "--backend", "onnx"]) == 2
+    assert "allowed: numpy" in capsys.readouterr().err
     assert main(asked) != 0  # the bundle is there
     assert str(out) in capsys.readouterr().err
     assert main([*asked, "--replace"]) == 0

@@ -1,0 +1,75 @@
+"""An exported scheduler of many requests at once for a person: its training, and where its numbers come from."""
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
+from logs_schema.product import read_manifest
+from offline_rl.assignment.assigner import ORDER, load_assigner
+from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
+
+
+def assigner_facts(folder: Path, *, expect: str | None = None, trust: Path | None = None) -> dict[str, Any]:
+    """Facts of a bundle that assigns, after its checksums are verified and its golden rounds replayed.
+
+    Args:
+        folder: The bundle.
+        expect: The required content hash; None accepts any.
+        trust: Public key that the bundle must be signed with; None accepts any bundle.
+
+    Returns:
+        `setting`, `manifest` and `checked`, as plain JSON.
+
+    Raises:
+        ProductError: It is no such bundle, or it was changed, or does not answer as the original.
+    """
+    assigner, manifest = load_assigner(folder, expect=expect, trust=trust), read_manifest(folder)
+    return {
+        "bundle": str(folder),
+        "setting": asdict(assigner.setting),
+        "manifest": asdict(manifest),
+        "checked": {
+            "num_files": len(manifest.files),
+            "num_golden": len(read_arrays(folder / GOLDEN)["edge"]),
+            "backend": "numpy",
+            "num_parameters": sum(one.size for one in read_arrays(folder / ARRAYS).values()),
+        },
+    }
+
+
+def assigner_text(facts: dict[str, Any]) -> str:
+    """The facts of `assigner_facts` as tables."""
+    return shown([_what(facts), _provenance(facts)])
+
+
+def _what(facts: dict[str, Any]) -> Section:
+    setting, checked = facts["setting"], facts["checked"]
+    rows: list[tuple[str, ...]] = [
+        ("decides", "an edge for every request of a round; never worse than insertion"),
+        ("network", f"{setting['network']}, {checked['num_parameters']:,} numbers"),
+        (
+            "trained on",
+            f"rounds of {setting['num_requests']:,} requests and {setting['num_edges']:,} edges; from a {ORDER:g}th "
+            f"to {ORDER:g} times of each it is not outside its training",
+        ),
+        ("decoding", f"{setting['num_samples']} samples, edges of at least {setting['least_share']:.0%}"),
+        ("verified", f"{checked['num_files']} files by checksum"),
+        ("replayed", f"{checked['num_golden']} golden rounds, by numpy: as the original"),
+    ]
+    return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _provenance(facts: dict[str, Any]) -> Section:
+    manifest, trained_on = facts["manifest"], facts["setting"]["trained_on"]
+    rows: list[tuple[str, ...]] = [
+        (f"made from {name}", value) for name, value in manifest["made_from"].items()
+    ]
+    rows += [
+        ("size of a request", str(trained_on.get("size") or NOT_KNOWN)),
+        ("requests of the log", f"{trained_on['num_rows']:,}" if "num_rows" in trained_on else NOT_KNOWN),
+        *[("the log lacks", note) for note in trained_on.get("notes", ())],
+        ("seed", str(manifest["seed"])),
+        ("created", manifest["created"]),
+    ]
+    return "where it comes from", ("", ""), [*rows, ("content hash", manifest["content_hash"])]
