@@ -49,7 +49,7 @@ class Hosted:
     Attributes:
         name: Of the Deployment.
         service, node: What it hosts, and where.
-        asked: Replicas that its scale asks for.
+        desired: Replicas in its specification.
         ready: Replicas that can serve.
         version: Of the object, for writes that must not overlook a change.
     """
@@ -57,7 +57,7 @@ class Hosted:
     name: str
     service: str
     node: str
-    asked: int
+    desired: int
     ready: int
     version: str
 
@@ -96,7 +96,7 @@ class ScalableCluster(Protocol):
         """Asks for replicas of a Deployment; `version`: only if it is that one still; `only_try`: nothing is kept."""
         ...
 
-    def asked(self, name: str) -> int:
+    def desired(self, name: str) -> int:
         """What a Deployment's scale asks for now."""
         ...
 

@@ -47,7 +47,7 @@ class FrameResult(NamedTuple):
             {
                 "service": one.hosted.service,
                 "node": one.hosted.node,
-                "from": one.hosted.asked,
+                "from": one.hosted.desired,
                 "to": one.replicas,
             }
             for one in self.writes
@@ -93,7 +93,7 @@ class FrameController:
     def run(
         self, is_over: Callable[[float], bool], tell: Callable[[FrameResult], None] = lambda _frame: None
     ) -> None:
-        """A frame every `frame_s`, told of, until `is_over(seconds)`, which waits that long, says so; then resigns."""
+        """A frame every `frame_s`, reported, until `is_over(seconds)`, which waits that long, says so; then resigns."""
         frame_s, next_s = self._orchestrator.facts.frame_s, time.monotonic()
         try:
             while not is_over(max(0.0, next_s - time.monotonic())):
@@ -108,7 +108,7 @@ class FrameController:
                 _say(error.what)
 
     def _decided(self, now_s: float) -> FrameResult:
-        leads = not self._config.applies or self._leading.leads()  # who changes nothing leads nobody
+        leads = not self._config.applies or self._leading.leads()  # without writes there is nothing to lead
         self.metrics.leads.set(leads)
         if not leads:
             self._waiting.removals.clear()  # whoever leads decides anew

@@ -1,7 +1,7 @@
 """The changes of a frame: what is known as arrays, what is wanted as writes, and all of the writes or none.
 
 A replica goes only when it is idle: the requests of its service on its node, served or waiting on average of the last
-frame, leave a whole replica free; and where the last one would go, nobody was served at all. Until then the removal
+frame, leave a whole replica free; and where the last one would go, no request was served at all. Until then the removal
 waits. Before the first write of a frame every write is tried without effect; where a later one fails all the same,
 those before it are taken back.
 """
@@ -32,7 +32,7 @@ class Write:
     @property
     def step(self) -> int:
         """How many replicas more."""
-        return self.replicas - self.hosted.asked
+        return self.replicas - self.hosted.desired
 
 
 @dataclass
@@ -71,12 +71,12 @@ def view_of(
     waiting: WaitingRemovals,
     time_of_day_s: float,
 ) -> FrameView:
-    """What the orchestrator is told of the cluster."""
+    """What the orchestrator observes of the cluster."""
     shape = len(facts.services), len(facts.nodes)
     replicas, adding, removing = (np.zeros(shape, np.float32) for _ in range(3))
     for place, one in places.items():
-        replicas[place] = min(one.ready, one.asked)
-        adding[place] = max(one.asked - one.ready, 0)
+        replicas[place] = min(one.ready, one.desired)
+        adding[place] = max(one.desired - one.ready, 0)
         removing[place] = min(waiting.removals.get(place, 0), replicas[place])
     is_up = np.array([up.get(name, False) for name in facts.nodes])
     return FrameView(time_of_day_s, is_up, replicas, adding, removing, *vars(loads).values())
@@ -102,21 +102,21 @@ def writes_of(
         elif change:
             waiting.add(place)
     for place in list(waiting.removals):
-        if place not in places or places[place].asked == 0:
+        if place not in places or places[place].desired == 0:
             waiting.removals.pop(place)
         elif place not in wanted and is_idle(places[place], loads, place):
             wanted[place] = -1
     within = list(wanted.items())[:max_changes]
     left_out += [f"over the limit of {max_changes} changes a frame"] * (len(wanted) - len(within))
-    return [Write(places[place], places[place].asked + step) for place, step in within], left_out
+    return [Write(places[place], places[place].desired + step) for place, step in within], left_out
 
 
 def is_idle(hosted: Hosted, loads: Loads, place: Place) -> bool:
     """Whether a replica can go without anybody noticing."""
     busy = float(loads.running[place] + loads.waiting[place])
-    if hosted.asked <= 1:
+    if hosted.desired <= 1:
         return busy == 0.0
-    return hosted.ready >= hosted.asked and busy <= hosted.asked - 1.0
+    return hosted.ready >= hosted.desired and busy <= hosted.desired - 1.0
 
 
 def make(cluster: ScalableCluster, writes: Sequence[Write], note: Callable[[str], None]) -> None:
@@ -148,7 +148,7 @@ def _take_back(cluster: ScalableCluster, made: Sequence[Write], note: Callable[[
     for write in reversed(made):
         name = write.hosted.name
         try:
-            if cluster.asked(name) == write.replicas:
-                cluster.scale(name, write.hosted.asked, None, only_try=False)
+            if cluster.desired(name) == write.replicas:
+                cluster.scale(name, write.hosted.desired, None, only_try=False)
         except ClusterError as error:
-            note(f"deployment {name} could not be set back to {write.hosted.asked}: {error.what}")
+            note(f"deployment {name} could not be set back to {write.hosted.desired}: {error.what}")

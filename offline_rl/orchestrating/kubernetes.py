@@ -121,7 +121,7 @@ class KubernetesCluster:
                 name, self.access.namespace, body, _request_timeout=self.access.timeout_s, **tried
             )
 
-    def asked(self, name: str) -> int:
+    def desired(self, name: str) -> int:
         """See `cluster.ScalableCluster`."""
         with self._asking(f"read the scale of deployment {name}"):
             found = self._apps.read_namespaced_deployment_scale(

@@ -47,14 +47,14 @@ def read_loads(source: str, facts: OrchestratorFacts, now_s: float) -> Loads:
         LoadsError: There is none, it is older than two frames, or a number cannot be.
     """
     try:
-        told = json.loads(_content(source))
-        if not isinstance(told, dict):
+        content = json.loads(_content(source))
+        if not isinstance(content, dict):
             raise ValueError("no JSON object")
-        age_s = now_s - float(told["time_s"])
+        age_s = now_s - float(content["time_s"])
         loads = Loads(
-            _table(told.get("running", {}), facts.services, facts.nodes),
-            _table(told.get("waiting", {}), facts.services, facts.nodes),
-            _table(told.get("queued", {}), facts.services, facts.points),
+            _table(content.get("running", {}), facts.services, facts.nodes),
+            _table(content.get("waiting", {}), facts.services, facts.nodes),
+            _table(content.get("queued", {}), facts.services, facts.points),
         )
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise LoadsError(
@@ -90,11 +90,11 @@ def _content(source: str) -> bytes:
     return content
 
 
-def _table(told: Any, rows: tuple[str, ...], columns: tuple[str, ...]) -> np.ndarray:
+def _table(content: Any, rows: tuple[str, ...], columns: tuple[str, ...]) -> np.ndarray:
     table = np.zeros((len(rows), len(columns)), np.float32)
     for row, service in enumerate(rows):
         for column, place in enumerate(columns):
-            value = float(told.get(service, {}).get(place, 0.0))
+            value = float(content.get(service, {}).get(place, 0.0))
             if not (math.isfinite(value) and value >= 0.0):
                 raise ValueError(f"{service} at {place}: {value}")
             table[row, column] = value

@@ -35,7 +35,7 @@ class Recording:
 
     def deployment(self, hosted: list[Hosted], now_s: float) -> None:
         """Writes the replicas that can serve, where their number is new."""
-        found = {(one.service, one.node): min(one.ready, one.asked) for one in hosted}
+        found = {(one.service, one.node): min(one.ready, one.desired) for one in hosted}
         gone = {place: 0 for place in self._known if place not in found}
         new = {place: count for place, count in (found | gone).items() if self._known.get(place) != count}
         if new and self._replicas is not None:
@@ -71,7 +71,7 @@ class FrameMetrics:
             "schedtwin_frame_failures", "Frames that failed, by kind.", ("kind",), **known
         )
         self.changes = Counter(
-            "schedtwin_replica_changes", "Replicas asked for, by direction.", ("direction",), **known
+            "schedtwin_replica_changes", "Changes of desired replicas, by direction.", ("direction",), **known
         )
         self.removals_waiting = Gauge(
             "schedtwin_removals_waiting", "Removals that wait until a replica is idle.", **known

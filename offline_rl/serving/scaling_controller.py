@@ -84,14 +84,14 @@ class Controller:
         if rivals := sorted(ruled & set(self.writes)):
             raise ConfigError(
                 f"a HorizontalPodAutoscaler rules {', '.join(rivals)}", where=f"namespace {self.namespace}",
-                allowed="deployments that nobody else scales", advice="remove it, or recommend only",
+                allowed="deployments without another autoscaler", advice="remove it, or recommend only",
             )  # fmt: skip
 
     def step(self) -> dict[str, Any]:
         """One decision: reads, decides, writes, logs; what came of it as JSON has it.
 
         Raises:
-            MetricsError, KubeError: Monitoring or cluster cannot be asked; nothing has been written.
+            MetricsError, KubeError: Monitoring or cluster does not answer; nothing has been written.
         """
         setting, now_s = self.guard.policy.setting, self.clock()
         begin_s = now_s - (TREND_INTERVALS + STALE_INTERVALS + 4) * setting.interval_s
@@ -108,13 +108,13 @@ class Controller:
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
         verdict = self.guard.decide(now_s, granted, now, before, stale)
         written, failed = self._write(granted, verdict)
-        told = self._told(now_s, granted, verdict, written, failed)
+        record = self._record(now_s, granted, verdict, written, failed)
         if self.log is not None:
             try:
-                self._note(place, granted, now, verdict, failed, told)
+                self._note(place, granted, now, verdict, failed, record)
             except OSError as error:  # a full disk stops the log, never a decision
-                told["log_error"] = str(error)
-        return told
+                record["log_error"] = str(error)
+        return record
 
     def _granted(self, samples: Samples, place: int) -> Granted:
         names = self.guard.policy.setting.names
@@ -159,7 +159,7 @@ class Controller:
         self.kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
         return True
 
-    def _told(
+    def _record(
         self, now_s: float, granted: Granted, verdict: GuardedGrants, written: Collection[str],
         failed: Mapping[str, str],
     ) -> dict[str, Any]:  # fmt: skip
@@ -181,13 +181,13 @@ class Controller:
 
     def _note(
         self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants, failed: Mapping[str, str],
-        told: Mapping[str, Any],
+        record: Mapping[str, Any],
     ) -> None:  # fmt: skip
         """Appends a decision, and the metrics of its interval where they are not there yet."""
         assert self.log is not None
-        day = str(told["time"])[:10]
+        day = str(record["time"])[:10]
         with _appended(self.log / "decisions" / f"{day}.jsonl") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(record) + "\n")
         if place <= self._logged_until:
             return
         self._logged_until = place

@@ -121,8 +121,8 @@ def test_what_fails_leaves_no_half_made_frame(
 
 def test_what_somebody_else_has_changed_is_not_taken_back(bench: Bench, api: StandIn) -> None:
     api.faults["write", 2] = 409
-    usual = bench.cluster.asked
-    bench.cluster.asked = lambda name: usual(name) + 4
+    usual = bench.cluster.desired
+    bench.cluster.desired = lambda name: usual(name) + 4
     assert bench.frame((1, MORE_ASR), (0, MORE_OCR)).outcome == "failed"
     assert asked(api)["asr-n1"] == 2
 

@@ -43,10 +43,10 @@ def load_fitted(folder: Path) -> FittedCluster:
     slots, frames = from_facts(plain, str(folder / CLUSTER))
     structure = {"edge": dict.fromkeys(_OF_EDGE, 0), "cluster": dict.fromkeys(_OF_CLUSTER, 0)}
     arrays = load_structure(folder / ARRAYS, structure)
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         name: tuple(plain[name]) if isinstance(plain[name], list) else plain[name] for name in _NAMES
     }
-    cluster = Cluster(**told, **arrays["cluster"], dynamics=RunDynamics(**plain[_DYNAMICS]))
+    cluster = Cluster(**facts, **arrays["cluster"], dynamics=RunDynamics(**plain[_DYNAMICS]))
     edge = EdgeCloud(config=slots, cluster=cluster, **arrays["edge"])
     tables = load_structure(folder / TABLES, ChanceTables(*range(len(ChanceTables._fields))))
     return FittedCluster(edge, frames, ChanceTables(*tables))
