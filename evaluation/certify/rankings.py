@@ -21,7 +21,7 @@ from evaluation.comparison.metrics import main_metric
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.players import GREEDY, players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
-from evaluation.judges.windows import Candidate, twin_judge, twin_program
+from evaluation.judges.windows import Candidate, common_shape, twin_judge, twin_program
 from evaluation.report import Chart, Curve
 from logs_schema import Archive
 from offline_rl.networks import actor
@@ -93,10 +93,9 @@ def policy_values(
     network = actor(example_for(encoding, windows))
     rules = {name: rule_policy(params) for name, params in rules_of(twin).items()}
     candidates = _policies(twin, rules, network.init, seed)
-    shape = windows.num_steps, windows.num_windows
     players = players_of(encoding.cluster, network, BASELINES, rules)
     judge = twin_judge(
-        twin_program(encoding, twin.config, players), encoding, windows, twin.model, shape,
+        twin_program(encoding, twin.config, players), encoding, windows, twin.model, common_shape([windows]),
         copies=twin.config.num_members,
     )  # fmt: skip
     workload = workload_beside(archive)

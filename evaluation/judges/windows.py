@@ -65,9 +65,15 @@ def slim(trajectory: Trajectory, support_limit_s: Leaf | None = None) -> Judged:
     )
 
 
-def common_shape(parts: Sequence[Windows]) -> tuple[int, int]:
-    """Steps and windows that all parts can be padded to."""
-    return max(part.num_steps for part in parts), max(part.num_windows for part in parts)
+Shape = tuple[int, int, int]
+"""Steps, windows, and rows of what is in flight at a window's start."""
+
+
+def common_shape(parts: Sequence[Windows]) -> Shape:
+    """The shape that all parts can be padded to."""
+    sizes = [(part.num_steps, part.num_windows, len(part.carried.node)) for part in parts]
+    steps, windows, carried = map(max, zip(*sizes, strict=True))
+    return steps, windows, carried
 
 
 class Evaluation(NamedTuple):
@@ -223,10 +229,10 @@ def replay_judge(
     program: Program,
     encoding: Encoding,
     windows: Windows,
-    shape: tuple[int, int],
+    shape: Shape,
     others: Mapping[str, Windows] | None = None,
 ) -> Judge:
-    """Trace replay of `windows`, padded to `shape` (steps, windows); `others` are the same in other encodings."""
+    """Trace replay of `windows`, padded to `shape`; `others` are the same in other encodings."""
     padded = pad_windows(windows, *shape)
     table = replay_table(padded, encoding.cluster.num_nodes, own_run=encoding.states_run)
     translations = {
@@ -267,7 +273,7 @@ def twin_judge(
     encoding: Encoding,
     windows: Windows,
     model: AnswerModel,
-    shape: tuple[int, int],
+    shape: Shape,
     *,
     copies: int,
     name: str = SHIFTED_TWIN,

@@ -80,9 +80,8 @@ def train_schedulers(
     *,
     keep: Path | None = None,
     is_trusted: bool = True,
-    ahead: Callable[[Sequence[str]], None] = lambda names: None,
 ) -> Schedulers:
-    """Trains the clone and one policy for each seed.
+    """Trains the clone and one policy for each seed, and chooses among all policies by the ladder.
 
     Args:
         key: PRNG key; each seed's own key is folded in.
@@ -91,10 +90,41 @@ def train_schedulers(
         progress: Where to show how far it is.
         keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
         is_trusted: False of a twin that failed its certificate: then the ladder stays at its first rung.
-        ahead: Called with the names of parts that `train_part` can make, each alone, before they are needed.
 
     Returns:
         Parameters and curves.
+    """
+    return train_contenders(key, twin, config, progress, keep=keep).ranked(progress, is_trusted=is_trusted)
+
+
+class Contenders(NamedTuple):
+    """All that is trained, and the referee, before the ladder."""
+
+    judges: Referee
+    example: Example
+    network: Actor
+    found: Schedulers  # without a ladder
+
+    def ranked(self, progress: Progress, *, is_trusted: bool) -> Schedulers:
+        """The schedulers with the ladder's choice; `is_trusted` as of `train_schedulers`."""
+        steps = _ladder(self.judges, self.example, self.network, self.found, progress, is_trusted)
+        return self.found._replace(ladder=steps)
+
+
+def train_contenders(
+    key: Array,
+    twin: PlacementTwin,
+    config: TrainingConfig,
+    progress: Progress,
+    *,
+    keep: Path | None = None,
+    ahead: Callable[[Sequence[str]], None] = lambda names: None,
+) -> Contenders:
+    """`train_schedulers` without the choice.
+
+    Args:
+        key, twin, config, progress, keep: As of `train_schedulers`.
+        ahead: Called with the names of parts that `train_part` can make, each alone, before they are needed.
     """
     config = even_streams(config, twin.config.num_members)
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
@@ -120,7 +150,7 @@ def train_schedulers(
         {},
         searches,
     )
-    return found._replace(ladder=_ladder(judges, example, network, found, progress, is_trusted))
+    return Contenders(judges, example, network, found)
 
 
 class TrainingStart(NamedTuple):
@@ -174,10 +204,10 @@ def _start(
 
 
 def train_part(key: Array, twin: PlacementTwin, config: TrainingConfig, keep: Path, name: str) -> None:
-    """Makes one part of `train_schedulers` and keeps it: the policy of a seed ("seed 3") or a learner from the log.
+    """Makes one part of `train_contenders` and keeps it: the policy of a seed ("seed 3") or a learner from the log.
 
     Args:
-        key, twin, config, keep: As of `train_schedulers`, which takes the part from `keep`.
+        key, twin, config, keep: As of `train_contenders`, which takes the part from `keep`.
         name: Of the part.
     """
     config = even_streams(config, twin.config.num_members)

@@ -56,21 +56,20 @@ def select(windows: Windows, chosen: np.ndarray) -> Windows:
 def joined(parts: Sequence[Windows]) -> Windows:
     """Windows of several stretches of a log side by side; no row of one is taken for a row of another."""
     num_steps = max(part.num_steps for part in parts)
-    availability = max(len(part.carried.node) for part in parts)
+    num_carried = max(len(part.carried.node) for part in parts)
     padded, num_rows = [], 0
     for part in parts:
-        wide = pad_windows(part, num_steps, part.num_windows)
+        wide = pad_windows(part, num_steps, part.num_windows, num_carried)
         row = np.where(wide.row >= 0, wide.row + num_rows, wide.row)
         num_rows = int(row.max(initial=num_rows - 1)) + 1
-        carried = with_room(wide.carried, availability)
-        padded.append(wide._replace(row=row, carried=carried, num_overflow=np.zeros(part.num_windows)))
+        padded.append(wide._replace(row=row, num_overflow=np.zeros(part.num_windows)))
     whole = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *padded)
     return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
 
 
-def with_room(carried: Carried, availability: int) -> Carried:
+def with_room(carried: Carried, num_rows: int) -> Carried:
     """The same in at least so many rows; the added ones hold nothing."""
-    more = max(0, availability - len(carried.node))
+    more = max(0, num_rows - len(carried.node))
 
     def longer(leaf: np.ndarray) -> np.ndarray:
         return np.pad(leaf, [(0, 0)] * (leaf.ndim - 2) + [(0, more), (0, 0)])
@@ -145,8 +144,9 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
     return Arrivals(init, following)
 
 
-def pad_windows(windows: Windows, num_steps: int, num_windows: int) -> Windows:
-    """The same windows in larger arrays; added windows repeat the first one, added steps the last entry."""
+def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried: int = 0) -> Windows:
+    """The same windows in larger arrays; added windows repeat the first one, added steps the last entry, and added
+    rows of what was in flight (`num_carried` at least) hold nothing."""
     step = np.minimum(np.arange(num_steps), windows.num_steps - 1)
     window = np.where(np.arange(num_windows) < windows.num_windows, np.arange(num_windows), 0)
     wide = select(windows, window)
@@ -161,6 +161,7 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int) -> Windows:
     return wide._replace(
         request=type(wide.request)(**request),
         arrival_s=longer(wide.arrival_s, 0),
+        carried=with_room(wide.carried, num_carried),
         node=np.where(valid, longer(wide.node, 0), -1),
         fate=jax.tree.map(lambda leaf: longer(leaf, 0), wide.fate),
         row=np.where(valid, longer(wide.row, 0), -1),

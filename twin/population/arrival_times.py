@@ -17,6 +17,7 @@ day, by the weight of a quarter of a day.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import combinations
 from typing import NamedTuple
 
@@ -191,22 +192,26 @@ def draw_arrivals(
     expected = float(np.max(model.rate_per_s)) * length_s
     num_steps = 1 << int(np.ceil(np.log2(max(64.0, expected / 4))))
     offset = jnp.full(num_streams, offset_s, jnp.float32)
-
-    @jax.jit
-    def onward(key: Array, flow: Flow) -> tuple[Flow, Array]:
-        def one(flow: Flow, key_step: Array) -> tuple[Flow, Array]:
-            flow = next_arrival(key_step, model, flow, offset)
-            return flow, rounded(model, flow.clock_s)
-
-        return jax.lax.scan(one, flow, jax.random.split(key, num_steps))
-
     flow = flow_at_any_time(key, model, jnp.zeros(num_streams))
     pieces: list[np.ndarray] = []
     while np.min(np.asarray(flow.clock_s)) < length_s:
-        flow, times = onward(jax.random.fold_in(key, len(pieces)), flow)
+        flow, times = _onward(jax.random.fold_in(key, len(pieces)), model, flow, offset, num_steps)
         pieces.append(np.asarray(times))
     every = np.concatenate(pieces)
     return [every[every[:, stream] < length_s, stream] for stream in range(num_streams)]
+
+
+@partial(jax.jit, static_argnames="num_steps")
+def _onward(
+    key: Array, model: ArrivalModel, flow: Flow, offset_s: Array, num_steps: int
+) -> tuple[Flow, Array]:
+    """The next arrivals of every stream: where they stand then, and their instants [num_steps, *streams]."""
+
+    def one(flow: Flow, key_step: Array) -> tuple[Flow, Array]:
+        flow = next_arrival(key_step, model, flow, offset_s)
+        return flow, rounded(model, flow.clock_s)
+
+    return jax.lax.scan(one, flow, jax.random.split(key, num_steps))
 
 
 def counts_of_hours(arrival_s: np.ndarray) -> np.ndarray:

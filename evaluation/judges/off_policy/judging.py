@@ -19,7 +19,7 @@ from evaluation.judges.off_policy.estimators import doubly_robust, importance_sa
 from evaluation.judges.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.judges.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
 from evaluation.judges.players import HISTORY, SAMPLED, PlayerInput, Players, choose
-from evaluation.judges.windows import Candidate, window_units
+from evaluation.judges.windows import Candidate, Shape, window_units
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example
@@ -76,7 +76,7 @@ def off_policy_rows(
     encoding: Encoding,
     shift: TestDays,
     windows: Windows,
-    shape: tuple[int, int],
+    shape: Shape,
     candidates: Sequence[Candidate],
     example: Example,
     network: Actor,
@@ -91,7 +91,7 @@ def off_policy_rows(
         archive, encoding: The archive of the days, and the encoding of the arrays.
         shift: The logged days.
         windows: The same, encoded.
-        shape: Steps and windows to pad to, so that one program serves all shifts.
+        shape: To pad to, so that one program serves all shifts.
         candidates: Policies; the seeds of one policy are averaged to one policy that draws a seed at every decision.
         example, network: Input shapes and network of the clones.
         program: From `probability_program`.

@@ -17,6 +17,7 @@ from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan, answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
 from evaluation.configuration import RunConfig
+from evaluation.jobs.background import Background
 from evaluation.jobs.job import Step
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
@@ -46,6 +47,7 @@ from evaluation.problems.placement.steps import (
     build_policy,
     build_twin,
     refuse_other_nodes,
+    train_beside,
 )
 from evaluation.report.roles import strongest_rule
 from logs_schema import Archive
@@ -53,6 +55,7 @@ from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.recipes.config import even_streams
+from offline_rl.recipes.training import Contenders
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.problems import PLACEMENT
 
@@ -118,15 +121,15 @@ def fit_plan(config: RunConfig) -> StepPlan:
     return StepPlan("twin", build, settings, config.seed, TWIN_CODE)
 
 
-def train_plan(config: RunConfig) -> StepPlan:
-    """Trains the schedulers in the twin."""
+def train_plan(config: RunConfig, begun: Background[Contenders] | None = None) -> StepPlan:
+    """Trains the schedulers in the twin; `begun` as of `build_policy`."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         known = certification_in(inputs[CERTIFICATE]) if CERTIFICATE in inputs else None
         return build_policy(
             out, inputs["twin"], config.train, config.seed, progress,
             certification=None if known is None else known.facts(), is_trusted=known is None or not known.failed,
-            engine=config.engine,
+            engine=config.engine, begun=begun,
         )  # fmt: skip
 
     return StepPlan("policy", build, config.train, config.seed, POLICY_CODE)
@@ -214,11 +217,18 @@ def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options
 
 
 def run(job: Job) -> dict[str, Path]:
-    """Fit, certify, train, compare, export; without a choice of node, or a passed certificate, no training."""
+    """Fit, certify, train, compare, export; without a choice of node, or a passed certificate, no training.
+
+    What is trained whatever the certificate says is trained beside it.
+    """
     config = job.config
     _refuse_untestable(config, Archive(job.archive))
-    products = job.make([fit_plan(config).step("twin", ("archive",), job.resolve), job.certificate])
-    has_choice = load_encoding(products["twin"]).cluster.num_nodes > 1
+    twin = job.make([fit_plan(config).step("twin", ("archive",), job.resolve)])["twin"]
+    has_choice = load_encoding(twin).cluster.num_nodes > 1
+    out, begun = twin.with_name("policy"), None
+    if job.force and has_choice and config.engine.is_here and not out.exists():
+        begun = train_beside(out, twin, config.train, config.seed, job.progress)
+    products = job.make([job.certificate])
     held_back = certification_in(products[CERTIFICATE]).held_back if has_choice and not job.force else ""
     inputs = ("archive", "twin")
     if not has_choice:
@@ -231,7 +241,7 @@ def run(job: Job) -> dict[str, Path]:
         return job.make([plan.step("comparison", inputs, job.resolve)])
     return job.make(
         [
-            train_plan(config).step("policy", ("twin", CERTIFICATE), job.resolve),
+            train_plan(config, begun).step("policy", ("twin", CERTIFICATE), job.resolve),
             compare_plan(config, job.title, {}).step("comparison", (*inputs, "policy"), job.resolve),
             Step("bundle", "job-bundle", _export_beside, inputs=("policy",)),
         ]

@@ -23,6 +23,7 @@ from evaluation.judges.unsupported import unspecified, without
 from evaluation.judges.windows import (
     Candidate,
     Judge,
+    common_shape,
     replay_judge,
     replay_program,
     twin_judge,
@@ -82,7 +83,7 @@ def judge_both(
     encoding, notes = twin.encoding, []
     windows = encode_days(archive, encoding, days, num_steps=config.num_steps)
     seen_by_running = encode_days(archive, running.encoding, days, num_steps=config.num_steps)
-    shape, seen = (windows.num_steps, windows.num_windows), {RUNNING: seen_by_running}
+    shape, seen = common_shape([windows, seen_by_running]), {RUNNING: seen_by_running}
     players: Players = {HISTORY: as_logged, NEW: new.player(None), RUNNING: running.player(RUNNING)}
     others = {RUNNING: running.encoding}
     judges = [replay_judge(replay_program(encoding, players, others), encoding, windows, shape, seen)]

@@ -25,6 +25,7 @@ from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
 from evaluation.configuration import RunConfig
 from evaluation.engine.config import HERE, EngineConfig
+from evaluation.jobs.background import Background, NotesAlone
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.judges.user_policies import UserPolicy
@@ -51,7 +52,7 @@ from offline_rl.recipes.schedulers import (
     policy_params,
     save_schedulers,
 )
-from offline_rl.recipes.training import train_part, train_schedulers
+from offline_rl.recipes.training import Contenders, train_contenders, train_part
 from offline_rl.recipes.training_days import load_training_days
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
@@ -180,36 +181,26 @@ def build_policy(
     certification: Mapping[str, Any] | None = None,
     is_trusted: bool = True,
     engine: EngineConfig = HERE,
+    begun: Background[Contenders] | None = None,
 ) -> dict[str, Any]:
     """Trains the schedulers in a twin and writes them into `out`.
 
     Unfinished parts are saved beside `out`, so that a killed training is resumed. The state of the twin's certificate
     goes into the manifest, for bundles and reports; in a twin that failed it (`is_trusted` false) the ladder stays at
-    its first rung.
+    its first rung. `begun`: this very training, begun before by `train_beside`.
 
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
         ProductError: This is no twin.
     """
-    made_from = read_manifest(twin_path, "twin").content_hash
-    twin = PlacementTwin.load(twin_path)
-    if twin.encoding.cluster.num_nodes < 2:
-        raise ConfigError(
-            "this log leaves a scheduler no choice of node: there is only one",
-            where=", ".join(twin.encoding.cluster.node_names),
-            allowed="archives whose requests name one of at least two nodes or node classes",
-        )
-    keep = Unfinished.beside(out, "policy", {"twin": made_from}, config, seed, engine)
-
-    def ahead(names: Sequence[str]) -> None:
-        tasks = [TrainingTask(twin_path.absolute(), config, seed, keep.folder, name) for name in names]
-        keep.ahead(train_alone, tasks, "train", progress, [twin_path])
-
-    schedulers = train_schedulers(
-        jax.random.key(seed), twin, config, progress, keep=keep.folder, is_trusted=is_trusted, ahead=ahead
-    )
-    save_schedulers(schedulers, twin, out)
-    keep.remove()
+    if begun is None:
+        contenders = _contenders(out, twin_path, config, seed, progress, engine)
+    else:
+        with progress.stage("train (begun beside the certificate)"):
+            contenders = begun.result()
+    schedulers = contenders.ranked(progress, is_trusted=is_trusted)
+    save_schedulers(schedulers, PlacementTwin.load(twin_path), out)
+    _unfinished(out, twin_path, config, seed, engine).remove()
     return {
         "seeds": list(config.seeds),
         "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
@@ -220,6 +211,40 @@ def build_policy(
         "tuned": {name: tuned_as(search) for name, search in schedulers.searches.items()},
         **(certification or {}),
     }
+
+
+def train_beside(
+    out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress
+) -> Background[Contenders]:
+    """Begins the training of the product `out` beside other work; of its progress the notes are shown."""
+    return Background(lambda: _contenders(out, twin_path, config, seed, NotesAlone(progress), HERE))
+
+
+def _contenders(
+    out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress, engine: EngineConfig
+) -> Contenders:
+    """All policies of a training, before one is chosen; raises as `build_policy`."""
+    twin = PlacementTwin.load(twin_path)
+    if twin.encoding.cluster.num_nodes < 2:
+        raise ConfigError(
+            "this log leaves a scheduler no choice of node: there is only one",
+            where=", ".join(twin.encoding.cluster.node_names),
+            allowed="archives whose requests name one of at least two nodes or node classes",
+        )
+    keep = _unfinished(out, twin_path, config, seed, engine)
+
+    def ahead(names: Sequence[str]) -> None:
+        tasks = [TrainingTask(twin_path.absolute(), config, seed, keep.folder, name) for name in names]
+        keep.ahead(train_alone, tasks, "train", progress, [twin_path])
+
+    return train_contenders(jax.random.key(seed), twin, config, progress, keep=keep.folder, ahead=ahead)
+
+
+def _unfinished(
+    out: Path, twin_path: Path, config: TrainingConfig, seed: int, engine: EngineConfig
+) -> Unfinished:
+    made_from = read_manifest(twin_path, "twin").content_hash
+    return Unfinished.beside(out, "policy", {"twin": made_from}, config, seed, engine)
 
 
 @dataclass(frozen=True)
