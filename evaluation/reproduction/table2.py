@@ -140,9 +140,7 @@ class Table2Config:
 
 def quick(config: Table2Config) -> Table2Config:
     """The same table, trained for less long, over fewer seeds, and judged by the beginning of every day alone."""
-    train = replace(
-        TRAIN, seeds=(0, 1), num_updates=10, clone_updates=200, from_logs_updates=150, residual_updates=10
-    )
+    train = replace(TRAIN, seeds=(0, 1), num_updates=10, clone_updates=200, from_logs_updates=150)
     answers = AnswerConfig(num_steps=1500)
     reference = ReferenceConfig(
         num_updates=8, most_updates=32, updates_per_look=4, requests_per_update=16_384

@@ -64,7 +64,7 @@ class TrainingConfig:
     from_logs: tuple[str, ...] = ()
     from_logs_updates: int = 1_500
     tuning_streams: int = 40
-    residual_updates: int = 20
+    residual_updates: int = 60
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):

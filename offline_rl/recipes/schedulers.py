@@ -64,9 +64,8 @@ def save_schedulers(schedulers: Schedulers, twin: PlacementTwin, folder: Path) -
 
 
 def observed_features(twin: PlacementTwin, num_wanted: int = 256) -> np.ndarray:
-    """Observations of logged requests as a bundle reads them, [n <= num_wanted, features], spread over the windows."""
-    spread = np.linspace(0, twin.windows.num_windows - 1, min(8, twin.windows.num_windows)).astype(int)
-    history = replay_log(select(twin.windows, spread), twin.encoding)
+    """Observations of logged requests as a bundle reads them, [n <= num_wanted, features], spread over the log."""
+    history = replay_log(twin.disjoint_windows(), twin.encoding)
     features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))
     rows = np.moveaxis(features, 1, -1)[np.asarray(history.active)]
     return rows[np.linspace(0, len(rows) - 1, min(num_wanted, len(rows))).astype(int)]

@@ -16,6 +16,7 @@ from evaluation.comparison.comparison import REFERENCES, Comparison, compare
 from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan_shifts
+from evaluation.jobs.background import Background, NotesAlone
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import (
     JUDGES,
@@ -163,6 +164,9 @@ def _runs(
     elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
     tried += [Candidate(name, name, nothing) for name in entered.players]
     learned_from = unspecified(case.archive, case.plan.train_days)
+    truth = None
+    if "ground_truth" in case.archive.facts:
+        truth = _truth(case, {**players, **entered.players}, tried, entered, progress)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
@@ -188,8 +192,31 @@ def _runs(
                 tell = partial(stage, done + number / len(judges))
                 yield from _tried(key, judge, [*tried, *elsewhere], shift, case, entered, notes, tell)
         stage(len(shifts))
-    if "ground_truth" in case.archive.facts:
-        yield from _true_runs(case, {**players, **entered.players}, tried, entered, notes, progress)
+    if truth is not None:
+        found, more = truth()
+        notes += more
+        yield from found
+
+
+def _truth(
+    case: Case, players: Players, tried: Sequence[Candidate], entered: PolicyEntries, progress: Progress
+) -> Callable[[], tuple[list[Run], list[str]]]:
+    """The truth's runs and their notes when they are wanted; begun now, beside the other judges, unless functions of
+    the user take part, which need not bear two threads."""
+
+    def make(progress: Progress) -> tuple[list[Run], list[str]]:
+        notes: list[str] = []
+        return list(_true_runs(case, players, tried, entered, notes, progress)), notes
+
+    if entered.words:
+        return lambda: make(progress)
+    begun = Background(lambda: make(NotesAlone(progress)))
+
+    def wait() -> tuple[list[Run], list[str]]:
+        with progress.stage("judge in the truth (begun beside the others)"):
+            return begun.result()
+
+    return wait
 
 
 def _network_of(case: Case, entered: PolicyEntries, example: Example) -> Actor | None:
