@@ -1,0 +1,28 @@
+"""What the compiler is told depends on the installed version: XLA ends the process over a flag that it lacks."""
+
+import pytest
+
+from twin import backend
+
+EMITTERS = "--xla_cpu_use_fusion_emitters=false"
+FUSION = "--xla_cpu_experimental_ynn_fusion_type="
+
+
+@pytest.mark.parametrize(
+    ("installed", "given", "expected"),
+    [
+        ("0.10.1", "", EMITTERS),
+        ("0.10.1", "--xla_other", f"--xla_other {EMITTERS}"),
+        ("0.10.1", "--xla_cpu_use_fusion_emitters=true", "--xla_cpu_use_fusion_emitters=true"),
+        ("0.10.2", "", FUSION),
+        ("0.11.2", f"{FUSION}x", f"{FUSION}x"),
+        ("0.12.0", "--xla_other", "--xla_other"),
+        ("", "", ""),
+    ],
+)
+def test_flags_by_version(monkeypatch: pytest.MonkeyPatch, installed: str, given: str, expected: str) -> None:
+    monkeypatch.setattr(backend, "_installed", lambda: installed)
+    monkeypatch.setenv("XLA_FLAGS", given)
+    monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
+    backend.prepare()
+    assert backend.os.environ["XLA_FLAGS"] == expected
