@@ -48,7 +48,9 @@ def render(report: CheckReport, *, width: int | None = None, colour: bool | None
 
 
 def _parts(report: CheckReport, width: int) -> list[RenderableType]:
-    parts = [_verdict(report), _tables(report), *_days(report.days, width), _timing(report)]
+    parts = [_verdict(report), _tables(report), *_days(report.days, width)]
+    if _has_requests(report):
+        parts.append(_timing(report))
     if report.capacities:
         parts.append(_capacities(report))
     parts.append(_capabilities(report))
@@ -181,11 +183,21 @@ def _capabilities(report: CheckReport) -> RenderableType:
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("why", overflow="fold")
     table.add_column("enables", overflow="fold", style="dim")
-    for line in report.capabilities:
+    shown = [line for line in report.capabilities if line.answer != "no" or _has_requests(report)]
+    for line in shown:
         mark, style = MARKS[line.answer]
         name = line.name.replace("_", " ")
         table.add_row(name, Text(mark, style=style), percent(line.fraction), line.reason, line.enables)
-    return _titled("What this log can support", table)
+    titled = _titled("What this log can support", table)
+    others = [line.name.replace("_", " ") for line in report.capabilities if line not in shown]
+    if not others:
+        return titled
+    return Group(titled, Text(f"nothing else, for it has no requests: no {', '.join(others)}", style="dim"))
+
+
+def _has_requests(report: CheckReport) -> bool:
+    counts = report.tables.get("requests")
+    return counts is not None and counts.rows > 0
 
 
 def _list(title: str, lines: tuple[str, ...], style: str) -> RenderableType:

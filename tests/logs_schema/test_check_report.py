@@ -155,7 +155,10 @@ def test_a_log_without_requests_is_not_usable(tmp_path):
     report = checked(tmp_path, [])
     assert not report.usable
     assert "no requests" in report.problems[0]
-    assert "not usable" in render(report, width=100, colour=False)
+    text = render(report, width=100, colour=False)
+    assert "not usable" in text
+    assert "for it has no requests: no decisions" in text
+    assert "✗ no" not in text
     assert json.loads(json.dumps(report.to_json(), allow_nan=False))["days"]["first"] is None
 
 
