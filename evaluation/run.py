@@ -4,8 +4,9 @@ Each step writes a product into the work folder; a product is reused while its i
 single choice of node the job ends with the comparison: there is nothing to train or to export. With a table [order]
 the job learns the order of such a log's queue instead.
 Without a passed certificate the job trains and exports nothing and ends with the comparison of policies that need no
-training. With `force` it trains and exports all the same; the first line of every report and the bundle then state the
-missing certificate. Orders of a queue are chosen by exact replay, not by the twin: their job goes on, with a note.
+training. With `force` it trains and exports all the same, and trains while the twin is certified; the first line of
+every report and the bundle then state the missing certificate. Orders of a queue are chosen by exact replay, not by
+the twin: their job goes on, with a note.
 """
 
 import datetime as dt
