@@ -8,7 +8,7 @@ from twin.backend import prepare
 if TYPE_CHECKING:
     from evaluation.api import Compared, Split, compare, shifted_days
     from evaluation.certify.config import CertifyConfig
-    from evaluation.cli import main
+    from evaluation.commands.cli import main
     from evaluation.judges.config import JudgeConfig
     from evaluation.problems.kits import add_problem
     from evaluation.problems.placement.validating import Certified, validate

@@ -13,13 +13,13 @@ from rich.table import Table
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number, shift_label, with_interval
+from evaluation.comparison.report.overview import figure_file, panels
+from evaluation.comparison.report.words import summary
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.tabulation import printed, tabulate
 from evaluation.comparison.training_days import DaysConfig, plan_of, train_days_of
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kits import kit_of_twin
-from evaluation.report.overview import figure_file, panels
-from evaluation.report.words import summary
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays

@@ -11,7 +11,7 @@ from evaluation.certify.playing import ANSWERS, DayOutcomes, HeldOutDay, rows_of
 from evaluation.certify.resampled import Units
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, two_sample_lines
-from evaluation.report import Chart, Curve
+from evaluation.comparison.report import Chart, Curve
 from logs_schema.errors import ConfigError
 from twin.placement.types import COMPLETED, FAILED, REJECTED
 from twin.placement.windows import Windows

@@ -11,7 +11,7 @@ from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Line, about_zero, against_limit, not_applicable
 from evaluation.certify.resampled import mean_of
 from evaluation.comparison.bootstrap import Statistic
-from evaluation.report import Chart, Curve
+from evaluation.comparison.report import Chart, Curve
 
 SECTION = "calibration of the answers"
 MIN_ROWS = 100

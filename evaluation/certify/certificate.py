@@ -9,7 +9,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
 from evaluation.certify.lines import Line as Line
 from evaluation.certify.lines import Verdict
-from evaluation.report import Chart
+from evaluation.comparison.report import Chart
 from logs_schema.errors import SchedtwinError
 from logs_schema.records import from_plain, to_plain
 

@@ -22,7 +22,7 @@ from evaluation.certify.lines import Line, against_floor, not_applicable
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
-from evaluation.report import Chart, Curve
+from evaluation.comparison.report import Chart, Curve
 from logs_schema import Archive
 from twin.placement.encoding import DAY_S, day_start_s
 from twin.population import (

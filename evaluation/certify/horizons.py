@@ -16,7 +16,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, not_applicable
 from evaluation.certify.playing import HORIZONS, HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
-from evaluation.report import Chart, Curve
+from evaluation.comparison.report import Chart, Curve
 
 SECTION = "error against the rollout horizon"
 MIN_WINDOWS = 6

@@ -34,8 +34,8 @@ from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.tested_system import SystemUnderTest, of_twin
 from evaluation.certify.two_samples import pairs_chart
+from evaluation.comparison.report import Chart
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.report import Chart
 from logs_schema import Archive
 from logs_schema.progress import Progress, SilentProgress
 from twin.placement.encoding import DAY_S, Encoding, day_start_s

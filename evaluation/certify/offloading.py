@@ -9,7 +9,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
 from evaluation.certify.playing import DayOutcomes, HeldOutDay, known_in_log, request_column
 from evaluation.comparison.bootstrap import Statistic
-from evaluation.report import Chart, Curve
+from evaluation.comparison.report import Chart, Curve
 from twin.placement.encoding import Encoding
 
 SECTION = "offload over the day"

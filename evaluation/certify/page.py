@@ -12,7 +12,7 @@ from evaluation.certify.certificate import Certificate
 from evaluation.certify.family import FAMILY
 from evaluation.certify.lines import Line, Verdict
 from evaluation.comparison.formatting import NO_VALUE, interval, number, with_interval
-from evaluation.report.plots import chart_plot
+from evaluation.comparison.report.plots import chart_plot
 
 WIDTH, HEIGHT, MARGIN = 200.0, 30.0, 8.0
 CLASSES = {
@@ -32,7 +32,9 @@ MARKS = {
 def render(certificate: Certificate, title: str) -> str:
     """The page as HTML; text from logs is escaped."""
     environment = Environment(
-        loader=ChoiceLoader([PackageLoader("evaluation.certify"), PackageLoader("evaluation.report")]),
+        loader=ChoiceLoader(
+            [PackageLoader("evaluation.certify"), PackageLoader("evaluation.comparison.report")]
+        ),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,

@@ -18,11 +18,11 @@ from evaluation.certify.playing import HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.entries import is_far
 from evaluation.comparison.metrics import main_metric
+from evaluation.comparison.report import Chart, Curve
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.players import GREEDY, players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.windows import Candidate, common_shape, twin_judge, twin_program
-from evaluation.report import Chart, Curve
 from logs_schema import Archive
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for

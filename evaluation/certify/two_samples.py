@@ -20,7 +20,7 @@ from evaluation.certify.resampled import (
 )
 from evaluation.certify.samples import Coding, Sample
 from evaluation.comparison.bootstrap import Statistic
-from evaluation.report import Chart, Curve
+from evaluation.comparison.report import Chart, Curve
 
 MIN_KNOWN = 50
 """Smallest number of known values of a column that is compared."""

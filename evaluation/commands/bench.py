@@ -12,9 +12,9 @@ from evaluation.commands.bench_scaling import add_bench as add_scaling
 from evaluation.commands.bench_worlds import add_bench as add_worlds
 
 if TYPE_CHECKING:
-    from evaluation.benches.reference import ReferenceConfig
-    from evaluation.benches.reference_cache import Kept
-    from evaluation.engine.config import EngineConfig
+    from evaluation.jobs.engine.config import EngineConfig
+    from evaluation.reproduction.benches.reference import ReferenceConfig
+    from evaluation.reproduction.benches.reference_cache import Kept
     from evaluation.simulator.world import World
     from logs_schema.progress import Progress, Stage
 
@@ -71,9 +71,14 @@ def run(arguments: Namespace) -> int:
 
 
 def _truth(arguments: Namespace) -> int:
-    from evaluation.benches.truth_bench import SHOWN, TruthBenchConfig, bench_truth, validate_bench
-    from evaluation.benches.truth_proof import as_json, as_table
     from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.reproduction.benches.truth_bench import (
+        SHOWN,
+        TruthBenchConfig,
+        bench_truth,
+        validate_bench,
+    )
+    from evaluation.reproduction.benches.truth_proof import as_json, as_table
     from evaluation.simulator.world_files import chosen_world
 
     world = chosen_world(arguments.preset, arguments.world)
@@ -101,8 +106,8 @@ def trained_references(
     config: "ReferenceConfig | None" = None, engine: "EngineConfig | None" = None,
 ) -> "list[Kept]":  # fmt: skip
     """The references of some days; missing ones are trained, one task for each day where there is an engine."""
-    from evaluation.benches.reference import ReferenceConfig
-    from evaluation.benches.reference_cache import cache_folder, kept_reference, train_ahead
+    from evaluation.reproduction.benches.reference import ReferenceConfig
+    from evaluation.reproduction.benches.reference_cache import cache_folder, kept_reference, train_ahead
 
     config, found = config or ReferenceConfig(), []
     if engine is not None:
@@ -122,9 +127,9 @@ def _callback_of(stage: "Stage") -> Callable[[int, str], None]:
 
 
 def _reference(arguments: Namespace) -> int:
-    from evaluation.benches.reference import ReferenceConfig, write_reference
-    from evaluation.benches.reference_cache import made_from
     from evaluation.commands.output import progress_of, show_result
+    from evaluation.reproduction.benches.reference import ReferenceConfig, write_reference
+    from evaluation.reproduction.benches.reference_cache import made_from
     from evaluation.simulator.world_files import chosen_world
 
     world, config = chosen_world(arguments.preset, arguments.world), ReferenceConfig()

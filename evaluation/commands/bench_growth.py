@@ -41,8 +41,14 @@ def run(arguments: Namespace) -> int:
     import tempfile
     from contextlib import nullcontext
 
-    from evaluation.benches.growth import GrowthConfig, as_json, as_text, measure_growth, plot_growth
     from evaluation.commands.output import progress_of, show_result
+    from evaluation.reproduction.benches.growth import (
+        GrowthConfig,
+        as_json,
+        as_text,
+        measure_growth,
+        plot_growth,
+    )
 
     settings = "" if arguments.settings is None else arguments.settings.read_text(encoding="utf-8")
     config = GrowthConfig(arguments.days, tuple(arguments.steps), settings)

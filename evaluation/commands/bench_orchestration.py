@@ -49,7 +49,6 @@ def add_bench(benches: _SubParsersAction) -> None:
 
 def run(arguments: Namespace) -> int:
     """Measure; 0."""
-    from evaluation.benches.orchestration_table import as_json, as_table
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.problems.orchestration.bench import (
         ORCHESTRATORS,
@@ -58,6 +57,7 @@ def run(arguments: Namespace) -> int:
         default_pairs,
         with_changes,
     )
+    from evaluation.reproduction.benches.orchestration_table import as_json, as_table
     from evaluation.simulator.world_files import chosen_world
 
     world = chosen_world(arguments.preset, arguments.world)

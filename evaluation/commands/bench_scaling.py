@@ -29,8 +29,14 @@ def add_bench(benches: _SubParsersAction) -> None:
 
 def run(arguments: Namespace) -> int:
     """Measure; 0."""
-    from evaluation.benches.slot_scaling import ScalingConfig, as_json, as_text, measure_scaling, plot_scaling
     from evaluation.commands.output import progress_of, show_result
+    from evaluation.reproduction.benches.slot_scaling import (
+        ScalingConfig,
+        as_json,
+        as_text,
+        measure_scaling,
+        plot_scaling,
+    )
     from evaluation.simulator.presets import preset
 
     world = preset(arguments.preset)

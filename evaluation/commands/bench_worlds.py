@@ -59,9 +59,9 @@ def run(arguments: Namespace) -> int:
     import json
     from dataclasses import replace
 
-    from evaluation.benches.worlds_bench import WorldsBenchConfig, bench_worlds, quick
-    from evaluation.benches.worlds_table import as_json, as_table
     from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.reproduction.benches.worlds_bench import WorldsBenchConfig, bench_worlds, quick
+    from evaluation.reproduction.benches.worlds_table import as_json, as_table
     from logs_schema.records import to_plain
 
     config = WorldsBenchConfig(seeds=tuple(range(arguments.seeds)), updates=arguments.updates)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 
 if TYPE_CHECKING:
-    from evaluation.configuration import RunConfig
+    from evaluation.problems.configuration import RunConfig
 
 NAME = "compare"
 HELP = (

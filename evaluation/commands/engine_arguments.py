@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evaluation.engine.config import EngineConfig
+    from evaluation.jobs.engine.config import EngineConfig
     from evaluation.problems.kit import Kit
 
 
@@ -42,6 +42,6 @@ def refuse_idle_engine(arguments: Namespace, kit: "Kit", step: str) -> None:
 
 def engine_from(arguments: Namespace, configured: "EngineConfig | None" = None) -> "EngineConfig":
     """The engine of the command line, with defaults from the configuration."""
-    from evaluation.engine.config import EngineConfig, engine_of
+    from evaluation.jobs.engine.config import EngineConfig, engine_of
 
     return engine_of(arguments.on, arguments.workers, arguments.deadline, configured or EngineConfig())

@@ -50,7 +50,7 @@ def run(arguments: Namespace) -> int:
     from dataclasses import replace
 
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.engine.config import tasks_on
+    from evaluation.jobs.engine.config import tasks_on
     from logs_schema.importing import ImportReport, import_log
     from logs_schema.stores import address_of, working_copy
 

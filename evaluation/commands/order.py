@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from evaluation.configuration import OrderConfig
+    from evaluation.problems.configuration import OrderConfig
 
 NAME = "order"
 HELP = "train orders of a batch queue and evaluate them by exact replay of later weeks"
@@ -14,7 +14,7 @@ HELP = "train orders of a batch queue and evaluate them by exact replay of later
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     from evaluation.commands.options import add_options
-    from evaluation.configuration import WeeksConfig
+    from evaluation.problems.configuration import WeeksConfig
 
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
     parser.add_argument(
@@ -85,7 +85,7 @@ def config_of(arguments: Namespace) -> "OrderConfig":
     from math import gcd
 
     from evaluation.commands.options import given
-    from evaluation.configuration import OrderConfig, WeeksConfig
+    from evaluation.problems.configuration import OrderConfig, WeeksConfig
     from evaluation.problems.ordering.config import quick
     from offline_rl.ordering.programs import OrderTrainingConfig
 

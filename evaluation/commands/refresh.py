@@ -17,7 +17,7 @@ HELP = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     from evaluation.commands.settings import add_problem_arguments
-    from evaluation.refresh.config import RefreshConfig
+    from evaluation.pipeline.refresh.config import RefreshConfig
 
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="as for schedtwin run")
     parser.add_argument(
@@ -44,10 +44,10 @@ def run(arguments: Namespace) -> int:
     refuse_missing_log(arguments.config)
     from evaluation.commands.output import progress_of, show_result
     from evaluation.commands.settings import options_of
-    from evaluation.configuration import load_config
-    from evaluation.refresh.config import RefreshConfig
-    from evaluation.refresh.deciding import EXIT_STATUS, Result
-    from evaluation.refresh.job import BUNDLE, TEXT, refresh
+    from evaluation.pipeline.refresh.config import RefreshConfig
+    from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
+    from evaluation.pipeline.refresh.job import BUNDLE, TEXT, refresh
+    from evaluation.problems.configuration import load_config
 
     settings = given(RefreshConfig(), arguments)
     config = load_config(arguments.config)

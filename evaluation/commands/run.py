@@ -46,8 +46,8 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.comparison.products import load_comparison
     from evaluation.comparison.tabulation import tabulate
-    from evaluation.configuration import load_config
-    from evaluation.run import run as run_steps
+    from evaluation.pipeline.run import run as run_steps
+    from evaluation.problems.configuration import load_config
     from logs_schema.product import read_manifest
 
     config = load_config(arguments.config)

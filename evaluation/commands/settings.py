@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.commands.engine_arguments import engine_from
 
 if TYPE_CHECKING:
-    from evaluation.configuration import RunConfig
+    from evaluation.problems.configuration import RunConfig
     from evaluation.problems.kit import ProblemOptions, StepPlan
 
 
@@ -51,7 +51,7 @@ def settings_of(arguments: Namespace) -> "RunConfig":
     import sys
     from dataclasses import replace
 
-    from evaluation.configuration import RunConfig, load_config
+    from evaluation.problems.configuration import RunConfig, load_config
 
     config = load_config(arguments.config) if arguments.config is not None else RunConfig()
     paths = config.log.paths if config.log is not None else ()

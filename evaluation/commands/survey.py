@@ -31,9 +31,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Survey the archive, print the result and write the page; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.engine.config import tasks_on
-    from evaluation.survey.showing import as_text, to_json, write_page
-    from evaluation.survey.survey import SurveyConfig, survey
+    from evaluation.comparison.survey.showing import as_text, to_json, write_page
+    from evaluation.comparison.survey.survey import SurveyConfig, survey
+    from evaluation.jobs.engine.config import tasks_on
 
     limits = {name: getattr(arguments, name) for name in ("share", "decades")}
     config = SurveyConfig(**{name: value for name, value in limits.items() if value is not None})

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evaluation.engine.config import HERE, EngineConfig, tasks_on
+from evaluation.jobs.engine.config import HERE, EngineConfig, tasks_on
 from logs_schema.errors import ProductError
 from logs_schema.mapping import Item
 from logs_schema.product import fingerprint, verify, writing

@@ -9,7 +9,7 @@ from typing import Any
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.page import render
 from evaluation.certify.persistence import CERTIFICATE_CODE, DATA, KIND, PAGE
-from evaluation.engine.config import HERE, EngineConfig
+from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.kit import Inputs, StepPlan
 from evaluation.problems.kits import kit_of

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, TypeVar
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.comparison import Comparison
-from evaluation.configuration import RunConfig
 from evaluation.jobs.job import Step
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.refresh_parts import RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from evaluation.configuration import RunConfig
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Kit, ProblemOptions
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.ordering.kit import ORDERING_KIT

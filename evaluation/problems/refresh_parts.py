@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.configuration import RunConfig
+from evaluation.problems.configuration import RunConfig
 from logs_schema import Archive
 from logs_schema.progress import Progress
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.benches.reference import TOLERANCE
-from evaluation.benches.truth_bench import REFERENCE
 from evaluation.comparison.bootstrap import Estimate
+from evaluation.reproduction.benches.reference import TOLERANCE
+from evaluation.reproduction.benches.truth_bench import REFERENCE
 from logs_schema.errors import SchedtwinError, first
 from offline_rl.rules.in_twin import DESCRIPTIONS
 

@@ -16,9 +16,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
-from evaluation.autoscalers.published import NAMES as RULES
-from evaluation.autoscalers.published import Setting, autoscalers
 from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.reproduction.drpc_learners import KINDS, TAUGHT, learned_autoscaler, learning_step
@@ -30,6 +27,9 @@ from evaluation.simulator.logs import FIRST_DAY
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
+from offline_rl.rules.autoscaling.published import NAMES as RULES
+from offline_rl.rules.autoscaling.published import Setting, autoscalers
 from twin.autoscaling.fitting import coverage_of, fit_laws
 from twin.autoscaling.forecasting import errors
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, save_application_twin

@@ -11,9 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.autoscalers.autoscaler import Autoscaler, learned
-from evaluation.autoscalers.imitation import students_of
-from evaluation.autoscalers.published import autoscalers, typical_grants
 from evaluation.jobs.job import Step
 from evaluation.simulator.applications.log import scaling_config
 from evaluation.simulator.applications.presets import application
@@ -30,6 +27,9 @@ from offline_rl.autoscaling.students import (
 )
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
+from offline_rl.rules.autoscaling.imitation import students_of
+from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from twin.arrays import load_arrays, save_arrays
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits

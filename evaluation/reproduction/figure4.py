@@ -25,8 +25,9 @@ from evaluation.certify.config import Thresholds
 from evaluation.certify.lines import Verdict, verdict_of
 from evaluation.comparison.bootstrap import Estimate
 from evaluation.comparison.seeds import named, over_seeds
-from evaluation.configuration import LogConfig
 from evaluation.jobs.job import Step, run_job
+from evaluation.pipeline.run import ARCHIVE, archive_step
+from evaluation.problems.configuration import LogConfig
 from evaluation.reproduction.day_twins import (
     Learning,
     clone_engine,
@@ -36,7 +37,6 @@ from evaluation.reproduction.day_twins import (
     simulate_whole,
 )
 from evaluation.reproduction.offload import DayParts, correlation, logged_ratios, mean_error, simulated_ratios
-from evaluation.run import ARCHIVE, archive_step
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.history import play_streams

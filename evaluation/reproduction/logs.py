@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.configuration import LogConfig
 from evaluation.jobs.job import Step
-from evaluation.run import ARCHIVE, archive_step, world_files_of, world_in
+from evaluation.pipeline.run import ARCHIVE, archive_step, world_files_of, world_in
+from evaluation.problems.configuration import LogConfig
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter

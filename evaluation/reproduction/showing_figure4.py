@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evaluation.comparison.formatting import number
-from evaluation.report.plots import series_style
+from evaluation.comparison.report.plots import series_style
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART
 
 COLUMNS = {

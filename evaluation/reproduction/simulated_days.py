@@ -15,9 +15,9 @@ import jax.numpy as jnp
 
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.baselines.truth_baseline import as_behaviour
-from evaluation.benches.reference import problem_config, reference_choice, reference_network
 from evaluation.judges.players import GREEDY, SAMPLED, PlayerInput, of_network, of_policy, of_reference, play
 from evaluation.judges.truth import age_of
+from evaluation.reproduction.benches.reference import problem_config, reference_choice, reference_network
 from evaluation.simulator.behaviour import Behaviour
 from evaluation.simulator.conditions import DayConditions, longest_day
 from evaluation.simulator.logs import FIRST_DAY

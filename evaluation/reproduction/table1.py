@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.comparison.seeds import named, over_seeds
-from evaluation.configuration import LogConfig
 from evaluation.jobs.job import Step, run_job
+from evaluation.pipeline.run import ARCHIVE, archive_step
+from evaluation.problems.configuration import LogConfig
 from evaluation.reproduction.populations import FLOOR, Generate, GeneratedAgents, draw, measure, ways_of
-from evaluation.run import ARCHIVE, archive_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress

@@ -4,7 +4,7 @@ log alone, on days further and further away, judged in the simulated system itse
 One day of log is simulated, a twin fitted on it, policies trained; then every policy plays whole days of the truth, 0
 days, 1 day, 1 week and 1 month later. The paper reports how far the offload ratio is above a random engine's; here the
 share of requests on time is given as well, with a reference: the best rule with access to the hidden state, then PPO in
-the truth of the same day (`evaluation.benches.reference`). It is an upper bound, or the table is refused.
+the truth of the same day (`evaluation.reproduction.benches.reference`). It is an upper bound, or the table is refused.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.benches.reference import ReferenceConfig
-from evaluation.benches.reference_cache import Kept
-from evaluation.benches.truth_bench import REFERENCE
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
 from evaluation.comparison.seeds import named
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import LogConfig, RunConfig
-from evaluation.engine.config import HERE, EngineConfig
+from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.job import run_job
 from evaluation.judges.descriptions import LADDER
+from evaluation.pipeline.run import archive_of
+from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.placement.kit import fit_plan, train_plan
+from evaluation.reproduction.benches.reference import ReferenceConfig
+from evaluation.reproduction.benches.reference_cache import Kept
+from evaluation.reproduction.benches.truth_bench import REFERENCE
 from evaluation.reproduction.ceiling import beaten, best_rule, failures_avoided, share_of_reference
 from evaluation.reproduction.entrants import RANDOM, TWIN, by_need, dealt, entrants, together
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.simulated_days import KINDS, DayShares, policy_program, reference_program
-from evaluation.run import archive_of
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.world import World

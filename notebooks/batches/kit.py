@@ -11,11 +11,11 @@ from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import refuse_other_days, refuse_other_twin, trained_in
+from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.configuration import RunConfig
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
-from evaluation.report import Report, write_report
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.problems.assignment import training
 from logs_schema import ArchiveWriter
 from logs_schema.errors import ConfigError

@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.autoscalers.autoscaler import Autoscaler
-from evaluation.autoscalers.calibration import repeated
-from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig
-from evaluation.autoscalers.lookahead import CORE_GIB, Candidates, plan
-from evaluation.autoscalers.quartile_q import MOVES, NUM_STATES, moved, quartile_q, state_index
-from evaluation.autoscalers.rate_target import rate_target, static
-from evaluation.autoscalers.vertical_pod import vertical_pod
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler
+from offline_rl.rules.autoscaling.calibration import repeated
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
+from offline_rl.rules.autoscaling.lookahead import CORE_GIB, Candidates, plan
+from offline_rl.rules.autoscaling.quartile_q import MOVES, NUM_STATES, moved, quartile_q, state_index
+from offline_rl.rules.autoscaling.rate_target import rate_target, static
+from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from tests.autoscaling.test_problem import CONFIG, limits, state_of
 from twin.autoscaling.laws import Laws, law_s, tail_features
 from twin.autoscaling.types import Grants

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import RunConfig
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
 from evaluation.problems.orchestration import kit as slots_kit
 from evaluation.reproduction.drpc import DrpcConfig, table, traces_of

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlparse
 import numpy as np
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.formats.mapping import read_mapping

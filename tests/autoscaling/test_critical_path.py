@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.autoscalers.critical_path import (
+from logs_schema.errors import ConfigError
+from offline_rl.rules.autoscaling.critical_path import (
     CriticalPath,
     Locator,
     broken,
@@ -14,7 +15,6 @@ from evaluation.autoscalers.critical_path import (
     signs,
     to_blame,
 )
-from logs_schema.errors import ConfigError
 from tests.autoscaling.test_problem import CONFIG, limits
 from twin.autoscaling.laws import histogram
 from twin.autoscaling.problem import ScalingAction

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, desired_replicas, stabilised
 from logs_schema.errors import ConfigError
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, desired_replicas, stabilised
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.problem import ScalingAction, action_towards, rescaled
 from twin.autoscaling.rewards import Earned, cost_under_slo, paper_reward, service_quality, utilisation_price

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evaluation.configuration import RunConfig
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import choose_kit
 from logs_schema import Archive

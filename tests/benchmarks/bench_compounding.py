@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.benches.compounding import (
+from evaluation.reproduction.benches.compounding import (
     HORIZONS,
     Simulates,
     as_ratios,

@@ -233,7 +233,7 @@ def main() -> None:
         serve = [
             sys.executable,
             "-m",
-            "evaluation.cli",
+            "evaluation.commands.cli",
             "serve",
             str(bundle),
             "--port",

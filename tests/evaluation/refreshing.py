@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.product import read_manifest

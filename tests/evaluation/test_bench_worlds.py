@@ -9,11 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import cli
-from evaluation.benches.worlds_bench import WorldsBenchConfig, quick, shortened
-from evaluation.benches.worlds_table import as_json, as_table, counts, summary
-from evaluation.benches.worlds_values import Contestant, day_requests, side_by_side
+from evaluation.commands import cli
 from evaluation.judges.players import PlayerInput
+from evaluation.reproduction.benches.worlds_bench import WorldsBenchConfig, quick, shortened
+from evaluation.reproduction.benches.worlds_table import as_json, as_table, counts, summary
+from evaluation.reproduction.benches.worlds_values import Contestant, day_requests, side_by_side
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.options import Outage, Reactions
 from evaluation.simulator.presets import preset

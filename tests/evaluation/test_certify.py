@@ -19,7 +19,7 @@ from evaluation.certify.persistence import (
     refuse_uncertified,
 )
 from evaluation.certify.playing import counted_once, days_windows
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.problems.certificates import build_certificate

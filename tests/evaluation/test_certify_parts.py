@@ -23,8 +23,8 @@ from evaluation.certify.page import picture, render
 from evaluation.certify.playing import deal
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
+from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.placement.certifying import certify
-from evaluation.report import Chart, Curve
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from logs_schema.records import to_plain

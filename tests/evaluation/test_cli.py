@@ -8,8 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluation import cli
-from evaluation.commands import COMMANDS
+from evaluation.commands import COMMANDS, cli
 from evaluation.commands.output import show_result
 from logs_schema.errors import ConfigError
 
@@ -21,7 +20,7 @@ HEAVY = {"jax", "flax", "optax", "pyarrow", "matplotlib", "sklearn", "numpy", "r
 def test_help_imports_nothing_heavy(argv):
     program = (
         "import sys\n"
-        "from evaluation.cli import main\n"
+        "from evaluation.commands.cli import main\n"
         "try:\n"
         f"    main({argv})\n"
         "except SystemExit as end:\n"
@@ -124,7 +123,7 @@ def test_a_closed_pipe_is_no_error():
     program = (
         "import sys\n"
         "from types import SimpleNamespace\n"
-        "from evaluation import cli\n"
+        "from evaluation.commands import cli\n"
         "def run(arguments):\n"
         "    for _ in range(100000):\n"
         "        print('line')\n"

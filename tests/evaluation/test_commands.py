@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evaluation import cli
+from evaluation.commands import cli
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 from evaluation.commands.settings import settings_of
 from evaluation.problems.kit import ExportOptions
@@ -90,7 +90,7 @@ def test_import_refuses_what_it_cannot_read(log, tmp_path, capsys, words, messag
 def test_import_without_room_says_where_and_how_much(log, tmp_path):
     words = ("import", "swf", str(log), "--out", str(tmp_path / "archive"))
     program = (
-        "import resource, sys\nfrom evaluation.cli import main\n"
+        "import resource, sys\nfrom evaluation.commands.cli import main\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\nsys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
@@ -200,7 +200,7 @@ def test_check_of_what_is_no_archive_is_an_error(tmp_path, capsys):
 
 MISSING = """
 import sys
-from evaluation import cli
+from evaluation.commands import cli
 status = cli.main(sys.argv[1:])
 heavy = {"jax", "pyarrow", "sklearn"} & set(sys.modules)
 print(status, *sorted(heavy))

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.configuration import RunConfig, load_config
 from evaluation.jobs.progress import SilentProgress
-from evaluation.run import archive_step
+from evaluation.pipeline.run import archive_step
+from evaluation.problems.configuration import RunConfig, load_config
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.mapping import one_by_one
@@ -70,7 +70,7 @@ def test_a_job_imports_by_tasks_where_it_has_an_engine(
         ran.append(name)
         return one_by_one(task, items)
 
-    monkeypatch.setattr("evaluation.run.tasks_on", lambda *_: nullcontext(here))
+    monkeypatch.setattr("evaluation.pipeline.run.tasks_on", lambda *_: nullcontext(here))
     hashes = []
     for number, words in enumerate((text, f"{text}[engine]\nworkers = 2\n")):
         config = load_config(written(tmp_path, words))

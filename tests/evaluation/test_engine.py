@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.engine.config import EngineConfig, engine_of, tasks_on
-from evaluation.engine.errors import EngineError
-from evaluation.engine.ray_cluster import connected, refuse_other_versions, versions
+from evaluation.jobs.engine.config import EngineConfig, engine_of, tasks_on
+from evaluation.jobs.engine.errors import EngineError
+from evaluation.jobs.engine.ray_cluster import connected, refuse_other_versions, versions
 from logs_schema.errors import ConfigError, FormatError
 from logs_schema.progress import SilentProgress
 from tests.evaluation.engine_tasks import always_dies, dies_once, refuses, sleeps, square

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.benches.growth import Cost, GrowthConfig, _exponents, _measured, measure_growth
+from evaluation.reproduction.benches.growth import Cost, GrowthConfig, _exponents, _measured, measure_growth
 from evaluation.simulator.logs import simulate
 from logs_schema import ConfigError
 from logs_schema.progress import SilentProgress

@@ -13,15 +13,15 @@ from unittest.mock import Mock
 
 import pytest
 
-from evaluation import run as whole_job
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import LogConfig, RunConfig
 from evaluation.jobs.job import Step, run_job
+from evaluation.pipeline import run as whole_job
+from evaluation.pipeline.refresh import job as daily_job
+from evaluation.pipeline.refresh.config import RefreshConfig
+from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import StepPlan
 from evaluation.problems.placement import kit as placement
 from evaluation.problems.placement import steps as placement_steps
-from evaluation.refresh import job as daily_job
-from evaluation.refresh.config import RefreshConfig
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress

@@ -48,7 +48,7 @@ def started(folder: Path, *options: str) -> "subprocess.Popen[bytes]":
     command = (
         sys.executable,
         "-m",
-        "evaluation.cli",
+        "evaluation.commands.cli",
         "run",
         "tiny.toml",
         "--force",

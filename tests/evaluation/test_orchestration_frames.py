@@ -23,7 +23,6 @@ from evaluation.baselines.gsp_ss import rates, solve, time_ratios
 from evaluation.baselines.gsp_ss_by_slots import deployed_schedule
 from evaluation.baselines.orchestration_baseline import OrchestrationBaseline
 from evaluation.baselines.random import RANDOM
-from evaluation.benches.orchestration_table import as_json, as_table
 from evaluation.problems.orchestration.bench import (
     OrchestrationBenchConfig,
     Pair,
@@ -31,6 +30,7 @@ from evaluation.problems.orchestration.bench import (
     default_pairs,
     with_changes,
 )
+from evaluation.reproduction.benches.orchestration_table import as_json, as_table
 from evaluation.simulator.conditions import conditions, world_draw
 from evaluation.simulator.frames import (
     FrameConfig,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.orchestration.simulating import simulate_slots
 from logs_schema import Archive

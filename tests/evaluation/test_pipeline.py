@@ -16,26 +16,26 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import cli
 from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.certify.config import CertifyConfig
+from evaluation.commands import cli
 from evaluation.commands.bundle_text import bundle_facts
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.products import load_comparison, refuse_other_twin
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import LogConfig, RunConfig
-from evaluation.engine.config import EngineConfig
+from evaluation.jobs.engine.config import EngineConfig
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import load_contender
 from evaluation.judges.descriptions import TWIN_POLICY
+from evaluation.pipeline.run import run
+from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.placement.case import candidates
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     build_bundle,
     refuse_other_nodes,
 )
-from evaluation.run import run
 from evaluation.simulator.presets import preset
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError

@@ -8,19 +8,24 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import cli
-from evaluation.benches import reference
-from evaluation.benches.reference import (
+from evaluation.commands import cli
+from evaluation.comparison.bootstrap import Estimate
+from evaluation.reproduction.benches import reference
+from evaluation.reproduction.benches.reference import (
     TOLERANCE,
     ReferenceConfig,
     load_reference,
     train_reference,
     write_reference,
 )
-from evaluation.benches.reference_cache import cache_folder, kept_reference, made_from
-from evaluation.benches.reference_view import NODE_NUMBERS, expect, reference_view
-from evaluation.benches.truth_bench import REFERENCE, STALE_REFERENCE, TruthBenchConfig, bench_truth
-from evaluation.comparison.bootstrap import Estimate
+from evaluation.reproduction.benches.reference_cache import cache_folder, kept_reference, made_from
+from evaluation.reproduction.benches.reference_view import NODE_NUMBERS, expect, reference_view
+from evaluation.reproduction.benches.truth_bench import (
+    REFERENCE,
+    STALE_REFERENCE,
+    TruthBenchConfig,
+    bench_truth,
+)
 from evaluation.reproduction.ceiling import (
     BeatenReferenceError,
     beaten,
@@ -263,7 +268,7 @@ def test_an_reference_is_another_when_anything_it_is_made_from_changes(monkeypat
     ]
     assert len({made_from(world)["world"] for world in (SMALL, *others)}) == 4
     assert made_from(preset("small")) == sources
-    monkeypatch.setattr("evaluation.benches.reference_cache.FORM", reference.FORM + 1)
+    monkeypatch.setattr("evaluation.reproduction.benches.reference_cache.FORM", reference.FORM + 1)
     assert made_from(SMALL) != sources
 
 
@@ -274,8 +279,10 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
 
 @pytest.mark.slow
 def test_the_command_shows_the_references_that_are_kept_or_leaves_them_out(kept, folder, monkeypatch, capsys):
-    monkeypatch.setattr("evaluation.benches.reference.ReferenceConfig", lambda: TINY)
-    monkeypatch.setattr("evaluation.benches.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH)
+    monkeypatch.setattr("evaluation.reproduction.benches.reference.ReferenceConfig", lambda: TINY)
+    monkeypatch.setattr(
+        "evaluation.reproduction.benches.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH
+    )
     words = ["bench", "truth", "--preset", "small", "--days", "0", "--policies", "least-loaded"]
     assert cli.main([*words, "--references", str(folder), "--json", "--no-progress"]) == 0
     told = json.loads(capsys.readouterr().out)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.cli import main
-from evaluation.configuration import load_config
-from evaluation.refresh.config import RefreshConfig
-from evaluation.refresh.deciding import ExportDecision, Result
-from evaluation.refresh.job import refresh
+from evaluation.commands.cli import main
+from evaluation.pipeline.refresh.config import RefreshConfig
+from evaluation.pipeline.refresh.deciding import ExportDecision, Result
+from evaluation.pipeline.refresh.job import refresh
+from evaluation.problems.configuration import load_config
 from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.jobs.job import run_job
-from evaluation.refresh import appending
-from evaluation.refresh.deciding import EXIT_STATUS, Result
-from evaluation.refresh.job import STALE, history_step, is_under_way
+from evaluation.pipeline.refresh import appending
+from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
+from evaluation.pipeline.refresh.job import STALE, history_step, is_under_way
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError, ProductError
 from logs_schema.importing import import_log
@@ -153,7 +153,9 @@ def test_news_is_what_no_refresh_has_decided_about(
     log, place = tmp_path / "log", tmp_path / "work"
     served(log, [row(0, "completed"), row(1, "waiting")])
     assert refreshed(base, place, log)["is_news"]
-    monkeypatch.setattr("evaluation.refresh.job.STALE", dt.timedelta(0))  # given up before it was decided
+    monkeypatch.setattr(
+        "evaluation.pipeline.refresh.job.STALE", dt.timedelta(0)
+    )  # given up before it was decided
     served(log, [row(0, "completed")])
     again = refreshed(base, place, log)
     assert (again["requests_added"], again["turn"], again["is_news"]) == (0, 1, True)

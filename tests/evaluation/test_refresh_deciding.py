@@ -10,11 +10,9 @@ from evaluation.certify.lines import Verdict
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import Difference, JudgeFacts, PolicyFacts
-from evaluation.configuration import RunConfig
 from evaluation.judges.config import JudgeConfig
-from evaluation.problems.placement.refreshing import placement_parts
-from evaluation.refresh.config import BETTER, NOT_WORSE, RefreshConfig
-from evaluation.refresh.deciding import (
+from evaluation.pipeline.refresh.config import BETTER, NOT_WORSE, RefreshConfig
+from evaluation.pipeline.refresh.deciding import (
     EXIT_STATUS,
     ExportDecision,
     Judgement,
@@ -22,7 +20,9 @@ from evaluation.refresh.deciding import (
     better_rules,
     decide,
 )
-from evaluation.refresh.job import find_running, refresh
+from evaluation.pipeline.refresh.job import find_running, refresh
+from evaluation.problems.configuration import RunConfig
+from evaluation.problems.placement.refreshing import placement_parts
 from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST
 from logs_schema.progress import SilentProgress

@@ -10,8 +10,8 @@ import pytest
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import load_contender
+from evaluation.pipeline.refresh.deciding import Result, decide, judgements_of
 from evaluation.problems.placement.refresh_judging import judge_both
-from evaluation.refresh.deciding import Result, decide, judgements_of
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.progress import SilentProgress

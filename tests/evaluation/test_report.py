@@ -16,14 +16,23 @@ from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.entries import JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.formatting import FAR_MARK, interval, number
 from evaluation.comparison.metrics import ON_TIME
+from evaluation.comparison.report import (
+    CapabilityRow,
+    Chart,
+    Curve,
+    Fact,
+    Rejected,
+    Report,
+    render,
+    write_report,
+)
+from evaluation.comparison.report.overview import NAME_GAP, apart, figure_file, panels
+from evaluation.comparison.report.plots import COLOURS, series_style
+from evaluation.comparison.report.roles import strong_policies
+from evaluation.comparison.report.verdict import verdict
+from evaluation.comparison.report.words import summary
 from evaluation.comparison.tabulation import tabulate
 from evaluation.judges.descriptions import LADDER, POLICIES
-from evaluation.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report, render, write_report
-from evaluation.report.overview import NAME_GAP, apart, figure_file, panels
-from evaluation.report.plots import COLOURS, series_style
-from evaluation.report.roles import strong_policies
-from evaluation.report.verdict import verdict
-from evaluation.report.words import summary
 from logs_schema.records import from_plain, to_plain
 from tests.evaluation.made import made_decisions
 

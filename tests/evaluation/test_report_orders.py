@@ -11,10 +11,10 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import compare
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.metrics import BOUNDED_SLOWDOWN
+from evaluation.comparison.report import Report, render
+from evaluation.comparison.report.overview import panels
+from evaluation.comparison.report.roles import strong_policies
 from evaluation.comparison.tabulation import tabulate
-from evaluation.report import Report, render
-from evaluation.report.overview import panels
-from evaluation.report.roles import strong_policies
 from tests.evaluation.made import made_decisions
 
 NAMES = ("ljf", *(f"rule {number}" for number in range(14)), "fcfs+easy", "sjf+easy", "index")

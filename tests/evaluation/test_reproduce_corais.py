@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.reproduction.corais import CoraisConfig
 from evaluation.reproduction.corais_learning import NetworksConfig, networks
 from evaluation.reproduction.corais_scales import EMPTY, TABLE_3, TABLE_4, TABLE_5, Scale

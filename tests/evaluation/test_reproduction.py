@@ -8,11 +8,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evaluation.benches.reference import ReferenceConfig
-from evaluation.benches.reference_cache import kept_reference
-from evaluation.cli import main
 from evaluation.commands import reproduce
-from evaluation.configuration import AnswerConfig, LogConfig
+from evaluation.commands.cli import main
+from evaluation.problems.configuration import AnswerConfig, LogConfig
+from evaluation.reproduction.benches.reference import ReferenceConfig
+from evaluation.reproduction.benches.reference_cache import kept_reference
 from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.showing import as_table
 from evaluation.reproduction.simulated_days import DayShares

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.cli import main
-from evaluation.configuration import AnswerConfig
+from evaluation.commands.cli import main
+from evaluation.problems.configuration import AnswerConfig
 from evaluation.reproduction import day_twins
 from evaluation.reproduction.day_twins import PART_WINDOWS, live_parts, prepare, read_day
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART, Curves, Figure4Config, curves, quick, table

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.comparison.seeds import over_seeds
 from evaluation.reproduction import table1
 from evaluation.reproduction.populations import FLOOR, GeneratedAgents, draw, measure, ways_of

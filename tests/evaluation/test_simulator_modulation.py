@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.benches.truth_bench import TruthBenchConfig, bench_truth
+from evaluation.reproduction.benches.truth_bench import TruthBenchConfig, bench_truth
 from evaluation.simulator.conditions import conditions, longest_day
 from evaluation.simulator.laws import constant, exponential
 from evaluation.simulator.logs import day_of, on_time

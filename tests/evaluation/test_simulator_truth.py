@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import cli
+from evaluation.commands import cli
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.history import play
 from evaluation.simulator.laws import exponential

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import cli
 from evaluation.baselines import BASELINES
+from evaluation.commands import cli
 from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.shifts import ShiftConfig, plan_shifts
 from evaluation.judges.players import players_of

@@ -9,12 +9,12 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation import cli
-from evaluation.benches.truth_bench import TruthBenchConfig
-from evaluation.configuration import LogConfig
+from evaluation.commands import cli
+from evaluation.pipeline.run import archive_step
+from evaluation.problems.configuration import LogConfig
+from evaluation.reproduction.benches.truth_bench import TruthBenchConfig
 from evaluation.reproduction.logs import log_step
 from evaluation.reproduction.table2 import Table2Config
-from evaluation.run import archive_step
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.pool import read_pool
@@ -179,7 +179,9 @@ def test_a_job_simulates_the_world_beside_its_configuration(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys) -> None:
     tiny = TruthBenchConfig(num_seeds=2, days_per_seed=1, num_steps=20)
-    monkeypatch.setattr("evaluation.benches.truth_bench.TruthBenchConfig", lambda num_seeds: tiny)
+    monkeypatch.setattr(
+        "evaluation.reproduction.benches.truth_bench.TruthBenchConfig", lambda num_seeds: tiny
+    )
     words = ["bench", "truth", "--world", str(written(tmp_path, TINY)), "--days", "0", "--no-reference"]
     assert cli.main([*words, "--policies", "random", "--json", "--no-progress"]) == 0
     assert json.loads(capsys.readouterr().out)["preset"] == "tiny"

@@ -10,8 +10,8 @@ import pytest
 
 from evaluation.baselines import BASELINES
 from evaluation.baselines.baseline import best_legal
-from evaluation.benches.slot_scaling import ScalingConfig, exponent, measure_scaling
-from evaluation.cli import main
+from evaluation.commands.cli import main
+from evaluation.reproduction.benches.slot_scaling import ScalingConfig, exponent, measure_scaling
 from evaluation.simulator.laws import Law, constant, exponential
 from evaluation.simulator.slots import SlotConfig, in_each, play, slot_environment, time_scaled
 from evaluation.simulator.slots.instance import instance

@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evaluation.cli import main
-from evaluation.survey import day_counts
-from evaluation.survey.day_counts import BINS_A_DECADE, OTHERS, bin_of, count_day
-from evaluation.survey.survey import (
+from evaluation.commands.cli import main
+from evaluation.comparison.survey import day_counts
+from evaluation.comparison.survey.day_counts import BINS_A_DECADE, OTHERS, bin_of, count_day
+from evaluation.comparison.survey.survey import (
     Aspect,
     AtShift,
     SurveyConfig,

@@ -6,10 +6,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation import cli
-from evaluation.benches.truth_bench import STALE, PolicyScore, TruthBenchConfig, bench_truth
-from evaluation.benches.truth_proof import Wanted, as_json, as_table, checks, paired
+from evaluation.commands import cli
 from evaluation.comparison.bootstrap import Estimate
+from evaluation.reproduction.benches.truth_bench import STALE, PolicyScore, TruthBenchConfig, bench_truth
+from evaluation.reproduction.benches.truth_proof import Wanted, as_json, as_table, checks, paired
 from evaluation.simulator.conditions import longest_day
 from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.parts import at_peak_load

@@ -13,13 +13,13 @@ from evaluation.comparison.decisions import Decisions, concatenate
 from evaluation.comparison.entries import OffPolicyRow, Run
 from evaluation.comparison.kept_runs import load_rows, load_run, load_starts, save_rows, save_run, save_starts
 from evaluation.comparison.metrics import MEAN_LOG_SLOWDOWN
+from evaluation.comparison.report import Curve
 from evaluation.comparison.shifts import TestDays
-from evaluation.engine.config import EngineConfig
+from evaluation.jobs.engine.config import EngineConfig
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.user_policies import PolicyEntries
 from evaluation.judges.windows import Candidate, Evaluation, Judge
 from evaluation.problems.placement.comparing import _tried
-from evaluation.report import Curve
 from logs_schema.mapping import one_by_one
 from logs_schema.progress import SilentProgress
 from tests.evaluation.made import made_decisions

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from evaluation import add_problem
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.comparison.products import load_comparison
-from evaluation.configuration import RunConfig
 from evaluation.problems import kits
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import StepPlan
 from logs_schema.errors import ProductError
 from logs_schema.product import read_manifest

@@ -26,7 +26,18 @@ class Server:
 
     def __init__(self, bundle: Path, port: int, log: Path, *options: str) -> None:
         self.url, self.log = f"http://127.0.0.1:{port}", log
-        command = ("-m", "evaluation.cli", "serve", bundle, "--port", port, "--log", log, "--json", *options)
+        command = (
+            "-m",
+            "evaluation.commands.cli",
+            "serve",
+            bundle,
+            "--port",
+            port,
+            "--log",
+            log,
+            "--json",
+            *options,
+        )
         self.process = subprocess.Popen(
             [sys.executable, *map(str, command)], stdout=subprocess.PIPE, cwd=ROOT, text=True
         )

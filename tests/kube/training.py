@@ -3,7 +3,7 @@
 import csv
 from pathlib import Path
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from tests.kube.trial import NODES
 
 TINY = """

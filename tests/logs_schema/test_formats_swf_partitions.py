@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from evaluation import cli
+from evaluation.commands import cli
 from logs_schema import Archive, FormatError, check_archive, import_log
 from logs_schema.formats import swf
 from logs_schema.formats.reading import ReadingOptions

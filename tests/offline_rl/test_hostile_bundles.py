@@ -14,7 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
 from offline_rl.bundle import ARRAYS, GOLDEN, GRAPH, KIND, QUESTIONS, read_arrays

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.cli import TRAINING_STACK
+from evaluation.commands.cli import TRAINING_STACK
 from tests.offline_rl.bundles import FREE, made_policy, made_system
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ for backend in ("numpy", "onnx"):
 print(policy.explain(nodes, Request(site="site-0"), 0.0).request["has_deadline"])
 """
 CLI = """
-from evaluation.cli import main
+from evaluation.commands.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

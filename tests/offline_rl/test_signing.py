@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from logs_schema.errors import ProductError
 from offline_rl.runner import load
 from offline_rl.serving.metrics import Metrics

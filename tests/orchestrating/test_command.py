@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from offline_rl.numpy_orchestrator import Chosen
 from tests.orchestrating.bench import FACTS, MORE_ASR, MORE_OCR
 from tests.orchestrating.stand_in import NAMESPACE, StandIn, listening

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evaluation import cli
+from evaluation.commands import cli
 from logs_schema import Archive, import_log
 from tests.ordering.making import alike_weeks
 from twin.ordering.jobs import read_jobs

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import cli
+from evaluation.commands import cli
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 6

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation import compare, shifted_days
 from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.configuration import OrderConfig, WeeksConfig
+from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evaluation import cli
 from evaluation.certify.persistence import load_certificate
+from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
 from logs_schema import Archive
 from logs_schema.product import read_manifest
@@ -83,7 +83,7 @@ def test_killed_and_run_again_it_says_the_same_to_the_bit(archive, tmp_path):
     words = [*map(str, ("order", archive, *weeks, "--quick", "--no-progress"))]
 
     def started(out):
-        command = [sys.executable, "-m", "evaluation.cli", *words, "--out", str(tmp_path / out)]
+        command = [sys.executable, "-m", "evaluation.commands.cli", *words, "--out", str(tmp_path / out)]
         return subprocess.Popen(command, cwd=Path(__file__).resolve().parents[2], stdout=subprocess.DEVNULL)
 
     assert started("calm").wait() == 0

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import BOUNDED_SLOWDOWN, MEAN_WAIT, UTILISATION
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.comparing import REPLAY, TWIN, compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.playing import decisions_of, played, rule_policies

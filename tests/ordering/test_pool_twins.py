@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evaluation import cli
 from evaluation.certify.config import CertifyConfig
+from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
 from evaluation.problems.ordering.certificate.certifying import certify_queue
 from logs_schema import Archive

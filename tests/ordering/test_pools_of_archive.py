@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import cli
-from evaluation.configuration import OrderConfig
+from evaluation.commands import cli
+from evaluation.problems.configuration import OrderConfig
 from evaluation.problems.ordering.config import as_settings
 from evaluation.problems.ordering.replay_report import write_waits
 from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive

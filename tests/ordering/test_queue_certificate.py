@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation import cli
 from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Verdict
 from evaluation.certify.persistence import find_certification, folder_beside, load_certificate
+from evaluation.commands import cli
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.certificate.certifying import certify_queue
 from evaluation.problems.ordering.certificate.held_out import hold_out_weeks, weeks_for_rules
 from evaluation.problems.ordering.certificate.replayed_weeks import WEEKS, fixed_rules, real_weeks

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering import ladder
 from evaluation.problems.ordering.fixed_orders import name_of
 from evaluation.problems.ordering.lacking import lacking_in_words

@@ -9,18 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import OrderConfig, WeeksConfig, load_config
 from evaluation.judges.contender import OtherSystemError
+from evaluation.pipeline.refresh.config import RefreshConfig
+from evaluation.pipeline.refresh.deciding import Result, judgements_of
+from evaluation.pipeline.refresh.job import refresh
+from evaluation.problems.configuration import OrderConfig, WeeksConfig, load_config
 from evaluation.problems.ordering.exporting import export_order, load_order
 from evaluation.problems.ordering.refreshing import judge_orders, newest_weeks, refuse_other
 from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import log_days
-from evaluation.refresh.config import RefreshConfig
-from evaluation.refresh.deciding import Result, judgements_of
-from evaluation.refresh.job import refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify

@@ -6,9 +6,9 @@ import json
 import numpy as np
 import pytest
 
-from evaluation import cli
+from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
-from evaluation.configuration import load_config
+from evaluation.problems.configuration import load_config
 from evaluation.problems.ordering.fixed_orders import order_of_setting
 from evaluation.problems.ordering.judging import weeks_after
 from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of

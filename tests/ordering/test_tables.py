@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation import cli
-from evaluation.configuration import OrderConfig, WeeksConfig
+from evaluation.commands import cli
+from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.running import refuse_unplayable
 from logs_schema.errors import ConfigError
 from offline_rl.ordering.learning import anchor_data

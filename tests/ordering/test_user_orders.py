@@ -4,10 +4,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import cli
+from evaluation.commands import cli
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.products import load_comparison
-from evaluation.configuration import OrderConfig, RunConfig, WeeksConfig
+from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import REPLAY, TWIN
 from evaluation.problems.ordering.exporting import export_rule
 from evaluation.problems.ordering.fixed_orders import fixed_order

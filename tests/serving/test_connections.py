@@ -301,7 +301,7 @@ PROGRAM = """
 import resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, (200, 200))
 sys.argv = ["schedtwin", "serve", sys.argv[1], "--port", "0", "--json"]
-from evaluation.cli import main
+from evaluation.commands.cli import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.cli import main
+from evaluation.commands.cli import main
 from logs_schema import import_log
 from offline_rl.serving import server as server_module
 from offline_rl.serving.server import ServerConfig, is_loopback, protection
@@ -34,7 +34,7 @@ def running(bundle: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
     command = [
         sys.executable,
         "-m",
-        "evaluation.cli",
+        "evaluation.commands.cli",
         "serve",
         str(bundle),
         "--port",

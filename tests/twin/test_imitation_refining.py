@@ -13,8 +13,8 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import load_certificate
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import RunConfig
 from evaluation.problems.certificates import build_certificate
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.steps import CURVES, NO_GAME, _play_game, build_twin
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.benches.compounding import as_table, compounding, imitated, logged_states
+from evaluation.reproduction.benches.compounding import as_table, compounding, imitated, logged_states
 from logs_schema.errors import ConfigError
 from tests.twin.imitation_world import campaign_encoding, campaigns
 from twin.imitation.black_box import black_box_states, fit_black_box

@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import about_zero
 from evaluation.comparison.bootstrap import Statistic
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.fitting import rho_of

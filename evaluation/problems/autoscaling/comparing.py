@@ -15,8 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.stats import spearmanr
 
-from evaluation.autoscalers.autoscaler import Autoscaler, Played, follow
-from evaluation.autoscalers.published import typical_grants
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import (
@@ -37,6 +35,8 @@ from evaluation.simulator.applications.response import application_response, usu
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
+from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.rewards import Reward

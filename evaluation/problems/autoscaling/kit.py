@@ -16,12 +16,12 @@ from evaluation.certify.persistence import certification_in
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import RunConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify
 from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.reporting import build_comparison
 from evaluation.problems.autoscaling.training import build_policy
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError

@@ -6,22 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evaluation.autoscalers.autoscaler import learned
-from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig, horizontal_pod
-from evaluation.autoscalers.lookahead import LookaheadConfig, lookahead
-from evaluation.autoscalers.published import autoscalers
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
+from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.configuration import RunConfig
 from evaluation.problems.autoscaling.comparing import ComparedAutoscaler, compare_autoscalers
 from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
-from evaluation.report import Report, write_report
 from logs_schema import Archive
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.rules.autoscaling.autoscaler import learned
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
+from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead
+from offline_rl.rules.autoscaling.published import autoscalers
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, load_log
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog

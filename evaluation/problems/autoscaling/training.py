@@ -8,15 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.autoscalers.autoscaler import Autoscaler, follow, learned
-from evaluation.autoscalers.horizontal_pod import PodAutoscalerConfig
-from evaluation.autoscalers.imitation import students_of
-from evaluation.autoscalers.published import autoscalers, typical_grants
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, learned
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
+from offline_rl.rules.autoscaling.imitation import students_of
+from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from offline_rl.runner.scaling import TEACHER, DeploymentSetting, ScalingSetting, write_setting
 from twin.arrays import save_arrays
 from twin.autoscaling.answers import twin_response

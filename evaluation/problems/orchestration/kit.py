@@ -16,17 +16,17 @@ from evaluation.comparison.products import (
     refuse_other_twin,
     training_in_words,
 )
+from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.configuration import RunConfig
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from evaluation.problems.orchestration.certifying import certify_twin
 from evaluation.problems.orchestration.comparing import PlayConfig, compare_pairs
 from evaluation.problems.orchestration.generating import generate_slots
 from evaluation.problems.orchestration.trained import trained_pair
 from evaluation.problems.orchestration.training import build_policy, export_bundle
-from evaluation.report import Report, write_report
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest

@@ -19,8 +19,8 @@ from evaluation.comparison.metrics import (
     UTILISATION,
     WAIT_P99,
 )
-from evaluation.configuration import WeeksConfig
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.playing import BEST_RULE, BLOCKS, LADDER, OrderPolicy, played
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from evaluation.configuration import OrderConfig
+from evaluation.problems.configuration import OrderConfig
 from logs_schema.records import to_plain
 
 ORDER_CODE = 5

@@ -7,7 +7,7 @@ import numpy as np
 
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import OrderConfig, WeeksConfig
+from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.foreign import FIT_POOL, known_processors
 from evaluation.problems.ordering.replaying import EPOCH, queue_of
 from evaluation.problems.ordering.weeks import anchor_days, log_days, whole_days

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.weeks import TestWeek, cut_week
 from twin.ordering.generated import AS_THEY_WERE, LEAD_DAYS, generated_days
 from twin.ordering.population import JobPopulation

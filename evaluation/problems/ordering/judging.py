@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.lacking import lacking_in_words

@@ -15,9 +15,9 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.configuration import OrderConfig, RunConfig
 from evaluation.jobs.job import Step
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.kit import (
     Certifier,
     ExportOptions,

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.fixed_orders import name_of, play_predicted, words_of
 from evaluation.problems.ordering.playing import (
     BEST_RULE,

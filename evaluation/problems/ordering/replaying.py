@@ -5,7 +5,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.configuration import WARM_STARTS, WeeksConfig
+from evaluation.problems.configuration import WARM_STARTS, WeeksConfig
 from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
 from evaluation.problems.ordering.summary import summarise
 from evaluation.problems.ordering.weeks import begin_schedule, cut_week, earlier, warm_earlier
@@ -19,7 +19,7 @@ from twin.ordering.rules import RULES, Rule
 from twin.ordering.types import Jobs, NoJobsError, Pool, Replayed, WarmStart
 
 if TYPE_CHECKING:
-    from evaluation.configuration import OrderConfig
+    from evaluation.problems.configuration import OrderConfig
 
 EPOCH = date(1970, 1, 1)
 

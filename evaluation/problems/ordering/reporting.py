@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.report import Fact, Report, write_report
 from evaluation.problems.ordering.comparing import TWIN
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
-from evaluation.report import Fact, Report, write_report
 from logs_schema.archive import Archive
 
 LIMITS = (

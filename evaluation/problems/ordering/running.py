@@ -10,8 +10,8 @@ import numpy as np
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import NO_CERTIFICATE, archive_facts
-from evaluation.configuration import OrderConfig, WeeksConfig
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import compare_orders
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exporting import (

@@ -19,9 +19,9 @@ from evaluation.comparison.products import (
     trained_in,
     training_in_words,
 )
-from evaluation.configuration import OrderConfig, RunConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.ordering.config import ORDER_CODE
 from evaluation.problems.ordering.exporting import export_order, export_rule, exported_config
 from evaluation.problems.ordering.fixed_orders import fixed_order

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from twin.ordering.population import DAY_S, day_of

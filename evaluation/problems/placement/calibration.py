@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.report import Chart, Curve
+from evaluation.comparison.report import Chart, Curve
 from twin.contracts import Array, PyTree
 from twin.networks import apply
 from twin.placement.encoding import Encoding

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, answerable, plan_shifts
 from evaluation.comparison.training_days import plan_of
-from evaluation.configuration import RunConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import REPLAY, SHIFTED_TWIN, TRAINING_TWIN
 from evaluation.judges.trust import TRUTH
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import Case
 from evaluation.problems.placement.comparing import OFF_POLICY, judge_case
 from logs_schema import Archive

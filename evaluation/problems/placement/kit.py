@@ -14,15 +14,16 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label, with_interval
 from evaluation.comparison.products import archive_facts
+from evaluation.comparison.report.roles import strongest_rule
 from evaluation.comparison.shifts import ShiftPlan, answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
-from evaluation.configuration import RunConfig
 from evaluation.jobs.background import Background
 from evaluation.jobs.job import Step
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import LADDER
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import (
     Certifier,
     ExportOptions,
@@ -49,7 +50,6 @@ from evaluation.problems.placement.steps import (
     refuse_other_nodes,
     train_beside,
 )
-from evaluation.report.roles import strongest_rule
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest

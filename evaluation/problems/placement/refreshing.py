@@ -4,8 +4,8 @@ import datetime as dt
 from pathlib import Path
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.configuration import RunConfig
 from evaluation.judges.contender import load_contender
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import refuse_uneven_replications
 from evaluation.problems.placement.comparing import COMPARISON_CODE
 from evaluation.problems.placement.refresh_judging import judge_both

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from evaluation.comparison.shifts import ShiftPlan
-from evaluation.configuration import RunConfig
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.calibration import calibration_charts, offers_of
-from evaluation.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.records import to_plain

@@ -21,20 +21,20 @@ from evaluation.comparison.products import (
     trained_in,
     training_in_words,
 )
+from evaluation.comparison.report import write_report
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
-from evaluation.configuration import RunConfig
-from evaluation.engine.config import HERE, EngineConfig
 from evaluation.jobs.background import Background, NotesAlone
+from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import Case
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.judging_tasks import judge_ahead
 from evaluation.problems.placement.reporting import make_report
 from evaluation.problems.placement.spreading import spread_of
-from evaluation.report import write_report
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import fingerprint, read_manifest

@@ -11,9 +11,9 @@ from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, Verdict
 from evaluation.certify.page import as_table
+from evaluation.comparison.report.plots import chart_plot
 from evaluation.comparison.tabulation import printed
 from evaluation.problems.placement.certifying import certify
-from evaluation.report.plots import chart_plot
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress

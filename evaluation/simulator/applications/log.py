@@ -15,9 +15,6 @@ import jax.numpy as jnp
 import numpy as np
 import pyarrow as pa
 
-from evaluation.autoscalers.autoscaler import Played, follow
-from evaluation.autoscalers.horizontal_pod import horizontal_pod
-from evaluation.autoscalers.operated import operated
 from evaluation.simulator.applications.application import Application
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
@@ -26,6 +23,9 @@ from logs_schema.columns import INSTANT
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.tables import GATEWAY
+from offline_rl.rules.autoscaling.autoscaler import Played, follow
+from offline_rl.rules.autoscaling.horizontal_pod import horizontal_pod
+from offline_rl.rules.autoscaling.operated import operated
 from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.types import quantile_s

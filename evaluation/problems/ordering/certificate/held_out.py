@@ -8,7 +8,7 @@ import numpy as np
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.shifts import TestDays, refuse_overlap
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import log_days
 from logs_schema.errors import ConfigError

@@ -8,9 +8,9 @@ from scipy.stats import rankdata
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
 from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
 from evaluation.problems.ordering.certificate.replayed_weeks import ReplayedWeek
-from evaluation.report import Chart, Curve
 
 SECTION = "values of fixed rules"
 LINES = ("rank correlation with replay", "error of log mean bounded slowdowns")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.certificate.held_out import WEEK_DAYS, HeldOutWeeks
 from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
 from evaluation.problems.ordering.weeks import TestWeek, cut_week

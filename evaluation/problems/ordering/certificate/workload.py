@@ -11,9 +11,9 @@ from evaluation.certify.resampled import Units, kl_of_codes, mean_of
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import PAIR_BINS, Trio, keep, two_sample_lines
 from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
 from evaluation.problems.ordering.certificate.replayed_weeks import ReplayedWeek
-from evaluation.report import Chart, Curve
 from twin.ordering.population import DAY_S
 from twin.ordering.population_check import stretch_figures
 from twin.ordering.types import Jobs

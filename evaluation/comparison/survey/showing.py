@@ -1,0 +1,170 @@
+"""Output of a survey: as JSON, as text, and as a page with figures."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+import numpy as np
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from matplotlib.colors import LinearSegmentedColormap
+from matplotlib.figure import Figure
+
+from evaluation.comparison.report.plots import AXES_INK, COLOURS, STYLE, svg_of
+from evaluation.comparison.survey.survey import Aspect, DaySurvey
+
+PAGE = "survey.html"
+MAX_SHOWN = 120
+"""Largest number of days in a figure; of more, days at even distances are shown."""
+PARTS = {
+    "arrivals": "time of arrival within the day",
+    "mix": "requested services and sites",
+    "run times": "run times of requests",
+    "waits": "waits of requests",
+    "nodes": "nodes of requests",
+}
+
+
+def to_json(found: DaySurvey) -> dict[str, Any]:
+    """The survey as JSON values; distances between single days are on the page only."""
+    return {
+        "archive": found.archive,
+        "days": [
+            {"day": day.isoformat(), "requests": num}
+            for day, num in zip(found.days, found.num_requests, strict=True)
+        ],
+        "aspects": {one.name: _aspect_json(one) for one in found.aspects},
+        "stops_after_days": found.stops_after_days,
+        "refit_after_days": found.refit_after_days,
+        "verdict": verdict(found),
+    }
+
+
+def _aspect_json(one: Aspect) -> dict[str, Any]:
+    return {
+        "unit": one.unit,
+        "limit": one.limit,
+        "noise": _rounded(one.noise),
+        "by_shift": [
+            {
+                "shift_days": at.shift_days, "pairs": at.num_pairs, "median": _rounded(at.median),
+                "quartiles": [_rounded(at.low), _rounded(at.high)],
+            }
+            for at in one.by_shift
+        ],
+    }  # fmt: skip
+
+
+def _rounded(value: float) -> float | None:
+    return round(value, 5) if np.isfinite(value) else None
+
+
+def verdict(found: DaySurvey) -> list[str]:
+    """The verdict of the survey, as sentences."""
+    stops = {name: shift for name, shift in found.stops_after_days.items() if shift is not None}
+    refits = {name: shift for name, shift in found.refit_after_days.items() if shift is not None}
+    longest = max(at.shift_days for one in found.aspects for at in one.by_shift)
+    if not stops:
+        return [
+            f"The median difference between days up to {longest} days apart is within the limits: no refit pays."
+        ]
+    first = min(stops.values())
+    names = ", ".join(name for name, shift in stops.items() if shift == first)
+    sentences = [
+        f"The median difference between days exceeds a limit from {in_days(first)} apart on ({names})."
+    ]
+    if refits:
+        pays = min(refits.values())
+        names = ", ".join(name for name, shift in refits.items() if shift == pays)
+        sentences.append(f"A refit pays from {in_days(pays)} on ({names}).")
+    else:
+        sentences.append(
+            "A refit does not reduce the difference by more than the limits: consecutive days differ as much."
+        )
+    return sentences
+
+
+def in_days(count: int) -> str:
+    """Such as "1 day" or "7 days"."""
+    return "1 day" if count == 1 else f"{count} days"
+
+
+def as_text(found: DaySurvey, page: Path | None) -> str:
+    """The survey as text for a terminal."""
+    shifts = [shift for shift in (1, 2, 3, 7, 14, 30, 60) if shift <= (found.days[-1] - found.days[0]).days]
+    lines = [
+        f"{len(found.days)} days, {found.days[0]} to {found.days[-1]}, {sum(found.num_requests):,} requests",
+        f"{'aspect':<10} {'unit':<8} {'limit':>6} {'noise':>6} "
+        + " ".join(f"{in_days(shift):>8}" for shift in shifts),
+    ]
+    for one in found.aspects:
+        medians = {at.shift_days: at.median for at in one.by_shift}
+        cells = (f"{medians[shift]:8.3f}" if shift in medians else f"{'':>8}" for shift in shifts)
+        lines.append(f"{one.name:<10} {one.unit:<8} {one.limit:6.2f} {one.noise:6.3f} " + " ".join(cells))
+    lines += verdict(found)
+    return "\n".join(lines if page is None else [*lines, f"page: {page}"])
+
+
+def write_page(found: DaySurvey, path: Path) -> None:
+    """Writes the self-contained page."""
+    environment = Environment(
+        loader=ChoiceLoader(
+            [PackageLoader("evaluation.comparison.survey"), PackageLoader("evaluation.comparison.report")]
+        ),
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    )  # fmt: skip
+    parts = [
+        {
+            "aspect": one,
+            "about": PARTS[one.name],
+            "stops": found.stops_after_days[one.name],
+            "refit": found.refit_after_days[one.name],
+            "days": Markup(_days_plot(found, one)),
+        }
+        for one in found.aspects
+    ]
+    path.write_text(
+        environment.get_template("survey.html.j2").render(
+            found=found, verdict=verdict(found), parts=parts, shifts=Markup(_shifts_plot(found)), in_days=in_days,
+        ),
+        encoding="utf-8",
+    )  # fmt: skip
+
+
+def _shifts_plot(found: DaySurvey) -> str:
+    """Every aspect's distance against the shift, in multiples of its limit."""
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": found.archive}):
+        figure = Figure(figsize=(9.0, 4.0), layout="constrained")
+        axes = figure.add_subplot()
+        axes.grid(axis="y")
+        for one, colour in zip(found.aspects, COLOURS, strict=False):
+            shift = [at.shift_days for at in one.by_shift]
+            low, median, high = (
+                [getattr(at, name) / one.limit for at in one.by_shift] for name in ("low", "median", "high")
+            )
+            axes.fill_between(shift, low, high, color=colour, alpha=0.15, linewidth=0.0)
+            axes.plot(shift, median, color=colour, linewidth=1.8, marker="o", markersize=3.5, label=one.name)
+        axes.axhline(1.0, color=AXES_INK, linewidth=1.2, linestyle="--")
+        axes.set_xlabel("days between two days")
+        axes.set_ylabel("distance / limit")
+        axes.set_ylim(bottom=0.0)
+        axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=5, fontsize=10)
+        return svg_of(figure)
+
+
+def _days_plot(found: DaySurvey, one: Aspect) -> str:
+    """An aspect's distance between every two days, in multiples of its limit."""
+    shown = np.unique(np.linspace(0, len(found.days) - 1, MAX_SHOWN).round().astype(int))
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": one.name}):
+        figure = Figure(figsize=(4.6, 3.9), layout="constrained")
+        axes = figure.add_subplot()
+        colours = LinearSegmentedColormap.from_list(
+            "limit", ["#f4f7fa", "#8fc3e8", "#2A8FD0", "#D55E00", "#7a2c00"]
+        ).with_extremes(bad="#888888")
+        drawn = axes.imshow(one.distance[np.ix_(shown, shown)] / one.limit, cmap=colours, vmin=0.0, vmax=2.0)
+        ticks = np.unique(np.linspace(0, len(shown) - 1, 6).round().astype(int))
+        names = [found.days[shown[tick]].strftime("%b %d") for tick in ticks]
+        axes.set_xticks(ticks, names, rotation=45, ha="right", fontsize=9)
+        axes.set_yticks(ticks, names, fontsize=9)
+        figure.colorbar(drawn, ax=axes, label="distance / limit", extend="max")
+        return svg_of(figure)

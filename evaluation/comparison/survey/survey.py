@@ -1,0 +1,208 @@
+"""Comparison of the days of an archive with each other.
+
+For every aspect a day is a distribution: of arrivals over the hours, of requests over sites and services and over
+nodes, of run times and waits over their logarithm. Shares are compared by the total variation distance, durations by
+the Wasserstein distance of their logarithms, in decades.
+
+Two samples of one distribution differ too. This noise is measured between two random halves of every day, and
+subtracted from the distances in squares. A day describes another while no distance reduced in this way is above its
+limit. A twin of a day can be used from the next day on at the earliest, so the gain of a refit at a shift is the
+distance there less that of one day.
+"""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.comparison.survey.day_counts import ASPECTS, BINS_A_DECADE, DayCounts, count_day
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.mapping import TaskMap
+
+MAX_SHIFT_DAYS = 60
+UNITS = {"arrivals": "share", "mix": "share", "run times": "decades", "waits": "decades", "nodes": "share"}
+DURATIONS = ("run times", "waits")
+
+
+@dataclass(frozen=True)
+class SurveyConfig:
+    """Limits of differences between days.
+
+    Attributes:
+        share: Limit of distances between shares.
+        decades: Limit of distances between logarithms of durations; .1 is a factor of 1.26.
+    """
+
+    share: float = 0.1
+    decades: float = 0.1
+
+    def __post_init__(self) -> None:
+        if not (0.0 < self.share < 1.0 and self.decades > 0.0):
+            raise ConfigError(
+                f"limits of {self.share:g} and {self.decades:g} decades",
+                allowed="a share below 1, and decades above 0",
+            )
+
+    def limit(self, aspect: str) -> float:
+        """The limit of an aspect, in its unit."""
+        return self.decades if aspect in DURATIONS else self.share
+
+
+@dataclass(frozen=True)
+class AtShift:
+    """Distances of an aspect between days that are `shift_days` apart, less the noise."""
+
+    shift_days: int
+    num_pairs: int
+    median: float
+    low: float  # the lower and the upper quartile
+    high: float
+
+
+@dataclass(frozen=True)
+class Aspect:
+    """One aspect of all days.
+
+    Attributes:
+        name: Of `ASPECTS`.
+        unit: "share" or "decades".
+        limit: Distances above it count as a difference.
+        noise: Distance between two samples of one day, the median over days.
+        by_shift: Ascending.
+        distance: [days, days], NaN where one of them says nothing of it.
+    """
+
+    name: str
+    unit: str
+    limit: float
+    noise: float
+    by_shift: tuple[AtShift, ...]
+    distance: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class DaySurvey:
+    """Days held against each other.
+
+    Attributes:
+        archive: Content hash.
+        days: With requests, ascending.
+        num_requests: Of every day.
+        aspects: Those that the log knows.
+        stops_after_days: Shift from which on a day no longer describes another, by aspect: at the median it is beyond
+            the limit there and at half or more of the longer ones; None where it does throughout.
+        refit_after_days: Shift from which on a fresh twin would be nearer by more than the limit, by aspect.
+    """
+
+    archive: str
+    days: tuple[dt.date, ...]
+    num_requests: tuple[int, ...]
+    aspects: tuple[Aspect, ...]
+    stops_after_days: dict[str, int | None]
+    refit_after_days: dict[str, int | None]
+
+
+def survey(
+    archive: Path, config: SurveyConfig, run_tasks: TaskMap, days: Sequence[dt.date] | None = None
+) -> DaySurvey:
+    """Counts every day and compares the days with each other.
+
+    Args:
+        archive: Archive of the log.
+        config: Limits of differences.
+        run_tasks: Runs one task for each day.
+        days: All days of the archive if None.
+
+    Raises:
+        ConfigError: Fewer than two days with requests.
+    """
+    log = Archive(archive)
+    chosen = [day for day in log.days("requests") if days is None or day in set(days)]
+    if len(chosen) < 2:
+        raise ConfigError(
+            f"{len(chosen)} {'day' if len(chosen) == 1 else 'days'} with requests cannot be compared with each other",
+            where=str(archive), allowed="2 days or more", advice="import more days of the log",
+        )  # fmt: skip
+    counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
+    found = [_aspect(name, counts, config) for name in ASPECTS]
+    aspects = tuple(one for one in found if one.by_shift)
+    return DaySurvey(
+        log.content_hash,
+        tuple(chosen),
+        tuple(one.num_requests for one in counts),
+        aspects,
+        {one.name: stops_after(one) for one in aspects},
+        {one.name: refit_after(one) for one in aspects},
+    )
+
+
+def stops_after(aspect: Aspect) -> int | None:
+    """See `DaySurvey.stops_after_days`."""
+    beyond = [at.median > aspect.limit for at in aspect.by_shift]
+    for place, at in enumerate(aspect.by_shift):
+        if beyond[place] and 2 * sum(beyond[place:]) >= len(beyond[place:]):
+            return at.shift_days
+    return None
+
+
+def refit_after(aspect: Aspect) -> int | None:
+    """See `DaySurvey.refit_after_days`."""
+    fresh = aspect.by_shift[0].median
+    for at in aspect.by_shift[1:]:
+        if at.median > aspect.limit and at.median - fresh > aspect.limit:
+            return at.shift_days
+    return None
+
+
+def _aspect(name: str, counts: Sequence[DayCounts], config: SurveyConfig) -> Aspect:
+    halves = _halves(name, counts)  # [2, days, values]
+    is_ordered = name in DURATIONS
+    whole = halves.sum(axis=0)
+    noise = np.array(
+        [_distances(halves[0, one], halves[1, one][None], is_ordered)[0] for one in range(len(counts))]
+    )
+    distance = np.stack([_distances(one, whole, is_ordered) for one in whole])
+    # each half has half the requests, so that the variance between two halves is twice that between two days
+    floor = np.sqrt((noise[:, None] ** 2 + noise[None] ** 2) / 4.0)
+    distance = np.sqrt(np.maximum(distance**2 - floor**2, 0.0))
+    day = np.array([one.day.toordinal() for one in counts])
+    apart = day[None] - day[:, None]
+    by_shift = []
+    for shift in range(1, min(MAX_SHIFT_DAYS, int(apart.max())) + 1):
+        known = distance[(apart == shift) & np.isfinite(distance)]
+        if len(known):
+            low, median, high = np.quantile(known, (0.25, 0.5, 0.75)).tolist()
+            by_shift.append(AtShift(shift, len(known), median, low, high))
+    median_noise = float(np.nanmedian(noise)) if np.isfinite(noise).any() else float("nan")
+    return Aspect(name, UNITS[name], config.limit(name), median_noise, tuple(by_shift), distance)
+
+
+def _halves(name: str, counts: Sequence[DayCounts]) -> np.ndarray:
+    """[2, days, values] counts of both halves of every day."""
+    if name == "arrivals":
+        return np.stack([one.arrivals for one in counts], axis=1)
+    if name in DURATIONS:
+        return np.stack([one.durations[name] for one in counts], axis=1)
+    total: Counter[str] = Counter()
+    for one in counts:
+        total.update(one.labels[name][0] + one.labels[name][1])
+    place = {label: index for index, label in enumerate(sorted(total))}
+    found = np.zeros((2, len(counts), max(1, len(place))), np.int64)
+    for number, one in enumerate(counts):
+        for half in (0, 1):
+            for label, count in one.labels[name][half].items():
+                found[half, number, place[label]] = count
+    return found
+
+
+def _distances(one: np.ndarray, others: np.ndarray, is_ordered: bool) -> np.ndarray:
+    """[others] the distance of counts [values] to others [others, values]; NaN where one of them is empty."""
+    with np.errstate(invalid="ignore"):
+        share, shares = one / one.sum(), others / others.sum(axis=1, keepdims=True)
+    if is_ordered:
+        return np.asarray(np.abs(np.cumsum(shares - share, axis=1)).sum(axis=1) / BINS_A_DECADE)
+    return np.asarray(0.5 * np.abs(shares - share).sum(axis=1))

@@ -1,0 +1,109 @@
+"""Tasks in processes of this machine.
+
+Processes are spawned (no fork: JAX has threads). No more tasks are submitted than there are processes, so a task's
+deadline begins with its start. When a process dies, the tasks that were running are run again one at a time, so that
+the next death is attributed to a single task.
+"""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from types import TracebackType
+
+from evaluation.jobs.engine.errors import late, lost
+from logs_schema.mapping import Item, Result
+from logs_schema.progress import Progress
+
+MAX_LOSSES = 3
+
+
+class LocalTasks:
+    """A `TaskMap` over processes; one worker is this process itself.
+
+    Args:
+        workers: Number of processes.
+        deadline_s: Most seconds that a task may take; not enforced in this process itself.
+        progress: Progress display.
+    """
+
+    def __init__(self, workers: int, deadline_s: float, progress: Progress) -> None:
+        self.workers, self.deadline_s, self.progress = workers, deadline_s, progress
+        self._pool: ProcessPoolExecutor | None = None
+
+    def __enter__(self) -> "LocalTasks":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._end(kills=kind is not None)
+
+    def __call__(
+        self, task: Callable[[Item], Result], items: Sequence[Item], name: str = ""
+    ) -> Iterator[Result]:
+        """The results in the order of the items."""
+        with self.progress.stage(name, total=len(items), unit="tasks") as stage:
+            if self.workers == 1:
+                results = []
+                for item in items:
+                    results.append(task(item))
+                    stage(len(results))
+                return iter(results)
+            return iter(self._run(task, items, name, stage))
+
+    def _run(
+        self,
+        task: Callable[[Item], Result],
+        items: Sequence[Item],
+        name: str,
+        stage: Callable[[float], None],
+    ) -> list[Result]:
+        results: dict[int, Result] = {}
+        waiting, losses = deque(range(len(items))), Counter[int]()
+        running: dict[Future[Result], tuple[int, float]] = {}
+        while waiting or running:
+            try:
+                while waiting and len(running) < (1 if losses[waiting[0]] else self.workers):
+                    future = self._submit(task, items[waiting[0]])
+                    running[future] = waiting.popleft(), time.monotonic() + self.deadline_s
+                first_s = min(until_s for _, until_s in running.values())
+                done, _ = wait(running, max(0.0, first_s - time.monotonic()), FIRST_COMPLETED)
+                if not done:
+                    index = min(running.values(), key=lambda one: one[1])[0]
+                    self._end(kills=True)
+                    raise late(name, items[index], self.deadline_s)
+                for future in done:
+                    results[running[future][0]] = future.result()
+                    del running[future]
+                stage(len(results))
+            except BrokenProcessPool:
+                died = sorted(index for future, (index, _) in running.items() if not _has_result(future))
+                results |= {running[future][0]: future.result() for future in running if _has_result(future)}
+                losses.update(died)
+                self._end(kills=True)
+                running.clear()
+                if max(losses.values(), default=0) >= MAX_LOSSES:
+                    raise lost(name, [items[index] for index in died], MAX_LOSSES) from None
+                waiting.extendleft(reversed(died))
+        return [results[index] for index in range(len(items))]
+
+    def _submit(self, task: Callable[[Item], Result], item: Item) -> Future[Result]:
+        if self._pool is None:
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"))
+        return self._pool.submit(task, item)
+
+    def _end(self, *, kills: bool) -> None:
+        if self._pool is None:
+            return
+        if kills:
+            for process in list((self._pool._processes or {}).values()):
+                process.kill()
+        self._pool.shutdown(cancel_futures=True)
+        self._pool = None
+
+
+def _has_result(future: Future[Result]) -> bool:
+    return future.done() and future.exception() is None

@@ -1,0 +1,1 @@
+"""The whole job in one command, and its daily form."""

@@ -1,6 +1,0 @@
-"""Reports: one self-contained HTML page, and the same as JSON."""
-
-from evaluation.report.content import CapabilityRow, Chart, Curve, Fact, Rejected, Report
-from evaluation.report.render import render, write_report
-
-__all__ = ["CapabilityRow", "Chart", "Curve", "Fact", "Rejected", "Report", "render", "write_report"]

@@ -1,0 +1,98 @@
+"""The rules of Kubernetes' HorizontalPodAutoscaler for processor use, as its controller applies them.
+
+    desired = ceil(ready * use / target)        nothing within the tolerance
+
+Replicas that are not ready yet count as idle when more are wanted; what was desired within the window before a decision
+stabilises it; policies bound how fast replicas come and go. KuScal of paper DRPC is this with a target of 75 %.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.state import ScalingState, known
+from twin.autoscaling.types import Grants
+from twin.contracts import Array
+
+
+class PodAutoscalerConfig(NamedTuple):
+    """Settings; numbers, or arrays [deployments] or [deployments or 1, *streams].
+
+    Attributes:
+        target: Use of the granted cores that is aimed at.
+        tolerance: Ratio of use and target, away from 1, that is left alone.
+        down_window_s: The most that was desired within so long is kept (at most `LONGEST_WINDOW` intervals).
+        up_window_s: The least that was desired within so long is what may be added.
+        up_share: Replicas added in `PERIOD_S`, at most, as a share of those running...
+        up_replicas: ...or so many, whichever is more.
+        down_share: Replicas removed in `PERIOD_S`, at most.
+    """
+
+    target: float | Array = 0.75
+    tolerance: float | Array = 0.1
+    down_window_s: float | Array = 300.0
+    up_window_s: float | Array = 0.0
+    up_share: float | Array = 1.0
+    up_replicas: float | Array = 4.0
+    down_share: float | Array = 1.0
+
+
+PERIOD_S = 15.0
+LONGEST_WINDOW = 24
+"""Intervals."""
+
+
+def horizontal_pod(
+    config: AutoscalingConfig, limits: GrantLimits, settings: PodAutoscalerConfig | None = None
+) -> Autoscaler:
+    """The autoscaler; cores and memory of a replica stay as they are. Default settings are those of Kubernetes."""
+    settings = settings or PodAutoscalerConfig()
+
+    def init(grants: Grants) -> Array:
+        return jnp.broadcast_to(grants.replicas[None], (LONGEST_WINDOW, *grants.replicas.shape))
+
+    def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
+        desired = desired_replicas(config, settings, state)
+        memory = jnp.concatenate([memory[1:], desired[None]])
+        replicas = stabilised(config, settings, state.grants.replicas, memory)
+        low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))
+        return memory, state.grants._replace(replicas=jnp.clip(replicas, jnp.maximum(low, 1.0), high))
+
+    return Autoscaler(init, decide)
+
+
+def desired_replicas(config: AutoscalingConfig, settings: PodAutoscalerConfig, state: ScalingState) -> Array:
+    """Replicas [deployments, *streams] by the metrics."""
+    measured, current = known(config, state).measured, state.grants.replicas
+    ready = jnp.clip(jnp.round(measured.ready), 1.0, jnp.maximum(current, 1.0))
+    use = measured.cpu_cores_used / jnp.maximum(state.grants.cpu_cores, 1e-6)
+    ratio = use / along(settings.target, use)
+    with_idle = ratio * ready / jnp.maximum(current, 1.0)
+    unready = current > ready
+    ratio = jnp.where(unready & (ratio > 1.0), with_idle, ratio)
+    flipped = unready & (ratio < 1.0) & (use > along(settings.target, use))
+    within = (jnp.abs(ratio - 1.0) <= along(settings.tolerance, use)) | flipped
+    counted = jnp.where(unready & (use > along(settings.target, use)), current, ready)
+    return jnp.where(within, current, jnp.ceil(ratio * counted - 1e-4))
+
+
+def stabilised(
+    config: AutoscalingConfig, settings: PodAutoscalerConfig, current: Array, desired: Array
+) -> Array:
+    """Replicas after windows and policies, of what was desired [intervals, deployments, *streams], latest last."""
+    age_s = config.interval_s * jnp.arange(len(desired) - 1, -1, -1.0).reshape((-1,) + (1,) * current.ndim)
+
+    def recent(window_s: float | Array) -> Array:
+        return age_s <= along(window_s, current)[None] if jnp.ndim(window_s) else age_s <= window_s
+
+    most = jnp.max(jnp.where(recent(settings.down_window_s), desired, -jnp.inf), axis=0)
+    least = jnp.min(jnp.where(recent(settings.up_window_s), desired, jnp.inf), axis=0)
+    wanted = jnp.where(current > most, most, jnp.where(current < least, least, current))
+    periods = max(config.interval_s / PERIOD_S, 1.0)
+    grown = current * (1.0 + along(settings.up_share, current)) ** periods
+    highest = jnp.maximum(jnp.ceil(grown), current + along(settings.up_replicas, current) * np.floor(periods))
+    lowest = jnp.floor(current * (1.0 - along(settings.down_share, current)) ** periods)
+    return jnp.clip(wanted, lowest, highest)

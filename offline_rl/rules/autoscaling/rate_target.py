@@ -1,0 +1,52 @@
+"""Scaling by request rate, as event-driven autoscalers do (KEDA), and a fixed number of replicas for the peak.
+
+    replicas = ceil(rate / rate that a replica is meant to take)
+
+with the windows and policies of the pod autoscaler, through which such triggers act.
+"""
+
+import jax.numpy as jnp
+
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
+from offline_rl.rules.autoscaling.horizontal_pod import LONGEST_WINDOW, PodAutoscalerConfig, stabilised
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.state import ScalingState, known
+from twin.autoscaling.types import Grants
+from twin.contracts import Array, PyTree
+
+
+def rate_target(
+    config: AutoscalingConfig, limits: GrantLimits, rate_per_replica: Array, down_window_s: float = 300.0
+) -> Autoscaler:
+    """The autoscaler.
+
+    Args:
+        config: When decisions are taken.
+        limits: Of the grants.
+        rate_per_replica: [deployments] calls a second that a replica is meant to take.
+        down_window_s: The most wanted within so long is kept.
+    """
+    settings = PodAutoscalerConfig(down_window_s=down_window_s)
+
+    def init(grants: Grants) -> Array:
+        return jnp.broadcast_to(grants.replicas[None], (LONGEST_WINDOW, *grants.replicas.shape))
+
+    def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
+        rate = known(config, state).measured.rate_per_s
+        desired = jnp.ceil(rate / along(rate_per_replica, rate) - 1e-4)
+        memory = jnp.concatenate([memory[1:], desired[None]])
+        replicas = stabilised(config, settings, state.grants.replicas, memory)
+        low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))
+        return memory, state.grants._replace(replicas=jnp.clip(replicas, jnp.maximum(low, 1.0), high))
+
+    return Autoscaler(init, decide)
+
+
+def static(grants: Grants) -> Autoscaler:
+    """Always the same grants, leaves [deployments]: for the peak, say."""
+
+    def decide(_key: Array, memory: PyTree, state: ScalingState) -> tuple[PyTree, Grants]:
+        like = state.grants.replicas
+        return memory, Grants(*(jnp.broadcast_to(along(leaf, like), like.shape) for leaf in grants))
+
+    return Autoscaler(lambda grants: (), decide)
