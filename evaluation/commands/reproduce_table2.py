@@ -2,15 +2,16 @@
 
 from argparse import Namespace, _SubParsersAction
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments, numbers
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 
 if TYPE_CHECKING:
     from evaluation.reproduction.table2 import Table2Config
+    from logs_schema.progress import Progress
 
-NAME = "table2"
+NAME, FILE = "table2", "table2.json"
 HELP = (
     "a scheduler trained in the twin, compared with cloning and offline learners, in the truth of later days"
 )
@@ -41,6 +42,10 @@ def add_table(tables: _SubParsersAction) -> None:
         "--seed", metavar="N", type=int, default=0, help="of world, log, fit and training (default: 0)"
     )
     parser.add_argument(
+        "--repeats", metavar="N", type=int, default=1,
+        help="make the table for N seeds from --seed on, and their means with intervals over seeds (default: 1)",
+    )  # fmt: skip
+    parser.add_argument(
         "--quick",
         action="store_true",
         help="short run: less training, two seeds, the beginning of the days",
@@ -49,6 +54,11 @@ def add_table(tables: _SubParsersAction) -> None:
         "--unguarded", action="store_true",
         help="ablation: train in a single model, without the measures against exploitation of model errors",
     )  # fmt: skip
+    parser.add_argument(
+        "--no-log-learners",
+        action="store_true",
+        help="leave out what is learned from the log alone, but the clone",
+    )
     parser.add_argument("--no-reference", action="store_true", help="leave the references out")
     parser.add_argument(
         "--reference-updates", metavar="N", type=int,
@@ -70,20 +80,34 @@ def run(arguments: Namespace) -> int:
     import json
     from dataclasses import replace
 
-    from evaluation.commands.bench import trained_references
     from evaluation.commands.output import as_text, progress_of, show_result
-    from evaluation.reproduction.ceiling import refuse_beaten
+    from evaluation.reproduction.repeats import repeated
     from evaluation.reproduction.showing import as_table
-    from evaluation.reproduction.table2 import (
-        Table2Config,
-        quick,
-        simulate_days,
-        simulate_references,
-        table,
-        train_all,
-        unguarded,
-    )
-    from offline_rl.recipes.schedulers import load_schedulers
+    from logs_schema.errors import ConfigError
+
+    if arguments.repeats < 1:
+        raise ConfigError(f"{arguments.repeats} repeats", where="--repeats", allowed="1 and more")
+    config = _configured(arguments)
+    workdir = arguments.out or Path(_folder_name(config, arguments.quick))
+    seeds = range(config.seed, config.seed + arguments.repeats)
+    with progress_of(arguments) as progress:
+
+        def make(seed: int) -> dict[str, Any]:
+            if arguments.repeats == 1:
+                return _table_of_seed(arguments, config, workdir, progress)
+            progress.note(f"seed {seed}, {seeds.index(seed) + 1} of {len(seeds)}")
+            return _table_of_seed(arguments, replace(config, seed=seed), workdir / f"seed{seed}", progress)
+
+        found = repeated(seeds, make)
+    (workdir / FILE).write_text(json.dumps(found, indent=1) + "\n")
+    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    return 0
+
+
+def _configured(arguments: Namespace) -> "Table2Config":
+    from dataclasses import replace
+
+    from evaluation.reproduction.table2 import Table2Config, quick, unguarded
 
     config = Table2Config(
         arguments.preset, arguments.behaviour, arguments.shifts, arguments.train_day, arguments.requests,
@@ -91,37 +115,45 @@ def run(arguments: Namespace) -> int:
     )  # fmt: skip
     config = quick(config) if arguments.quick else config
     config = unguarded(config) if arguments.unguarded else config
+    if arguments.no_log_learners:
+        config = replace(config, train=replace(config.train, from_logs=()))
     if arguments.reference_updates is not None:
         config = replace(config, reference=config.reference.of_length(arguments.reference_updates))
-    workdir, engine = arguments.out or Path(_folder_name(config, arguments.quick)), engine_from(arguments)
-    with progress_of(arguments) as progress:
-        references = []
-        if not arguments.no_reference:
-            references = trained_references(
-                config.simulated,
-                config.simulated_days,
-                arguments.references,
-                progress,
-                config.reference,
-                engine,
-            )
-        products = train_all(config, workdir, progress, engine)
-        simulated = simulate_days(config, products, references, progress)
-        schedulers = load_schedulers(products["policy"])[0]
+    return config
+
+
+def _table_of_seed(
+    arguments: Namespace, config: "Table2Config", workdir: Path, progress: "Progress"
+) -> dict[str, Any]:
+    """The table of one seed, also written into its work folder; raises BeatenReferenceError."""
+    import json
+
+    from evaluation.commands.bench import trained_references
+    from evaluation.reproduction.ceiling import refuse_beaten
+    from evaluation.reproduction.table2 import simulate_days, simulate_references, table, train_all
+    from offline_rl.recipes.schedulers import load_schedulers
+
+    engine, references = engine_from(arguments), []
+    if not arguments.no_reference:
+        references = trained_references(
+            config.simulated, config.simulated_days, arguments.references, progress, config.reference, engine
+        )
+    products = train_all(config, workdir, progress, engine)
+    simulated = simulate_days(config, products, references, progress)
+    schedulers = load_schedulers(products["policy"])[0]
+    found = table(config, simulated, schedulers, references)
+    if found["beaten"]:
+        days = sorted({config.train_day + one["shift_days"] for one in found["beaten"]})
+        progress.note(f"the reference is beaten on days {days}: it is trained for longer")
+        longer = config.reference.of_length(4 * config.reference.num_updates)
+        again = trained_references(config.simulated, days, arguments.references, progress, longer, engine)
+        simulated |= simulate_references(config, products, again, progress)
+        references = [kept for kept in references if kept.reference.day not in days] + again
         found = table(config, simulated, schedulers, references)
-        if found["beaten"]:
-            days = sorted({config.train_day + one["shift_days"] for one in found["beaten"]})
-            progress.note(f"the reference is beaten on days {days}: it is trained for longer")
-            longer = config.reference.of_length(4 * config.reference.num_updates)
-            again = trained_references(config.simulated, days, arguments.references, progress, longer, engine)
-            simulated |= simulate_references(config, products, again, progress)
-            references = [kept for kept in references if kept.reference.day not in days] + again
-            found = table(config, simulated, schedulers, references)
-    path = workdir / "table2.json"
+    path = workdir / FILE
     path.write_text(json.dumps(found, indent=1) + "\n")
     refuse_beaten(found, str(path))
-    show_result(arguments, found, as_text(as_table(found)).rstrip())
-    return 0
+    return found
 
 
 def _folder_name(config: "Table2Config", is_quick: bool) -> str:

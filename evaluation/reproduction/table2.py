@@ -323,6 +323,7 @@ def table(
         "interval": "95 % over simulated days and, where there are several, seeds",
         "rows": rows,
         "differences": differences,
+        "chosen": next((name for name, step in schedulers.ladder.items() if step.is_chosen), None),
         "in_model_on_time": in_model,
         "optimism_gap": in_model - float(np.mean(simulated[TWIN, config.days[0]].on_time)),
         "references": [
