@@ -49,10 +49,10 @@ def from_logs(trajectory: Trajectory, num_streams: int) -> Experience:
 
 def in_twin(environment: Environment, num_steps: int, streams: Streams) -> Experience:
     """Experience from rollouts of the learning policy in an environment, `num_steps` long in each of
-    `streams`."""
+    `streams`, which the devices of the machine share."""
 
     def act(key: Array, policy: Policy) -> Trajectory:
-        return rollout(key, environment, policy, num_steps, streams)
+        return rollout(key, environment, policy, num_steps, streams, over_devices=True)
 
     return Partial(act)
 

@@ -20,13 +20,20 @@ from twin.contracts import (
     Streams,
     Trajectory,
 )
+from twin.devices import can_spread, is_spread, spread, spreading
 from twin.groups import by_group
 
 Decide = Callable[[Array, PyTree, PyTree, PyTree], PyTree]
 
 
 def rollout(
-    key: Array, environment: Environment, policy: Policy, num_steps: int, streams: Streams = ()
+    key: Array,
+    environment: Environment,
+    policy: Policy,
+    num_steps: int,
+    streams: Streams = (),
+    *,
+    over_devices: bool = False,
 ) -> Trajectory:
     """One episode of at most `num_steps` steps in every stream, from a fresh reset.
 
@@ -36,6 +43,7 @@ def rollout(
         policy: Decides from local observations.
         num_steps: Length `T` of the trajectory; streams that end earlier are padded with inactive steps.
         streams: Shape of the independent copies, for example `(256,)`.
+        over_devices: Whether the devices of the machine share the streams (`twin.devices`), where they can.
 
     Returns:
         The trajectory, with late outcomes credited to the decisions that earned them.
@@ -44,7 +52,10 @@ def rollout(
     def decide(key_policy: Array, observation: PyTree, legal: PyTree, _: None) -> PyTree:
         return policy(key_policy, observation, legal)
 
-    return unroll(key, environment, decide, None, num_steps, streams)
+    if not (over_devices and len(streams) == 1 and can_spread(streams[0])):
+        return unroll(key, environment, decide, None, num_steps, streams)
+    with spreading(True):
+        return unroll(key, environment, decide, None, num_steps, streams)
 
 
 def follow(key: Array, environment: Environment, actions: PyTree, streams: Streams = ()) -> Trajectory:
@@ -83,6 +94,10 @@ def unroll(
     Returns:
         The trajectory.
     """
+
+    def placed(tree: PyTree) -> PyTree:
+        return spread(tree, streams[0]) if is_spread() else tree
+
     problem = environment.problem
     key_reset, key_steps = jax.random.split(key)
 
@@ -95,9 +110,9 @@ def unroll(
         action = decide(key_policy, observation, legal, action)
         state, transition = environment.step(key_response, state, action)
         seen = (observation, problem.observe_global(before), legal, active)
-        return state, (seen, transition)
+        return placed(state), (seen, transition)
 
-    first = environment.reset(key_reset, streams)
+    first = placed(environment.reset(key_reset, streams))
     last, (seen, transition) = jax.lax.scan(one, first, (jax.random.split(key_steps, num_steps), actions))
     observation, global_observation, legal, active = seen
     bootstrap = problem.observe_global(last.problem)
@@ -111,11 +126,11 @@ def unroll(
         problem, lambda _, worth, final, acts: jnp.where(final & acts, worth, 0.0),
         problem.reward(transition.decision_info, outcome), settled, active,
     )  # fmt: skip
-    return Trajectory(
+    return placed(Trajectory(
         observation, global_observation, legal, active, transition.action, reward, settled,
         transition.decision_info, outcome,
         transition.elapsed_s, transition.terminated, transition.done, transition.illegal, transition.response_aux,
-    )  # fmt: skip
+    ))  # fmt: skip
 
 
 def credit(left: Records, remaining: Records, active: Array) -> tuple[Array, PyTree]:
@@ -148,7 +163,13 @@ def credit(left: Records, remaining: Records, active: Array) -> tuple[Array, PyT
 
     def home(value: Array) -> Array:
         empty = jnp.full((total, width), _missing(value.dtype), value.dtype)
-        return empty.at[row, stream].set(value, mode="drop").reshape((num_steps, num_seats, *streams))
+        if is_spread():
+            filed = jax.vmap(lambda column, *new: column.at[new[0]].set(new[1], mode="drop"), 1, 1)(
+                empty, row, value
+            )
+        else:
+            filed = empty.at[row, stream].set(value, mode="drop")
+        return filed.reshape((num_steps, num_seats, *streams))
 
     return home(settled), jax.tree.unflatten(
         jax.tree.structure(left.outcome), [home(leaf) for leaf in leaves]

@@ -38,6 +38,7 @@ from offline_rl.networks import (
 from offline_rl.pieces import map_over_pieces, sum_over_pieces
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
+from twin.devices import spread
 
 LARGEST_LOG_RATIO = 20.0
 """Ratios of densities may be huge where a deviation is small; beyond this they count no more, and stay finite."""
@@ -177,7 +178,7 @@ def ppo(
         num_streams = num_streams_of(trajectory)
         width = minibatch_width(num_streams, config.num_minibatches)
         order = jax.random.permutation(key, num_streams)
-        shuffled = jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), trajectory)
+        shuffled = spread(jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=-1), trajectory), num_streams)
         batch, scale, explained = _prepare(shuffled, state, clone, network, valuer, config)
         starts = jnp.tile(width * jnp.arange(config.num_minibatches), config.num_epochs)
 
@@ -186,6 +187,7 @@ def ppo(
         ) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
             params, memory = carry
             part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
+            part = spread(part, width)
             part = part._replace(weight=shares(part.weight), value_weight=shares(part.value_weight))
             gradient, seen = sum_over_pieces(partial(jax.grad(loss, has_aux=True), params), part)
             return descend(optimizer, gradient, memory, params), seen

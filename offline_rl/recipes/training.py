@@ -353,7 +353,8 @@ def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig)
         system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment(
             randomisation=config.randomisation
         )
-        episodes = rollout(key_run, system, policy, twin.windows.num_steps, (config.num_streams,))
+        streams = (config.num_streams,)
+        episodes = rollout(key_run, system, policy, twin.windows.num_steps, streams, over_devices=True)
         if config.disagreement == 0.0:
             return episodes
         uncertainty = disagreement(key_disagreement, twin.encoding, twin.config, model, episodes)

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
+from twin.devices import is_spread
 
 MAX_UNROLLED = 32
 """Deeper tables fold in a loop over blocks of so many: unrolled, they were slower to compile and to run."""
@@ -40,6 +41,8 @@ def place(table_shape: tuple[int, ...], node: Array, slot: Array, exists: Array)
 
 def read(leaf: Array, position: Array, missing: float | int) -> Array:
     """[*streams] the leaf's values at the positions; `missing` where there is none."""
+    if is_spread():
+        return _read_by_stream(leaf, position, missing)
     values = leaf.reshape(-1).at[position].get(mode="fill", fill_value=missing)
     return values.reshape(leaf.shape[2:])
 
@@ -48,12 +51,36 @@ def write(leaf: Array, position: Array, value: Array) -> Array:
     """The leaf [*more, nodes, depth, *streams] with `value` [*more, *streams] at the positions, in place."""
     streams = position.shape[0]
     rows = max(1, value.size // streams) if value.ndim else 1
+    if is_spread():
+        return _write_by_stream(leaf, position, value, rows)
     size = leaf.size // rows
     row = jnp.arange(rows, dtype=jnp.int32)[:, None]
     everywhere = jnp.where((position < size)[None], row * size + position[None], leaf.size).reshape(-1)
     new = jnp.broadcast_to(value, (rows * streams,)) if value.ndim == 0 else value.reshape(-1)
     flat = leaf.reshape(-1).at[everywhere].set(new, mode="drop", unique_indices=True)
     return flat.reshape(leaf.shape)
+
+
+def _read_by_stream(leaf: Array, position: Array, missing: float | int) -> Array:
+    """`read` without a stream among the indices, so that devices can share the streams."""
+    streams = position.shape[0]
+
+    def read_one(column: Array, at: Array) -> Array:
+        return column.at[at].get(mode="fill", fill_value=missing)
+
+    return jax.vmap(read_one, (1, 0))(leaf.reshape(-1, streams), position // streams)
+
+
+def _write_by_stream(leaf: Array, position: Array, value: Array, rows: int) -> Array:
+    """`write` without a stream among the indices; `value` has so many rows."""
+    streams = position.shape[0]
+
+    def write_one(columns: Array, at: Array, new: Array) -> Array:
+        return columns.at[:, at].set(new, mode="drop")
+
+    new = jnp.broadcast_to(value, (rows, streams)) if value.ndim == 0 else value.reshape(rows, streams)
+    written = jax.vmap(write_one, (2, 0, 1), 2)(leaf.reshape(rows, -1, streams), position // streams, new)
+    return written.reshape(leaf.shape)
 
 
 def fold_slots(
