@@ -2,7 +2,8 @@
 
 Published rules, rules from the log, and networks with random parameters, unlike any logged policy: in the twin on the
 held-out day's arrivals, and in the simulated world on a new simulation of that day. The twin simulates the day in one
-piece: with repeated resets to logged states, a policy that accumulates work would not be penalised.
+piece: with repeated resets to logged states, a policy that accumulates work would not be penalised. All policies and
+replications of the day advance side by side, as one program.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -93,13 +94,19 @@ def policy_values(
     network = actor(example_for(encoding, windows))
     rules = {name: rule_policy(params) for name, params in rules_of(twin).items()}
     candidates = _policies(twin, rules, network.init, seed)
-    players = players_of(encoding.cluster, network, BASELINES, rules)
+    kinds = players_of(encoding.cluster, network, BASELINES, rules)
+    players = {candidate.name: kinds[candidate.kind] for candidate in candidates}
+    in_twin_program = twin_program(encoding, twin.config, players, side_by_side=True)
     judge = twin_judge(
-        twin_program(encoding, twin.config, players), encoding, windows, twin.model, common_shape([windows]),
+        in_twin_program,
+        encoding,
+        windows,
+        twin.model,
+        common_shape([windows]),
         copies=twin.config.num_members,
-    )  # fmt: skip
+    )
     workload = workload_beside(archive)
-    program = truth_program(archive.facts, encoding, players, workload)
+    program = truth_program(archive.facts, encoding, players, workload, side_by_side=True)
     truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
     metric = main_metric(encoding.problem.reward)
     keys = jax.random.split(jax.random.key(seed))

@@ -99,11 +99,29 @@ def players_of(
 
 
 def choose(
-    players: Players, kind: Array, params: PyTree, key: Array, seen: PlayerInput, legal: PyTree
+    players: Players, kind: Array | None, params: PyTree, key: Array, seen: PlayerInput, legal: PyTree
 ) -> PyTree:
-    """The decision of the player with index `kind`."""
+    """The decision of the player with index `kind`; None: mapped over all players, the decision of each."""
+    if kind is None:
+        return _each(tuple(players.values()))(params, key, seen, legal)
     branches = [lambda play=play: play(params, key, seen, legal) for play in players.values()]
     return jax.lax.switch(kind, branches)
+
+
+def _each(players: Sequence[Player]) -> Player:
+    """A player to be mapped over, whose row `p` decides as player `p`, where a switch would compute every player."""
+    decide = jax.custom_batching.custom_vmap(players[0])
+
+    @decide.def_vmap
+    def by_row(_num_rows: int, is_mapped: Sequence[PyTree], *inputs: PyTree) -> tuple[PyTree, PyTree]:
+        def of_row(row: int) -> Sequence[PyTree]:
+            return jax.tree.map(lambda leaf, mapped: leaf[row] if mapped else leaf, inputs, tuple(is_mapped))
+
+        actions = [play(*of_row(row)) for row, play in enumerate(players)]
+        together = jax.tree.map(lambda *leaves: jnp.stack(leaves), *actions)
+        return together, jax.tree.map(lambda _: True, together)
+
+    return decide
 
 
 def play(
@@ -111,7 +129,7 @@ def play(
     problem: Problem,
     response: Response,
     players: Players,
-    kind: Array,
+    kind: Array | None,
     params: PyTree,
     *,
     num_steps: int,
@@ -124,7 +142,7 @@ def play(
         key: PRNG key; with the same key all players get the same draws.
         problem, response: The system.
         players: The players.
-        kind: [] int32 index of the acting player.
+        kind: [] int32 index of the acting player; None: see `choose`.
         params: Parameters of that player; any value where it has none.
         num_steps: Length `T`.
         streams: Shape of the independent copies.

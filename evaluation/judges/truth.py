@@ -59,11 +59,14 @@ def truth_program(
     players: Players,
     workload: Workload | None = None,
     num_days: int = JudgeConfig.num_true_days,
+    *,
+    side_by_side: bool = False,
 ) -> Program:
     """The compiled truth; shared arguments: today, weekday.
 
     Every day is replicated `num_days` times; each replication is a resampling unit. The logged behaviour takes the
-    place of the logged decisions; rules that read the world's tables act here beside `players`.
+    place of the logged decisions; rules that read the world's tables act here beside `players`, but not where these
+    act `side_by_side` (see `compiled`).
 
     Raises:
         ConfigError: the log was made of another archive's requests, and the workload is not given.
@@ -77,8 +80,10 @@ def truth_program(
     num_steps = longest_day(world) if workload is None else workload.num_rows
     truth_rules = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
     truth_rules |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
+    if side_by_side:
+        truth_rules = {}
 
-    def run(key: Array, kind: Array, params: PyTree, today: DayConditions, weekday: Array) -> Judged:
+    def run(key: Array, kind: Array | None, params: PyTree, today: DayConditions, weekday: Array) -> Judged:
         problem = placement(
             encoding.cluster, encoding.problem, age_s=age_of(today, encoding, _first_day(truth))
         )
@@ -91,7 +96,7 @@ def truth_program(
             play(key, problem, response, acting, kind, params, num_steps=num_steps, streams=(num_days,))
         )
 
-    return compiled(run, (*players, *truth_rules), 2)
+    return compiled(run, (*players, *truth_rules), 2, side_by_side=side_by_side)
 
 
 def truth_judge(

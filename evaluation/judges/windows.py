@@ -106,13 +106,19 @@ class Program(NamedTuple):
     kinds: tuple[str, ...]  # names of its players, in the order of its branches
     run: Callable[..., Judged]
     # (key, kind, parameters [C, ...] of candidates of that kind, the judge's arguments ...) -> Judged, leaves [C, ...]
+    side_by_side: bool = (
+        False  # all players act in one run, each once: `kind` is None, C the number of players
+    )
 
 
-def compiled(run: Callable[..., Judged], kinds: Iterable[str], num_shared: int) -> Program:
+def compiled(
+    run: Callable[..., Judged], kinds: Iterable[str], num_shared: int, *, side_by_side: bool = False
+) -> Program:
     """`run` for one candidate, mapped over the parameters of candidates of one kind and compiled.
 
     The kind is not mapped over, so a switch on it computes one branch. The last `num_shared` arguments are common.
-    Without parameters (None) all candidates are equal: C is 1.
+    Without parameters (None) all candidates are equal: C is 1. Of players `side_by_side` each acts in a row of its own:
+    long episodes in few streams advance so together, at little more than the cost of one.
     """
 
     def together(key: Array, kind: Array, params: PyTree, *shared: PyTree) -> Judged:
@@ -122,15 +128,20 @@ def compiled(run: Callable[..., Judged], kinds: Iterable[str], num_shared: int) 
         )
         return mapped(key, kind, params, *shared)
 
-    return Program(tuple(dict.fromkeys(kinds)), jax.jit(together))
+    return Program(tuple(dict.fromkeys(kinds)), jax.jit(together), side_by_side)
 
 
 def all_at_once(
     program: Program, key: Array, candidates: Sequence[Candidate], *shared: PyTree
 ) -> list[Judged]:
     """A NumPy result for every candidate, by one call of a program for each policy with all its seeds: a program is
-    compiled for two numbers of candidates only, one and the number of seeds.
+    compiled for two numbers of candidates only, one and the number of seeds. Players `side_by_side` take one call; the
+    candidates are these players, in their order.
     """
+    if program.side_by_side:
+        params = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(each.params for each in candidates))
+        together = jax.tree.map(np.asarray, program.run(key, None, params, *shared))
+        return [jax.tree.map(lambda leaf, row=row: leaf[row], together) for row in range(len(candidates))]
     found: dict[int, Judged] = {}
     groups = [(candidate.name, candidate.kind) for candidate in candidates]
     for group in dict.fromkeys(groups):
@@ -161,7 +172,7 @@ class System(NamedTuple):
     def play(
         self,
         key: Array,
-        kind: Array,
+        kind: Array | None,
         params: PyTree,
         windows: Windows,
         answers: Answers,
@@ -201,9 +212,15 @@ def replay_program(
 
 
 def twin_program(
-    encoding: Encoding, config: AnswerConfig, players: Players, others: Mapping[str, Encoding] | None = None
+    encoding: Encoding,
+    config: AnswerConfig,
+    players: Players,
+    others: Mapping[str, Encoding] | None = None,
+    *,
+    side_by_side: bool = False,
 ) -> Program:
-    """The compiled twin; shared arguments: windows, model, translations for `others`.
+    """The compiled twin; shared arguments: windows, model, translations for `others`; `side_by_side` as of `compiled`,
+    without the logged behaviour.
 
     Logged decisions get the logged run times and acceptances (see `with_logged_luck`), which they were reactions to.
     """
@@ -211,18 +228,18 @@ def twin_program(
 
     def run(
         key: Array,
-        kind: Array,
+        kind: Array | None,
         params: PyTree,
         windows: Windows,
         model: AnswerModel,
         translations: Translations,
     ) -> Judged:
         answers = learned_answers(encoding, config, model)
-        if HISTORY in kinds:
+        if HISTORY in kinds and not side_by_side:
             answers = with_logged_luck(answers, windows, kind == kinds.index(HISTORY))
         return slim(system.play(key, kind, params, windows, answers, translations), model.support_limit_s)
 
-    return compiled(run, players, 3)
+    return compiled(run, players, 3, side_by_side=side_by_side)
 
 
 def replay_judge(
