@@ -76,6 +76,26 @@ def sweep(path: Path) -> None:
             os.close(lock)
 
 
+def discard(folder: Path, goal: Path | None = None) -> None:
+    """Remove a folder so that a kill at any moment leaves all of it, or remains that `sweep` removes.
+
+    Args:
+        folder: an existing folder, absolute, no link; nothing happens where it is gone.
+        goal: the path in the same folder whose next writer removes the remains; `folder` by default.
+    """
+    remains = folder.parent / f".{(goal or folder).name}.{secrets.token_hex(4)}.writing"
+    lock = try_lock(folder)
+    try:
+        folder.rename(remains)
+    except FileNotFoundError:
+        return
+    else:
+        shutil.rmtree(remains, ignore_errors=True)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
 def sync(folder: Path) -> None:
     """Flush a folder and everything in it to the disk.
 

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from logs_schema.aside import into_place, locked_folder, sweep, sync
+from logs_schema.aside import discard, into_place, locked_folder, sweep, sync
 from logs_schema.disk import room_for
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.hashing import as_json, file_hash, json_hash
@@ -26,6 +26,8 @@ MANIFEST = "manifest.json"
 MAX_MANIFEST_BYTES = 64 * 1024**2
 SCHEMA_VERSION = 1
 """Version of the manifest itself; what the files mean is the business of each kind."""
+_NOT_IN_PLACE: dict[Path, list[Path]] = {}
+"""Folder that `writing` has yielded in this process -> folders to remove once the product is in its place."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def writing(
     sweep(path)
     _refuse_taken(path, replace)
     temporary, lock = locked_folder(path)
+    _NOT_IN_PLACE[temporary] = []
     try:
         with room_for(path, temporary):
             yield temporary
@@ -127,9 +130,25 @@ def writing(
             sync(temporary)
             _refuse_taken(path, replace)
             into_place(temporary, path)
+        for folder in _NOT_IN_PLACE[temporary]:
+            discard(folder, path)
     finally:
+        del _NOT_IN_PLACE[temporary]
         os.close(lock)
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def remove_once_in_place(out: Path, folder: Path) -> None:
+    """Remove a folder as soon as the product that is written into `out` is in its place, and not if that fails.
+
+    Args:
+        out: a folder that `writing` yielded in this process; of any other the folder is removed now.
+        folder: the folder to remove, beside `out`.
+    """
+    if out in _NOT_IN_PLACE:
+        _NOT_IN_PLACE[out].append(folder)
+    else:
+        discard(folder)
 
 
 def read_manifest(path: Path | str, kind: str | None = None) -> Manifest:

@@ -14,7 +14,8 @@ from types import ModuleType
 
 from evaluation.commands import COMMANDS
 from evaluation.commands.inputs import refuse_missing
-from evaluation.commands.statuses import DONE, INTERRUPTED, USER_ERROR
+from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERROR
+from evaluation.commands.stopping import Terminated, sigterm_raises
 from logs_schema.extras import how_to_install
 
 DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
@@ -51,13 +52,14 @@ def _main(argv: list[str]) -> int:
     arguments = _parser(argv).parse_args(argv)
     _keep_compiled_programs()
     try:
-        refuse_missing(arguments)
-        status = int(arguments.command.run(arguments))
-        sys.stdout.flush()
+        with sigterm_raises():
+            refuse_missing(arguments)
+            status = int(arguments.command.run(arguments))
+            sys.stdout.flush()
         return status
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as end:
         print("interrupted; run again to resume", file=sys.stderr)
-        return INTERRUPTED
+        return TERMINATED if isinstance(end, Terminated) else INTERRUPTED
     except BrokenPipeError:  # the reader closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE

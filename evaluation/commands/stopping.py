@@ -1,9 +1,34 @@
-"""Commands that run until they are stopped: SIGTERM and Ctrl-C end them after the step that is under way."""
+"""Signals that end commands: SIGTERM ends jobs as Ctrl-C does, and controllers after the step that is under way."""
 
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM has come; raised in the main thread wherever it is, as Ctrl-C raises KeyboardInterrupt."""
+
+
+def _terminate(*_: object) -> None:
+    raise Terminated
+
+
+@contextmanager
+def sigterm_raises() -> Iterator[None]:
+    """SIGTERM raises `Terminated`, so that what is being written aside is removed and worker processes are ended.
+
+    The handler before is restored in the end. Outside of the main thread, where Python handles no signals, nothing
+    changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    usual = signal.signal(signal.SIGTERM, _terminate) or signal.SIG_DFL
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, usual)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logs_schema.aside import try_lock
+from logs_schema.aside import sweep, try_lock
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import as_json, file_hash
 from logs_schema.product import fingerprint, read_manifest, verify, writing
@@ -99,6 +99,7 @@ def run_steps(
 
 def _run_step(step: Step, workdir: Path, products: Mapping[str, Path], progress: Progress) -> Path:
     path = workdir / step.name
+    sweep(path)
     inputs = {name: products[name] for name in step.inputs}
     made_from = _made_from(step, inputs)
     config = as_json(step.config, f"configuration of step '{step.name}'")

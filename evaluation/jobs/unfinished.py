@@ -10,7 +10,6 @@ there is one code path, and the same result, wherever units are made.
 
 import json
 import re
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,14 +18,14 @@ from typing import Any, TypeVar
 from evaluation.jobs.engine.config import HERE, EngineConfig, tasks_on
 from logs_schema.errors import ProductError
 from logs_schema.mapping import Item
-from logs_schema.product import fingerprint, verify, writing
+from logs_schema.product import fingerprint, remove_once_in_place, verify, writing
 from logs_schema.progress import Progress
 from logs_schema.records import from_plain, to_plain
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
 
 Value = TypeVar("Value")
-KIND = "unit"
+KIND, UNFINISHED = "unit", "unfinished"
 ARRAYS, RECORD = "arrays.npz", "record.json"
 
 
@@ -37,10 +36,12 @@ class Unfinished:
     Attributes:
         folder: Folder of the units; None saves nothing.
         engine: Engine that makes units ahead; by default they are made in this process, on demand.
+        out: Folder that the product is written into; None where it is not known.
     """
 
     folder: Path | None = None
     engine: EngineConfig = HERE
+    out: Path | None = None
 
     @staticmethod
     def beside(
@@ -61,8 +62,8 @@ class Unfinished:
             seed: Their random seed, or None.
             engine: Engine that makes units ahead.
         """
-        wanted = fingerprint(kind, made_from, to_plain(config), seed)
-        return Unfinished(out.absolute().parent / f".unfinished-{kind}-{wanted[:16]}", engine)
+        wanted, out = fingerprint(kind, made_from, to_plain(config), seed), out.absolute()
+        return Unfinished(out.parent / f".{UNFINISHED}-{kind}-{wanted[:16]}", engine, out)
 
     def ahead(
         self,
@@ -138,6 +139,6 @@ class Unfinished:
         )
 
     def remove(self) -> None:
-        """Removes the units, once their product is complete."""
+        """Removes the units of a finished step as soon as its product is in place: until then a kill loses neither."""
         if self.folder is not None:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            remove_once_in_place(self.out or self.folder, self.folder)

@@ -1,5 +1,7 @@
 """What a long step has finished is kept, to the bit, and found again only by the step it belongs to."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,6 +25,8 @@ from evaluation.problems.placement.comparing import _tried
 from logs_schema.mapping import one_by_one
 from logs_schema.progress import SilentProgress
 from tests.evaluation.made import made_decisions
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Work:
@@ -168,3 +172,17 @@ def test_records_are_kept_to_the_bit(tmp_path: Path) -> None:
     for _ in range(2):
         found = keep.record("curve", lambda: curve, Curve)
         assert np.array([found.x, found.y]).tobytes() == np.array([curve.x, curve.y]).tobytes()
+
+
+def test_killed_at_any_point_after_its_build_a_step_makes_no_unit_again(tmp_path: Path) -> None:
+    """Real processes that die before every change of the file system that ends a step."""
+    command = (sys.executable, "-m", "tests.evaluation.stopped_points", str(tmp_path))
+    found = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    lines = [line.split() for line in found.stdout.splitlines()]
+    assert [line[0] for line in lines] == ["1"] * (len(lines) - 1) + ["0"]
+    assert {line[1] for line in lines[:-1]} == {"0", "1"}  # killed before the product was in place, and after
+    assert [line[2] for line in lines] == ["0"] * len(lines)
+    assert len({line[3] for line in lines}) == 1
+    for line in lines:  # at worst the units are left; of remains the second run has removed everything
+        assert [name for name in line[4:] if not name.startswith(".unfinished-")] == ["fit"]
+    assert lines[-1][4:] == ["fit"]
