@@ -7,6 +7,7 @@ product was in place when the process died, how many units the second run made, 
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ def main(folder: Path) -> None:
     while was_killed:
         here = folder / str(number)
         here.mkdir()
-        was_killed = _in_a_process(lambda: _step(here, number)) != 0
+        was_killed = _in_a_process(partial(_step, here, number)) != 0
         was_in_place = (here / "work" / "fit" / MANIFEST).exists()
-        num_made = _in_a_process(lambda: _step(here, None))
+        num_made = _in_a_process(partial(_step, here, None))
         product = read_manifest(here / "work" / "fit")
         left = sorted(path.name for path in (here / "work").iterdir())
         print(int(was_killed), int(was_in_place), num_made, product.content_hash, *left)

@@ -1,0 +1,93 @@
+"""SIGTERM ends jobs as Ctrl-C does: nothing half written stays, no process goes on, and a second run goes on."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evaluation.commands.statuses import TERMINATED
+from evaluation.commands.stopping import Terminated, sigterm_raises
+from logs_schema.product import read_manifest
+from tests.evaluation.test_killed import started
+
+
+def until(condition: Callable[[], object], process: "subprocess.Popen[bytes]") -> None:
+    until_s = time.monotonic() + 600.0
+    while not condition():
+        assert process.poll() is None
+        assert time.monotonic() < until_s
+        time.sleep(0.02)
+
+
+def remains(folder: Path) -> list[Path]:
+    return [*folder.rglob("*.writing"), *folder.rglob("*.replaced")]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process started, with those that they started."""
+    listed = Path(f"/proc/{pid}/task/{pid}/children")
+    own = [int(word) for word in listed.read_text().split()] if listed.exists() else []
+    return own + [one for child in own for one in children(child)]
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+def test_a_step_that_is_terminated_leaves_nothing_beside_its_product(tmp_path: Path) -> None:
+    command = (
+        sys.executable,
+        "-m",
+        "evaluation.commands.cli",
+        "simulate",
+        "--preset",
+        "small",
+        "--days",
+        "900",
+    )
+    process = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "log"), "--no-progress"], stderr=subprocess.PIPE
+    )
+    until(lambda: remains(tmp_path), process)
+    process.terminate()
+    with process:
+        _, errors = process.communicate(timeout=60)
+    assert (process.returncode, errors.decode()) == (TERMINATED, "interrupted; run again to resume\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_handler_before_is_restored() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Terminated), sigterm_raises():
+        signal.raise_signal(signal.SIGTERM)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["beside", "processes"])
+def test_a_job_is_terminated_in_the_middle_and_goes_on(tmp_path: Path, options: tuple[str, ...]) -> None:
+    """With a thread that trains beside the certificate, and with tasks in processes."""
+    process = started(tmp_path, *options)
+    until(lambda: list((tmp_path / "work").glob(".certificate.*.writing")), process)
+    if options:
+        until(lambda: len(children(process.pid)) >= 2, process)
+    time.sleep(3.0)
+    began = children(process.pid)
+    assert bool(began) == bool(options)
+    process.terminate()
+    assert process.wait(60) == TERMINATED
+    time.sleep(2.0)  # for a process that only tracks resources of others
+    assert not [path for path in remains(tmp_path) if path.parent == tmp_path / "work"]
+    assert not [pid for pid in began if is_alive(pid)]
+    again = started(tmp_path, *options)
+    assert again.wait() == 0
+    assert not remains(tmp_path)
+    assert read_manifest(tmp_path / "work" / "bundle")
