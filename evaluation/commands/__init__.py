@@ -14,6 +14,7 @@ from evaluation.commands import (
     compare,
     export,
     fit,
+    fleet,
     generate,
     import_log,
     inspect,
@@ -51,6 +52,7 @@ COMMANDS: tuple[ModuleType, ...] = (
     orchestrate,
     run,
     refresh,
+    fleet,
     reproduce,
     bench,
 )

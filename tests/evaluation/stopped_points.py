@@ -18,8 +18,9 @@ from evaluation.jobs.unfinished import Unfinished
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.progress import SilentProgress
 
-CHANGES = ("rename", "fsync", "unlink", "rmdir", "close")
-"""Functions of `os` that the end of a step calls: on files, folders, their order on the disk, and locks."""
+DIED = 99
+CHANGES = ("rename", "fsync", "rmdir")
+"""Functions of `os` that the end of a step calls."""
 
 
 def main(folder: Path) -> None:
@@ -28,7 +29,7 @@ def main(folder: Path) -> None:
     while was_killed:
         here = folder / str(number)
         here.mkdir()
-        was_killed = _in_a_process(partial(_step, here, number)) != 0
+        was_killed = _in_a_process(partial(_step, here, number)) == DIED
         was_in_place = (here / "work" / "fit" / MANIFEST).exists()
         num_made = _in_a_process(partial(_step, here, None))
         product = read_manifest(here / "work" / "fit")
@@ -61,12 +62,13 @@ def _step(here: Path, dies_at: int | None) -> int:
 
 
 def _die_at(number: int) -> None:
+    """From now on this process counts its changes of the file system, and dies before the one of this number."""
     left = [number]
 
     def dying(usual: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             if not left[0]:
-                os._exit(99)
+                os._exit(DIED)
             left[0] -= 1
             return usual(*arguments, **options)
 
@@ -77,6 +79,7 @@ def _die_at(number: int) -> None:
 
 
 def _in_a_process(work: Callable[[], int]) -> int:
+    """Runs `work` in a child of this process; returns what it returned, or `DIED`."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])

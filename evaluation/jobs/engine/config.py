@@ -78,19 +78,22 @@ def engine_of(
 
 
 @contextmanager
-def tasks_on(config: EngineConfig, progress: Progress, shared: Sequence[Path] = ()) -> Iterator[TaskMap]:
+def tasks_on(
+    config: EngineConfig, progress: Progress, shared: Sequence[Path] = (), *, apart: bool = False
+) -> Iterator[TaskMap]:
     """The task map of an engine, for the duration of the block.
 
     Args:
         config: The engine.
         progress: Progress display.
         shared: Files and folders that tasks must have access to; of folders that do not exist yet, a parent is checked.
+        apart: Whether tasks run in other processes even where there is one worker only.
 
     Raises:
         ConfigError: No such cluster, different versions, or paths without access from workers: before any task runs.
     """
     if config.kind == LOCAL:
-        with LocalTasks(config.workers, config.deadline_s, progress) as tasks:
+        with LocalTasks(config.workers, config.deadline_s, progress, apart=apart) as tasks:
             yield tasks
         return
     from evaluation.jobs.engine.ray_cluster import connected

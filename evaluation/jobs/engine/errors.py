@@ -4,22 +4,32 @@ from logs_schema.errors import SchedtwinError, first
 
 
 class EngineError(SchedtwinError):
-    """A task was lost too often, or did not end in time."""
+    """A task was lost too often, or did not end in time.
+
+    Attributes:
+        items: The items of such tasks: one of them was lost, or the one was late.
+    """
+
+    items: tuple[object, ...] = ()
 
 
 def lost(name: str, items: list[object], num_losses: int) -> EngineError:
     """The error for tasks whose workers died repeatedly."""
-    return EngineError(
+    error = EngineError(
         f"{name}: a worker died {num_losses} times before its task was done",
         where=f"one of these tasks: {first(items)}",
         allowed="workers that run until their task is done",
         advice="find out why they are killed (memory?); finished tasks are saved: run the same command again",
     )
+    error.items = tuple(items)
+    return error
 
 
 def late(name: str, item: object, deadline_s: float) -> EngineError:
     """The error for a task that did not end in time."""
-    return EngineError(
+    error = EngineError(
         f"{name}: a task did not end within {deadline_s:g} s", where=str(item), allowed=f"{deadline_s:g} s a task",
         advice="give tasks more time with --deadline; finished tasks are saved: run the same command again",
     )  # fmt: skip
+    error.items = (item,)
+    return error

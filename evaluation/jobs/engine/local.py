@@ -21,16 +21,17 @@ MAX_LOSSES = 3
 
 
 class LocalTasks:
-    """A `TaskMap` over processes; one worker is this process itself.
+    """A `TaskMap` over processes; one worker is this process itself, unless tasks run apart.
 
     Args:
         workers: Number of processes.
         deadline_s: Most seconds that a task may take; not enforced in this process itself.
         progress: Progress display.
+        apart: Whether one worker is a process too, so that a task can die, or be ended for its deadline, alone.
     """
 
-    def __init__(self, workers: int, deadline_s: float, progress: Progress) -> None:
-        self.workers, self.deadline_s, self.progress = workers, deadline_s, progress
+    def __init__(self, workers: int, deadline_s: float, progress: Progress, *, apart: bool = False) -> None:
+        self.workers, self.deadline_s, self.progress, self.apart = workers, deadline_s, progress, apart
         self._pool: ProcessPoolExecutor | None = None
 
     def __enter__(self) -> "LocalTasks":
@@ -46,7 +47,7 @@ class LocalTasks:
     ) -> Iterator[Result]:
         """The results in the order of the items."""
         with self.progress.stage(name, total=len(items), unit="tasks") as stage:
-            if self.workers == 1:
+            if self.workers == 1 and not self.apart:
                 results = []
                 for item in items:
                     results.append(task(item))

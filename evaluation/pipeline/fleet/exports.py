@@ -1,0 +1,64 @@
+"""Exported policies with everything that they were made from: WORK/exports/CONTENT_HASH, a folder for each.
+
+A refresh writes its twin, its policy and its certificate over those of the day before. After an export they are linked
+into a folder of their own, so that what a running bundle was made from stays to be looked at, and an earlier bundle to
+go back to. The history is not among them: it only grows, and its content hash is in the manifests.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+from evaluation.pipeline.refresh.job import FOLDER
+from evaluation.pipeline.run import BUNDLE
+from logs_schema.aside import into_place, locked_folder, sweep, sync
+from logs_schema.product import MANIFEST, read_manifest
+
+EXPORTS = "exports"
+KEPT = ("bundle", "candidate", "policy", "twin", "certificate", "running", "judged", "decision")
+NUM_DIGITS = 16
+
+
+def folder_of(work: Path, content_hash: str) -> Path:
+    """Where an exported bundle is kept with what it was made from."""
+    return work / EXPORTS / content_hash[:NUM_DIGITS]
+
+
+def keep_export(work: Path) -> Path | None:
+    """Keeps the bundle of the last export of a refresh, with the products that it was made from.
+
+    Args:
+        work: Work folder; its lock or that of its fleet is held.
+
+    Returns:
+        The folder; None if nothing was exported yet.
+
+    Raises:
+        ProductError: The bundle is damaged.
+    """
+    place = work / FOLDER
+    if not (place / "bundle" / BUNDLE / MANIFEST).is_file():
+        return None
+    goal = folder_of(work.absolute(), read_manifest(place / "bundle" / BUNDLE, "bundle").content_hash)
+    sweep(goal)
+    if goal.exists():
+        return goal
+    folder, lock = locked_folder(goal)
+    try:
+        for name in KEPT:
+            if (place / name / MANIFEST).is_file():
+                shutil.copytree(place / name, folder / name, copy_function=_link)
+        sync(folder)
+        into_place(folder, goal)
+    finally:
+        os.close(lock)
+        shutil.rmtree(folder, ignore_errors=True)
+    return goal
+
+
+def _link(source: str, goal: str) -> None:
+    """A hard link (files of products never change), or a copy where the file system has none."""
+    try:
+        os.link(source, goal)
+    except OSError:
+        shutil.copy2(source, goal)

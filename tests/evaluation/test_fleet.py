@@ -1,0 +1,468 @@
+"""A fleet: which clusters are due, one's failure and the others, bad input, and what is said of all of it."""
+
+import datetime as dt
+import json
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from evaluation.commands.cli import main
+from evaluation.jobs.engine.config import EngineConfig
+from evaluation.jobs.engine.errors import late
+from evaluation.pipeline.fleet.config import ClusterConfig, Fleet, load_fleet, trouble_of
+from evaluation.pipeline.fleet.drifting import drift_of, split_days
+from evaluation.pipeline.fleet.metrics import Family, _family_text, as_metrics
+from evaluation.pipeline.fleet.outcomes import (
+    LogDrift,
+    RefreshOutcome,
+    due_at,
+    is_overdue,
+    now,
+    read_outcome,
+    worst,
+    write_attempt,
+    write_outcome,
+)
+from evaluation.pipeline.fleet.refreshing import (
+    ClusterTask,
+    Refreshed,
+    Why,
+    refresh_fleet,
+    refresh_one,
+    run_all,
+)
+from evaluation.pipeline.fleet.showing import as_text, in_age, write_page
+from evaluation.pipeline.fleet.states import Phase, state_of
+from evaluation.pipeline.refresh.job import FOLDER
+from logs_schema.aside import try_lock
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.mapping import one_by_one
+from logs_schema.product import read_manifest
+from logs_schema.progress import SilentProgress
+from offline_rl.contract import read_contract, write_contract
+from tests.evaluation.fleets import (
+    BUG,
+    CANNOT_TELL,
+    DIES,
+    ERROR,
+    EXPORTED,
+    FAILED,
+    HANGS,
+    KEPT,
+    made_fleet,
+    obeys,
+    order,
+    refreshed,
+)
+from tests.evaluation.test_survey import write_log
+from tests.serving.bundles import make_bundle
+
+NOON = dt.datetime(2026, 3, 4, 12, tzinfo=dt.UTC)
+EACH = {
+    "edge": (EXPORTED, 0), "kept": (KEPT, 10), "failed": (FAILED, 11), "unsure": (CANNOT_TELL, 12), "bad": (ERROR, 2),
+    "bug": (BUG, 1),
+}  # fmt: skip
+
+
+def tasks_of(fleet: Fleet) -> list[ClusterTask]:
+    return [ClusterTask(one, 7, obeys) for one in fleet.clusters]
+
+
+def outcome_at(begun: dt.datetime, **changes: Any) -> RefreshOutcome:
+    ended = begun + dt.timedelta(minutes=10)
+    made = RefreshOutcome(begun.isoformat(), ended.isoformat(), 10, KEPT, "because", None)
+    return replace(made, **changes)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = try_lock(folder)
+    assert lock is not None
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def test_whatever_one_comes_to_the_others_go_on(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {name: comes_to for name, (comes_to, _) in EACH.items()})
+    found = run_all(tasks_of(fleet), one_by_one)
+    assert [(one.name, one.outcome.status if one.outcome else None) for one in found] == [
+        (name, status) for name, (_, status) in EACH.items()
+    ]
+    by_name = {one.name: one for one in fleet.clusters}
+    error = read_outcome(by_name["bad"].work)
+    assert error is not None
+    assert "where: row 7" in error.reason
+    assert "what to do: write others" in error.reason
+    assert "ZeroDivisionError" in (by_name["bug"].work / "fleet" / "refresh.log").read_text()
+    assert worst([status for _, status in EACH.values()]) == 1
+    assert [worst(list(one)) for one in ((), (0, 10), (12, 10), (12, 11), (11, 13), (13, 2))] == [
+        0,
+        10,
+        12,
+        11,
+        13,
+        2,
+    ]
+
+
+def test_a_task_that_does_not_come_back_fails_its_cluster_and_the_others_run_again(tmp_path: Path) -> None:
+    """The engine ends with an error after the first cluster; the third was taken with the second."""
+    fleet = made_fleet(tmp_path, {"one": EXPORTED, "two": HANGS, "three": KEPT})
+    calls: list[list[str]] = []
+
+    def ends_late(task: Callable[[Any], Any], items: Sequence[Any], name: str = "") -> Iterator[Any]:
+        calls.append([str(item) for item in items])
+        done = [task(items[0])]
+        if len(items) > 1:
+            raise late(name, items[1], 1.0)
+        return iter(done)
+
+    found = run_all(tasks_of(fleet), ends_late)
+    assert calls == [["one", "two", "three"], ["three"]]
+    assert [one.outcome.result for one in found if one.outcome] == [EXPORTED, "error", KEPT]
+    recorded = read_outcome(fleet.clusters[1].work)
+    assert recorded is not None
+    assert "did not end within 1 s" in recorded.reason
+
+
+@pytest.mark.slow
+def test_processes_that_die_or_hang_take_nobody_with_them(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {"first": EXPORTED, "dies": DIES, "hangs": HANGS, "last": KEPT})
+    for workers in (1, 2):
+        engine = EngineConfig(workers=workers, deadline_s=60.0)
+        fleet = replace(fleet, settings=replace(fleet.settings, engine=engine))
+        found = refresh_fleet(fleet, fleet.clusters, SilentProgress(), at_once=True, step=obeys)
+        assert [one.outcome.status if one.outcome else None for one in found] == [0, 2, 2, 10]
+        reasons = [one.outcome.reason for one in found if one.outcome]
+        assert "a worker died 3 times" in reasons[1]
+        assert "did not end within 60 s" in reasons[2]
+
+
+@pytest.mark.parametrize(
+    ("hour", "every_h", "at_h", "due"),
+    [
+        (12, 24.0, 0.0, 24),  # the period of a day begins at midnight
+        (0, 24.0, 0.0, 24),
+        (23, 24.0, 0.0, 24),
+        (12, 24.0, 3.0, 27),
+        (2, 24.0, 3.0, 3),  # before 3 o'clock it is yesterday's
+        (5, 1.0, 0.5, 5.5),
+    ],
+)
+def test_when_it_is_due_depends_on_the_clock_and_not_on_how_late_it_was(
+    tmp_path: Path, hour: int, every_h: float, at_h: float, due: float
+) -> None:
+    settings = ClusterConfig("a", "", "", "", every_h=every_h, at_h=at_h)
+    midnight = dt.datetime(2026, 3, 4, tzinfo=dt.UTC)
+    for minutes in (0, 17):
+        begun = midnight + dt.timedelta(hours=hour, minutes=minutes)
+        write_attempt(tmp_path, begun.isoformat())
+        write_outcome(tmp_path, outcome_at(begun))
+        assert due_at(settings, tmp_path) == midnight + dt.timedelta(hours=due)
+    period = dt.timedelta(hours=every_h)
+    assert not is_overdue(settings, tmp_path, midnight + dt.timedelta(hours=due) + 0.99 * period)
+    assert is_overdue(settings, tmp_path, midnight + dt.timedelta(hours=due) + period)
+
+
+def test_what_never_ran_or_was_interrupted_is_due_at_once_and_an_error_after_a_while(tmp_path: Path) -> None:
+    settings = ClusterConfig("a", "", "", "", retry_h=2.0)
+    assert due_at(settings, tmp_path) is None
+    assert is_overdue(settings, tmp_path, NOON)
+    write_attempt(tmp_path, NOON.isoformat())
+    assert due_at(settings, tmp_path) is None
+    write_outcome(tmp_path, outcome_at(NOON, status=2, result="error"))
+    assert due_at(settings, tmp_path) == NOON + dt.timedelta(hours=2, minutes=10)
+    write_outcome(tmp_path, outcome_at(NOON))
+    assert due_at(settings, tmp_path) == dt.datetime(2026, 3, 5, tzinfo=dt.UTC)
+    write_attempt(tmp_path, (NOON + dt.timedelta(days=1)).isoformat())  # and killed
+    assert due_at(settings, tmp_path) is None
+
+
+def test_only_what_is_due_is_refreshed_and_bad_data_is_named_before_work_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fleet = made_fleet(tmp_path, {"done": KEPT, "gone": KEPT})
+    begun = now().isoformat()
+    write_outcome(fleet.clusters[0].work, outcome_at(dt.datetime.fromisoformat(begun)))
+    (tmp_path / "decisions" / "gone" / "orders.csv").rename(tmp_path / "orders.csv")
+    (tmp_path / "decisions" / "gone").rmdir()
+    found = refresh_fleet(fleet, fleet.clusters, SilentProgress(), step=obeys)
+    assert found[0] == Refreshed("done", skipped=Why.NOT_DUE)
+    assert found[1].outcome is not None
+    assert (found[1].outcome.status, found[1].outcome.result) == (2, "error")
+    assert "the decision log of cluster 'gone' does not exist" in found[1].outcome.reason
+    again = refresh_fleet(fleet, fleet.clusters, SilentProgress(), step=obeys)
+    assert [one.skipped for one in again] == [Why.NOT_DUE] * 2  # the error waits an hour
+    assert main(["fleet", "refresh", str(tmp_path / "fleet.toml"), "--no-progress"]) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "done: not refreshed, not due", "gone: not refreshed, not due",
+    ]  # fmt: skip
+
+
+def test_a_cluster_at_work_is_left_alone_and_its_records_stay(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {"one": KEPT})
+    (task,) = tasks_of(fleet)
+    work = fleet.clusters[0].work
+    for folder in (work, work / "fleet"):
+        with locked(folder):
+            assert refresh_one(task) == Refreshed("one", skipped=Why.BUSY)
+            phase = state_of(fleet.clusters).clusters[0].phase
+            assert phase is (Phase.UNDER_WAY if folder.name == "fleet" else Phase.DUE)
+    assert read_outcome(work) is None
+
+
+def test_a_refresh_that_was_killed_is_said_to_be_interrupted_and_goes_on(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {"one": EXPORTED})
+    (cluster,) = fleet.clusters
+    write_attempt(cluster.work, now().isoformat())
+    assert state_of(fleet.clusters).clusters[0].phase is Phase.INTERRUPTED
+    (found,) = run_all(tasks_of(fleet), one_by_one)
+    assert found.outcome is not None
+    state = state_of(fleet.clusters).clusters[0]
+    assert (state.phase, state.exit_status) == (Phase.WAITING, 0)
+
+
+TWO = '[[clusters]]\nname = "b"\nconfig = "job.toml"\nlog = "decisions/a"\nwork = "{work}"\n'
+BAD_FLEETS = {
+    "an unknown key": ("pages = 3", "", "unknown key pages", "clusters, page, metrics"),
+    "an unknown key of a cluster": ("", "when = 3", "unknown key when", "name, config"),
+    "a wrong type": ("", 'every_h = "daily"', "is of the wrong type", "every_h"),
+    "no period": ("", "every_h = 0", "every_h = 0", "every_h above 0"),
+    "no such hour": ("", "at_h = 24", "at_h = 24", "below 24"),
+    "an unknown problem": ("", 'problem = "knapsack"', "no problem 'knapsack'", "placement"),
+    "an unknown condition": ("", 'accept = "always"', "misconfigured", "better, not-worse"),
+    "the same name": (
+        "",
+        TWO.replace('"b"', '"a"').format(work="other"),
+        "two clusters are called a",
+        "unique",
+    ),
+    "the same work folder": ("", TWO.format(work="work/../work/a"), "share a work folder", "of its own"),
+    "a work folder in another": ("", TWO.format(work="work/a/b"), "share a work folder", "none inside"),
+    "metrics that nobody reads": ('metrics = "twins.txt"', "", "does not read", ".prom"),
+    "a job that is not there": ("", TWO.format(work="b").replace("job", "jab"), "cannot read", "jab.toml"),
+}
+
+
+@pytest.mark.parametrize(("more", "each", "what", "where"), BAD_FLEETS.values(), ids=BAD_FLEETS)
+def test_a_fleet_that_is_described_wrongly_is_refused_as_a_whole(
+    tmp_path: Path, more: str, each: str, what: str, where: str
+) -> None:
+    with pytest.raises(ConfigError, match=what) as caught:
+        made_fleet(tmp_path, {"a": KEPT}, more, each)
+    assert where in str(caught.value)
+    assert not (tmp_path / "work").exists()
+
+
+def test_a_fleet_without_clusters_or_a_job_without_a_log_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="has no clusters"):
+        made_fleet(tmp_path, {}, "clusters = []")
+    made_fleet(tmp_path, {"a": KEPT})
+    (tmp_path / "job.toml").write_text("seed = 1\n")
+    with pytest.raises(ConfigError, match="names no log") as caught:
+        load_fleet(tmp_path / "fleet.toml")
+    assert "cluster 'a'" in caught.value.where
+    assert main(["fleet", "status", str(tmp_path / "gone.toml")]) == 2
+
+
+def break_log(fleet: Fleet) -> None:
+    (fleet.clusters[0].config.parent / "log" / "requests.csv").unlink()
+    (fleet.clusters[0].config.parent / "log").rmdir()
+
+
+def break_decisions(fleet: Fleet) -> None:
+    (fleet.clusters[0].log / "orders.csv").unlink()
+
+
+def break_manifest(fleet: Fleet) -> None:
+    (fleet.clusters[0].work / FOLDER / "history" / "manifest.json").write_text("{}")
+
+
+def break_bundle(fleet: Fleet) -> None:
+    file = fleet.clusters[0].work / FOLDER / "bundle" / "bundle" / "manifest.json"
+    file.write_text(file.read_text().replace('"kind": "bundle"', '"kind": "bandle"'))
+
+
+def other_problem(fleet: Fleet) -> None:
+    job = fleet.clusters[0].config
+    job.write_text(job.read_text() + "[order]\nprocessors = 4.0\n")
+
+
+BAD_DATA: dict[str, tuple[Callable[[Fleet], None], str]] = {
+    "no log": (break_log, "the log of cluster 'a' does not exist"),
+    "no decisions": (break_decisions, "no"),
+    "a damaged history": (break_manifest, "the manifest"),
+    "a damaged running bundle": (break_bundle, "the manifest does not agree"),
+    "a bundle of another problem": (other_problem, "of the problem 'placement', the refresh of 'ordering'"),
+}
+
+
+@pytest.mark.parametrize(("breaks", "what"), BAD_DATA.values(), ids=BAD_DATA)
+def test_bad_data_stops_its_cluster_only(tmp_path: Path, breaks: Callable[[Fleet], None], what: str) -> None:
+    fleet = made_fleet(tmp_path, {"a": EXPORTED})
+    refreshed(fleet.clusters[0])
+    assert trouble_of(fleet.clusters[0]) is None
+    breaks(fleet)
+    (cluster,) = load_fleet(tmp_path / "fleet.toml").clusters
+    error = trouble_of(cluster)
+    assert isinstance(error, SchedtwinError)
+    assert what in error.what
+    assert error.where
+    assert error.allowed or error.advice
+
+
+def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """(metric, labels) -> value, by the parser of Prometheus' own Python client."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def test_metrics_say_the_state_in_prometheus_own_format(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {name: comes_to for name, (comes_to, _) in EACH.items()})
+    run_all(tasks_of(fleet), one_by_one)
+    state = state_of(fleet.clusters)
+    found = samples(as_metrics(state))
+
+    def value(name: str, **labels: str) -> float:
+        return found[f"schedtwin_{name}", frozenset(labels.items())]
+
+    assert value("fleet_clusters") == len(EACH)
+    assert value("fleet_exit_status") == state.exit_status == 1
+    for name, (_, status) in EACH.items():
+        assert (
+            value("refresh_exit_status", cluster=name) == value("cluster_exit_status", cluster=name) == status
+        )
+        assert sum(value("refresh_phase", cluster=name, phase=one.value) for one in Phase) == 1.0
+    assert value("certificate_verdict", cluster="failed", verdict="fail") == 1.0
+    assert value("certificate_verdict", cluster="edge", verdict="fail") == 0.0
+    assert value("certificate_verdict", cluster="unsure", verdict="cannot tell") == 1.0
+    running = fleet.clusters[0].running
+    assert running is not None
+    hash_ = read_manifest(running).content_hash
+    assert value("bundle_info", cluster="edge", content_hash=hash_, problem="placement") == 1.0
+    twin_day = dt.datetime(
+        2024, 1, 3, tzinfo=dt.UTC
+    )  # of the first cluster: until the end of the second of January
+    assert value("twin_last_day_timestamp_seconds", cluster="edge") == twin_day.timestamp()
+    outcome = read_outcome(fleet.clusters[0].work)
+    assert outcome is not None
+    ended = dt.datetime.fromisoformat(outcome.ended).timestamp()
+    assert value("refresh_ended_timestamp_seconds", cluster="edge") == ended
+
+
+def test_labels_and_numbers_are_read_as_they_were() -> None:
+    label = 'a "b" \\ c\nd'
+    family = Family("x", "one \\ two")
+    for number, value in enumerate((0.1, -1e-300, float("inf"), float("-inf"), 12345678901.5)):
+        family.add(value, label=f"{label}{number}")
+    family.add(None, label="not there")
+    found = samples(_family_text(family))
+    assert list(found.values()) == [0.1, -1e-300, float("inf"), float("-inf"), 12345678901.5]
+    assert ("schedtwin_x", frozenset({("label", f"{label}0")})) in found
+
+
+def test_page_table_and_json_say_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fleet = made_fleet(tmp_path, {name: comes_to for name, (comes_to, _) in EACH.items()})
+    run_all(tasks_of(fleet), one_by_one)
+    assert main(["fleet", "status", str(tmp_path / "fleet.toml"), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["exit_status"] == 1
+    assert {one["name"]: one["exit_status"] for one in told["clusters"]} == {
+        name: status for name, (_, status) in EACH.items()
+    }
+    page, table = (tmp_path / "fleet.html").read_text(), as_text(state_of(fleet.clusters))
+    running = told["clusters"][0]["running"]["content_hash"]
+    assert running in page
+    assert running[:12] in table
+    for words in ("fail", "cannot tell", "the log is of no use", "ZeroDivisionError: by nothing"):
+        assert words in page
+        assert words in table
+    assert main(["fleet", "status", str(tmp_path / "fleet.toml"), "--cluster", "kept"]) == 10
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["cluster", "kept"]
+    assert main(["fleet", "status", str(tmp_path / "fleet.toml"), "--cluster", "kopt"]) == 2
+    assert "allowed: edge, kept" in capsys.readouterr().err
+    assert samples((tmp_path / "schedtwin.prom").read_text())
+    assert not list(tmp_path.glob(".*"))  # nothing that was written aside stays
+
+
+def test_text_of_others_cannot_write_into_the_page(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {"a": KEPT})
+    write_outcome(
+        fleet.clusters[0].work, outcome_at(NOON, reason="<script>1</script>", status=2, result="error")
+    )
+    write_page(state_of(fleet.clusters), fleet.page)
+    assert "<script>" not in fleet.page.read_text()
+    assert "&lt;script&gt;1" in fleet.page.read_text()
+
+
+def test_ages_in_words() -> None:
+    assert [in_age(one) for one in (-5.0, 0.0, 299.0, 3600.0, 47 * 3600.0, 72 * 3600.0)] == [
+        "0 min", "0 min", "5 min", "1 h", "47 h", "3 d",
+    ]  # fmt: skip
+
+
+def test_an_export_is_kept_with_what_it_was_made_from(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {"a": EXPORTED})
+    (cluster,) = fleet.clusters
+    refreshed(cluster)
+    (first,) = (cluster.work / "exports").iterdir()
+    assert sorted(one.name for one in first.iterdir()) == [
+        "bundle", "candidate", "certificate", "decision", "policy", "twin",
+    ]  # fmt: skip
+    hashes = {one.name: read_manifest(one).content_hash for one in first.iterdir()}
+    order(tmp_path, "a", 8, FAILED)
+    refreshed(cluster)
+    assert {one.name: read_manifest(one).content_hash for one in first.iterdir()} == hashes
+    assert read_manifest(cluster.work / FOLDER / "twin").content_hash != hashes["twin"]
+    order(tmp_path, "a", 9, EXPORTED)
+    refreshed(cluster)
+    refreshed(cluster)
+    assert len(list((cluster.work / "exports").iterdir())) == 2
+
+
+def test_drift_is_the_planted_one_in_its_unit(tmp_path: Path) -> None:
+    """Run times of day 5 and later are ten times as long: a decade; the mix of services is the same throughout."""
+    fleet = made_fleet(tmp_path, {"a": EXPORTED})
+    (cluster,) = fleet.clusters
+    write_log(
+        cluster.work / FOLDER / "history" / "archive",
+        lambda day, rng: float(rng.lognormal(3.0, 0.5)) * (10.0 if day >= 4 else 1.0),
+        lambda day, rng: f"s{rng.integers(5)}",
+    )
+    bundle, running = make_bundle(tmp_path / "bundle"), tmp_path / "running"
+    running.mkdir()
+
+    def trained_on(first: str, last: str) -> LogDrift:
+        window = {"first_day": first, "last_day": last}
+        write_contract(running, replace(read_contract(bundle), trained_on=window))
+        return drift_of(cluster.work, running, 3)
+
+    found = trained_on("2024-01-01", "2024-01-04")
+    by_name = {one.aspect: one for one in found.aspects}
+    assert by_name["run times"].distance == pytest.approx(1.0, abs=0.05)
+    assert [one.aspect for one in found.aspects if one.has_drifted] == ["run times"]
+    assert found.newest_day == "2024-01-08"
+    same = trained_on("2024-01-05", "2024-01-06")
+    assert not [one.aspect for one in same.aspects if one.has_drifted]
+    assert trained_on("2024-01-05", "2024-01-08").note.startswith("the history holds no day after")
+    assert trained_on("2023-01-05", "2023-01-08").note.startswith("the history holds none of the days")
+    assert drift_of(cluster.work, None, 3).note == "no policy is running"
+
+
+def test_days_of_training_and_newest_days() -> None:
+    days = [dt.date(2024, 1, day) for day in range(1, 10)]
+    trained, newest = split_days(days, {"first_day": "2024-01-02", "last_day": "2024-01-05"}, 2)
+    assert ([one.day for one in trained], [one.day for one in newest]) == ([4, 5], [8, 9])
+    assert split_days(days, {}, 2) == ([], [])
