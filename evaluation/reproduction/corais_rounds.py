@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparison.seeds import named, over_seeds
-from evaluation.simulator.rounds import Region, RoundsConfig, Solver, responses_at_once, responses_together
+from evaluation.simulator.rounds import RoundsConfig, Solver, draw_region, responses_at_once, responses_together
 from logs_schema.progress import Progress
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.local_search import insertion_local_search
@@ -31,7 +31,7 @@ def compare_rounds(num_requests: int, num_seeds: int, progress: Progress) -> lis
         for number, (load, error) in enumerate(CASES):
             stage(number)
             regions = [
-                Region(RoundsConfig(law, load, function_error=error), seed) for seed in range(num_seeds)
+                draw_region(RoundsConfig(law, load, function_error=error), seed) for seed in range(num_seeds)
             ]
             at_once = [responses_at_once(region) for region in regions]
             for name, solver in SOLVERS.items():

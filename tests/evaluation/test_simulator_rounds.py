@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.simulator.rounds import Region, RoundsConfig, responses_at_once, responses_together
+from evaluation.simulator.rounds import RoundsConfig, draw_region, responses_at_once, responses_together
 from logs_schema.errors import ConfigError
 from offline_rl.assignment.insertion import insertion
 from twin.assignment.instances import InstanceConfig
@@ -21,7 +21,7 @@ def queue(arrival_s, run_s):
 
 
 def test_one_edge_is_a_queue():
-    region = Region(RoundsConfig(ONE), 0)
+    region = draw_region(RoundsConfig(ONE), 0)
     run_s = region.true_s[:, 0]
     assert responses_at_once(region) == pytest.approx(queue(region.arrival_s, run_s) - region.arrival_s)
     begins_s = np.ceil(region.arrival_s / 2.0) * 2.0
@@ -30,7 +30,7 @@ def test_one_edge_is_a_queue():
 
 
 def test_rounds_of_no_length_are_one_request_at_a_time():
-    region = Region(RoundsConfig(InstanceConfig(6, 3, 60, backlogs=(0, 0)), function_error=0.0), 1)
+    region = draw_region(RoundsConfig(InstanceConfig(6, 3, 60, backlogs=(0, 0)), function_error=0.0), 1)
     gap_s = np.diff(region.arrival_s).min()
     together = responses_together(region, gap_s / 2.0, insertion)
     assert together.mean() == pytest.approx(responses_at_once(region).mean(), rel=0.25)
@@ -39,7 +39,7 @@ def test_rounds_of_no_length_are_one_request_at_a_time():
 
 def test_a_region_is_a_function_of_its_seed_and_its_load_is_what_was_asked_for():
     config = RoundsConfig(InstanceConfig(10, 5, 4000, backlogs=(0, 0)), load=0.6)
-    region, again = Region(config, 3), Region(config, 3)
+    region, again = draw_region(config, 3), draw_region(config, 3)
     assert (region.arrival_s == again.arrival_s).all()
     rate = len(region.arrival_s) / region.arrival_s[-1]
     capacity = (region.replicas / region.true_s.mean(axis=0)).sum()

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.special import ndtri
 
 from twin.assignment.checking import AssignmentError
 
@@ -41,6 +42,11 @@ class ComputeTime:
     spread: float
     num_rows: int
     source: str
+
+    def inside(self, seconds: np.ndarray, size: np.ndarray, share: float = 0.9) -> np.ndarray:
+        """Whether times lie in the middle `share` of what is forecast: lognormal around the function, with its spread."""
+        away = np.log(seconds / self.at(size)) + 0.5 * self.spread**2
+        return np.abs(away) <= max(self.spread, _LEAST_S) * ndtri(0.5 + 0.5 * share)
 
     def at(self, size: np.ndarray) -> np.ndarray:
         """Seconds for sizes of any shape; never below a microsecond."""
@@ -82,6 +88,29 @@ def fit_compute_times(
         source, rows = next((source, rows) for source, rows in sources if rows.sum() >= MIN_ROWS)
         found[name] = _fit(size[rows], seconds[rows], source)
     return found
+
+
+def forecast_error(edge: np.ndarray, size: np.ndarray, seconds: np.ndarray) -> float:
+    """How well sizes tell computing times: mean absolute log error on every fifth row, of functions of the others.
+
+    Args:
+        edge: [rows] index of the edge that computed.
+        size, seconds: [rows], more than 0.
+
+    Returns:
+        inf where there are too few rows.
+    """
+    names = [str(one) for one in range(int(edge.max(initial=-1)) + 1)]
+    held_out = np.arange(len(size)) % _EVERY == _EVERY // 2
+    if np.sum(~held_out) < MIN_ROWS:
+        return float("inf")
+    kept = (edge[~held_out], size[~held_out], seconds[~held_out])
+    found = fit_compute_times(names, [None] * len(names), *kept)
+    forecast_s = np.empty(len(size))
+    for index, name in enumerate(names):
+        mine = edge == index
+        forecast_s[mine] = found[name].at(size[mine])
+    return float(np.mean(np.abs(np.log(seconds / forecast_s)[held_out])))
 
 
 def _fit(size: np.ndarray, seconds: np.ndarray, source: str) -> ComputeTime:

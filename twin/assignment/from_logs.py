@@ -1,30 +1,31 @@
-"""The state evaluation model from a log: every edge's computing time and replicas.
+"""The state evaluation model from a log: every edge's computing time and replicas, and the ways between sites.
 
-What is needed stands in `requests`: a size (`input_mib`; cores asked for, where a log has no sizes), the node that ran
-it, and how long, from start to finish. Ways between sites are no part of it: most logs do not time them.
+What is needed stands in `requests`: a size, the node that ran it, and how long, from start to finish. As size serves
+the column from which held-out computing times are told best (`ran_requests.SIZES`). Ways are fitted where the log times
+them (`ways`). Logged services are not distinguished.
 """
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
-import pyarrow as pa
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from twin.assignment.compute_times import ComputeTime, fit_compute_times
-
-SIZES = ("input_mib", "cpu_cores")
-"""Columns that are taken for a request's size, the first that a log has."""
-COLUMNS = ("arrival", "start", "finish", "run_s", "offered_node", "ran_node", *SIZES)
+from logs_schema.logged_days import LoggedDays
+from twin.assignment.compute_times import ComputeTime, fit_compute_times, forecast_error
+from twin.assignment.ran_requests import COLUMNS, SIZES, RanRequests, known, read_ran
+from twin.assignment.ways import Way, fit_ways
 
 QUANTILES = 101
+_BETTER = 0.02
+"""What a later size column must gain on an earlier one, relatively."""
 
 
 @dataclass(frozen=True)
 class EdgesFromLog:
-    """What a log says of its edges.
+    """What a log says of its edges: the twin of the assignment problem.
 
     Attributes:
         compute: Name of the edge -> its computing time over the size.
@@ -33,6 +34,10 @@ class EdgesFromLog:
         sizes: Their distribution at `QUANTILES` places from its smallest to its largest.
         num_rows: That were used.
         notes: What the log lacks, and what stands in its place.
+        sites: Name of the edge -> its site.
+        classes: Name -> its class; none where unknown.
+        ways: Site of arrival -> site of the edge -> way of an input; empty where the log does not time them.
+        per_s: Requests a second in the busiest hour.
     """
 
     compute: Mapping[str, ComputeTime]
@@ -41,29 +46,47 @@ class EdgesFromLog:
     sizes: tuple[float, ...]
     num_rows: int
     notes: tuple[str, ...]
+    sites: Mapping[str, str] = field(default_factory=dict)
+    classes: Mapping[str, str] = field(default_factory=dict)
+    ways: Mapping[str, Mapping[str, Way]] = field(default_factory=dict)
+    per_s: float = 0.0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The edges, in the order of all arrays."""
+        return tuple(self.compute)
+
+    @property
+    def mean_s(self) -> float:
+        """Mean computing time of a request over all sizes and edges, each by its replicas."""
+        each = [one.at(np.array(self.sizes)).mean() for one in self.compute.values()]
+        return float(np.average(each, weights=list(self.replicas.values())))
 
 
 def lacking(archive: Archive) -> str:
     """Why a log cannot support the assignment problem, in words; empty where it can."""
     table = archive.read("requests", columns=list(COLUMNS))
     parts = []
-    if not any(_known(table, name) for name in SIZES):
-        parts.append("no size of requests (column input_mib, or cpu_cores)")
-    if not (_known(table, "ran_node") or _known(table, "offered_node")):
+    if not any(known(table, name) for name in SIZES):
+        parts.append(f"no size of requests (column {', '.join(SIZES[:-1])} or {SIZES[-1]})")
+    if not (known(table, "ran_node") or known(table, "offered_node")):
         parts.append("no node that ran them (column ran_node or offered_node)")
-    if not (_known(table, "run_s") or (_known(table, "start") and _known(table, "finish"))):
+    if not (known(table, "run_s") or (known(table, "start") and known(table, "finish"))):
         parts.append("no time that they took (start and finish, or run_s)")
     if archive.nodes().num_rows < 2:
         parts.append("fewer than two nodes")
     return "; ".join(parts)
 
 
-def fit_edges(archive: Archive, days: Sequence[dt.date] | None = None) -> EdgesFromLog:
+def fit_edges(
+    archive: Archive, days: Sequence[dt.date] | None = None, size: str | None = None
+) -> EdgesFromLog:
     """Learns the edges of a log.
 
     Args:
         archive: With requests that ran.
         days: To learn from; all where None.
+        size: The column that is taken for the size; the one that tells most where None.
 
     Raises:
         ConfigError: The log lacks what is needed, by name, or has too few such requests.
@@ -73,49 +96,70 @@ def fit_edges(archive: Archive, days: Sequence[dt.date] | None = None) -> EdgesF
             f"the log lacks {reason}", where=f"{archive.path}, table requests", allowed=", ".join(COLUMNS),
             advice="import a log that has them, or name another problem",
         )  # fmt: skip
-    table = archive.read("requests", columns=list(COLUMNS), days=days)
-    size_column = next(name for name in SIZES if _known(table, name))
     nodes = archive.nodes()
     names, classes = nodes["node_id"].to_pylist(), nodes["node_class"].to_pylist()
-    place = {name: index for index, name in enumerate(names)}
-    ran, offered = table["ran_node"].to_pylist(), table["offered_node"].to_pylist()
-    edge = np.array(
-        [place.get(one if one is not None else other, -1) for one, other in zip(ran, offered, strict=True)]
+    rows, sites, cores = read_ran(archive, names, days), nodes["site"].to_pylist(), nodes["cpu_cores"].to_pylist()
+    errors = _size_errors(rows)
+    size = _best_size(errors) if size is None else size
+    used = _sized(rows, size)
+    compute = fit_compute_times(names, classes, rows.edge[used], rows.sizes[size][used], rows.seconds[used])
+    usual_cores = float(np.median(rows.cores)) if len(rows.cores) else 1.0
+    replicas = [max(1, int((one or 1.0) // usual_cores)) for one in cores]
+    return EdgesFromLog(
+        compute=compute,
+        replicas=dict(zip(names, replicas, strict=True)),
+        size=size,
+        sizes=tuple(np.quantile(rows.sizes[size][used], np.linspace(0.0, 1.0, QUANTILES)).tolist()),
+        num_rows=int(used.sum()),
+        notes=tuple(_notes(compute, size, errors, rows.num_left_out + int(np.sum(~used)))),
+        sites=dict(zip(names, sites, strict=True)),
+        classes={name: one for name, one in zip(names, classes, strict=True) if one is not None},
+        ways=fit_ways(rows, sites, np.array([one or 1.0 for one in cores])),
+        per_s=_busiest_hour_per_s(rows.arrival_s),
     )
-    size, seconds = _numbers(table, size_column), _seconds(table)
-    used = (edge >= 0) & (size > 0.0) & (seconds > 0.0)
-    compute = fit_compute_times(names, classes, edge[used], size[used], seconds[used])
-    replicas, usual_cores = {}, _usual_cores(table)
-    for name, cores in zip(names, nodes["cpu_cores"].to_pylist(), strict=True):
-        replicas[name] = max(1, int((cores or 1.0) // usual_cores))
+
+
+def fit_edge_days(days: LoggedDays, *, seed: int = 0) -> EdgesFromLog:
+    """The edges of some days of a log; `seed` is not used, as nothing is drawn."""
+    return fit_edges(days.archive, list(days.days))
+
+
+def _sized(rows: RanRequests, size: str) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        used: np.ndarray = rows.sizes[size] > 0.0
+    return used
+
+
+def _size_errors(rows: RanRequests) -> dict[str, float]:
+    """Size column -> error of held-out computing times, see `forecast_error`."""
+    found = {}
+    for name in rows.sizes:
+        used = _sized(rows, name)
+        found[name] = forecast_error(rows.edge[used], rows.sizes[name][used], rows.seconds[used])
+    return found
+
+
+def _best_size(errors: Mapping[str, float]) -> str:
+    return min(errors, key=lambda name: errors[name] * (1.0 + _BETTER * SIZES.index(name)))
+
+
+def _notes(compute: Mapping[str, ComputeTime], size: str, errors: Mapping[str, float], num_left: int) -> list[str]:
     notes = [f"{name}: too few requests of its own, so the function of {found.source}"
              for name, found in compute.items() if found.source != "own"]  # fmt: skip
-    if size_column != SIZES[0]:
-        notes.append(f"the log has no {SIZES[0]}: {size_column} stands for the size")
-    if (num_left := int(len(used) - used.sum())) > 0:
+    if SIZES[0] not in errors:
+        notes.append(f"the log has no {SIZES[0]}: {size} stands for the size")
+    elif size != SIZES[0]:
+        notes.append(
+            f"{size} stands for the size: by it held-out computing times are off by a factor of "
+            f"{np.exp(errors[size]):.2f}, by {SIZES[0]} of {np.exp(errors[SIZES[0]]):.2f}"
+        )
+    if num_left > 0:
         notes.append(f"{num_left} requests without node, size or time were left out")
-    sizes = tuple(np.quantile(size[used], np.linspace(0.0, 1.0, QUANTILES)).tolist())
-    return EdgesFromLog(compute, replicas, size_column, sizes, int(used.sum()), tuple(notes))
+    return notes
 
 
-def _known(table: pa.Table, name: str) -> bool:
-    return bool(table[name].null_count < table.num_rows)
-
-
-def _numbers(table: pa.Table, name: str) -> np.ndarray:
-    """[rows] NaN where unknown."""
-    return np.array(table[name].to_pylist(), float)
-
-
-def _seconds(table: pa.Table) -> np.ndarray:
-    """[rows] how long a request ran; NaN where unknown."""
-    said = _numbers(table, "run_s")
-    start, finish = (table[name].to_numpy().astype("datetime64[us]") for name in ("start", "finish"))
-    seconds = np.where(np.isnat(start) | np.isnat(finish), np.nan, (finish - start).astype(np.int64) / 1e6)
-    return np.where(np.isnan(said), seconds, said)
-
-
-def _usual_cores(table: pa.Table) -> float:
-    """The median of cores asked for; 1 where a log does not say."""
-    cores = _numbers(table, "cpu_cores")
-    return float(np.nanmedian(cores)) if np.any(cores > 0.0) else 1.0
+def _busiest_hour_per_s(arrival_s: np.ndarray) -> float:
+    if not len(arrival_s):
+        return 0.0
+    hour = ((arrival_s - arrival_s[0]) // 3600.0).astype(int)
+    return float(np.bincount(hour).max() / min(3600.0, max(1.0, arrival_s[-1] - arrival_s[0])))
