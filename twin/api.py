@@ -11,7 +11,8 @@ def fit(problem: str, days: LoggedDays, *, seed: int = 0, **options: Any) -> Any
 
     Args:
         problem: What is decided: "placement", which node takes an arriving request; "ordering", which waiting job of a
-            queue starts next; "autoscaling", "orchestration", or another whose fit is known (`twin.fits.add_fit`).
+            queue starts next; "autoscaling", "orchestration", "assignment", or another whose fit is known
+            (`twin.fits.add_fit`).
         days: To learn from; what happened after the last of them is not looked at.
         seed: Of the fit.
         options: Of the problem's own fit: `twin.placement.model.fit_days`, `twin.ordering.fit.fit_queue_days`.

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from logs_schema.errors import ConfigError
+from twin.assignment.from_logs import fit_edge_days
 from twin.autoscaling.fit import fit_application_days
 from twin.orchestration.fit import fit_orchestration_days
 from twin.ordering.fit import fit_queue_days
 from twin.placement.model import fit_days
-from twin.problems import AUTOSCALING, ORCHESTRATION, ORDERING, PLACEMENT
+from twin.problems import ASSIGNMENT, AUTOSCALING, ORCHESTRATION, ORDERING, PLACEMENT
 
 
 class Fit(NamedTuple):
@@ -34,6 +35,7 @@ FITS: tuple[Fit, ...] = (
         "where every slot's requests go, and which replicas change every frame",
         fit_orchestration_days,
     ),
+    Fit(ASSIGNMENT, "which edge takes each of many requests at once", fit_edge_days),
 )
 
 

@@ -9,6 +9,7 @@ from logs_schema.errors import ProductError
 from logs_schema.product import read_manifest
 
 PLACEMENT, ORDERING, AUTOSCALING, ORCHESTRATION = "placement", "ordering", "autoscaling", "orchestration"
+ASSIGNMENT = "assignment"
 KEY = "problem"
 
 

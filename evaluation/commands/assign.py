@@ -1,4 +1,4 @@
-"""`schedtwin assign train`: a scheduler of many requests at once, trained on rounds of a log, as a bundle."""
+"""`schedtwin assign train`: fit, train and export of the assignment problem in one go, from an archive to a bundle."""
 
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from evaluation.commands.bench_arguments import add_output_arguments
 
 if TYPE_CHECKING:
-    from evaluation.problems.assignment.training import AssignerTrainingConfig
+    from offline_rl.assignment.config import AssignConfig
 
 NAME = "assign"
 HELP = "train a scheduler of many requests at once from a log, for schedtwin serve"
@@ -17,13 +17,17 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     actions = parser.add_subparsers(title="actions", metavar="ACTION", required=True)
     train = actions.add_parser(
-        "train", help="fit edges, draw rounds, train a network, write its bundle", description=HELP
-    )
+        "train", description="fit --problem assignment, train and export in one go, without a certificate",
+        help="fit edges, draw rounds, train a network, write the bundle of what won",
+    )  # fmt: skip
     train.add_argument(
         "--archive", metavar="ARCHIVE", type=Path, required=True, help="written by schedtwin import"
     )
     train.add_argument("--out", metavar="BUNDLE", type=Path, required=True, help="folder to write")
-    train.add_argument("--requests", metavar="N", type=int, help="of a round in training (default: 100)")
+    train.add_argument(
+        "--requests", metavar="N", type=int,
+        help="of a round in training (default: as many as come in one at the log's busiest hour, 20 to 100)",
+    )  # fmt: skip
     train.add_argument(
         "--edges",
         metavar="N",
@@ -44,49 +48,38 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Train, write the bundle, show what it is worth; 0."""
+    """Fit, train, write the bundle, show what it is worth; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.problems.assignment.training import train_assigner
+    from evaluation.problems.assignment.in_one_go import train_assigner
 
     with progress_of(arguments) as progress:
         found = train_assigner(
-            arguments.archive, arguments.out, config_of(arguments), progress, replace=arguments.replace
-        )
+            arguments.archive, arguments.out, config_of(arguments), arguments.seed, progress, replace=arguments.replace
+        )  # fmt: skip
     show_result(arguments, found, _text(found))
     return 0
 
 
-def config_of(arguments: Namespace) -> "AssignerTrainingConfig":
-    """What the arguments ask for."""
+def config_of(arguments: Namespace) -> "AssignConfig":
+    """The configuration with the options of the command line."""
     from dataclasses import replace
 
-    from evaluation.problems.assignment.training import AssignerTrainingConfig, quick
+    from evaluation.problems.assignment.training import quick
     from logs_schema.errors import ConfigError
+    from offline_rl.assignment.config import AssignConfig
 
-    config = AssignerTrainingConfig(seed=arguments.seed)
-    config = quick(config) if arguments.quick else config
-    asked = {"num_requests": arguments.requests, "num_edges": arguments.edges}
-    rounds = replace(config.rounds, **{name: one for name, one in asked.items() if one is not None})
-    updates = {"num_updates": arguments.updates, "imitation_updates": arguments.imitation_updates}
-    for name, one in updates.items():
-        if one is not None and one < 0:
-            raise ConfigError(f"{name} = {one}", where="assign train", allowed="0 or more")
     if arguments.seed < 0:
         raise ConfigError(f"--seed {arguments.seed}", where="assign train", allowed="0 or more")
-    learning = replace(config.learning, **{name: one for name, one in updates.items() if one is not None})
-    return replace(config, rounds=rounds, learning=learning)
+    config = AssignConfig(num_requests=arguments.requests, num_edges=arguments.edges)
+    config = quick(config) if arguments.quick else config
+    updates = {"num_updates": arguments.updates, "imitation_updates": arguments.imitation_updates}
+    given = {name: one for name, one in updates.items() if one is not None}
+    return replace(config, learning=replace(config.learning, **given))
 
 
 def _text(found: dict[str, Any]) -> str:
-    held_out, num_rows = found["held_out"], found["num_rows"]
-    lines = [f"{len(found['edges'])} edges from {num_rows:,} requests, sizes by {found['size']}"]
-    lines += [f"  {note}" for note in found["notes"]]
-    ratio, worst = held_out["over_local_search"], held_out["worst_over_local_search"]
     return "\n".join([
-        *lines,
-        f"trained on rounds of {found['num_requests']} requests and {found['num_edges']} edges",
-        f"{held_out['num_rounds']} other rounds: makespan {ratio:.4f} of that of local search in equal time "
-        f"({1000 * held_out['search_s']:g} ms), {worst:.4f} at worst",
+        *found["words"],
         f"bundle: {found['bundle']}",
         f"content hash: {found['content_hash']}",
     ])  # fmt: skip

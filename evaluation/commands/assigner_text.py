@@ -33,7 +33,9 @@ def assigner_facts(folder: Path, *, expect: str | None = None, trust: Path | Non
             "num_files": len(manifest.files),
             "num_golden": len(read_arrays(folder / GOLDEN)["edge"]),
             "backend": "numpy",
-            "num_parameters": sum(one.size for one in read_arrays(folder / ARRAYS).values()),
+            "num_parameters": sum(one.size for one in read_arrays(folder / ARRAYS).values())
+            if (folder / ARRAYS).is_file()
+            else 0,
         },
     }
 
@@ -47,7 +49,12 @@ def _what(facts: dict[str, Any]) -> Section:
     setting, checked = facts["setting"], facts["checked"]
     rows: list[tuple[str, ...]] = [
         ("decides", "an edge for every request of a round; never worse than insertion"),
-        ("network", f"{setting['network']}, {checked['num_parameters']:,} numbers"),
+        (
+            "network",
+            f"{setting['network']}, {checked['num_parameters']:,} numbers"
+            if checked["num_parameters"]
+            else "none: insertion and local search, which no trained network beat in equal time",
+        ),
         (
             "trained on",
             f"rounds of {setting['num_requests']:,} requests and {setting['num_edges']:,} edges; from a {ORDER:g}th "

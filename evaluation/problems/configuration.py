@@ -12,6 +12,7 @@ from evaluation.jobs.engine.config import EngineConfig
 from evaluation.judges.config import JudgeConfig
 from logs_schema.errors import ConfigError
 from logs_schema.settings import load_settings
+from offline_rl.assignment.config import AssignConfig
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.orchestration_config import TrainingBudget
 from offline_rl.ordering.programs import OrderTrainingConfig
@@ -123,8 +124,8 @@ class RunConfig:
     """A whole job: import, fit, certify, train, compare, export. Single steps ignore the tables they do not need.
 
     A table [order] selects the ordering of a batch queue, a table [scale] the autoscaling of an application's
-    deployments; the steps are the same. [orchestration] is the training budget in a twin of a log by slots. [engine]
-    chooses where tasks run and does not change the results.
+    deployments, a table [assign] the assignment of many requests at once; the steps are the same. [orchestration] is
+    the training budget in a twin of a log by slots. [engine] chooses where tasks run and does not change the results.
     """
 
     log: LogConfig | None = None
@@ -140,6 +141,7 @@ class RunConfig:
     certify: CertifyConfig = field(default_factory=CertifyConfig)
     order: OrderConfig | None = None
     scale: ScaleConfig | None = None
+    assign: AssignConfig | None = None
     orchestration: TrainingBudget = field(default_factory=TrainingBudget)
     engine: EngineConfig = field(default_factory=EngineConfig)
 

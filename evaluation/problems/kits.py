@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Kit, ProblemOptions
@@ -13,7 +14,7 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest
 from twin.problems import problem_of
 
-KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT, AUTOSCALING_KIT, ORCHESTRATION_KIT)
+KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT, AUTOSCALING_KIT, ORCHESTRATION_KIT, ASSIGNMENT_KIT)
 """Without further options, a log is of the first problem that its archive supports."""
 
 

@@ -9,9 +9,10 @@ from evaluation.reproduction.corais_scales import TABLE_3, Scale
 from evaluation.reproduction.corais_solvers import CORAIS, OURS
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from offline_rl.assignment.config import OURS_LEARNING, LearningConfig
 from offline_rl.assignment.corais import CoraisNetwork
 from offline_rl.assignment.layers import Params
-from offline_rl.assignment.learning import OURS_LEARNING, LearningConfig, train_corais, train_priced
+from offline_rl.assignment.learning import train_corais, train_priced
 from twin.arrays import load_nested, save_arrays
 
 PARAMS = "params.npz"

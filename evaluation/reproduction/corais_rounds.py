@@ -6,7 +6,13 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparison.seeds import named, over_seeds
-from evaluation.simulator.rounds import RoundsConfig, Solver, draw_region, responses_at_once, responses_together
+from evaluation.simulator.rounds import (
+    RoundsConfig,
+    Solver,
+    draw_region,
+    responses_at_once,
+    responses_together,
+)
 from logs_schema.progress import Progress
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.local_search import insertion_local_search

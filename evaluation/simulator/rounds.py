@@ -10,7 +10,7 @@ next round, as if it had just come.
 """
 
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -110,7 +110,9 @@ class PlayedRounds(NamedTuple):
     num_again: np.ndarray  # how often it was assigned again because its edge had left
 
 
-def play_at_once(region: Region, choose: Callable[["QueueBooks", int, float], int] | None = None) -> PlayedRounds:
+def play_at_once(
+    region: Region, choose: Callable[["QueueBooks", int, float], int] | None = None
+) -> PlayedRounds:
     """Every request goes at its arrival.
 
     Args:
@@ -155,7 +157,9 @@ def responses_together(region: Region, interval_s: float, solver: Solver) -> np.
 
 
 def _play(
-    region: Region, decide: Callable[["QueueBooks", np.ndarray, float], None], moment: Callable[[float], float]
+    region: Region,
+    decide: Callable[["QueueBooks", np.ndarray, float], None],
+    moment: Callable[[float], float],
 ) -> PlayedRounds:
     """Goes from decision to decision; `moment`: when what happens at a time is decided about."""
     books = QueueBooks(region)
@@ -171,7 +175,9 @@ def _play(
         waiting = np.array(sorted(requests), int)
         possible = np.isfinite(books.work_s(waiting)).any(axis=1) if len(waiting) else np.zeros(0, bool)
         for request in waiting[~possible].tolist():
-            heapq.heappush(due, (moment(max(books.next_return_s(now_s), np.nextafter(now_s, np.inf))), request))
+            heapq.heappush(
+                due, (moment(max(books.next_return_s(now_s), np.nextafter(now_s, np.inf))), request)
+            )
         if possible.any():
             decide(books, waiting[possible], now_s)
     return PlayedRounds(books.edge, books.decided_s, books.start_s, books.finish_s, books.num_again)
@@ -212,8 +218,8 @@ class QueueBooks:
         self.free_s = np.where(self._exists, now_s + left_s.reshape(self.free_s.shape), np.inf)
         return lost
 
-    def work_s(self, requests: Sequence[int] | np.ndarray) -> np.ndarray:
-        """[requests, Q] expected computing over replicas; inf on edges that are not there."""
+    def work_s(self, requests: int | np.ndarray) -> np.ndarray:
+        """[requests, Q], or [Q] of one: expected computing over replicas; inf on edges that are not there."""
         found: np.ndarray = np.where(self.is_there, self.region.expected.work_s[requests], np.inf)
         return found
 

@@ -1,12 +1,12 @@
 """Runs an exported scheduler of the assignment problem with NumPy alone: from a round's costs to an edge a request.
 
     assigner.json  the network, how its logits are decoded, and what it was trained on
-    policy.npz     its layers by name, `edge/dense_0/kernel`, ...
-    golden.npz     rounds, the original's logits, and the assignments found from them
+    policy.npz     its layers by name, `edge/dense_0/kernel`, ...; none where a search alone won the training
+    golden.npz     rounds, the original's logits where there is a network, and the assignments found
 
 An answer begins with insertion; then come insertion among the edges that the network finds likely, the best of samples
 drawn by it, and a local search from the best of all, each where there is still time. So no answer is worse than
-insertion, and the network decides where the search begins.
+insertion, and the network decides where the search begins. Without a network it begins with insertion.
 """
 
 import json
@@ -23,7 +23,7 @@ from logs_schema.product import verify
 from offline_rl.assignment.decoding import DecodingConfig, decode
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.layers import Params
-from offline_rl.assignment.local_search import LocalSearchConfig
+from offline_rl.assignment.local_search import LocalSearchConfig, improve
 from offline_rl.assignment.priced import pairs_of, priced_logits, priced_params
 from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN, MAX_BYTES, read_arrays, refuse_other_kind
 from offline_rl.contract import refusing
@@ -34,8 +34,8 @@ from twin.assignment.types import Costs, row_of
 from twin.nested import by_path, nested
 
 SETTING = "assigner.json"
-PRICED = "priced"
-"""The network of `offline_rl.assignment.priced`; CoRaiS's needs coordinates, which a question does not tell."""
+PRICED, SEARCH = "priced", "search"
+"""The network of `offline_rl.assignment.priced`, or none; CoRaiS's needs coordinates, which no question has."""
 MIN_GOLDEN = 8
 LOGIT_TOLERANCE = 1e-5
 """How far a logit may be from the original's, over the round's largest (1 at least): after training they are small
@@ -52,7 +52,7 @@ class AssignerSetting:
 
     Attributes:
         num_requests, num_edges: Of the rounds that it was trained on.
-        network: `PRICED`.
+        network: `PRICED`, or `SEARCH` for none.
         num_samples, least_share: See `offline_rl.assignment.decoding.DecodingConfig`.
         trained_on: Free facts, plain JSON.
     """
@@ -66,7 +66,9 @@ class AssignerSetting:
 
     def __post_init__(self) -> None:
         whole = (self.num_requests, self.num_edges, self.num_samples)
-        if self.network != PRICED or not all(isinstance(one, int) and one >= 0 for one in whole):
+        if self.network not in (PRICED, SEARCH) or not all(
+            isinstance(one, int) and one >= 0 for one in whole
+        ):
             raise ValueError(f"network {self.network!r} of {whole} requests, edges and samples")
         if min(whole[:2]) < 1 or not 0.0 < self.least_share <= 1.0:
             raise ValueError(f"rounds of {whole[:2]}, least_share {self.least_share}")
@@ -77,7 +79,7 @@ class Assigner:
 
     Args:
         setting: What it was trained for.
-        params: Its network.
+        params: Of its network; none where the setting names none.
         content_hash: Of its bundle.
     """
 
@@ -109,6 +111,9 @@ class Assigner:
         first = insertion(costs)
         if not len(first) or time.monotonic() - begun_s >= search.time_s:
             return first
+        if self.setting.network == SEARCH:
+            left_s = search.time_s - (time.monotonic() - begun_s)
+            return improve(costs, first, replace(search, time_s=max(0.0, left_s)), rng)
         logits = self.logits(costs)
         left_s = search.time_s - (time.monotonic() - begun_s)
         config = DecodingConfig(
@@ -143,7 +148,9 @@ def load_assigner(folder: Path | str, *, expect: str | None = None, trust: Path 
     manifest = verify(folder, ASSIGNMENT_KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
     if trust is not None:
         refuse_unsigned(folder, manifest.content_hash, trust)
-    assigner = Assigner(read_setting(folder), read_params(folder), manifest.content_hash)
+    setting = read_setting(folder)
+    params = {} if setting.network == SEARCH else read_params(folder)
+    assigner = Assigner(setting, params, manifest.content_hash)
     prove(assigner, folder)
     return assigner
 
@@ -183,10 +190,9 @@ def prove(assigner: Assigner, folder: Path) -> None:
         if len(golden["edge"]) < MIN_GOLDEN:
             raise ValueError(f"{len(golden['edge'])} rounds, {MIN_GOLDEN} or more are allowed")
         for row in range(len(golden["edge"])):
+            logits = None if assigner.setting.network == SEARCH else golden["logits"][row]
             try:
-                trouble = trouble or _difference(
-                    assigner, row_of(costs, row), golden["logits"][row], golden["edge"][row]
-                )
+                trouble = trouble or _difference(assigner, row_of(costs, row), logits, golden["edge"][row])
             except AssignmentError as error:
                 raise ValueError(f"round {row}: {error}") from error
     if trouble:
@@ -201,17 +207,25 @@ def golden_search() -> LocalSearchConfig:
     return LocalSearchConfig()
 
 
-def _difference(assigner: Assigner, costs: Costs, logits: np.ndarray, edge: np.ndarray) -> str:
+def _difference(assigner: Assigner, costs: Costs, logits: np.ndarray | None, edge: np.ndarray) -> str:
     """How an answer differs from the original's; empty where it does not."""
-    found = assigner.logits(costs)
-    if found.shape != logits.shape or edge.shape != logits.shape[:1]:
-        raise ValueError(f"logits {logits.shape} and edges {edge.shape} of a round of {found.shape}")
-    hosted = np.where(np.isfinite(costs.work_s), logits, 0.0)
-    away = float(np.max(np.abs(found - logits)) / max(1.0, float(np.max(np.abs(hosted)))))
-    if not away <= LOGIT_TOLERANCE:
-        return f"a logit is {away:.2g} of the largest away, allowed {LOGIT_TOLERANCE:g}"
+    if edge.shape != costs.source.shape:
+        raise ValueError(f"edges {edge.shape} of a round of {costs.source.shape}")
+    if logits is not None and (trouble := _other_logits(assigner.logits(costs), logits, costs)):
+        return trouble
     original_s = float(makespan_s(costs, edge))
     own_s = float(makespan_s(costs, assigner.assign(costs, golden_search())))
     if not own_s <= original_s * (1.0 + ANSWER_TOLERANCE):
         return f"a round takes {own_s:.4g} s, the original's {original_s:.4g} s"
+    return ""
+
+
+def _other_logits(found: np.ndarray, logits: np.ndarray, costs: Costs) -> str:
+    """How logits differ from the original's; empty where they do not."""
+    if found.shape != logits.shape:
+        raise ValueError(f"logits {logits.shape} of a round of {found.shape}")
+    hosted = np.where(np.isfinite(costs.work_s), logits, 0.0)
+    away = float(np.max(np.abs(found - logits)) / max(1.0, float(np.max(np.abs(hosted)))))
+    if not away <= LOGIT_TOLERANCE:
+        return f"a logit is {away:.2g} of the largest away, allowed {LOGIT_TOLERANCE:g}"
     return ""

@@ -9,6 +9,7 @@ import numpy as np
 
 from logs_schema.product import writing
 from offline_rl.assignment.assigner import (
+    SEARCH,
     Assigner,
     AssignerSetting,
     golden_search,
@@ -36,10 +37,10 @@ def export_assigner(
     extra: dict[str, Any] | None = None,
     replace: bool = False,
 ) -> None:
-    """Writes a priced network as a bundle (see `offline_rl.assignment.assigner`) and proves it.
+    """Writes a scheduler as a bundle (see `offline_rl.assignment.assigner`) and proves it.
 
     Args:
-        params: Of the network.
+        params: Of the priced network; none where the setting names none.
         out: Folder of the bundle.
         setting: What it was trained for.
         draw: (generator, how many) -> costs of rounds, as in training; leaves [rounds, ...].
@@ -52,16 +53,18 @@ def export_assigner(
         ProductError: The copy does not answer as the network, or `out` is taken.
     """
     costs: Costs = single(draw(np.random.default_rng([seed, 0x601D]), NUM_GOLDEN))
-    logits = np.asarray(jax.jit(_logits)(params, costs))
+    has_network = setting.network != SEARCH
     assigner = Assigner(setting, params)
     edge = np.stack([assigner.assign(row_of(costs, row), golden_search()) for row in range(NUM_GOLDEN)])
-    golden = {"logits": logits, "edge": edge}
+    golden = {"edge": edge}
+    golden |= {"logits": np.asarray(jax.jit(_logits)(params, costs))} if has_network else {}
     golden |= {f"costs/{name}": leaf for name, leaf in costs._asdict().items()}
     with writing(
         out, ASSIGNMENT_KIND, made_from=made_from, seed=seed, extra=extra, replace=replace
     ) as folder:
         write_setting(folder, setting)
-        np.savez(folder / ARRAYS, allow_pickle=False, **by_path(params))
+        if has_network:
+            np.savez(folder / ARRAYS, allow_pickle=False, **by_path(params))
         np.savez(folder / GOLDEN, allow_pickle=False, **golden)
         prove(assigner, folder)
 

@@ -8,7 +8,6 @@ Instances are drawn anew for every update, so nothing is learned by heart. A run
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -17,11 +16,11 @@ import numpy as np
 import optax
 
 from logs_schema.progress import Stage
+from offline_rl.assignment.config import LearningConfig
 from offline_rl.assignment.corais import CoraisNetwork, corais_logits, corais_params
 from offline_rl.assignment.layers import Params, log_softmax
 from offline_rl.assignment.local_search import LocalSearchConfig, insertion_local_search
 from offline_rl.assignment.priced import pairs_of, priced_logits, priced_params
-from offline_rl.errors import TrainingError
 from twin.assignment.in_jax import makespan_s
 from twin.assignment.instances import InstanceConfig, draw_instances
 from twin.assignment.types import AssignmentInstance, Costs, row_of
@@ -43,49 +42,6 @@ class _Problem(NamedTuple):
     draw: DrawRounds
     logits: Callable[[Params, Any], Array]
     costs: Callable[[Any], Costs]
-
-
-@dataclass(frozen=True)
-class LearningConfig:
-    """How long and how training goes.
-
-    Attributes:
-        num_updates: Steps of REINFORCE.
-        batch: Instances of an update.
-        num_samples: Assignments drawn of every instance.
-        learning_rate: Of Adam; falls to a tenth over the updates.
-        entropy: Weight of the entropy, in nats a request.
-        imitation_updates: Steps that imitate a solver before.
-        imitation_instances: Instances that the solver is asked for.
-        solver_restarts: Of its local search.
-    """
-
-    num_updates: int = 40_000
-    batch: int = 128
-    num_samples: int = 64
-    learning_rate: float = 1e-4
-    entropy: float = 0.01
-    imitation_updates: int = 0
-    imitation_instances: int = 512
-    solver_restarts: int = 20
-
-    def __post_init__(self) -> None:
-        for name in ("batch", "num_samples", "imitation_instances"):
-            if getattr(self, name) < 1 + (name == "num_samples"):
-                raise TrainingError(
-                    f"{name} = {getattr(self, name)}", allowed="1 or more; two samples at least"
-                )
-
-
-OURS_LEARNING = LearningConfig(
-    num_updates=2000,
-    batch=64,
-    num_samples=32,
-    learning_rate=1e-3,
-    imitation_updates=2000,
-    imitation_instances=2000,
-)
-"""Of `train_priced`, where nothing else is asked for."""
 
 
 def train_corais(

@@ -4,11 +4,13 @@ import jax
 import numpy as np
 import pytest
 
+from logs_schema.errors import ConfigError
+from offline_rl.assignment.config import LearningConfig
 from offline_rl.assignment.corais import CoraisNetwork, corais_logits, corais_params
 from offline_rl.assignment.decoding import DecodingConfig, best_of_samples, decode, greedy, likely
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.layers import softmax
-from offline_rl.assignment.learning import LearningConfig, train_corais, train_priced
+from offline_rl.assignment.learning import train_corais, train_priced
 from offline_rl.assignment.local_search import LocalSearchConfig
 from offline_rl.assignment.priced import pairs_of, priced_logits, priced_params
 from offline_rl.errors import TrainingError
@@ -125,5 +127,5 @@ def test_training_learns_where_work_is_quick():
 def test_impossible_networks_and_training_are_refused():
     with pytest.raises(TrainingError, match="width of 12"):
         CoraisNetwork(width=12)
-    with pytest.raises(TrainingError, match="num_samples"):
+    with pytest.raises(ConfigError, match="num_samples"):
         LearningConfig(num_samples=1)

@@ -1,18 +1,17 @@
 """`schedtwin assign train`: from a log to a bundle; rounds that are like the log."""
 
-import datetime as dt
 import json
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
 from evaluation.commands.cli import main
 from evaluation.problems.assignment import training
-from logs_schema import ArchiveWriter
 from logs_schema.errors import ConfigError
 from offline_rl.assignment.assigner import load_assigner
-from offline_rl.assignment.learning import LearningConfig
+from offline_rl.assignment.config import LearningConfig
+from tests.assignment.archives import write_log
 from twin.assignment.checking import refuse_bad_costs
 from twin.assignment.compute_times import ISOTONIC, LINEAR, ComputeTime
 from twin.assignment.from_logs import EdgesFromLog
@@ -20,29 +19,12 @@ from twin.assignment.log_rounds import LogRounds, LogRoundsConfig
 from twin.assignment.objective import makespan_s
 from twin.assignment.types import row_of
 
-NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 QUICK_EDGE = ComputeTime(LINEAR, (0.0, 1.0), (), (), 0.1, 50, "own")
 SLOW_EDGE = ComputeTime(ISOTONIC, (), (1.0, 3.0), (10.0, 30.0), 0.1, 50, "own")
 EDGES = EdgesFromLog(
     {"quick": QUICK_EDGE, "slow": SLOW_EDGE, "wide": QUICK_EDGE}, {"quick": 1, "slow": 2, "wide": 4}, "input_mib",
     (1.0, 2.0, 3.0), 150, (),
 )  # fmt: skip
-
-
-def write_log(path, num_rows=90):
-    rng = np.random.default_rng(0)
-    size, node = rng.uniform(0.5, 4.0, num_rows), np.arange(num_rows) % 3
-    seconds = (1.0 + node) * size
-    requests = {
-        "request_id": [f"r{row}" for row in range(num_rows)], "arrival": [NOON] * num_rows, "site": ["s"] * num_rows,
-        "input_mib": size, "offered_node": [f"n{one}" for one in node], "start": [NOON] * num_rows,
-        "finish": [NOON + dt.timedelta(seconds=one) for one in seconds], "status": ["completed"] * num_rows,
-    }  # fmt: skip
-    nodes = {"node_id": ["n0", "n1", "n2"], "site": ["s"] * 3, "tier": ["edge"] * 3, "cpu_cores": [4.0] * 3}
-    with ArchiveWriter(path) as writer:
-        writer.write("nodes", pa.table(nodes), source="the test")
-        writer.write("requests", pa.table(requests), source="the test")
-    return path
 
 
 def test_rounds_are_those_of_the_log():
@@ -87,16 +69,18 @@ def test_the_command_trains_and_exports(tmp_path, capsys, monkeypatch):
     tiny = LearningConfig(0, 4, 2, 1e-3)  # no updates: training is the business of slow tests
     monkeypatch.setattr(
         training, "quick",
-        lambda config: training.AssignerTrainingConfig(LogRoundsConfig(8), tiny, num_held_out=2, search_s=0.01),
+        lambda config: replace(
+            config, num_requests=config.num_requests or 8, learning=tiny, num_held_out=4, search_s=0.01
+        ),
     )  # fmt: skip
     log, out = write_log(tmp_path / "log"), tmp_path / "bundle"
     asked = ["assign", "train", "--archive", str(log), "--out", str(out), "--quick", "--no-progress"]
     assert main([*asked, "--json", "--requests", "6"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert {one["source"] for one in found["edges"].values()} == {"own"}
-    assert found["edges"]["n2"]["coefficients"][1] == pytest.approx(3.0, rel=0.05)
+    assert found["edges"]["n2"]["coefficients"][1] == pytest.approx(3.0, rel=0.15)
     assert (found["num_requests"], found["num_edges"], found["num_rows"]) == (6, 3, 90)
-    assert 0.5 < found["held_out"]["over_local_search"] < 1.5
+    assert 0.5 < found["tried"]["network-0"]["over_search"] < 1.5
     assigner = load_assigner(out, expect=found["content_hash"])
     costs = row_of(LogRounds(EDGES, LogRoundsConfig(6)).draw(np.random.default_rng(1), 1), 0)
     assert makespan_s(costs, assigner.assign(costs)) > 0.0
@@ -112,7 +96,9 @@ def test_the_command_trains_and_exports(tmp_path, capsys, monkeypatch):
     assert main(asked) != 0  # the bundle is there
     assert str(out) in capsys.readouterr().err
     assert main([*asked, "--replace"]) == 0
-    assert "trained on rounds of 8 requests and 3 edges" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "rounds of 8 requests and 3 edges" in shown
+    assert f"handed over: {found['chosen']}" in shown
 
 
 @pytest.mark.parametrize(
@@ -146,4 +132,4 @@ def test_a_quick_bundle_is_as_good_as_local_search_in_equal_time(tmp_path, capsy
     log = write_log(tmp_path / "log")
     asked = ["assign", "train", "--archive", str(log), "--out", str(tmp_path / "out"), "--quick", "--json"]
     assert main([*asked, "--no-progress"]) == 0
-    assert json.loads(capsys.readouterr().out)["held_out"]["over_local_search"] < 1.05
+    assert json.loads(capsys.readouterr().out)["tried"]["network-0"]["over_search"] < 1.05

@@ -12,9 +12,9 @@ from evaluation.reproduction.corais_learning import NetworksConfig, networks
 from evaluation.reproduction.corais_scales import EMPTY, TABLE_3, TABLE_4, TABLE_5, Scale
 from evaluation.reproduction.corais_solvers import takes
 from logs_schema.errors import ConfigError
+from offline_rl.assignment.config import LearningConfig
 from offline_rl.assignment.corais import CoraisNetwork, corais_params
 from offline_rl.assignment.layers import count
-from offline_rl.assignment.learning import LearningConfig
 
 SHORT = LearningConfig(num_updates=2, batch=2, num_samples=2)
 TINY = NetworksConfig(

@@ -1,12 +1,24 @@
 """Rounds worked by hand, and what they must have in common with requests that go at once."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from evaluation.simulator.rounds import RoundsConfig, draw_region, responses_at_once, responses_together
+from evaluation.simulator.rounds import (
+    Absence,
+    Region,
+    RoundsConfig,
+    draw_region,
+    play_at_once,
+    play_together,
+    responses_at_once,
+    responses_together,
+)
 from logs_schema.errors import ConfigError
 from offline_rl.assignment.insertion import insertion
 from twin.assignment.instances import InstanceConfig
+from twin.assignment.types import Costs
 
 ONE = InstanceConfig(1, 1, 50, replicas=(1, 1), s_per_mib=(1.0, 1.0), backlogs=(0, 0))
 
@@ -50,3 +62,60 @@ def test_impossible_loads_are_refused():
     for wrong in ({"load": 1.0}, {"load": 0.0}, {"spread": -1.0}, {"function_error": -0.1}):
         with pytest.raises(ConfigError, match="rounds"):
             RoundsConfig(ONE, **wrong)
+
+
+def two_edges(arrival_s, run_s, absences=(), believed=None):
+    """Edges of one replica without ways; every request takes `run_s` [edges] on them."""
+    run = np.tile(np.array(run_s, float), (len(arrival_s), 1))
+    nothing, none = np.zeros(run.shape), np.zeros(run.shape[1])
+    work_s = run if believed is None else np.tile(np.array(believed, float), (len(arrival_s), 1))
+    costs = Costs(work_s, nothing, nothing, np.full(len(arrival_s), -1), none, none, none, none)
+    return Region(
+        np.array(arrival_s, float), costs, run, nothing, nothing, np.ones(run.shape[1], int), tuple(absences)
+    )
+
+
+def test_what_an_edge_has_not_finished_when_it_leaves_is_assigned_again():
+    """Quick edge: 2 s. It is away from 3 to 10 s, so the second of two requests begins anew on the slow one, 6 s."""
+    region = two_edges([0.0, 0.5], [2.0, 6.0], [Absence(0, 3.0, 10.0)])
+    played = play_at_once(region)
+    assert played.edge.tolist() == [0, 1]
+    assert played.finish_s.tolist() == [2.0, 9.0]
+    assert played.num_again.tolist() == [0, 1]
+    together = play_together(region, 2.0, insertion)
+    assert together.edge.tolist() == [
+        0,
+        1,
+    ]  # at 2 s the second: begins there at 4 s, is lost at 3 s, assigned at 4 s
+    assert together.decided_s.tolist() == [0.0, 4.0]
+    assert together.finish_s.tolist() == [2.0, 10.0]
+
+
+def test_an_edge_that_is_back_is_used_again_and_one_that_is_away_is_not():
+    region = two_edges([0.0, 4.0, 10.0], [2.0, 6.0], [Absence(0, 3.0, 9.0)])
+    played = play_at_once(region)
+    assert played.edge.tolist() == [0, 1, 0]
+    assert played.finish_s.tolist() == [2.0, 10.0, 12.0]
+
+
+def test_requests_wait_where_no_edge_is_there():
+    away = [Absence(0, 1.0, 7.0), Absence(1, 0.5, 20.0)]
+    played = play_at_once(two_edges([2.0, 3.0], [2.0, 6.0], away))
+    assert played.finish_s.tolist() == [9.0, 11.0]
+    assert played.decided_s.tolist() == [7.0, 7.0]
+    together = play_together(two_edges([2.0, 3.0], [2.0, 6.0], away), 4.0, insertion)
+    assert together.decided_s.tolist() == [8.0, 8.0]
+
+
+def test_absences_that_are_over_before_anything_comes_change_nothing():
+    config = RoundsConfig(InstanceConfig(6, 3, 60, backlogs=(0, 0)))
+    region = draw_region(config, 1)
+    late = replace(region, arrival_s=region.arrival_s + 100.0)
+    left = replace(late, absences=(Absence(0, 5.0, 90.0), Absence(2, 1.0, 2.0)))
+    assert responses_at_once(left) == pytest.approx(responses_at_once(late))
+    assert responses_together(left, 1.0, insertion) == pytest.approx(responses_together(late, 1.0, insertion))
+
+
+def test_a_scheduler_that_is_wrong_of_its_edges_chooses_by_what_it_believes():
+    played = play_at_once(two_edges([0.0], [5.0, 1.0], believed=[1.0, 5.0]))
+    assert (played.edge.tolist(), played.finish_s.tolist()) == ([0], [5.0])

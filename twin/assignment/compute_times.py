@@ -1,13 +1,14 @@
 """How long an edge computes a request of some size: linear, quadratic or isotonic, chosen on rows kept aside.
 
-The functions are fitted by least squares of relative errors (a second of ten is as wrong as ten of a hundred), and the
-one with the least held-out error is kept, with the deviation of the logarithm of what is left: answers scatter by it.
+The functions are fitted by least squares of relative errors (a second of ten is as wrong as ten of a hundred). The
+simplest that no other clearly beats on held-out rows is kept, with the deviation of the logarithm of what it leaves of
+them: answers scatter by it.
 An edge with too few rows is given the function of its class, and of all edges where the class has too few as well
 (CoRaiS, section V-A, fits every edge on its own history alone).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -18,7 +19,9 @@ LINEAR, QUADRATIC, ISOTONIC = "linear", "quadratic", "isotonic"
 MIN_ROWS = 20
 """Rows from which on a function is fitted."""
 _EVERY = 5
-"""Every so many rows is kept aside."""
+"""Folds: of so many rows each is kept aside once."""
+_CLEARLY = 3.0
+"""Standard errors by which a function must be better on held-out rows than a simpler one."""
 _LEAST_S = 1e-6
 
 
@@ -44,7 +47,7 @@ class ComputeTime:
     source: str
 
     def inside(self, seconds: np.ndarray, size: np.ndarray, share: float = 0.9) -> np.ndarray:
-        """Whether times lie in the middle `share` of what is forecast: lognormal around the function, with its spread."""
+        """Whether times lie in the middle `share` of their forecast: lognormal around the function, with its spread."""
         away = np.log(seconds / self.at(size)) + 0.5 * self.spread**2
         return np.abs(away) <= max(self.spread, _LEAST_S) * ndtri(0.5 + 0.5 * share)
 
@@ -114,21 +117,27 @@ def forecast_error(edge: np.ndarray, size: np.ndarray, seconds: np.ndarray) -> f
 
 
 def _fit(size: np.ndarray, seconds: np.ndarray, source: str) -> ComputeTime:
-    """The function with the least held-out error, fitted again on all rows."""
+    """The simplest function that no other clearly beats on held-out rows, fitted again on all; its spread is theirs."""
     order = np.argsort(size, kind="stable")
     size, seconds = size[order], seconds[order]
-    held_out = np.arange(len(size)) % _EVERY == _EVERY // 2
+    fold = np.arange(len(size)) % _EVERY
     candidates = (LINEAR, QUADRATIC, ISOTONIC)
 
-    def error(kind: str) -> float:
-        tried = _fit_one(kind, size[~held_out], seconds[~held_out], source)
-        return float(np.mean(np.abs(np.log(seconds[held_out] / tried.at(size[held_out])))))
+    def left(kind: str) -> np.ndarray:
+        """[rows] logarithm of every row's time over the function of the other folds."""
+        found = np.empty(len(size))
+        for one in range(_EVERY):
+            out = fold == one
+            tried = _fit_one(kind, size[~out], seconds[~out], source)
+            found[out] = np.log(seconds[out] / tried.at(size[out]))
+        return found
 
-    errors = {kind: error(kind) for kind in candidates}
-    best = min(
-        candidates, key=lambda kind: errors[kind] * (1.0 + 0.01 * candidates.index(kind))
-    )  # simpler ones first
-    return _fit_one(best, size, seconds, source)
+    away, best = {kind: left(kind) for kind in candidates}, candidates[0]
+    for kind in candidates[1:]:
+        gain = np.abs(away[best]) - np.abs(away[kind])
+        if gain.mean() > _CLEARLY * gain.std() / np.sqrt(len(gain)):
+            best = kind
+    return replace(_fit_one(best, size, seconds, source), spread=float(np.std(away[best])))
 
 
 def _fit_one(kind: str, size: np.ndarray, seconds: np.ndarray, source: str) -> ComputeTime:

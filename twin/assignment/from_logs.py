@@ -65,8 +65,8 @@ class EdgesFromLog:
 
 def lacking(archive: Archive) -> str:
     """Why a log cannot support the assignment problem, in words; empty where it can."""
-    table = archive.read("requests", columns=list(COLUMNS))
-    parts = []
+    named = ("ran_node", "offered_node", "run_s", "start", "finish", *SIZES)
+    table, parts = archive.read("requests", columns=list(named)), []
     if not any(known(table, name) for name in SIZES):
         parts.append(f"no size of requests (column {', '.join(SIZES[:-1])} or {SIZES[-1]})")
     if not (known(table, "ran_node") or known(table, "offered_node")):
@@ -98,7 +98,11 @@ def fit_edges(
         )  # fmt: skip
     nodes = archive.nodes()
     names, classes = nodes["node_id"].to_pylist(), nodes["node_class"].to_pylist()
-    rows, sites, cores = read_ran(archive, names, days), nodes["site"].to_pylist(), nodes["cpu_cores"].to_pylist()
+    rows, sites, cores = (
+        read_ran(archive, names, days),
+        nodes["site"].to_pylist(),
+        nodes["cpu_cores"].to_pylist(),
+    )
     errors = _size_errors(rows)
     size = _best_size(errors) if size is None else size
     used = _sized(rows, size)
@@ -143,7 +147,9 @@ def _best_size(errors: Mapping[str, float]) -> str:
     return min(errors, key=lambda name: errors[name] * (1.0 + _BETTER * SIZES.index(name)))
 
 
-def _notes(compute: Mapping[str, ComputeTime], size: str, errors: Mapping[str, float], num_left: int) -> list[str]:
+def _notes(
+    compute: Mapping[str, ComputeTime], size: str, errors: Mapping[str, float], num_left: int
+) -> list[str]:
     notes = [f"{name}: too few requests of its own, so the function of {found.source}"
              for name, found in compute.items() if found.source != "own"]  # fmt: skip
     if SIZES[0] not in errors:
@@ -154,7 +160,7 @@ def _notes(compute: Mapping[str, ComputeTime], size: str, errors: Mapping[str, f
             f"{np.exp(errors[size]):.2f}, by {SIZES[0]} of {np.exp(errors[SIZES[0]]):.2f}"
         )
     if num_left > 0:
-        notes.append(f"{num_left} requests without node, size or time were left out")
+        notes.append(f"{num_left} requests without node, size or time, or cut short, were left out")
     return notes
 
 

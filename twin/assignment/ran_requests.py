@@ -1,4 +1,4 @@
-"""Requests of a log that ran, as columns: when they came, where they ran, how large they were and how long they took."""
+"""Requests of a log that ran, as columns: when they came, where they ran, their sizes and how long they took."""
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
 
 SIZES = ("input_mib", "requested_run_s", "cpu_cores")
 """Columns that may be a request's size; of equally good ones the first."""
 COLUMNS = (
     "arrival", "start", "finish", "run_s", "site", "agent", "offered_node", "ran_node", "output_mib", "deadline_s",
-    "candidates", "request_id", "service", *SIZES,
+    "candidates", "request_id", "service", "status", *SIZES,
 )  # fmt: skip
+CUT = ("failed", "killed", "dropped", "rejected", "running", "waiting")
+"""Statuses of requests whose time says nothing of how long they would have computed."""
 
 
 class RanRequests(NamedTuple):
@@ -33,7 +36,7 @@ class RanRequests(NamedTuple):
     output_mib: np.ndarray
     sizes: Mapping[str, np.ndarray]  # of `SIZES`, those that the log has
     hosts: np.ndarray | None  # [rows, edges] bool, where the log names candidates
-    num_left_out: int  # requests without node, size or time
+    num_left_out: int  # requests without node, size or time, or cut short
 
     @property
     def cores(self) -> np.ndarray:
@@ -58,16 +61,23 @@ def read_ran(archive: Archive, edges: Sequence[str], days: Sequence[dt.date] | N
     node = pc.coalesce(table["ran_node"].cast(pa.string()), table["offered_node"].cast(pa.string()))
     place = pc.index_in(node, value_set=pa.array(list(edges), pa.string()))
     edge = np.asarray(place.fill_null(-1)).astype(int)
-    instants = {name: np.asarray(table[name]).astype("datetime64[us]") for name in ("arrival", "start", "finish")}
-    sizes = {name: _numbers(table, name) for name in SIZES if known(table, name)}
+    instants = {
+        name: np.asarray(table[name]).astype("datetime64[us]") for name in ("arrival", "start", "finish")
+    }
+    sizes = {name: _numbers(table, name) for name in SIZES if known(table, name) or not table.num_rows}
     seconds = _numbers(table, "run_s")
     seconds = np.where(np.isnan(seconds), _between(instants["start"], instants["finish"]), seconds)
     with np.errstate(invalid="ignore"):
-        used = (edge >= 0) & (seconds > 0.0)
+        used = (
+            (edge >= 0) & (seconds > 0.0) & ~np.isin(np.asarray(table["status"].cast(pa.string()), str), CUT)
+        )
         used &= np.any([one > 0.0 for one in sizes.values()], axis=0) if sizes else False
     rows = np.flatnonzero(used)
     rows = rows[np.argsort(instants["arrival"][rows], kind="stable")]
-    texts = {name: np.asarray(table[name].cast(pa.string()).fill_null(""), str) for name in ("site", "agent", "service")}
+    texts = {
+        name: np.asarray(table[name].cast(pa.string()).fill_null(""), str)
+        for name in ("site", "agent", "service")
+    }
     return RanRequests(
         request_id=np.asarray(table["request_id"], str)[rows],
         arrival_s=instants["arrival"][rows].astype(np.int64) / 1e6,
@@ -81,6 +91,24 @@ def read_ran(archive: Archive, edges: Sequence[str], days: Sequence[dt.date] | N
         hosts=_hosts(table, edges, rows),
         num_left_out=len(used) - len(rows),
     )
+
+
+def sized(rows: RanRequests, size: str) -> RanRequests:
+    """The rows that have the size; ConfigError where the log lacks the column."""
+    if size not in rows.sizes:
+        raise ConfigError(
+            f"the log has no {size}, which the twin takes for the size", where="table requests", allowed=size,
+            advice="fit a twin on this log",
+        )  # fmt: skip
+    with np.errstate(invalid="ignore"):
+        kept = np.flatnonzero(rows.sizes[size] > 0.0)
+    return take(rows, kept)
+
+
+def take(rows: RanRequests, kept: np.ndarray) -> RanRequests:
+    """Some of the rows, by index."""
+    columns = {name: leaf[kept] for name, leaf in rows._asdict().items() if isinstance(leaf, np.ndarray)}
+    return rows._replace(**columns, sizes={name: one[kept] for name, one in rows.sizes.items()})
 
 
 def _numbers(table: pa.Table, name: str) -> np.ndarray:

@@ -63,7 +63,10 @@ def fit_ways(rows: RanRequests, sites: Sequence[str], cores: np.ndarray) -> Ways
             is_within = here == there
             sources = (
                 ("own", clear & (rows.site == here) & (node_site == there)),
-                (f"all ways {'within a site' if is_within else 'between sites'}", clear & (within == is_within)),
+                (
+                    f"all ways {'within a site' if is_within else 'between sites'}",
+                    clear & (within == is_within),
+                ),
                 ("all ways", clear),
             )
             source, chosen = next((name, rows) for name, rows in sources if rows.sum() >= MIN_ROWS)

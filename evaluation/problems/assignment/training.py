@@ -1,146 +1,146 @@
-"""A scheduler of many requests at once from a log: edges are fitted, rounds drawn, a network trained and exported."""
+"""Schedulers of many requests at once from the edges of a log: rounds are drawn, networks trained and compared."""
 
-import dataclasses
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from logs_schema import Archive
+from evaluation.problems.assignment.rungs import NETWORK, SEARCHED, climb
 from logs_schema.errors import ConfigError
-from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.assignment.assigner import Assigner, AssignerSetting, load_assigner
+from logs_schema.records import from_plain
+from offline_rl.assignment.assigner import (
+    SEARCH,
+    Assigner,
+    AssignerSetting,
+    read_setting,
+    write_setting,
+)
+from offline_rl.assignment.config import INTERVAL_SHARE, QUICK_LEARNING, ROUND_REQUESTS, AssignConfig
 from offline_rl.assignment.export import export_assigner
-from offline_rl.assignment.insertion import insertion
-from offline_rl.assignment.learning import OURS_LEARNING, LearningConfig, train_priced
-from offline_rl.assignment.local_search import LocalSearchConfig, improve
-from twin.assignment.from_logs import EdgesFromLog, fit_edges
+from offline_rl.assignment.layers import Params
+from offline_rl.assignment.learning import train_priced
+from offline_rl.bundle import read_arrays
+from twin.arrays import save_arrays
+from twin.assignment.from_logs import EdgesFromLog
 from twin.assignment.log_rounds import LogRounds, LogRoundsConfig
-from twin.assignment.objective import makespan_s
-from twin.assignment.types import Costs, row_of
+from twin.assignment.persistence import load_edges, save_edges
+from twin.nested import nested
 
 HELD_OUT_SEED = 0xA551
 
 
-@dataclass(frozen=True)
-class AssignerTrainingConfig:
-    """How a scheduler is trained and looked at.
-
-    Attributes:
-        rounds: Laws of the rounds.
-        learning: Of the network.
-        num_held_out: Rounds on which it is compared with local search.
-        search_s: Time of an answer there, for either.
-        seed: Of everything drawn.
-    """
-
-    rounds: LogRoundsConfig = field(default_factory=LogRoundsConfig)
-    learning: LearningConfig = OURS_LEARNING
-    num_held_out: int = 100
-    search_s: float = 0.05
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if self.num_held_out < 1 or not self.search_s > 0.0:
-            raise ConfigError(
-                f"{self.num_held_out} rounds of {self.search_s} s to compare on", where="training of a scheduler",
-                allowed="1 or more, each of more than 0 s",
-            )  # fmt: skip
-
-
-def quick(config: AssignerTrainingConfig) -> AssignerTrainingConfig:
+def quick(config: AssignConfig) -> AssignConfig:
     """A first look: hardly trained, on small rounds."""
-    rounds = dataclasses.replace(config.rounds, num_requests=min(config.rounds.num_requests, 30))
-    learning = LearningConfig(
-        num_updates=10, batch=8, num_samples=8, learning_rate=1e-3, imitation_updates=60, imitation_instances=20,
-        solver_restarts=2,
-    )  # fmt: skip
-    return dataclasses.replace(config, rounds=rounds, learning=learning, num_held_out=8, search_s=0.02)
+    num_requests = ROUND_REQUESTS[0] if config.num_requests is None else min(config.num_requests, 30)
+    return replace(config, num_requests=num_requests, learning=QUICK_LEARNING, num_held_out=8, search_s=0.02)
 
 
-def train_assigner(
-    archive: Path, out: Path, config: AssignerTrainingConfig, progress: Progress, *, replace: bool = False
+def interval_of(edges: EdgesFromLog, config: AssignConfig) -> float:
+    """Seconds between rounds."""
+    return config.interval_s or INTERVAL_SHARE * edges.mean_s
+
+
+def rounds_of(edges: EdgesFromLog, config: AssignConfig) -> LogRounds:
+    """What rounds are drawn by; ConfigError where the log has fewer edges than a round wants."""
+    usual = int(np.clip(edges.per_s * interval_of(edges, config), *ROUND_REQUESTS))
+    number = usual if config.num_requests is None else config.num_requests
+    return LogRounds(edges, LogRoundsConfig(number, config.num_edges))
+
+
+def build_policy(
+    out: Path, edges: EdgesFromLog, config: AssignConfig, seed: int, progress: Progress
 ) -> dict[str, Any]:
-    """Trains a scheduler on rounds of a log and writes its bundle.
+    """Trains a network for every seed, climbs the ladder, writes all of it into `out`; facts of the product.
 
     Args:
-        archive: Of the log.
-        out: Folder of the bundle.
+        out: Folder to write into.
+        edges: The twin.
         config: How.
+        seed: Of everything drawn; networks have `1000 * seed` and their own.
         progress: Where to show how far it is.
-        replace: Whether an older bundle may be replaced.
-
-    Returns:
-        Plain JSON: `bundle`, `content_hash`, `edges` (fitted computing times), `notes` (what the log lacks), and
-        `held_out`: mean and worst makespan over that of insertion and local search with restarts in equal time.
-
-    Raises:
-        ConfigError: The log lacks what is needed.
-        ProductError: `out` is taken.
     """
-    made_from = {"archive": read_manifest(archive, "archive").content_hash}
-    with progress.stage("edges"):
-        edges = fit_edges(Archive(archive))
-    rounds = LogRounds(edges, config.rounds)
-    with progress.stage("scheduler", unit="updates") as stage:
-        params = train_priced(config.seed, rounds.draw, config.learning, stage)
+    rounds, seeds = rounds_of(edges, config), [1000 * seed + one for one in config.seeds]
     setting = AssignerSetting(
-        config.rounds.num_requests, rounds.num_edges,
+        rounds.config.num_requests, rounds.num_edges,
         trained_on={
             "size": edges.size, "num_rows": edges.num_rows, "notes": list(edges.notes),
-            "backlogs": list(config.rounds.backlogs), "ways": list(config.rounds.ways),
+            "backlogs": list(rounds.config.backlogs), "ways": list(rounds.config.ways),
         },
     )  # fmt: skip
-    with progress.stage("bundle"):
-        export_assigner(
-            params, out, setting, rounds.draw, seed=config.seed, made_from=made_from,
-            extra={"learning": asdict(config.learning)}, replace=replace,
+    save_edges(out, edges)
+    write_setting(out, setting)
+    assigners: dict[str, Assigner] = {}
+    with progress.stage("networks", unit="updates") as stage:
+        for one in seeds:
+            params = train_priced(one, rounds.draw, config.learning, stage)
+            save_arrays(out / _file(one), params)
+            assigners[f"{NETWORK}-{one}"] = Assigner(setting, params)
+    with progress.stage("ladder"):
+        held_out = rounds.draw(np.random.default_rng([seed, HELD_OUT_SEED]), config.num_held_out)
+        chosen, rungs = climb(assigners, held_out, config.search_s, config.level)
+    return {
+        "chosen": chosen, "tried": {name: asdict(rung) for name, rung in rungs.items()}, "level": config.level,
+        "search_s": config.search_s, "num_requests": setting.num_requests, "num_edges": setting.num_edges,
+        "seeds": seeds, "rounds": asdict(rounds.config), "learning": asdict(config.learning), "seed": seed,
+    }  # fmt: skip
+
+
+def read_network(folder: Path, seed: int) -> Params:
+    """The network that a seed trained; ProductError where there is none."""
+    return nested(read_arrays(folder / _file(seed)))
+
+
+def assigner_of(folder: Path, name: str) -> Assigner:
+    """A scheduler of a training, by its name on the ladder."""
+    setting = read_setting(folder)
+    if name == SEARCHED:
+        return Assigner(replace(setting, network=SEARCH), {})
+    return Assigner(setting, read_network(folder, int(name.rsplit("-", 1)[1])))
+
+
+def export_policy(
+    out: Path,
+    folder: Path,
+    trained: Mapping[str, Any],
+    name: str,
+    *,
+    made_from: Mapping[str, str],
+    extra: dict[str, Any],
+    replace_bundle: bool,
+) -> None:
+    """Writes one of a training's schedulers as a bundle.
+
+    Args:
+        out: Folder of the bundle.
+        folder: Of the training.
+        trained: Its facts, see `build_policy`.
+        name: On its ladder.
+        made_from: Name -> content hash.
+        extra: Facts of the bundle's manifest.
+        replace_bundle: Whether an older bundle may be replaced.
+
+    Raises:
+        ConfigError: There is no such scheduler.
+    """
+    allowed = [SEARCHED, *(f"{NETWORK}-{one}" for one in trained["seeds"])]
+    if name not in allowed:
+        raise ConfigError(
+            f"there is no scheduler {name!r} to export", where=str(folder), allowed=", ".join(allowed),
+            advice="without --policy the ladder's choice is exported",
         )  # fmt: skip
-    assigner = load_assigner(out)
-    with progress.stage("comparison"):
-        held_out = compared(assigner, rounds.draw, config)
-    return {
-        "bundle": str(out), "content_hash": assigner.content_hash, "num_requests": setting.num_requests,
-        "num_edges": setting.num_edges, "size": edges.size, "num_rows": edges.num_rows, "edges": _fits(edges),
-        "notes": list(edges.notes), "held_out": held_out,
-    }  # fmt: skip
+    rounds = LogRounds(load_edges(folder), from_plain(LogRoundsConfig, trained["rounds"]))
+    setting = read_setting(folder)
+    is_network = name != SEARCHED
+    seed = int(name.rsplit("-", 1)[1]) if is_network else int(trained["seed"])
+    params = read_network(folder, seed) if is_network else {}
+    export_assigner(
+        params, out, setting if is_network else replace(setting, network=SEARCH), rounds.draw, seed=seed,
+        made_from=made_from, extra=extra, replace=replace_bundle,
+    )  # fmt: skip
 
 
-def compared(
-    assigner: Assigner,
-    draw: Callable[[np.random.Generator, int], Costs],
-    config: AssignerTrainingConfig,
-) -> dict[str, Any]:
-    """The scheduler and local search with restarts on rounds that neither has met, in equal time."""
-    batch = draw(np.random.default_rng([config.seed, HELD_OUT_SEED]), config.num_held_out)
-    ratios = []
-    for row in range(config.num_held_out):
-        costs = row_of(batch, row)
-        found_s = float(makespan_s(costs, assigner.assign(costs, _search(config.search_s))))
-        begun_s = time.monotonic()
-        inserted = insertion(costs)
-        left_s = max(0.0, config.search_s - (time.monotonic() - begun_s))
-        rival = improve(costs, inserted, _search(left_s), np.random.default_rng(0))
-        ratios.append(found_s / float(makespan_s(costs, rival)))
-    return {
-        "num_rounds": config.num_held_out, "search_s": config.search_s,
-        "over_local_search": float(np.mean(ratios)), "worst_over_local_search": float(np.max(ratios)),
-    }  # fmt: skip
-
-
-def _search(time_s: float) -> LocalSearchConfig:
-    return LocalSearchConfig(time_s=time_s, restarts=True)
-
-
-def _fits(edges: EdgesFromLog) -> Mapping[str, Any]:
-    return {
-        name: {
-            "kind": one.kind, "coefficients": list(one.coefficients), "spread": one.spread, "num_rows": one.num_rows,
-            "source": one.source, "replicas": edges.replicas[name],
-        }
-        for name, one in edges.compute.items()
-    }  # fmt: skip
+def _file(seed: int) -> str:
+    return f"network-{seed}.npz"

@@ -1,0 +1,252 @@
+"""The assignment problem's kit: many requests at once, an edge for each, round after round (CoRaiS).
+
+`schedtwin reproduce corais` solves drawn instances of the paper's scales.
+"""
+
+import datetime as dt
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.persistence import KIND as CERTIFICATE
+from evaluation.certify.persistence import certification_in
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.products import (
+    in_certified_twin,
+    refuse_other_days,
+    refuse_other_twin,
+    trained_in,
+    training_in_words,
+)
+from evaluation.comparison.report import Report, write_report
+from evaluation.comparison.shifts import TestDays, refuse_overlap
+from evaluation.comparison.training_days import plan_of, train_days_of
+from evaluation.judges.user_policies import UserPolicy
+from evaluation.problems.assignment.certifying import certify_edges
+from evaluation.problems.assignment.comparing import compare_assigners
+from evaluation.problems.assignment.entrants import entrants
+from evaluation.problems.assignment.rungs import NETWORK, in_words
+from evaluation.problems.assignment.training import build_policy, export_policy
+from evaluation.problems.configuration import RunConfig
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from offline_rl.assignment.config import ASSIGN_CODE, AssignConfig
+from twin.assignment.from_logs import EdgesFromLog, fit_edges, lacking
+from twin.assignment.persistence import load_edges, save_edges
+from twin.problems import ASSIGNMENT as NAME
+from twin.problems import KEY
+
+LIMITS = (
+    "Services are not distinguished: an edge's computing time is a function of the size alone.",
+    "Every request that ran is played, and no agent refuses: acceptance is no part of this problem.",
+    "Intervals are over blocks of one stretch of requests; they do not tell how days differ.",
+)
+
+
+def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
+    """The configuration as it is; ConfigError where processors or a pool are named."""
+    if options.processors is not None or options.pool is not None:
+        raise ConfigError(
+            "edges are the archive's nodes", where="--pool, --processors", allowed="no such option",
+            advice="they belong to the problem 'ordering'",
+        )  # fmt: skip
+    return config
+
+
+def refuse_other_nodes(archive: Archive, twin: Path) -> None:
+    """ConfigError where the archive lacks edges of the twin, or has other requests on its training days."""
+    there = set(archive.nodes()["node_id"].to_pylist())
+    known = read_manifest(twin, "twin").extra["nodes"]
+    if missing := [name for name in known if name not in there]:
+        raise ConfigError(
+            f"the archive does not know the nodes {', '.join(missing)}", where=str(archive.path),
+            allowed="a log of the edges that the twin is of", advice="fit a twin on this archive",
+        )  # fmt: skip
+    refuse_other_days(archive, twin)
+
+
+def edge_facts(edges: EdgesFromLog) -> dict[str, Any]:
+    """What a fit found, as plain JSON: by edge its function, and by whose history."""
+    return {
+        name: {
+            "kind": one.kind, "coefficients": list(one.coefficients), "spread": one.spread, "num_rows": one.num_rows,
+            "source": one.source, "replicas": edges.replicas[name],
+        }
+        for name, one in edges.compute.items()
+    }  # fmt: skip
+
+
+def fit_plan(config: RunConfig) -> StepPlan:
+    """Learns every edge's computing time, and the ways between sites, from the training days."""
+
+    def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
+        archive = Archive(inputs["archive"])
+        days = train_days_of(archive, config.days, config.shifts)
+        edges = fit_edges(archive, days)
+        save_edges(out, edges)
+        return {
+            KEY: NAME,
+            "nodes": list(edges.names),
+            "size": edges.size,
+            "num_rows": edges.num_rows,
+            "edges": edge_facts(edges),
+            "notes": list(edges.notes),
+            "has_ways": bool(edges.ways),
+            "train_days": [day.isoformat() for day in days],
+            "train_days_hash": archive.days_hash("requests", days),
+        }
+
+    settings = {"problem": NAME, "days": config.days, "shifts": config.shifts}
+    return StepPlan("twin", build, settings, config.seed, ASSIGN_CODE)
+
+
+def train_plan(config: RunConfig) -> StepPlan:
+    """Trains networks on rounds of the twin and climbs the ladder."""
+    assign = config.assign or AssignConfig()
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        facts = read_manifest(inputs["twin"], "twin").extra
+        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        found = build_policy(out, load_edges(inputs["twin"]), assign, config.seed, progress)
+        return {KEY: NAME, "nodes": facts["nodes"], "train_days": facts["train_days"], **found, **known}
+
+    return StepPlan("policy", build, {"assign": assign}, config.seed, ASSIGN_CODE)
+
+
+def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
+    """Schedulers in rounds of the shifted days' own requests."""
+    assign = config.assign or AssignConfig()
+
+    def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
+        archive, policy = Archive(inputs["archive"]), inputs.get("policy")
+        refuse_other_nodes(archive, inputs["twin"])
+        if policy is not None:
+            refuse_other_twin(policy, inputs["twin"])
+        days = [
+            dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]
+        ]
+        comparison = compare_assigners(
+            archive, plan_of(archive, days, config.shifts), load_edges(inputs["twin"]), assign,
+            entrants(policy, policies), config.intervals, progress, seed=config.judge.seed,
+        )  # fmt: skip
+        (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+        said = () if policy is None else (training_in_words(policy),)
+        warned = () if policy is None or in_certified_twin(policy) else said
+        hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
+        report = Report(title, comparison, hashes=hashes, limits=(*said, *LIMITS), warnings=warned)
+        write_report(report, out)
+        return {"main_metric": comparison.main_metric}
+
+    settings = {
+        "shifts": config.shifts, "assign": assign, "intervals": config.intervals, "title": title,
+        "policies": sorted(policies),
+    }  # fmt: skip
+    return StepPlan("comparison", build, settings, config.judge.seed, ASSIGN_CODE)
+
+
+def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
+    """The bundle of what won the ladder, or of a scheduler asked for by its name there.
+
+    Raises:
+        ConfigError: There is no such scheduler, or a rule or a comparison is asked for.
+    """
+    manifest = read_manifest(policy, "policy")
+    trained: dict[str, Any] = manifest.extra
+    if options.rule is not None or options.comparison is not None:
+        raise ConfigError(
+            "the ladder of the training chooses the scheduler", where="--rule, --comparison",
+            allowed=f"--policy {', '.join(trained['tried'])}", advice="leave them out",
+        )  # fmt: skip
+    name = options.policy or (trained["chosen"] if options.seed is None else NETWORK)
+    if name == NETWORK:
+        name = f"{NETWORK}-{trained['seeds'][0] if options.seed is None else options.seed}"
+    facts = {
+        "chosen": name, "tried": trained["tried"].get(name), "recommended": trained["chosen"],
+        "learning": trained["learning"], "licence": options.licence, "train_days": trained["train_days"],
+        "certificate": trained.get("certificate"), **trained_in(manifest),
+    }  # fmt: skip
+    export_policy(
+        out, policy, trained, name, made_from={"policy": manifest.content_hash}, extra=facts,
+        replace_bundle=options.replace,
+    )  # fmt: skip
+    return facts
+
+
+def certifier(twin: Path, population: Path | None) -> Certifier:
+    """How edges are certified: on the first days after training, where none are named."""
+    if population is not None:
+        raise ConfigError(
+            "edges have no population of agents", where=f"--population {population}",
+            allowed="no population", advice="leave it out",
+        )  # fmt: skip
+    manifest, edges = read_manifest(twin, "twin"), load_edges(twin)
+    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
+
+    def make(
+        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
+    ) -> Certificate:
+        later = [day for day in archive.days("requests") if day > train_days[-1]]
+        held_out = later[: config.max_days] if days is None else list(days)
+        refuse_overlap(train_days, [TestDays(0, tuple(held_out), None)])
+        return certify_edges(edges, archive, train_days, held_out, config, manifest.content_hash)
+
+    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
+        return certificate_of(
+            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
+            refusal=refusal_in_words(error),
+        )  # fmt: skip
+
+    return Certifier(make, refused)
+
+
+def fitted(facts: Facts) -> list[str]:
+    """What a person is told of a fit."""
+    ways = (
+        "ways between sites as the log times them"
+        if facts["has_ways"]
+        else "no ways: the log does not time them"
+    )
+    return [
+        f"{len(facts['nodes'])} edges learned from {facts['num_rows']:,} requests, sizes by {facts['size']}; {ways}",
+        *(f"  {note}" for note in facts["notes"]),
+    ]
+
+
+def trained(facts: Facts) -> list[str]:
+    """The ladder, best first, and what is handed over."""
+    return [
+        f"rounds of {facts['num_requests']} requests and {facts['num_edges']} edges, {facts['search_s']:g} s an answer",
+        *in_words(facts["chosen"], facts["tried"], facts["level"]),
+    ]
+
+
+def compared(_comparison: Comparison) -> list[str]:
+    """Nothing besides the table."""
+    return []
+
+
+ASSIGNMENT_KIT = Kit(
+    name=NAME,
+    decides="which edge takes each of many requests at once",
+    needs="requests with a size, the node that ran them and the time they took, and two nodes or more",
+    lacking=lacking,
+    claims=lambda config: config.assign is not None,
+    ranks_in_job=False,
+    configured=configured,
+    refuse_other_system=refuse_other_nodes,
+    fit=fit_plan,
+    train=train_plan,
+    compare=compare_plan,
+    export=export,
+    certifier=certifier,
+    fitted=fitted,
+    trained=trained,
+    compared=compared,
+    refuses_lacking=True,
+)
