@@ -6,7 +6,7 @@ import json
 
 import numpy as np
 import pytest
-from evaluation.cli import main
+from evaluation.commands.cli import main
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
