@@ -6,8 +6,8 @@ import json
 
 import numpy as np
 import pytest
-from evaluation.commands.cli import main
 
+from evaluation.commands.cli import main
 from evaluation.comparison.comparison import Comparison
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
 from evaluation.problems.assignment.regions import busiest

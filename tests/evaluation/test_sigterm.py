@@ -72,7 +72,9 @@ def test_the_handler_before_is_restored() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [(), ("--workers", "2")], ids=["beside", "processes"])
-def test_a_job_that_is_terminated_leaves_no_process_and_no_remains(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_a_job_that_is_terminated_leaves_no_process_and_no_remains(
+    tmp_path: Path, options: tuple[str, ...]
+) -> None:
     """With a thread that trains beside the certificate, and with tasks in processes."""
     process = started(tmp_path, *options)
     until(lambda: list((tmp_path / "work").glob(".certificate.*.writing")), process)
