@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logs_schema import product
+from logs_schema.aside import Held
 from logs_schema.columns import TableSpec, arrow_schema
-from logs_schema.errors import ArchiveError, ProductError, first
+from logs_schema.errors import ArchiveChangedError, ArchiveError, ProductError, first
 from logs_schema.hashing import json_hash
 from logs_schema.layout import (
     KIND,
@@ -29,6 +30,7 @@ from logs_schema.layout import (
     partition,
     there,
 )
+from logs_schema.packs import PACKED_VERSION, PACKS, Piece, as_written, pieces_of
 from logs_schema.row_groups import RowGroup, row_groups
 from logs_schema.stores import address_of, fetch, fetch_all, mirror_of
 from logs_schema.tables import SCHEMA_VERSION, TABLES
@@ -42,6 +44,12 @@ class Archive:
     Args:
         path: The archive's folder, or its address in an object store (`logs_schema.stores`); then `path` is its mirror.
 
+    Attributes:
+        path: The archive's folder.
+        folder: The same as it was when it was opened, whatever is added to the archive since.
+        manifest: Its manifest.
+        pieces: Name of each Parquet file as it was written -> where its rows are (`logs_schema.packs`).
+
     Raises:
         ArchiveError: There is no archive, its manifest is damaged, or a newer version wrote it.
     """
@@ -49,10 +57,11 @@ class Archive:
     def __init__(self, path: Path | str) -> None:
         address = address_of(path)
         self.path = Path(path) if address is None else mirror_of(address)
-        with archive_errors():
-            self._manifest = product.read_manifest(self.path, KIND)
-        _check_version(self.path, self._manifest.extra.get("schema_version"))
-        self._tables: dict[str, dict[str, Any]] = self._manifest.extra["tables"]
+        self.folder, self.manifest = _opened(self.path)
+        _check_version(self.path, self.manifest.extra.get("schema_version"))
+        self.pieces = pieces_of(self.manifest)
+        self._as_written = as_written(self.manifest)
+        self._tables: dict[str, dict[str, Any]] = self.manifest.extra["tables"]
 
     def __repr__(self) -> str:
         rows = ", ".join(f"{name}: {self.num_rows(name):,} rows" for name in self.tables)
@@ -66,17 +75,17 @@ class Archive:
     @property
     def facts(self) -> dict[str, Any]:
         """Facts that the importer recorded about the log: limits, notes, clock."""
-        return dict(self._manifest.extra["facts"])
+        return dict(self.manifest.extra["facts"])
 
     @property
     def made_from(self) -> dict[str, str]:
         """Name to content hash of each file the archive was made from."""
-        return dict(self._manifest.made_from)
+        return dict(self.manifest.made_from)
 
     @property
     def content_hash(self) -> str:
-        """Hash over all files and facts; equal content, equal hash."""
-        return self._manifest.content_hash
+        """Hash over all files, as they were written, and facts; equal content, equal hash."""
+        return self._as_written.content_hash
 
     def days(self, table: str) -> list[date]:
         """The days (UTC) that hold rows of a table, ascending; empty for a table without days."""
@@ -84,8 +93,7 @@ class Archive:
 
     def days_hash(self, table: str, days: Iterable[date]) -> str:
         """Hash over what a table holds on some days; an archive that grew by later days keeps it."""
-        files = sorted(file.relative_to(self.path).as_posix() for file in self._files(table, days))
-        return json_hash({name: self._manifest.files.get(name) for name in files})
+        return json_hash({name: self._as_written.files.get(name) for name in self._names(table, days)})
 
     def num_rows(self, table: str, day: date | None = None) -> int:
         """Number of rows of a table, in all or on one day."""
@@ -115,10 +123,11 @@ class Archive:
         """
         spec, names = _spec(table, self.path), self._columns(table, columns)
         pieces = []
-        for file in self._files(table, days):
-            with self._reading(file):
-                parquet = self._open(file, spec)
-                pieces.append(completed(parquet.read(columns=there(parquet, names)), spec, names))
+        for name in self._names(table, days):
+            with self.reading(name):
+                parquet, groups = self._open(name, spec)
+                rows = parquet.read_row_groups(groups, columns=there(parquet, names))
+                pieces.append(completed(rows, spec, names))
         if not pieces:
             return arrow_schema(spec, SCHEMA_VERSION).empty_table().select(names)
         return pa.concat_tables(pieces).unify_dictionaries()
@@ -143,10 +152,10 @@ class Archive:
             ArchiveError: No such table or column, or a file is missing or damaged.
         """
         spec, names = _spec(table, self.path), self._columns(table, columns)
-        for file in self._files(table, days):
-            with self._reading(file):
-                parquet = self._open(file, spec)
-                for group in range(parquet.num_row_groups):
+        for name in self._names(table, days):
+            with self.reading(name):
+                parquet, groups = self._open(name, spec)
+                for group in groups:
                     present = there(parquet, names)
                     for batch in parquet.iter_batches(batch_rows, row_groups=[group], columns=present):
                         yield from completed(pa.Table.from_batches([batch]), spec, names).to_batches()
@@ -163,10 +172,10 @@ class Archive:
         """
         spec, found = _spec(table, self.path), []
         by_day = bool(self._entry(table)["days"])
-        for file in self._files(table, days):
-            day = day_of(file) if by_day else None
-            with self._reading(file):
-                found += row_groups(file, day, spec)
+        for name in self._names(table, days):
+            day, piece = day_of(name) if by_day else None, self.pieces[name]
+            with self.reading(name):
+                found += row_groups(self.folder, piece.file, piece.groups, day, spec)
         return found
 
     def nodes(self) -> pa.Table:
@@ -175,10 +184,16 @@ class Archive:
 
     def quarantine(self) -> Iterator[pa.RecordBatch]:
         """The bad rows: table, rule, source file, row number in it, and the row as it was."""
-        names = [name for name in self._manifest.files if name.startswith(f"{QUARANTINE}/part-")]
-        for file in (self.path / name for name in sorted(names, key=lambda name: (len(name), name))):
-            with self._reading(file):
-                yield from (batch.cast(QUARANTINE_SCHEMA) for batch in open_parquet(file).iter_batches())
+        for name in self.quarantine_names():
+            with self.reading(name):
+                file, groups = self.source(name)
+                batches = open_parquet(file).iter_batches(row_groups=list(groups))
+                yield from (batch.cast(QUARANTINE_SCHEMA) for batch in batches)
+
+    def quarantine_names(self) -> list[str]:
+        """Names of the files of the quarantine as they were written, in order."""
+        names = [name for name in self.pieces if name.startswith(f"{QUARANTINE}/part-")]
+        return sorted(names, key=lambda name: (len(name), name))
 
     def verify(self) -> None:
         """Recomputes the hash of every file and compares the row counts.
@@ -188,15 +203,25 @@ class Archive:
         """
         fetch_all(self.path)
         with archive_errors():
-            product.verify(self.path, KIND)
+            product.verify(self.path if self.folder.is_current() else self.folder.path, KIND)
         for table in self.tables:
             days: list[date | None] = [*self.days(table)] or [None]
             for day in days:
-                file = self.path / partition(table, day)
-                expected = self.num_rows(table, day)
-                found = open_parquet(file).metadata.num_rows if file.exists() else 0
-                if found != expected:
-                    raise _damaged(file, f"the file holds {found} rows where the manifest says {expected}")
+                name = partition(table, day)
+                if name in self.pieces or self.num_rows(table, day):
+                    with self.reading(name):
+                        self._open(name, _spec(table, self.path))
+
+    @property
+    def packs(self) -> dict[str, dict[str, Any]]:
+        """Name of each pack -> what the manifest keeps of the files in it."""
+        return dict(self.manifest.extra.get(PACKS, {}))
+
+    def source(self, name: str) -> tuple[Path, range]:
+        """Where a file that was written is read: a path, and its row groups there. To be called while `reading` it."""
+        piece = self.pieces.get(name, Piece(name, None, 0, ""))
+        file = self.folder.path / piece.file
+        return file, piece.groups or range(open_parquet(file).num_row_groups)
 
     def _entry(self, table: str) -> dict[str, Any]:
         _spec(table, self.path)
@@ -214,34 +239,34 @@ class Archive:
             )
         return list(names if columns is None else columns)
 
-    def _files(self, table: str, days: Iterable[date] | None) -> list[Path]:
+    def _names(self, table: str, days: Iterable[date] | None) -> list[str]:
         entry, wanted = self._entry(table), None if days is None else set(days)
         if not entry["rows"]:
             return []
         if not entry["days"]:
-            return [self.path / partition(table, None)]
-        return [
-            self.path / partition(table, day) for day in self.days(table) if wanted is None or day in wanted
-        ]
+            return [partition(table, None)]
+        return [partition(table, day) for day in self.days(table) if wanted is None or day in wanted]
 
-    def _open(self, file: Path, spec: TableSpec) -> pq.ParquetFile:
+    def _open(self, name: str, spec: TableSpec) -> tuple[pq.ParquetFile, range]:
+        """A file of a table and the row groups there of what was written as `name`."""
+        file, groups = self.source(name)
         parquet = open_parquet(file, label_names(spec))
-        day = day_of(file) if self._entry(spec.name)["days"] else None
-        if parquet.metadata.num_rows != self.num_rows(spec.name, day):
+        expected = self.num_rows(spec.name, day_of(name) if self._entry(spec.name)["days"] else None)
+        num_rows = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+        if num_rows != expected:
             raise self._changed_or(
                 _damaged(
-                    file,
-                    f"the file holds {parquet.metadata.num_rows} rows where the manifest says "
-                    f"{self.num_rows(spec.name, day)}",
+                    self.path / name, f"the file holds {num_rows} rows where the manifest says {expected}"
                 )
             )
-        return parquet
+        return parquet, groups
 
     @contextmanager
-    def _reading(self, file: Path) -> Iterator[None]:
+    def reading(self, name: str) -> Iterator[None]:
         """Fetches a file of a mirror; ArchiveError with the cause if it cannot be read."""
+        file = self.path / name
         try:
-            fetch(file, self.path)
+            fetch(self.path / self.pieces[name].file if name in self.pieces else file, self.path)
             yield
         except FileNotFoundError as error:
             raise self._changed_or(_damaged(file, "a file of the archive is missing")) from error
@@ -254,14 +279,24 @@ class Archive:
             now = product.read_manifest(self.path, KIND).content_hash
         except ProductError:
             return damaged
-        if now == self.content_hash:
+        if now == self.manifest.content_hash:
             return damaged
-        return ArchiveError(
+        return ArchiveChangedError(
             "the archive was changed while it was read",
             where=damaged.where,
             allowed="the archive as it was when it was opened",
             advice="open it again",
         )
+
+
+def _opened(path: Path) -> tuple[Held, product.Manifest]:
+    """An archive's folder, held, and its manifest."""
+    while True:
+        folder = Held(path.absolute())
+        with archive_errors():
+            manifest = product.read_manifest(path, KIND)
+        if folder.is_current():
+            return folder, manifest
 
 
 @contextmanager
@@ -286,11 +321,11 @@ def _spec(table: str, path: Path) -> TableSpec:
 
 
 def _check_version(path: Path, version: Any) -> None:
-    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+    if not isinstance(version, int) or not 1 <= version <= PACKED_VERSION:
         raise ArchiveError(
             f"the archive has schema version {version}",
             where=str(path / product.MANIFEST),
-            allowed=f"version {SCHEMA_VERSION} or older",
+            allowed=f"version {PACKED_VERSION} or older",
             advice="import the log again, or use the version of schedtwin that wrote the archive",
         )
 

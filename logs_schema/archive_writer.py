@@ -4,11 +4,12 @@ Memory stays bounded: rows are checked chunk by chunk, spilled as sorted runs, a
 end (`logs_schema.runs`). The archive is built aside and renamed into place (`logs_schema.product`).
 """
 
+import fcntl
 import os
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
 from types import TracebackType
@@ -21,11 +22,12 @@ from logs_schema import product
 from logs_schema.archive import Archive, archive_errors
 from logs_schema.assembly import refuse_loss
 from logs_schema.columns import TableSpec
-from logs_schema.errors import ArchiveError
+from logs_schema.errors import ArchiveChangedError, ArchiveError
 from logs_schema.layout import KIND, QUARANTINE, date_of, partition
+from logs_schema.packs import copy_groups, packed_extra
 from logs_schema.quarantine import BadRecord, QuarantineWriter
 from logs_schema.table_builder import TableBuilder
-from logs_schema.tables import SCHEMA_VERSION, TABLES
+from logs_schema.tables import TABLES
 
 _SPILL = ".spill"
 
@@ -72,7 +74,7 @@ class ArchiveWriter:
         )
         with archive_errors():
             self._root = self._stack.enter_context(writing)
-        num_parts = len(list((self.out / QUARANTINE).glob("part-*"))) if self._old else 0
+        num_parts = len(self._old.quarantine_names()) if self._old else 0
         self._quarantine = QuarantineWriter(self._root / QUARANTINE / f"part-{num_parts}.parquet")
         self._stack.callback(self._quarantine.close)
         return self
@@ -85,8 +87,10 @@ class ArchiveWriter:
     ) -> bool | None:
         if kind is not None:
             return self._stack.__exit__(kind, error, traceback)
-        with archive_errors(), self._stack:
+        with ExitStack() as until_in_place, archive_errors(), self._stack:
             self._finish()
+            if self._old:
+                until_in_place.enter_context(undisturbed(self._old))
         return None
 
     def write(
@@ -152,17 +156,14 @@ class ArchiveWriter:
             rows[spec.name] = kept | filed
         self._quarantine.close()
         shutil.rmtree(self._root / _SPILL, ignore_errors=True)
-        self._extra |= {
-            "schema_version": SCHEMA_VERSION,
+        facts = {
             "tables": {name: entry for name in rows if (entry := self._entry(name, rows[name]))},
             "facts": self._facts,
         }
-        if self._old and Archive(self.out).content_hash != self._old.content_hash:
-            raise ArchiveError(
-                "the archive was changed by another process while rows were added to it",
-                where=str(self.out),
-                advice="add the rows again",
-            )
+        packs = self._old.packs if self._old else {}
+        self._extra |= packed_extra(
+            facts, {pack: packs[pack] for pack in packs if (self._root / pack).exists()}
+        )
 
     def _refuse_loss(self, builder: TableBuilder, num_filed: int) -> None:
         """Every row taken was filed, quarantined or superseded, or nothing is written."""
@@ -190,12 +191,14 @@ class ArchiveWriter:
 
     def _keep_old(self, old: Archive, spec: TableSpec) -> dict[date | None, int]:
         """Carries an older archive's rows over: by link where nothing changes, else through the builder."""
-        for file in sorted((self.out / QUARANTINE).glob("part-*")):
-            _link(file, self._root / QUARANTINE / file.name)
+        for name in old.quarantine_names():
+            keep(old, name, self._root, in_packs=True)
         builder = self._builders.get(spec.name)
         touched = {date_of(day) for day in builder.days} if builder else set()
+        days = old.days(spec.name)
+        opened = {old.pieces[partition(spec.name, day)].file for day in days if day in touched}
         kept: dict[date | None, int] = {}
-        for day in old.days(spec.name) if spec.time else [None]:
+        for day in days if spec.time else [None]:
             num_rows = old.num_rows(spec.name, day)
             merge = day in touched if spec.time else bool(builder and builder.days)
             if builder and merge:
@@ -204,14 +207,42 @@ class ArchiveWriter:
             elif num_rows:
                 kept[day] = num_rows
                 name = partition(spec.name, day)
-                _link(self.out / name, self._root / name)
+                keep(old, name, self._root, in_packs=old.pieces[name].file not in opened)
                 if builder and builder.days and spec.time not in spec.key:
                     for batch in old.scan(spec.name, days=[day] if day else None, columns=spec.key):
                         builder.note_existing(pa.Table.from_batches([batch]))
         return kept
 
 
-def _link(file: Path, copy: Path) -> None:
+@contextmanager
+def undisturbed(old: Archive) -> Iterator[None]:
+    """Nobody else replaces an archive until the block ends.
+
+    Raises:
+        ArchiveChangedError: Another process has replaced it already.
+    """
+    with (old.folder.path / product.MANIFEST).open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if product.read_manifest(old.path, KIND).content_hash != old.manifest.content_hash:
+            raise ArchiveChangedError(
+                "the archive was changed by another process while rows were added to it",
+                where=str(old.path),
+                advice="add the rows again",
+            )
+        yield
+
+
+def keep(old: Archive, name: str, root: Path, *, in_packs: bool) -> None:
+    """Carries a file of an archive over to another, below `root`: by link, or out of its pack unless it stays there."""
+    piece = old.pieces[name]
+    with old.reading(name):
+        if in_packs or piece.groups is None:
+            link(old.folder.path / piece.file, root / piece.file)
+        else:
+            copy_groups([old.source(name)], root / name)
+
+
+def link(file: Path, copy: Path) -> None:
     """A hard link, or a copy where the file system has none; nothing if `copy` is already there."""
     if copy.exists():
         return

@@ -2,16 +2,94 @@
 
 A writer works in `.NAME.TOKEN.writing` beside its goal and holds a lock on that folder. The kernel drops the
 lock when the writer dies, however it dies, so the next process can distinguish remains from work in progress. An
-older folder under the goal's name is set aside as `.NAME.TOKEN.replaced`, locked likewise, for the moment
-between the two renames; if the writer dies in that moment, the next reader or writer brings it back.
+older folder under the goal's name changes places with the new one in one step (`renameat2`). Where the system cannot
+do that, it is set aside as `.NAME.TOKEN.replaced`, locked likewise, for the moment between two renames; if the writer
+dies in that moment, the next reader or writer brings it back.
+
+Who reads a folder may hold it (`Held`): replaced by another, it stays as it was, under a hidden name, until it is let
+go.
 """
 
+import ctypes
 import fcntl
 import os
 import re
 import secrets
 import shutil
+import weakref
+from functools import cache
 from pathlib import Path
+from typing import Any
+
+_EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
+_HERE = -100  # AT_FDCWD
+
+
+class Held:
+    """A folder while it is read: what is in it stays, whatever takes its name meanwhile.
+
+    Args:
+        folder: An existing folder; where it cannot be held (no locks, no `/proc`), it is read by its name.
+
+    Attributes:
+        folder: Its name.
+        path: Where it is read.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder
+        self._descriptor = _shared(folder)
+        if self._descriptor is not None:
+            through = Path(f"/proc/self/fd/{self._descriptor}")
+            self.path = through if through.is_dir() else folder
+            weakref.finalize(self, _let_go, self._descriptor, folder)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Held, (self.folder,)
+
+    def is_current(self) -> bool:
+        """Whether its name is still that of this folder."""
+        return self._descriptor is None or _names(self.folder, self._descriptor)
+
+
+def _shared(folder: Path) -> int | None:
+    """A descriptor of a folder that cannot be removed; None where there is none."""
+    while True:
+        try:
+            descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH)
+        except OSError:
+            os.close(descriptor)
+            return None
+        if _names(folder, descriptor):
+            return descriptor
+        os.close(descriptor)  # another took its place between the two calls
+
+
+def _names(folder: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(folder), os.fstat(descriptor))
+    except OSError:
+        return False
+
+
+def _let_go(descriptor: int, folder: Path) -> None:
+    """Ends the reading of a folder; one that was replaced is removed by its last reader."""
+    is_replaced = not _names(folder, descriptor)
+    os.close(descriptor)
+    if is_replaced and folder.exists():
+        sweep(folder)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder that nobody needs; one that is held is left to its last reader."""
+    lock = try_lock(folder)
+    if lock is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+        os.close(lock)
 
 
 def locked_folder(path: Path) -> tuple[Path, int]:
@@ -111,7 +189,7 @@ def sync(folder: Path) -> None:
 
 
 def into_place(temporary: Path, path: Path) -> None:
-    """Rename a folder to its goal, replacing an older folder there.
+    """Rename a folder to its goal; an older folder there is removed, or has the temporary name then.
 
     Args:
         temporary: a folder from `locked_folder`, flushed to the disk.
@@ -122,7 +200,7 @@ def into_place(temporary: Path, path: Path) -> None:
     """
     if not path.exists() or not any(path.iterdir()):
         temporary.rename(path)  # over an empty folder, too
-    else:
+    elif not _exchanged(temporary, path):
         aside = path.parent / temporary.name.replace(".writing", ".replaced")
         lock = try_lock(path)
         try:
@@ -135,9 +213,23 @@ def into_place(temporary: Path, path: Path) -> None:
         finally:
             if lock is not None:
                 os.close(lock)
-        shutil.rmtree(aside, ignore_errors=True)
+        discard(aside)
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _exchanged(one: Path, two: Path) -> bool:
+    """Gives each of two folders the other's name, at once; False where the system cannot."""
+    rename = _renameat2()
+    return rename is not None and rename(_HERE, os.fsencode(one), _HERE, os.fsencode(two), _EXCHANGE) == 0
+
+
+@cache
+def _renameat2() -> Any:
+    try:
+        return ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return None

@@ -44,6 +44,10 @@ class ArchiveError(SchedtwinError):
     """An archive is missing, damaged, or of another version."""
 
 
+class ArchiveChangedError(ArchiveError):
+    """Another process has changed an archive meanwhile."""
+
+
 class FormatError(SchedtwinError):
     """A whole log file cannot be read in the format that was given for it."""
 

@@ -4,6 +4,10 @@ ARCHIVE/manifest.json
 ARCHIVE/table=requests/date=2013-01-31/part-0.parquet      one folder a day (UTC) of the deciding instant
 ARCHIVE/table=nodes/part-0.parquet                         tables without days
 ARCHIVE/quarantine/part-0.parquet                          bad rows, with rule and origin
+
+After `schedtwin compact` (see `logs_schema.packs`):
+ARCHIVE/table=requests/dates=2013-01-31--2013-02-27/part-0.parquet
+ARCHIVE/quarantine/pack-0-6.parquet
 """
 
 from collections.abc import Sequence
@@ -39,9 +43,9 @@ def partition(table_name: str, day: date | None) -> str:
     return f"table={table_name}/{middle}{PART}"
 
 
-def day_of(file: Path) -> date:
+def day_of(file: Path | str) -> date:
     """The day of a file in a table with days."""
-    return date.fromisoformat(file.parent.name.removeprefix("date="))
+    return date.fromisoformat(Path(file).parent.name.removeprefix("date="))
 
 
 def number_of(day: date) -> int:

@@ -8,7 +8,6 @@ resumable.
 
 import json
 import os
-import shutil
 import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
@@ -135,7 +134,7 @@ def writing(
     finally:
         del _NOT_IN_PLACE[temporary]
         os.close(lock)
-        shutil.rmtree(temporary, ignore_errors=True)
+        discard(temporary)
 
 
 def remove_once_in_place(out: Path, folder: Path) -> None:

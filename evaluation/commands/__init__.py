@@ -11,6 +11,7 @@ from evaluation.commands import (
     bench,
     certify,
     check,
+    compact,
     compare,
     export,
     fit,
@@ -34,6 +35,7 @@ from evaluation.commands import (
 COMMANDS: tuple[ModuleType, ...] = (
     import_log,
     check,
+    compact,
     survey,
     simulate,
     fit,

@@ -258,8 +258,8 @@ def test_errors_say_what_where_allowed(tmp_path: Path) -> None:
 
 
 def test_another_schema_version_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("logs_schema.archive_writer.SCHEMA_VERSION", 99)
-    with pytest.raises(ArchiveError, match=r"schema version 99[\s\S]*manifest.json[\s\S]*version 1"):
+    monkeypatch.setattr("logs_schema.packs.SCHEMA_VERSION", 99)
+    with pytest.raises(ArchiveError, match=r"schema version 99[\s\S]*manifest.json[\s\S]*version 2"):
         write(tmp_path / "a", [requests(("a", 0))])
 
 

@@ -109,17 +109,23 @@ def test_bad_addresses_are_named(tmp_path: Path) -> None:
         Archive("s3://bucket/log?endpoint_override=127.0.0.1:9&scheme=http&no_such_option=1")
 
 
-def test_who_reads_while_days_are_added_is_told(tmp_path: Path) -> None:
-    archive = write(tmp_path / "log", rows(0))
+def test_who_reads_while_days_are_added_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    address = f"file://{tmp_path}/far/log"
+    with working_copy(address) as folder:
+        write(folder, rows(0))
+    archive = Archive(address)
     day = archive.days("requests")[0]
     more = rows(1).set_column(0, "request_id", pa.array([f"new-{n}" for n in range(60)]))
-    write(tmp_path / "log", more, append=True, source="more")
+    with monkeypatch.context() as other:
+        other.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+        with working_copy(address, append=True) as folder:
+            write(folder, more, append=True, source="more")
     for read in (
         lambda: archive.read("requests", days=[day]), lambda: list(archive.scan("requests", days=[day])),
     ):  # fmt: skip
         with pytest.raises(ArchiveError, match="changed while it was read"):
             read()
-    assert Archive(tmp_path / "log").read("requests", days=[day]).num_rows > archive.num_rows("requests", day)
+    assert Archive(address).read("requests", days=[day]).num_rows > archive.num_rows("requests", day)
 
 
 def older(folder: Path, day: date, *columns: str) -> None:

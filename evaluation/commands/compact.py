@@ -1,0 +1,41 @@
+"""`schedtwin compact`: many small files of an archive become few."""
+
+from argparse import ArgumentParser, Namespace
+from pathlib import Path
+
+NAME = "compact"
+HELP = "join an archive's many small files; rows, their order and the content hash stay"
+
+
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder or address of an archive")
+    parser.add_argument(
+        "--small",
+        metavar="MIB",
+        type=float,
+        default=16.0,
+        help="files from this size on stay alone (default: 16)",
+    )
+    parser.add_argument(
+        "--newest-days", metavar="N", type=int, default=7,
+        help="the newest days stay alone, as rows are still added to them (default: 7)",
+    )  # fmt: skip
+
+
+def run(arguments: Namespace) -> int:
+    """Compact the archive; 0."""
+    from evaluation.commands.output import progress_of, show_result
+    from logs_schema.compacting import CompactConfig, compact
+
+    config = CompactConfig(small_bytes=int(arguments.small * 2**20), newest_days=arguments.newest_days)
+    with progress_of(arguments) as progress:
+        done = compact(arguments.archive, config, progress)
+    result = {
+        "files_before": done.num_files_before,
+        "files": done.num_files,
+        "content_hash": done.content_hash,
+    }
+    text = f"{arguments.archive}: {done.num_files:,} files, {done.num_files_before:,} before"
+    show_result(arguments, result, f"{text}; content {done.content_hash[:12]}, as before")
+    return 0
