@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logs_schema import product
-from logs_schema.aside import Held
+from logs_schema.aside import ReadFolder
 from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.errors import ArchiveChangedError, ArchiveError, ProductError, first
 from logs_schema.hashing import json_hash
@@ -289,10 +289,10 @@ class Archive:
         )
 
 
-def _opened(path: Path) -> tuple[Held, product.Manifest]:
+def _opened(path: Path) -> tuple[ReadFolder, product.Manifest]:
     """An archive's folder, held, and its manifest."""
     while True:
-        folder = Held(path.absolute())
+        folder = ReadFolder(path.absolute())
         with archive_errors():
             manifest = product.read_manifest(path, KIND)
         if folder.is_current():

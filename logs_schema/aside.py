@@ -6,7 +6,7 @@ older folder under the goal's name changes places with the new one in one step (
 do that, it is set aside as `.NAME.TOKEN.replaced`, locked likewise, for the moment between two renames; if the writer
 dies in that moment, the next reader or writer brings it back.
 
-Who reads a folder may hold it (`Held`): replaced by another, it stays as it was, under a hidden name, until it is let
+Who reads a folder may hold it (`ReadFolder`): replaced by another, it stays as it was, under a hidden name, until it is let
 go.
 """
 
@@ -25,7 +25,7 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD
 
 
-class Held:
+class ReadFolder:
     """A folder while it is read: what is in it stays, whatever takes its name meanwhile.
 
     Args:
@@ -45,7 +45,7 @@ class Held:
             weakref.finalize(self, _let_go, self._descriptor, folder)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Held, (self.folder,)
+        return ReadFolder, (self.folder,)
 
     def is_current(self) -> bool:
         """Whether its name is still that of this folder."""

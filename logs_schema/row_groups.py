@@ -7,7 +7,7 @@ from datetime import date, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logs_schema.aside import Held
+from logs_schema.aside import ReadFolder
 from logs_schema.columns import TableSpec
 from logs_schema.layout import completed, label_names, open_parquet, there
 
@@ -32,7 +32,7 @@ class RowGroup:
     num_rows: int
     latest: Mapping[str, datetime]
     spec: TableSpec
-    held: Held = field(compare=False, repr=False)
+    held: ReadFolder = field(compare=False, repr=False)
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """Its rows."""
@@ -42,7 +42,7 @@ class RowGroup:
 
 
 def row_groups(
-    held: Held, file: str, groups: range | None, day: date | None, spec: TableSpec
+    held: ReadFolder, file: str, groups: range | None, day: date | None, spec: TableSpec
 ) -> list[RowGroup]:
     """Row groups (None: all) of a file of an archive in order; reads its footer alone."""
     metadata = open_parquet(held.path / file).metadata
