@@ -38,10 +38,17 @@ def exported_config(config: OrderTrainingConfig) -> OrderingConfig:
     return problem_config(replace(config, num_visible=config.num_judged))
 
 
-def best_index(learned: Learned, losses: tuple[float, ...], pool: Pool) -> tuple[int, PyTree]:
-    """The seed whose index predicts held-out jobs best, and its scorer."""
+def best_index(
+    learned: Learned, losses: tuple[float, ...], pool: Pool, exponents: np.ndarray | None = None
+) -> tuple[int, PyTree]:
+    """The seed whose index predicts held-out jobs best, and its scorer; with other exponents where some are given."""
     place = int(np.argmin(losses))
-    return place, scorer_of(learned.indices[place], pool)
+    return place, index_scorer(learned.indices[place], pool, exponents)
+
+
+def index_scorer(index: Index, pool: Pool, exponents: np.ndarray | None = None) -> PyTree:
+    """The scorer of an index, with other exponents where some are given."""
+    return scorer_of(index if exponents is None else index._replace(exponents=exponents), pool)
 
 
 def export_order(

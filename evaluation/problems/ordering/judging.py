@@ -36,12 +36,14 @@ class TrainedOrders(NamedTuple):
 
     Attributes:
         learned: the policies; the clone is () where only indices were trained.
+        best: place of the index that predicts held-out jobs best.
         config: configuration of the training.
         pool: the processors.
         notes: notes of the training.
     """
 
     learned: Learned
+    best: int
     config: OrderTrainingConfig
     pool: Pool
     notes: tuple[str, ...]
@@ -79,8 +81,11 @@ def compare_queue(
     with progress.stage("generate weeks"):
         seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
         made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
-    with progress.stage("choose among rules and predictions in past weeks"):
-        ladder = rules_and_ladder(jobs, twin.pool, plan.anchors, twin.num_days, weeks)
+    learned = None if policy is None else policy.learned.indices[policy.best]
+    with progress.stage("choose among rules, index and predictions in past weeks"):
+        ladder = rules_and_ladder(
+            jobs, twin.pool, plan.anchors, twin.num_days, weeks, None if learned is None else lambda _: learned
+        )
     policies, every = ladder.policies, [*plan.weeks, *made]
     notes += ladder.notes
     if policy is not None:

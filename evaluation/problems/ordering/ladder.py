@@ -1,21 +1,21 @@
-"""The ladder of a queue: the choice between the best fixed rule of the past weeks, a default order, and better ones.
+"""The ladder of a queue: the choice between the best fixed rule of the past weeks, a learned index, and other orders.
 
-The choice is made by exact replay of the weeks before the anchor, which are known at that time: of every rule, with
-EASY backfilling and without, and of every member of a small weighted family (`twin.ordering.predicted`). The first rung
-is the rule with the least mean bounded slowdown there. Weeks with hardly any waits are not informative about higher
-load; so the same weeks are also replayed with their jobs arriving in less time (`PACES`). In such weeks all rules are
-almost equal, and the best of them is best by chance: the second rung is an order tuned on another log (`USUAL`:
-smallest predicted area first, with the exponents of the learned index). It replaces the rule if it satisfies the
-constraints and is no worse than the rule in the mean over paces. Any other rule or member of the family replaces the
-current rung only if
+The choice is made by exact replay of weeks before the anchor, which are known at that time (`past_weeks`).
 
-* its 99th percentile of waits is at most `MOST_P99` times the first rung's, at every pace, and users are treated as
-  evenly (`LEAST_FAIR`): constraints, not goals;
-* the logarithm of the ratio of the two mean slowdowns, half week by half week and the mean over paces, is significantly
-  below zero: the upper end of its interval (Student's t, 95 %, widened for the number tried) lies below zero;
-* in the original weeks it is not worse than by `MOST_WORSE`.
+1. *The best rule*: the published rule, with EASY backfilling or without, of the least mean bounded slowdown in the
+   whole weeks of the training days.
+2. *The index* (`USUAL`): run times are predicted from requests and users' finished jobs. Every past week is played
+   under a predictor of days before that week. It is not tested but estimated: that gains of some percent are told from
+   none takes half a year of weeks, so what it gained on the logs it was settled on (`GAIN_ELSEWHERE`, the first half of
+   KTH and wagap's zegox) is the prior, past weeks are the evidence, and the index replaces the rule where the posterior
+   mean is above zero and the constraints are satisfied.
+3. *Any other order*: another rule, a member of the weighted family (`twin.ordering.predicted`), an index with other
+   exponents. It replaces the current rung where the lower end of the interval of its gain (Student's t, 95 %, widened
+   for the number tried) is above zero, it satisfies the constraints, and it is no worse in the weeks as they were.
 
-Otherwise the current rung stays. Constraints are relative to the rule, whichever rung is current.
+All orders are played in the newest weeks; the best `NUM_FINALISTS` of them, the rule and the index in the older ones
+too. Constraints are relative to the rule, whichever rung is current: the 99th percentile of waits, and fairness between
+users (`refereeing`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -23,44 +23,52 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
 
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.fixed_orders import name_of, play_predicted, words_of
-from evaluation.problems.ordering.playing import (
-    BEST_RULE,
-    BLOCK_DAYS,
-    EASY,
-    LADDER,
-    OrderPolicy,
-    rule_policies,
+from evaluation.problems.ordering.index_orders import (
+    index_exponents,
+    index_name,
+    index_words,
+    play_index,
+    play_own_index,
 )
-from evaluation.problems.ordering.weeks import TestWeek, cut_week, earlier, warm_earlier
-from twin.ordering.population import DAY_S
+from evaluation.problems.ordering.past_weeks import (
+    WEEK_DAYS,
+    OrderOutcome,
+    Play,
+    num_refereed_days,
+    past_weeks,
+    seen_in,
+    together,
+)
+from evaluation.problems.ordering.playing import BEST_RULE, EASY, LADDER, OrderPolicy, rule_policies
+from evaluation.problems.ordering.refereeing import gain_of, is_allowed
+from evaluation.problems.ordering.weeks import TestWeek, earlier, warm_earlier
+from offline_rl.ordering.learning import learn_index, samples_before
+from offline_rl.ordering.predicting import SMITH, Index
 from twin.ordering.population_cutoff import known_by
+from twin.ordering.population import DAY_S
 from twin.ordering.predicted import PredictedOrder
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER, RULES, Rule
-from twin.ordering.slowdown import bounded_slowdown
-from twin.ordering.types import Jobs, Pool
+from twin.ordering.types import Jobs, OrderingError, Pool
 
-MOST_P99 = 1.05
-"""Times the rule's 99th percentile of waits that a member of the family may have."""
-LEAST_FAIR = 0.9
-"""Times the rule's fairness between users that it must have."""
+INDICES = (np.array([0.5, 1.0, 0.0, 1.0, 0.06]), SMITH, np.array([0.5, 1.0, 0.0, 1.0, 0.5]))
+"""Exponents of the indices: the usual one, Smith's, and one of faster ageing."""
+USUAL = index_name(INDICES[0])
+"""The order that replaces the rule unless past weeks speak against it."""
+GAIN_ELSEWHERE = (0.1, 0.15)
+"""Mean and standard deviation of the gain of `USUAL` over the best rule on other logs."""
 MOST_WORSE = 0.01
-"""Logarithm of the slowdown by which it may be worse in the weeks as they were."""
-PACES = (1.0, 0.75, 0.5)
-"""Parts of their time in which the past weeks' jobs arrive; the first: as they did."""
-USUAL = PredictedOrder(1.0, 1.0, 0.06, reserves=False)
-"""The default order, replaced only by evidence from past weeks; tuned on KTH."""
-WEEK_DAYS = 7
+"""Gain over the rule that any other order loses at most in the weeks as they were."""
+NEWEST, NUM_FINALISTS = 4, 3
+"""Weeks in which all orders are played; orders that are played in the older ones too."""
 RUN_WEIGHTS = ((0.0, 0.0), (1.0, 0.0), (0.5, 0.5), (1.0, 1.0))
 AGEINGS = (0.06, 0.5)
-_LEVEL = 0.95
 
-Play = Callable[[TestWeek], np.ndarray]
-"""A week -> [jobs] the start of every job on the week's clock."""
+IndexOf = Callable[[int], Index | None]
+"""Number of an anchor -> the index of its training days."""
 
 
 class OrderCandidate(NamedTuple):
@@ -70,20 +78,6 @@ class OrderCandidate(NamedTuple):
     words: str
     play: Play
     is_rule: bool
-
-
-class OrderOutcome(NamedTuple):
-    """What came of a candidate in the past weeks; leaves [jobs that count, at every pace]."""
-
-    slowdown: np.ndarray
-    wait_s: np.ndarray
-    block: np.ndarray  # half weeks by the calendar, as the jobs really arrived
-    agent: np.ndarray
-    pace: np.ndarray  # int: place in `PACES`
-
-    def at(self, pace: int) -> "OrderOutcome":
-        """The part at one pace."""
-        return OrderOutcome(*(leaf[self.pace == pace] for leaf in self))
 
 
 class Ladder(NamedTuple):
@@ -105,8 +99,7 @@ class ChosenOrder(NamedTuple):
 
     rule: str
     order: str
-    gain: float  # mean logarithm of the held rung's slowdown over that of the best other
-    low: float  # how low it may be
+    gain: float  # of the order over the rule in past weeks
     words: str
 
 
@@ -140,6 +133,16 @@ def candidates(pool: Pool) -> list[OrderCandidate]:
     return [*rules, *members]
 
 
+def index_candidates(pool: Pool, by_day: Mapping[int, Index]) -> list[OrderCandidate]:
+    """The indices, each past week under the predictor of its first day; none where a week has no predictor."""
+    return [
+        OrderCandidate(
+            index_name(one), index_words(one), partial(play_own_index, by_day, one, pool), False
+        )
+        for one in INDICES
+    ]
+
+
 def _play_rule(rule: Rule, pool: Pool, week: TestWeek) -> np.ndarray:
     """The exact replay; arrivals count from the first job, as the rules of a formula in it expect."""
     first_s = min(week.jobs.arrival_s[0], 0.0)
@@ -147,128 +150,102 @@ def _play_rule(rule: Rule, pool: Pool, week: TestWeek) -> np.ndarray:
     return np.asarray(replay(jobs, pool, rule, warm=warm).start_s + first_s)
 
 
-def past_weeks(jobs: Jobs, pool: Pool, anchor: int, num_days: int, config: WeeksConfig) -> list[TestWeek]:
-    """The whole weeks of the training days before an anchor, as they were known then.
+def past_indices(jobs: Jobs, pool: Pool, weeks: Sequence[TestWeek], num_days: int, seed: int) -> dict[int, Index]:
+    """First day of a week -> an index of days before: a new one for every `NEWEST` weeks, counted from the newest.
 
     Args:
-        jobs: of the archive; later events are not used.
+        jobs: as they were known after the weeks.
         pool: the processors.
-        anchor: days since 1970 (UTC).
-        num_days: training days before it.
-        config: for how weeks begin and drain.
+        weeks: in order of time.
+        num_days: days that an index learns from, fewer where the log begins later.
+        seed: of the predictors.
+
+    Returns:
+        The indices; empty where too few jobs ended before a week.
     """
-    known = known_by(jobs, anchor * DAY_S - jobs.origin_us / 1e6)
-    start_s = known.logged_start_s
-    firsts = range(anchor - num_days // WEEK_DAYS * WEEK_DAYS, anchor, WEEK_DAYS)
-    settings = WeeksConfig(num_test_days=WEEK_DAYS, num_drain_days=config.num_drain_days)
-    weeks = [cut_week(known, pool, start_s, first, settings)[0] for first in firsts]
-    return [week for week in weeks if week.counted.any()]
+    by_day: dict[int, Index] = {}
+    for last in range(len(weeks), 0, -NEWEST):
+        part = weeks[max(last - NEWEST, 0) : last]
+        try:
+            index, _ = learn_index(seed, samples_before(jobs, pool, part[0].first_day, num_days))
+        except OrderingError:
+            return {}
+        by_day |= {week.first_day: index for week in part}
+    return by_day
 
 
-def seen_in(weeks: Sequence[TestWeek], play: Play, paces: Sequence[float] = PACES[:1]) -> OrderOutcome:
-    """What comes of a candidate in some weeks; a job that never starts counts as waiting until the week's end."""
-    parts = []
-    for number, pace in enumerate(paces):
-        for week in weeks:
-            played = hastened(week, pace)
-            start_s = play(played)
-            rows, jobs = np.flatnonzero(week.counted), played.jobs
-            begun_s = np.where(np.isnan(start_s[rows]), week.span_s[1] - week.span_s[0], start_s[rows])
-            wait_s = np.maximum(begun_s - jobs.arrival_s[rows], 0.0)
-            block = (week.first_day * DAY_S + week.jobs.arrival_s[rows]) // (BLOCK_DAYS * DAY_S)
-            slowdown = bounded_slowdown(wait_s, jobs.run_s[rows])
-            parts.append((slowdown, wait_s, block, jobs.agent[rows], np.full(len(rows), number)))
-    return OrderOutcome(*(np.concatenate(leaves) for leaves in zip(*parts, strict=True)))
-
-
-def hastened(week: TestWeek, pace: float) -> TestWeek:
-    """The week with its arrivals in a part of their time; waiting and running jobs at its beginning are unchanged."""
-    arrival_s = week.jobs.arrival_s
-    return week._replace(
-        jobs=week.jobs._replace(arrival_s=np.where(arrival_s > 0.0, pace * arrival_s, arrival_s))
-    )
-
-
-def choose(weeks: Sequence[TestWeek], tried: Sequence[OrderCandidate]) -> ChosenOrder:
-    """The best rule of the past weeks, and the chosen order above it.
+def choose(
+    training: Sequence[TestWeek], weeks: Sequence[TestWeek], tried: Sequence[OrderCandidate], pool: Pool
+) -> ChosenOrder:
+    """The best rule of the training weeks, and the chosen order above it.
 
     Args:
-        weeks: that are past; at least one.
-        tried: of `candidates`.
+        training: the whole weeks of the training days; at least one.
+        weeks: in which orders are held against each other, in order of time; at least one.
+        tried: the orders.
+        pool: the processors.
     """
-    seen = {one.name: seen_in(weeks, one.play, PACES) for one in tried}
-    rules = [one.name for one in tried if one.is_rule]
-    rule = min(rules, key=lambda name: float(seen[name].at(0).slowdown.mean()))
-    held = _held(seen, rule)
-    able = [name for name in seen if name != held and (name == rule or _is_allowed(seen[name], seen[rule]))]
-    if not able:
-        reasons = "is worse in past weeks, has longer longest waits, or treats users less evenly"
-        return ChosenOrder(rule, held, 0.0, 0.0, f"{held}: every other order {reasons}")
-    best = max(able, key=lambda name: gain_of(seen[name], seen[held], len(seen))[0])
-    gain, low = gain_of(seen[best], seen[held], len(seen))
-    if low <= 0.0:
-        words = f"{held}: the best other, {best}, has {_percent(gain)} less slowdown, perhaps {_percent(low)}"
-        return ChosenOrder(rule, held, gain, low, words)
-    words = f"{best}: {_percent(gain)} less slowdown than {held}, at least {_percent(low)}, in past weeks"
-    return ChosenOrder(rule, best, gain, low, words)
+    rules = [one for one in tried if one.is_rule]
+    mean = {one.name: float(seen_in(training, one.play).slowdown.mean()) for one in rules}
+    rule = min(mean, key=mean.__getitem__)
+    older, newest = weeks[:-NEWEST], weeks[-NEWEST:]
+    seen = {one.name: seen_in(newest, one.play, pool) for one in tried if _may_win(one, rule)}
+    if older:
+        best = sorted(seen, key=lambda name: -gain_of(seen[name], seen[rule]).mean)[:NUM_FINALISTS]
+        final = {rule, USUAL, *best}
+        seen = {
+            one.name: together([seen_in(older, one.play, pool), seen[one.name]])
+            for one in tried
+            if one.name in final and one.name in seen
+        }
+    return _climb(seen, rule, len(tried))
 
 
-def _held(seen: Mapping[str, OrderOutcome], rule: str) -> str:
-    """The rung from which others are looked at: the usual order, or the rule where past weeks speak against that."""
-    usual = seen.get(name_of(USUAL))
-    if usual is None or not _is_allowed(usual, seen[rule]) or gain_of(usual, seen[rule], 1)[0] < 0.0:
-        return rule
-    return name_of(USUAL)
+def _may_win(one: OrderCandidate, rule: str) -> bool:
+    """A rule without backfilling can be the best one of the training weeks; else it is not held against others."""
+    return not one.is_rule or one.name.endswith(EASY) or one.name == rule
 
 
-def _is_allowed(seen: OrderOutcome, held: OrderOutcome) -> bool:
-    """Whether an order keeps to the constraints."""
-    if gain_of(seen.at(0), held.at(0), 1)[0] < -MOST_WORSE:
-        return False
-    pairs = [(seen.at(number), held.at(number)) for number in np.unique(held.pace)]
-    longest = [[float(np.quantile(one.wait_s, 0.99)) for one in pair] for pair in pairs]
-    if any(mine > MOST_P99 * max(theirs, 1.0) for mine, theirs in longest):
-        return False
-    return all(fairness(mine) >= LEAST_FAIR * fairness(theirs) for mine, theirs in pairs)
-
-
-def fairness(seen: OrderOutcome) -> float:
-    """Jain's index of the users' mean slowdowns; 1 where no user is known."""
-    known = seen.agent >= 0
-    if not known.any():
-        return 1.0
-    _, user = np.unique(seen.agent[known], return_inverse=True)
-    each = np.bincount(user, weights=seen.slowdown[known]) / np.bincount(user)
-    return float(each.sum() ** 2 / (len(each) * (each**2).sum()))
-
-
-def gain_of(seen: OrderOutcome, held: OrderOutcome, num_tried: int) -> tuple[float, float]:
-    """Mean over half weeks, and over paces within each, of ln(held slowdown / slowdown); its lower end, minus infinity
-    of fewer than three half weeks."""
-    blocks, place = np.unique(held.block, return_inverse=True)
-    paces, row = np.unique(held.pace, return_inverse=True)
-    cell, num_cells = place * len(paces) + row, len(blocks) * len(paces)
-    counts = np.bincount(cell, minlength=num_cells)
-    mine, theirs = (
-        np.bincount(cell, weights=one.slowdown, minlength=num_cells) / np.maximum(counts, 1)
-        for one in (seen, held)
-    )
-    ratio = np.where(counts > 0, np.log(np.maximum(theirs, 1.0)) - np.log(np.maximum(mine, 1.0)), 0.0)
-    each = ratio.reshape(len(blocks), len(paces)).mean(axis=1)
-    gain = float(each.mean())
-    if len(blocks) < 3:
-        return gain, -np.inf
-    level = 1.0 - (1.0 - _LEVEL) / max(1.0, np.log2(max(num_tried, 2)))
-    error = float(np.std(each, ddof=1)) / np.sqrt(len(blocks))
-    return gain, float(gain - stdtrit(len(blocks) - 1, level) * error)
+def _climb(seen: Mapping[str, OrderOutcome], rule: str, num_tried: int) -> ChosenOrder:
+    """From rung to rung."""
+    able = [name for name in seen if name == rule or is_allowed(seen[name], seen[rule])]
+    held, words = rule, f"{rule}: {USUAL} has longer longest waits in past weeks, or treats users less evenly"
+    if USUAL not in seen:
+        words = f"{rule}: too few jobs ended before the past weeks to learn run times from"
+    elif USUAL in able:
+        gain = gain_of(seen[USUAL], seen[rule])
+        expected = gain.shrunk(*GAIN_ELSEWHERE)
+        held = USUAL if expected > 0.0 else rule
+        words = (
+            f"{held}: {USUAL} has {_percent(gain.mean)} less slowdown than {rule} in {gain.num_blocks} past half weeks, "
+            f"{_percent(expected)} with what is known of other logs"
+        )
+    others = {
+        name: gain_of(seen[name], seen[held])
+        for name in able
+        if name != held and (name == rule or gain_of(seen[name].at(False), seen[rule].at(False)).mean >= -MOST_WORSE)
+    }
+    if others:
+        best = max(others, key=lambda name: others[name].low(num_tried))
+        low = others[best].low(num_tried)
+        if low > 0.0:
+            words = f"{best}: {_percent(others[best].mean)} less slowdown than {held}, at least {_percent(low)}, in past weeks"
+            held = best
+    return ChosenOrder(rule, held, gain_of(seen[held], seen[rule]).mean, words)
 
 
 def _percent(gain: float) -> str:
-    return f"{100.0 * (1.0 - np.exp(-gain)):.0f} %" if np.isfinite(gain) else "unknown"
+    return f"{100.0 * (1.0 - np.exp(-gain)):.0f} %" if np.isfinite(gain) else "an unknown share of"
 
 
 def rules_and_ladder(
-    jobs: Jobs, pool: Pool, anchors: Sequence[int], num_days: int, config: WeeksConfig
+    jobs: Jobs,
+    pool: Pool,
+    anchors: Sequence[int],
+    num_days: int,
+    config: WeeksConfig,
+    index_of: IndexOf | None = None,
+    seed: int = 0,
 ) -> Ladder:
     """Every published rule; the best one in every anchor's past weeks; and the choice of its ladder.
 
@@ -278,19 +255,31 @@ def rules_and_ladder(
         anchors: days since 1970 (UTC).
         num_days: training days before each.
         config: of the weeks.
+        index_of: the index that an anchor's ladder plays where it chooses one; by default it is learned here.
+        seed: of the indices that are learned here.
 
     Returns:
         The policies; without a whole week of training days the rules alone.
     """
-    past = [past_weeks(jobs, pool, anchor, num_days, config) for anchor in anchors]
-    if not all(past):
+    training = [past_weeks(jobs, pool, anchor, num_days, config) for anchor in anchors]
+    if not all(training):
         note = "ladder: no whole week with jobs among the training days, so no choice"
         return Ladder(rule_policies(pool), [note], {})
-    tried = candidates(pool)
-    found = [choose(weeks, tried) for weeks in past]
-    plays = {one.name: one.play for one in tried}
-    rules, orders = ([plays[getattr(one, part)] for one in found] for part in ("rule", "order"))
-    words = "that rule, or an order under predicted run times that was surely better in those weeks"
+    index_of = index_of or (lambda number: _learned(jobs, pool, anchors[number], num_days, seed))
+    found, plays = [], {one.name: one.play for one in candidates(pool)}
+    rules, orders = [], []
+    for number, (anchor, weeks) in enumerate(zip(anchors, training, strict=True)):
+        one = _choice_at(jobs, pool, anchor, weeks, num_days, config, seed)
+        exponents, index = index_exponents(one.order), None
+        if exponents is not None:
+            index = index_of(number)
+            one = one if index is not None else one._replace(order=one.rule)
+        found.append(one)
+        rules.append(plays[one.rule])
+        orders.append(
+            plays[one.order] if index is None else partial(play_index, index._replace(exponents=exponents), pool)
+        )
+    words = "that rule, or an index of predicted run times or another order that past weeks speak for"
     policies = [
         *rule_policies(pool),
         OrderPolicy(
@@ -301,6 +290,30 @@ def rules_and_ladder(
     ]  # fmt: skip
     notes = [f"ladder of anchor {number}: {one.words}" for number, one in enumerate(found)]
     return Ladder(policies, notes, {BEST_RULE: found[-1].rule, LADDER: found[-1].order})
+
+
+def _choice_at(
+    jobs: Jobs,
+    pool: Pool,
+    anchor: int,
+    training: Sequence[TestWeek],
+    num_days: int,
+    config: WeeksConfig,
+    seed: int,
+) -> ChosenOrder:
+    """The ladder of one anchor."""
+    weeks = past_weeks(jobs, pool, anchor, num_refereed_days(jobs, anchor), config)
+    known = known_by(jobs, anchor * DAY_S - jobs.origin_us / 1e6)
+    by_day = past_indices(known, pool, weeks, num_days, seed) if weeks else {}
+    tried = candidates(pool) + (index_candidates(pool, by_day) if by_day else [])
+    return choose(training, weeks or training, tried, pool)
+
+
+def _learned(jobs: Jobs, pool: Pool, anchor: int, num_days: int, seed: int) -> Index | None:
+    try:
+        return learn_index(seed, samples_before(jobs, pool, anchor, num_days))[0]
+    except OrderingError:
+        return None
 
 
 def _play_chosen(by_anchor: Sequence[Play], weeks: Sequence[TestWeek]) -> list[np.ndarray]:

@@ -10,16 +10,14 @@ import numpy as np
 
 from evaluation.comparison.kept_runs import load_starts, save_starts
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.problems.ordering.index_orders import play_index
 from evaluation.problems.ordering.playing import OrderPolicy, Play
 from evaluation.problems.ordering.weeks import TestWeek
 from offline_rl.ordering.learning import joined
-from offline_rl.ordering.predicting import TIME_UNIT_S, Index, score_of
+from offline_rl.ordering.predicting import Index
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
 from twin.ordering.job_windows import JobWindows, cut_job_windows
-from twin.ordering.population import DAY_S
-from twin.ordering.remembering import past_of, replay_remembering
-from twin.ordering.rules import SAF
 from twin.ordering.types import Pool
 
 
@@ -95,21 +93,7 @@ def index_policy(by_anchor: Sequence[Sequence[Index]], pool: Pool) -> OrderPolic
 
 
 def _play_index(indices: Sequence[Index], pool: Pool, weeks: Sequence[TestWeek]) -> list[np.ndarray]:
-    starts = []
-    for week in weeks:
-        index = indices[week.anchor]
-        done = replay_remembering(
-            week.jobs,
-            Pool(pool.processors, easy=True),
-            score_of(index, week.jobs, pool),
-            past_of(week.whole, week.schedule_s, week.span_s[0], TIME_UNIT_S),
-            time_unit_s=TIME_UNIT_S,
-            ageing_per_s=index.exponents[-1] / DAY_S,
-            backfill=SAF,
-            warm=week.warm,
-        )
-        starts.append(done.start_s)
-    return starts
+    return [play_index(indices[week.anchor], pool, week) for week in weeks]
 
 
 def look_up(starts: dict[str, np.ndarray], weeks: Sequence[TestWeek]) -> list[np.ndarray]:

@@ -23,10 +23,9 @@ from evaluation.problems.ordering.exporting import (
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.lacking import lacking_in_words
-from evaluation.problems.ordering.ladder import rules_and_ladder
+from evaluation.problems.ordering.ladder import IndexOf, Ladder, rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.observing import Ranges, logged_ranges
-from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.weeks import anchor_days, plan_weeks
@@ -89,33 +88,42 @@ def order_archive(
     training = _training_of(config, jobs, pool)
     keep = _unfinished(out, archive, config)
     num_days = config.weeks.num_train_days
-    with progress.stage("choose among rules and predictions in past weeks"):
-        policies, chosen, last = rules_and_ladder(jobs, pool, plan.anchors, num_days, config.weeks)
-    facts, lacking = queue_facts(archive, jobs, pool) | last, lacking_in_words(jobs, pool)
+    lacking = lacking_in_words(jobs, pool)
+
+    def ladder_with(index_of: IndexOf | None, seed: int = 0) -> Ladder:
+        with progress.stage("choose among rules, index and predictions in past weeks"):
+            return rules_and_ladder(jobs, pool, plan.anchors, num_days, config.weeks, index_of, seed)
+
     if training is not None and training.index_only:
-        index = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
+        by_anchor = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
+        best = [indices[int(np.argmin(losses))] for indices, losses in by_anchor]
+        policies, chosen, last = ladder_with(best.__getitem__, training.seeds[0])
+        index = index_policy([indices for indices, _ in by_anchor], pool)
         return compare_orders(
-            plan, (), [*policies, index], pool, config.weeks, progress,
-            facts=facts, notes=[FIXED, *lacking, *chosen], intervals=config.intervals, keep=keep,
+            plan, (), [*policies, index], pool, config.weeks, progress, facts=queue_facts(archive, jobs, pool) | last,
+            notes=[FIXED, *lacking, *chosen], intervals=config.intervals, keep=keep,
         )  # fmt: skip
     populations = [fit_population(jobs, anchor - num_days, num_days) for anchor in plan.anchors]
     seeds = range(TWIN_SEED, TWIN_SEED + config.num_twin_weeks)
     with progress.stage("generate weeks"):
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
-    notes = [FIXED, *lacking, *chosen, *population_notes(jobs, populations, plan.anchors, pool, config.weeks)]
-    if training is not None:
+    notes = population_notes(jobs, populations, plan.anchors, pool, config.weeks)
+    if training is None:
+        policies, chosen, last = ladder_with(None)
+    else:
         programs, learned, losses, about_training = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep
         )
         with progress.stage("play learned orders"):
             weeks = [*plan.weeks, *twin_weeks]
             more, num_late = learned_policies(programs, learned, weeks, pool, training, keep)
+        best = [one.indices[int(np.argmin(loss))] for one, loss in zip(learned, losses, strict=True)]
+        policies, chosen, last = ladder_with(best.__getitem__, training.seeds[0])
         policies += more
-        notes += about_training
-        notes += late_notes(num_late)
+        notes += [*about_training, *late_notes(num_late)]
     comparison = compare_orders(
-        plan, twin_weeks, policies, pool, config.weeks, progress,
-        facts=facts, notes=notes, intervals=config.intervals, keep=keep,
+        plan, twin_weeks, policies, pool, config.weeks, progress, facts=queue_facts(archive, jobs, pool) | last,
+        notes=[FIXED, *lacking, *chosen, *notes], intervals=config.intervals, keep=keep,
     )  # fmt: skip
     if training is None:
         return comparison
@@ -163,16 +171,17 @@ def _indices(
     num_days: int,
     progress: Progress,
     keep: Unfinished,
-) -> OrderPolicy:
-    """Every anchor's indices as one policy."""
+) -> list[tuple[list[Index], list[float]]]:
+    """Every anchor's indices, one a seed, and their losses on held-out jobs."""
     by_anchor = []
     with progress.stage("learn", total=len(anchors), unit="anchors") as stage:
         for done, anchor in enumerate(anchors):
             stage(done)
             samples = cache(partial(samples_before, jobs, pool, anchor, num_days))
-            by_anchor.append([kept_index(keep, done, seed, samples)[0] for seed in seeds])
+            found = [kept_index(keep, done, seed, samples) for seed in seeds]
+            by_anchor.append(([index for index, _ in found], [loss for _, loss in found]))
         stage(len(anchors))
-    return index_policy(by_anchor, pool)
+    return by_anchor
 
 
 def write_order_comparison(
@@ -309,7 +318,7 @@ def _export(
     certification: Mapping[str, Any],
     ranges: Ranges | None,
 ) -> None:
-    """The bundle of the best order: an anchor's best index, or a fixed order."""
+    """The bundle of the best order: an anchor's best index, with the ladder's exponents, or a fixed order."""
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
     trained_on |= {"chosen": winner.words, **pool.described}
@@ -321,7 +330,7 @@ def _export(
             ranges=ranges, fallback=stand_in,
         )  # fmt: skip
         return
-    place, params = best_index(learned, losses, pool)
+    place, params = best_index(learned, losses, pool, winner.exponents)
     export_order(
         params, out, pool, config,
         trained_on=trained_on | {"certification": certification.get("certification", NO_CERTIFICATE)},

@@ -23,7 +23,7 @@ from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.ordering.config import ORDER_CODE
-from evaluation.problems.ordering.exporting import export_order, export_rule, exported_config
+from evaluation.problems.ordering.exporting import export_order, export_rule, exported_config, index_scorer
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
@@ -160,8 +160,9 @@ def load_queue_policy(folder: Path) -> TrainedOrders:
     num_trained = 0 if config.index_only else min(config.num_ppo_seeds, len(config.seeds))
     clone = () if config.index_only else scorer
     structure = Learned(clone, (index,) * len(config.seeds), (scorer,) * num_trained)
-    notes = tuple(read_manifest(folder).extra["notes"])
-    return TrainedOrders(load_structure(folder / LEARNED, structure), config, pool, notes)
+    facts = read_manifest(folder).extra
+    best, notes = int(np.argmin(facts["losses"])), tuple(facts["notes"])
+    return TrainedOrders(load_structure(folder / LEARNED, structure), best, config, pool, notes)
 
 
 def build_queue_comparison(
@@ -234,10 +235,11 @@ def build_queue_bundle(
     if rule is not None and not rule.endswith((EASY, ")")):
         rule += EASY
     words = f"the rule {fixed_order(rule).name}, as requested" if rule else NOT_COMPARED
+    exponents = None
     if comparison_path is not None:
         _refuse_other_comparison(comparison_path, manifest.content_hash)
         winner = winner_of(load_comparison(comparison_path))
-        rule, words = (rule, words) if rule else winner[:2]
+        rule, words, exponents = (rule, words, None) if rule else (winner.rule, winner.words, winner.exponents)
         stand_in = None if winner.fallback is None else fixed_order(winner.fallback)
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
     trained_on |= {"chosen": words} | policy.pool.described
@@ -253,7 +255,7 @@ def build_queue_bundle(
         raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
     place = place if seed is None else seeds.index(seed)
     export_order(
-        scorer_of(policy.learned.indices[place], policy.pool), out, policy.pool, policy.config,
+        index_scorer(policy.learned.indices[place], policy.pool, exponents), out, policy.pool, policy.config,
         trained_on=trained_on | trained_in(manifest), seed=seeds[place], certificate=facts.get("certificate"),
         replace_old=replace_old, ranges=load_ranges(policy_path), fallback=stand_in, **made_from,
     )  # fmt: skip

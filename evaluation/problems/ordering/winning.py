@@ -2,11 +2,14 @@
 
 from typing import NamedTuple
 
+import numpy as np
+
 from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label
 from evaluation.problems.ordering.comparing import REPLAY
 from evaluation.problems.ordering.fixed_orders import OWN_BACKFILL
+from evaluation.problems.ordering.index_orders import index_exponents
 from evaluation.problems.ordering.playing import BEST_RULE, EASY, LADDER
 
 INDEX = "index"
@@ -16,14 +19,16 @@ class Winner(NamedTuple):
     """The order to export.
 
     Attributes:
-        rule: name of a fixed order (`fixed_orders`); None where it is the index.
+        rule: name of a fixed order (`fixed_orders`); None where it is an index.
         words: description with the reason of the choice.
         fallback: name of its fallback rule.
+        exponents: [5] of the ladder's index; None: the index's own.
     """
 
     rule: str | None
     words: str
     fallback: str | None = None
+    exponents: np.ndarray | None = None
 
 
 def winner_of(comparison: Comparison) -> Winner:
@@ -42,10 +47,9 @@ def winner_of(comparison: Comparison) -> Winner:
         words = f"the index: in {REPLAY} better than the ladder after {shifts}, and worse at no shift"
         return Winner(None, words, rule)
     kind = "the rule" if ladder == rule else "not a rule but"
-    words = (
-        f"{kind} {ladder}, which the ladder chose in past weeks: in {REPLAY} the index is not surely better"
-    )
-    return Winner(ladder, words, rule)
+    words = f"{kind} {ladder}, which the ladder chose in past weeks: in {REPLAY} {INDEX} is not surely better"
+    exponents = index_exponents(ladder)
+    return Winner(ladder if exponents is None else None, words, rule, exponents)
 
 
 def _against_rules(comparison: Comparison) -> Winner:
