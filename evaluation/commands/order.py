@@ -25,7 +25,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     add_options(
         parser, WeeksConfig,
-        {"--shifts": "shifts", "--days": "num_train_days", "--anchors": "num_anchors", "--warm": "warm"},
+        {"--shifts": "shifts", "--days": "num_train_days", "--anchors": "num_anchors", "--warm": "warm",
+         "--between": "between"},
     )  # fmt: skip
     parser.add_argument("--seeds", metavar="N", type=int, default=5, help="indices an anchor (default: 5)")
     parser.add_argument(

@@ -8,19 +8,30 @@ NAME = "replay"
 HELP = "replay an archive's jobs under known policies: exact waits on an idealised machine"
 
 
+LEARNING = (
+    (
+        "NAME(A,B,C)",
+        "with --easy: A ln(run time) + B ln(processors) - C a day waited; NAME: predicted, run times from",
+    ),
+    ("", "the user's last two jobs; reserved, they give reservations too; requested, as requested"),
+    ("index", "with --easy: learned index of predicted run times, made anew every four weeks of the replay"),
+    ("ladder", "with --easy: the best rule, the index or another order, chosen anew every four weeks"),
+)
+
+
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; the policies are the rules that `twin.ordering.rules` exports."""
     from evaluation.commands.options import add_options
     from evaluation.problems.ordering.replaying import ReplayConfig
     from twin.ordering.rules import RULES
 
-    names = [rule.name for rule in RULES]
     parser.formatter_class = RawDescriptionHelpFormatter
-    parser.epilog = "\n".join(("policies:", *(f"  {rule.name:<14}{rule.description}" for rule in RULES)))
+    named = [*((rule.name, rule.description) for rule in RULES), *LEARNING]
+    parser.epilog = "\n".join(("policies:", *(f"  {name:<14}{words}" for name, words in named)))
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
     parser.add_argument("--problem", choices=("ordering",), default="ordering", help="problem")
     parser.add_argument(
-        "--policy", metavar="NAME", action="append", choices=names,
+        "--policy", metavar="NAME", action="append",
         help="order of the queue; may be given several times (default: fcfs)",
     )  # fmt: skip
     add_options(
@@ -42,6 +53,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=Path,
         help="Parquet file to write: request_id, wait_s, start, policy, and pool where there are several",
     )
+    parser.add_argument(
+        "--waits", metavar="FILE", action="append", type=Path, default=[],
+        help="SWF file (plain or .gz) of the same jobs with another scheduler's waits, to stand in the table",
+    )  # fmt: skip
     parser.add_argument("--replace", action="store_true", help="replace a file that is already there")
 
 
@@ -53,7 +68,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 
     policies = tuple(dict.fromkeys(arguments.policy or ("fcfs",)))
-    config = given(ReplayConfig(policies, days=arguments.days), arguments)
+    config = given(ReplayConfig(policies, days=arguments.days, waits=tuple(arguments.waits)), arguments)
     if arguments.out is not None:
         check_out(arguments.out, replace=arguments.replace)
     with progress_of(arguments) as progress:

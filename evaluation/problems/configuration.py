@@ -21,6 +21,7 @@ from twin.imitation.config import GameConfig
 from twin.placement.learned import AnswerConfig
 from twin.population import PopulationConfig
 
+EPOCH = dt.date(1970, 1, 1)
 WARM_STARTS = ("logged", "easy", "empty")
 
 
@@ -75,6 +76,8 @@ class WeeksConfig:
         num_anchors: anchors, spread evenly over the log.
         num_drain_days: days after a test during which jobs keep arriving.
         warm: what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty).
+        between: FIRST..LAST, dates in which anchors and the days that are evaluated lie; all of the log if empty.
+            Training days and past weeks may lie before.
     """
 
     num_train_days: int = 28
@@ -83,9 +86,11 @@ class WeeksConfig:
     num_anchors: int = 5
     num_drain_days: int = 3
     warm: str = field(default="logged", metadata={"choices": WARM_STARTS})
+    between: str = field(default="", metadata={"metavar": "FIRST..LAST"})
 
     def __post_init__(self) -> None:
         parse_shifts(self.shifts)
+        self.span()
         if min(self.num_train_days, self.num_test_days, self.num_anchors) < 1 or self.num_drain_days < 0:
             raise ConfigError(
                 "numbers of days and anchors must be positive",
@@ -96,6 +101,22 @@ class WeeksConfig:
             raise ConfigError(
                 f"there is no warm start {self.warm!r}", where="warm", allowed=", ".join(WARM_STARTS)
             )
+
+    def span(self) -> tuple[int, int] | None:
+        """The first and the last day of `between`, in days since 1970 (UTC); ConfigError where it is no range."""
+        if not self.between:
+            return None
+        try:
+            first, last = (dt.date.fromisoformat(one) for one in self.between.split(".."))
+        except ValueError:
+            first, last = dt.date.max, dt.date.min
+        if first > last:
+            raise ConfigError(
+                f"{self.between!r} is no range of days",
+                where="between",
+                allowed="FIRST..LAST: 1997-03-10..1997-08-30",
+            )
+        return (first - EPOCH).days, (last - EPOCH).days
 
 
 @dataclass(frozen=True)

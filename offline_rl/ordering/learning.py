@@ -25,6 +25,7 @@ from twin.ordering.rules import LOGGED_ORDER
 from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.states import NEVER, JobRequests
 from twin.ordering.types import Jobs, Pool
+from twin.ordering.windows import chosen
 
 MONTH_DAYS, SETTLE_DAYS = 28, 3
 WEEK_DAYS = 5
@@ -180,6 +181,7 @@ def clone_log(seed: int, programs: Programs, data: AnchorData) -> tuple[PyTree, 
 def samples_before(jobs: Jobs, pool: Pool, anchor: int, num_train_days: int) -> RunTimeSamples:
     """What an anchor's training days teach of run times; the arguments are those of `anchor_data`."""
     begin_s = anchor * DAY_S - jobs.origin_us / 1e6
+    jobs = chosen(jobs, np.flatnonzero(jobs.arrival_s < begin_s))
     return samples_of(jobs, jobs.logged_start_s, (begin_s - num_train_days * DAY_S, begin_s), pool)
 
 

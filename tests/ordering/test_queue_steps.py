@@ -9,7 +9,9 @@ import pytest
 from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
 from evaluation.problems.configuration import load_config
+from evaluation.problems.ordering.exporting import load_order
 from evaluation.problems.ordering.fixed_orders import order_of_setting
+from evaluation.problems.ordering.index_orders import index_name
 from evaluation.problems.ordering.judging import weeks_after
 from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of
 from evaluation.problems.ordering.winning import winner_of
@@ -132,7 +134,14 @@ def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     winner = winner_of(load_comparison(tmp_path / "comparison"))
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
     assert contract["trained_on"]["chosen"] == winner.words
-    assert order_of_setting(contract["setting"]).name == winner.rule
+    assert (
+        winner.rule is None
+    )  # the ladder's index, with its own exponents, and the rule that stands in for it
+    assert f"not a rule but {index_name(winner.exponents)}" in winner.words
+    np.testing.assert_allclose(
+        load_order(tmp_path / "bundle")[0].exponents, winner.exponents, rtol=1e-5, atol=1e-6
+    )
+    assert order_of_setting(contract["setting"] | contract["setting"]["fallback"]).name == winner.fallback
     made = read_manifest(tmp_path / "comparison").made_from
     for kind in ("comparison", "policy"):
         with writing(tmp_path / f"other {kind}", kind, made_from=made | {"policy": "f" * 64}):

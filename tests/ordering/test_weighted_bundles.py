@@ -3,18 +3,23 @@
 import heapq
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
-from evaluation.problems.ordering.exporting import export_rule, policy_of_bundle
+from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import fixed_order, name_of
-from evaluation.problems.ordering.ladder import family
+from evaluation.problems.ordering.ladder import INDICES, family
+from offline_rl.ordering.predicting import NETWORK, SEEN, SMITH, TIME_UNIT_S, Index, score_of
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.ordering_contract import weighted_setting
 from offline_rl.runner import QueuePolicy, RunningJob, UserPast, WaitingJob, load_network, load_queue
 from tests.ordering.test_learning_weeks import busy_log
+from twin.ordering.population import DAY_S
 from twin.ordering.predicted import CORRECTIONS_S, PredictedOrder, replay_predicted
+from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.replay import replay
 from twin.ordering.rules import SAF
 from twin.ordering.types import Pool
@@ -121,6 +126,23 @@ def test_a_plain_loop_that_asks_the_bundle_starts_jobs_as_exact_replay(bundle, j
     np.testing.assert_allclose(found, expected.start_s, atol=1e-3)
     assert expected.num_backfilled > 10
     assert np.max(found - jobs.arrival_s) > 3600.0  # a queue there was
+
+
+def test_an_index_of_the_ladder_starts_jobs_as_its_replay_backfilling_included(jobs, tmp_path):
+    pool, predictor = Pool(SIZE, easy=True), NETWORK.init(jax.random.key(4), jnp.zeros((len(SEEN), 1)))
+    index = Index(jax.tree.map(np.asarray, predictor), SMITH)
+    scorer, usual = index_scorer(index, pool, INDICES[0]), index._replace(exponents=INDICES[0])
+    export_order(scorer, tmp_path / "bundle", pool, OrderTrainingConfig(num_judged=256), trained_on=DAYS)
+    found = Loop(jobs, load_queue(tmp_path / "bundle"), lambda policy: policy.starting).play()
+    past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
+    expected = replay_remembering(
+        jobs, pool, score_of(usual, jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=INDICES[0][-1] / DAY_S,
+        backfill=SAF,
+    )  # fmt: skip
+    np.testing.assert_allclose(found, expected.start_s, atol=1e-3)
+    assert expected.num_backfilled > 10
+    played, _ = policy_of_bundle(tmp_path / "bundle")
+    assert played.name == "index"
 
 
 def test_the_rule_that_stands_in_starts_jobs_as_its_replay(bundle, jobs):

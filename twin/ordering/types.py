@@ -99,12 +99,12 @@ class Replayed(NamedTuple):
 
     Attributes:
         start_s: [jobs] when each job started; NaN for a job larger than the pool, which never does.
-        num_backfilled: jobs that started from behind a blocked head.
+        num_backfilled: jobs that started from behind a blocked head; None where that is unknown.
         num_too_large: jobs larger than the pool.
         num_overrunning: jobs that started and ran beyond their request.
     """
 
     start_s: np.ndarray
-    num_backfilled: int
+    num_backfilled: int | None
     num_too_large: int
     num_overrunning: int

@@ -84,7 +84,12 @@ def compare_queue(
     learned = None if policy is None else policy.learned.indices[policy.best]
     with progress.stage("choose among rules, index and predictions in past weeks"):
         ladder = rules_and_ladder(
-            jobs, twin.pool, plan.anchors, twin.num_days, weeks, None if learned is None else lambda _: learned
+            jobs,
+            twin.pool,
+            plan.anchors,
+            twin.num_days,
+            weeks,
+            None if learned is None else lambda _: learned,
         )
     policies, every = ladder.policies, [*plan.weeks, *made]
     notes += ladder.notes

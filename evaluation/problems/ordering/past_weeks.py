@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.configuration import WeeksConfig
+from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.playing import BLOCK_DAYS
 from evaluation.problems.ordering.weeks import TestWeek, cut_week, log_days
 from twin.ordering.population import DAY_S

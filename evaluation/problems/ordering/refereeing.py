@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 
 from evaluation.problems.ordering.past_weeks import OrderOutcome
 
-MOST_P99 = 1.05
+MOST_P99 = 1.1
 """Times the rule's 99th percentile of waits that another order may have: the geometric mean over paces."""
 LEAST_FAIR = 0.9
 """Times the rule's fairness between users that it must have: the geometric mean over half weeks and paces."""

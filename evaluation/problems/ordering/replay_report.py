@@ -92,7 +92,10 @@ def together(queues: Sequence[ReplayedQueue]) -> ReplayedQueue:
     for name in queues[0].schedules:
         done = [queue.schedules[name] for queue in queues]
         start_s = [one.start_s + seconds for one, seconds in zip(done, later_s, strict=True)]
-        sums = (sum(numbers) for numbers in zip(*(one[1:] for one in done), strict=True))
+        sums = (
+            None if None in numbers else sum(numbers)
+            for numbers in zip(*(one[1:] for one in done), strict=True)
+        )
         schedules[name] = Replayed(np.concatenate(start_s)[index], *sums)
     summaries = {name: summarise(jobs, one.start_s, pool) for name, one in schedules.items()}
     return ReplayedQueue(jobs, pool, schedules, summaries)
@@ -180,22 +183,27 @@ def _part(name: str, plain: dict[str, Any], gap: str) -> str:
     hit = [
         f"{count:,} x {rule}{CONSEQUENCES.get(rule, '')}" for rule, count in plain["counts"].items() if count
     ]
+    width = max(14, *(len(policy) + 2 for policy in plain["policies"]))
     lines = [
         f"{name}{plain['num_jobs']:,} jobs on {plain['processors']:g} processors, "
         f"{'EASY backfilling' if plain['easy'] else 'no backfilling'}"
         + (f"; {first(hit, num_shown=len(hit))}" if hit else ""),
         f"logged mean wait {number(plain['logged_mean_wait_s'])} s{gap}",
         "",
-        f"{'policy':<14}{'mean wait s':>14}{'p99 wait s':>14}{'slowdown':>12}{'utilisation':>13}{'Jain':>8}"
+        f"{'policy':<{width}}{'mean wait s':>14}{'p99 wait s':>14}{'slowdown':>12}{'utilisation':>13}{'Jain':>8}"
         f"{'backfilled':>12}",
     ]
     for policy, row in plain["policies"].items():
         lines.append(
-            f"{policy:<14}{number(row['mean_wait_s']):>14}{number(row['p99_wait_s']):>14}"
+            f"{policy:<{width}}{number(row['mean_wait_s']):>14}{number(row['p99_wait_s']):>14}"
             f"{number(row['mean_bounded_slowdown']):>12}{number(row['utilisation']):>13}"
-            f"{number(row['jain_fairness']):>8}{row['num_backfilled']:>12,}"
+            f"{number(row['jain_fairness']):>8}{_count(row['num_backfilled']):>12}"
         )
     return "\n".join(lines)
+
+
+def _count(value: int | None) -> str:
+    return "unknown" if value is None else f"{value:,}"
 
 
 def _finite(value: float) -> float | None:

@@ -5,7 +5,12 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from evaluation.problems.configuration import WARM_STARTS, WeeksConfig
+from evaluation.problems.ordering.fixed_orders import fixed_order
+from evaluation.problems.ordering.online import ONLINE, OrderAt, online_starts
+from evaluation.problems.ordering.other_waits import name_of_waits, read_waits
 from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
 from evaluation.problems.ordering.summary import summarise
 from evaluation.problems.ordering.weeks import begin_schedule, cut_week, earlier, warm_earlier
@@ -14,6 +19,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from twin.ordering.jobs import clairvoyant, read_jobs
 from twin.ordering.pools import pool_of, pool_sizes
+from twin.ordering.predicted import PredictedOrder, replay_predicted
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
 from twin.ordering.types import Jobs, NoJobsError, Pool, Replayed, WarmStart
@@ -29,7 +35,8 @@ class ReplayConfig:
     """Configuration of a replay.
 
     Attributes:
-        policies: names of rules.
+        policies: names of rules; with easy also of the weighted family (`fixed_orders`) and of orders that learn on
+            the way (`online`).
         easy: backfill behind the head (EASY).
         processors: size of the one pool; without it that of the archive's nodes.
         backfill: order of backfilling; without it the policy's own.
@@ -38,6 +45,7 @@ class ReplayConfig:
         warm: with days: running and waiting jobs at the beginning: as logged, as under fcfs with EASY, or nothing.
         pool: class of the queue's nodes; without it all pools, each by itself.
         withdraw: let jobs that were cancelled before their start wait until then; else they are left out.
+        waits: SWF files of the same jobs with another scheduler's waits.
     """
 
     policies: tuple[str, ...] = ("fcfs",)
@@ -49,6 +57,7 @@ class ReplayConfig:
     warm: str = field(default="logged", metadata={"choices": WARM_STARTS})
     pool: str | None = None
     withdraw: bool = False
+    waits: tuple[Path, ...] = ()
 
     def __post_init__(self) -> None:
         if self.backfill is not None and not self.easy:
@@ -64,6 +73,15 @@ class ReplayConfig:
                 where=f"days {self.days[0]} to {self.days[1]}",
                 allowed="FIRST..LAST, both included",
             )
+        learned = [name for name in self.policies if name in ONLINE or "(" in name]
+        if learned and (not self.easy or self.backfill or self.days or self.withdraw):
+            raise ConfigError(
+                f"{', '.join(learned)}: orders that predict run times have their own backfilling and remember users",
+                where="easy, backfill, days, withdraw", allowed="--easy, and all days of the log",
+                advice="add --easy, and leave the other options out",
+            )  # fmt: skip
+        if self.waits and self.days:
+            raise ConfigError("waits of other schedulers are of the whole log", where="days, waits")
 
 
 def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> ReplayReport:
@@ -79,13 +97,14 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
         ConfigError: no such rule, no such pool, or one size for several pools.
         OrderingError: nothing to replay, or no pool to replay it on.
     """
-    rules = [find_rule(name) for name in config.policies]
+    for name in config.policies:
+        _order_of(name)
     backfill = None if config.backfill is None else find_rule(config.backfill)
     archive = Archive(path)
     pools = _pools(archive, config)
     queues: list[ReplayedQueue] = []
     idle: list[str] = []
-    with progress.stage("replay", total=len(rules) * len(pools), unit="policies") as stage:
+    with progress.stage("replay", total=len(config.policies) * len(pools), unit="policies") as stage:
         for number, pool in enumerate(pools):
             try:
                 jobs, warm = _jobs(archive, pool, config)
@@ -95,14 +114,14 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
                 idle.extend(pool.described.values())
                 continue
             schedules: dict[str, Replayed] = {}
-            for rule in rules:
-                stage(
-                    number * len(rules) + len(schedules), text=" ".join((rule.name, *pool.described.values()))
-                )
-                schedules[rule.name] = _from_first(jobs, pool, rule, backfill, warm)
+            for name in config.policies:
+                done = number * len(config.policies) + len(schedules)
+                stage(done, text=" ".join((name, *pool.described.values())))
+                schedules[name] = _played(name, jobs, pool, backfill, warm)
+            schedules |= {name_of_waits(path): read_waits(path, jobs) for path in config.waits}
             summaries = {name: summarise(jobs, done.start_s, pool) for name, done in schedules.items()}
             queues.append(ReplayedQueue(jobs, pool, schedules, summaries))
-        stage(len(rules) * len(pools))
+        stage(len(config.policies) * len(pools))
     return ReplayReport(tuple(queues), tuple(idle))
 
 
@@ -144,6 +163,26 @@ def _from_first(
     first_s = min(jobs.arrival_s[0], 0.0)
     done = replay(earlier(jobs, first_s), pool, rule, backfill=backfill, warm=warm_earlier(warm, first_s))
     return done._replace(start_s=done.start_s + first_s)
+
+
+def _order_of(name: str) -> Rule | PredictedOrder | OrderAt:
+    """The order of a name: one that learns on the way, a member of the weighted family, or a rule; ConfigError."""
+    if name in ONLINE:
+        return ONLINE[name]
+    return fixed_order(name).rule if "(" in name else find_rule(name)
+
+
+def _played(name: str, jobs: Jobs, pool: Pool, backfill: Rule | None, warm: WarmStart | None) -> Replayed:
+    """The replay of an order by its name."""
+    order = _order_of(name)
+    if isinstance(order, Rule):
+        return _from_first(jobs, pool, order, backfill, warm)
+    if isinstance(order, PredictedOrder):
+        return replay_predicted(jobs, pool, order)
+    too_large = int(np.sum(jobs.processors > pool.processors))
+    return Replayed(
+        online_starts(jobs, pool, order), None, too_large, int(np.sum(jobs.run_s > jobs.requested_s))
+    )
 
 
 def find_rule(name: str, *, suffix: str = "") -> Rule:

@@ -239,7 +239,9 @@ def build_queue_bundle(
     if comparison_path is not None:
         _refuse_other_comparison(comparison_path, manifest.content_hash)
         winner = winner_of(load_comparison(comparison_path))
-        rule, words, exponents = (rule, words, None) if rule else (winner.rule, winner.words, winner.exponents)
+        rule, words, exponents = (
+            (rule, words, None) if rule else (winner.rule, winner.words, winner.exponents)
+        )
         stand_in = None if winner.fallback is None else fixed_order(winner.fallback)
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
     trained_on |= {"chosen": words} | policy.pool.described

@@ -109,7 +109,9 @@ def anchor_days(jobs: Jobs, config: WeeksConfig) -> list[int]:
     Raises:
         ConfigError: the log is too short for one anchor with its largest shift.
     """
-    earliest = log_days(jobs)[0] + config.num_train_days
+    earliest, span = log_days(jobs)[0] + config.num_train_days, config.span()
+    if span is not None:
+        earliest = max(earliest, span[0])
     spread = np.linspace(earliest, _latest_anchor(jobs, config, earliest), config.num_anchors).round()
     return list(dict.fromkeys(int(day) for day in spread))
 
@@ -118,6 +120,9 @@ def _latest_anchor(jobs: Jobs, config: WeeksConfig, wanted: int) -> int:
     """The last day that can be an anchor; ConfigError where that is before the one wanted."""
     largest = parse_shifts(config.shifts)[-1]
     first_day, end_day = log_days(jobs)
+    span = config.span()
+    if span is not None:
+        end_day = min(end_day, span[1] + 1)
     latest = end_day - largest - config.num_test_days
     if latest < wanted:
         needed = config.num_train_days + largest + config.num_test_days + 2

@@ -1,0 +1,83 @@
+"""A whole log under orders that learn on the way: every stretch is played under what was known when it began.
+
+The log is played from an empty pool in stretches of `STRETCH_DAYS` days. At the beginning of each, an order is chosen
+or learned from the jobs of this very replay: those that had arrived, and the run times of those that had ended. So the
+waits of a learned order stand in one table with those of rules over the whole log. The first days, before there is
+anything to learn from, are first come, first served, with EASY backfilling.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from evaluation.problems.configuration import WeeksConfig
+from evaluation.problems.ordering.index_orders import index_exponents, play_index
+from evaluation.problems.ordering.ladder import USUAL, candidates, choice_at, learned_index
+from evaluation.problems.ordering.past_weeks import Play, past_weeks
+from evaluation.problems.ordering.weeks import cut_week
+from twin.ordering.population import DAY_S, day_of
+from twin.ordering.population_cutoff import known_by
+from twin.ordering.types import Jobs, Pool
+
+STRETCH_DAYS = 28
+TRAIN_DAYS = 28
+LEAST_DAYS = 21
+"""Days of the log before anything is learned."""
+SEED = 0
+
+OrderAt = Callable[[Jobs, Pool, int], Play | None]
+"""(jobs as they are known, processors, day since 1970) -> the order from that day on; None: first come."""
+
+
+def online_starts(jobs: Jobs, pool: Pool, order_at: OrderAt) -> np.ndarray:
+    """[jobs] the starts under an order that is made anew for every stretch; NaN where a job never starts.
+
+    Args:
+        jobs: in order of arrival.
+        pool: the processors; jobs are backfilled.
+        order_at: makes the orders.
+    """
+    first_come = candidates(pool)[0].play
+    start_s = np.full(len(jobs.arrival_s), np.inf)
+    first, last = (int(day) for day in day_of(jobs, jobs.arrival_s[[0, -1]]))
+    firsts = [first, *range(first + LEAST_DAYS, last + 1, STRETCH_DAYS)]
+    for day, after in zip(firsts, [*firsts[1:], None], strict=True):
+        begin_s = day * DAY_S - jobs.origin_us / 1e6
+        num_days = (last + 1 if after is None else after) - day
+        week, _ = cut_week(jobs, pool, start_s, day, WeeksConfig(num_test_days=num_days, num_drain_days=0))
+        if not len(week.jobs.arrival_s):
+            continue
+        play = None if day == first else order_at(_known(jobs, start_s, begin_s), pool, day)
+        found_s = (play or first_come)(week) + begin_s
+        final = np.ones(len(found_s), bool) if after is None else found_s < begin_s + num_days * DAY_S
+        start_s[week.place[final]] = found_s[final]
+    return np.where(np.isfinite(start_s), start_s, np.nan)
+
+
+def _known(jobs: Jobs, start_s: np.ndarray, begin_s: float) -> Jobs:
+    """What is known of the jobs at an instant of a replay, with its starts as the logged ones."""
+    return known_by(jobs._replace(logged_start_s=np.minimum(start_s, begin_s)), begin_s)
+
+
+def index_at(jobs: Jobs, pool: Pool, day: int, name: str = USUAL) -> Play | None:
+    """The usual index of the days before; None where too few jobs ended."""
+    index, exponents = learned_index(jobs, pool, day, TRAIN_DAYS, SEED), index_exponents(name)
+    if index is None or exponents is None:
+        return None
+    return partial(play_index, index._replace(exponents=exponents), pool)
+
+
+def ladder_at(jobs: Jobs, pool: Pool, day: int) -> Play | None:
+    """The order that the ladder chooses on a day; None where no week is known."""
+    training = past_weeks(jobs, pool, day, TRAIN_DAYS, WeeksConfig())
+    if not training:
+        return None
+    name = choice_at(jobs, pool, day, training, TRAIN_DAYS, WeeksConfig(), SEED).order
+    if index_exponents(name) is not None:
+        return index_at(jobs, pool, day, name)
+    return next(order.play for order in candidates(pool) if order.name == name)
+
+
+ONLINE: dict[str, OrderAt] = {"index": index_at, "ladder": ladder_at}
+"""Names of orders that learn on the way."""
