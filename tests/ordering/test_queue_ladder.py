@@ -31,7 +31,9 @@ from evaluation.problems.ordering.past_weeks import (
     together,
 )
 from evaluation.problems.ordering.refereeing import Gain, fairness_ratio, gain_of, longest_ratio
-from evaluation.problems.ordering.weeks import cut_week, log_days
+from evaluation.problems.ordering.weeks import anchor_days, cut_week, log_days
+from logs_schema.errors import ConfigError
+from logs_schema.layout import date_of
 from offline_rl.ordering.predicting import some_index
 from twin.ordering.jobs import clairvoyant
 from twin.ordering.population import DAY_S
@@ -329,3 +331,22 @@ def test_the_name_of_an_index_gives_its_exponents_back():
     for exponents in INDICES:
         np.testing.assert_array_equal(index_exponents(index_name(exponents)), exponents)
     assert index_exponents("saf+easy") is index_exponents("predicted(1,1,0.06)") is None
+
+
+def test_anchors_and_their_test_days_lie_between_two_dates(queue_made):
+    from logs_schema import Archive
+    from twin.ordering.jobs import read_jobs
+
+    jobs = read_jobs(Archive(queue_made[0] / "archive"))
+    (first, end), shifts = log_days(jobs), "0d,7d"
+    last = date_of(first + 69)
+    part = WeeksConfig(shifts=shifts, num_anchors=3, between=f"{date_of(first + 40)}..{last}")
+    assert anchor_days(jobs, part) == [first + 40, first + 48, first + 56]  # 7 days, 7 days on, ends the span
+    whole = WeeksConfig(shifts=shifts, num_anchors=2)
+    wide = replace(whole, between="1990-01-01..2090-01-01")
+    assert anchor_days(jobs, whole) == anchor_days(jobs, wide) == [first + 28, end - 14]
+    with pytest.raises(ConfigError, match="too few for one anchor"):
+        anchor_days(jobs, replace(part, between=f"{date_of(first + 60)}..{last}"))
+    for text in ("1997-03-10", "1997-03-10..1997-02-10", "a..b"):
+        with pytest.raises(ConfigError, match="no range of days"):
+            WeeksConfig(between=text)

@@ -140,3 +140,15 @@ def test_the_ladder_s_order_is_handed_over_unless_the_index_is_surely_better(ver
     winner = winner_of(told({"ladder": verdicts}, {}, ladder=order, best_rule="saf+easy"))
     assert (winner.rule, winner.fallback) == (rule, "saf+easy")
     assert order in winner.words or rule is None
+
+
+def test_the_ladder_s_index_is_handed_over_with_its_exponents():
+    winner = winner_of(
+        told({"ladder": (LEVEL, LEVEL)}, {}, ladder="index(0.5,1,0,1,0.06)", best_rule="saf+easy")
+    )
+    assert (winner.rule, winner.fallback) == (None, "saf+easy")
+    np.testing.assert_array_equal(winner.exponents, [0.5, 1.0, 0.0, 1.0, 0.06])
+    own = winner_of(
+        told({"ladder": (BETTER, LEVEL)}, {}, ladder="index(0.5,1,0,1,0.06)", best_rule="saf+easy")
+    )
+    assert own.exponents is None  # the index of the comparison was surely better

@@ -233,8 +233,8 @@ def _climb(seen: Mapping[str, OrderOutcome], rule: str, num_tried: int) -> Chose
         best = max(others, key=lambda name: others[name].low(num_tried))
         low = others[best].low(num_tried)
         if low > 0.0:
-            gain = _percent(others[best].mean)
-            words = f"{best}: {gain} slowdown than {held}, surely {_percent(low)}, in past weeks"
+            share = _percent(others[best].mean)
+            words = f"{best}: {share} slowdown than {held}, surely {_percent(low)}, in past weeks"
             held = best
     return ChosenOrder(rule, held, gain_of(seen[held], seen[rule]).mean, words)
 
@@ -273,21 +273,14 @@ def rules_and_ladder(
         note = "ladder: no whole week with jobs among the training days, so no choice"
         return Ladder(rule_policies(pool), [note], {})
     index_of = index_of or (lambda number: learned_index(jobs, pool, anchors[number], num_days, seed))
-    found, plays = [], {one.name: one.play for one in candidates(pool)}
-    rules, orders = [], []
+    plays = {one.name: one.play for one in candidates(pool)}
+    found, rules, orders = [], [], []
     for number, (anchor, weeks) in enumerate(zip(anchors, training, strict=True)):
         one = choice_at(jobs, pool, anchor, weeks, num_days, config, seed)
-        exponents, index = index_exponents(one.order), None
-        if exponents is not None:
-            index = index_of(number)
-            one = one if index is not None else one._replace(order=one.rule)
-        found.append(one)
+        play = play_of(one.order, partial(index_of, number), pool)
+        found.append(one if play is not None else one._replace(order=one.rule))
         rules.append(plays[one.rule])
-        orders.append(
-            plays[one.order]
-            if index is None
-            else partial(play_index, index._replace(exponents=exponents), pool)
-        )
+        orders.append(play or plays[one.rule])
     words = "that rule, or an index of predicted run times or another order that past weeks speak for"
     policies = [
         *rule_policies(pool),
@@ -299,6 +292,15 @@ def rules_and_ladder(
     ]  # fmt: skip
     notes = [f"ladder of anchor {number}: {one.words}" for number, one in enumerate(found)]
     return Ladder(policies, notes, {BEST_RULE: found[-1].rule, LADDER: found[-1].order})
+
+
+def play_of(name: str, index_of: Callable[[], Index | None], pool: Pool) -> Play | None:
+    """An order by its name, an index with the predictor that `index_of` gives; None where it gives none."""
+    exponents = index_exponents(name)
+    if exponents is None:
+        return next((one.play for one in candidates(pool) if one.name == name), None)
+    index = index_of()
+    return None if index is None else partial(play_index, index._replace(exponents=exponents), pool)
 
 
 def choice_at(

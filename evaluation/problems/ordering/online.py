@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 
 from evaluation.problems.configuration import WeeksConfig
-from evaluation.problems.ordering.index_orders import index_exponents, play_index
-from evaluation.problems.ordering.ladder import USUAL, candidates, choice_at, learned_index
+from evaluation.problems.ordering.ladder import USUAL, candidates, choice_at, learned_index, play_of
 from evaluation.problems.ordering.past_weeks import Play, past_weeks
 from evaluation.problems.ordering.weeks import cut_week
 from twin.ordering.population import DAY_S, day_of
@@ -61,11 +60,8 @@ def _known(jobs: Jobs, start_s: np.ndarray, begin_s: float) -> Jobs:
 
 
 def index_at(jobs: Jobs, pool: Pool, day: int, name: str = USUAL) -> Play | None:
-    """The usual index of the days before; None where too few jobs ended."""
-    index, exponents = learned_index(jobs, pool, day, TRAIN_DAYS, SEED), index_exponents(name)
-    if index is None or exponents is None:
-        return None
-    return partial(play_index, index._replace(exponents=exponents), pool)
+    """An order by its name, the usual index by default, learned from the days before; None where too few jobs ended."""
+    return play_of(name, partial(learned_index, jobs, pool, day, TRAIN_DAYS, SEED), pool)
 
 
 def ladder_at(jobs: Jobs, pool: Pool, day: int) -> Play | None:
@@ -73,10 +69,9 @@ def ladder_at(jobs: Jobs, pool: Pool, day: int) -> Play | None:
     training = past_weeks(jobs, pool, day, TRAIN_DAYS, WeeksConfig())
     if not training:
         return None
-    name = choice_at(jobs, pool, day, training, TRAIN_DAYS, WeeksConfig(), SEED).order
-    if index_exponents(name) is not None:
-        return index_at(jobs, pool, day, name)
-    return next(order.play for order in candidates(pool) if order.name == name)
+    return index_at(
+        jobs, pool, day, choice_at(jobs, pool, day, training, TRAIN_DAYS, WeeksConfig(), SEED).order
+    )
 
 
 ONLINE: dict[str, OrderAt] = {"index": index_at, "ladder": ladder_at}

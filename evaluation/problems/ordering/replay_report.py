@@ -92,11 +92,13 @@ def together(queues: Sequence[ReplayedQueue]) -> ReplayedQueue:
     for name in queues[0].schedules:
         done = [queue.schedules[name] for queue in queues]
         start_s = [one.start_s + seconds for one, seconds in zip(done, later_s, strict=True)]
-        sums = (
-            None if None in numbers else sum(numbers)
-            for numbers in zip(*(one[1:] for one in done), strict=True)
+        backfilled = [one.num_backfilled for one in done if one.num_backfilled is not None]
+        schedules[name] = Replayed(
+            np.concatenate(start_s)[index],
+            sum(backfilled) if len(backfilled) == len(done) else None,
+            sum(one.num_too_large for one in done),
+            sum(one.num_overrunning for one in done),
         )
-        schedules[name] = Replayed(np.concatenate(start_s)[index], *sums)
     summaries = {name: summarise(jobs, one.start_s, pool) for name, one in schedules.items()}
     return ReplayedQueue(jobs, pool, schedules, summaries)
 

@@ -73,15 +73,6 @@ class ReplayConfig:
                 where=f"days {self.days[0]} to {self.days[1]}",
                 allowed="FIRST..LAST, both included",
             )
-        learned = [name for name in self.policies if name in ONLINE or "(" in name]
-        if learned and (not self.easy or self.backfill or self.days or self.withdraw):
-            raise ConfigError(
-                f"{', '.join(learned)}: orders that predict run times have their own backfilling and remember users",
-                where="easy, backfill, days, withdraw", allowed="--easy, and all days of the log",
-                advice="add --easy, and leave the other options out",
-            )  # fmt: skip
-        if self.waits and self.days:
-            raise ConfigError("waits of other schedulers are of the whole log", where="days, waits")
 
 
 def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> ReplayReport:
@@ -99,6 +90,7 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
     """
     for name in config.policies:
         _order_of(name)
+    _refuse_impossible(config)
     backfill = None if config.backfill is None else find_rule(config.backfill)
     archive = Archive(path)
     pools = _pools(archive, config)
@@ -123,6 +115,19 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
             queues.append(ReplayedQueue(jobs, pool, schedules, summaries))
         stage(len(config.policies) * len(pools))
     return ReplayReport(tuple(queues), tuple(idle))
+
+
+def _refuse_impossible(config: ReplayConfig) -> None:
+    """Makes sure that options go with orders that predict run times, and with other schedulers' waits; ConfigError."""
+    learned = [name for name in config.policies if name in ONLINE or "(" in name]
+    if learned and (not config.easy or config.backfill or config.days or config.withdraw):
+        raise ConfigError(
+            f"{', '.join(learned)}: orders that predict run times have their own backfilling and remember users",
+            where="easy, backfill, days, withdraw", allowed="--easy, and all days of the log",
+            advice="add --easy, and leave the other options out",
+        )  # fmt: skip
+    if config.waits and config.days:
+        raise ConfigError("waits of other schedulers are of the whole log", where="days, waits")
 
 
 def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
