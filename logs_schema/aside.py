@@ -6,8 +6,8 @@ older folder under the goal's name changes places with the new one in one step (
 do that, it is set aside as `.NAME.TOKEN.replaced`, locked likewise, for the moment between two renames; if the writer
 dies in that moment, the next reader or writer brings it back.
 
-Who reads a folder may hold it (`ReadFolder`): replaced by another, it stays as it was, under a hidden name, until it is let
-go.
+Who reads a folder may hold it (`ReadFolder`): replaced by another, it stays as it was, under a hidden name, until it is
+let go.
 """
 
 import ctypes
@@ -84,7 +84,7 @@ def _let_go(descriptor: int, folder: Path) -> None:
         sweep(folder)
 
 
-def discard(folder: Path) -> None:
+def remove_unread(folder: Path) -> None:
     """Remove a folder that nobody needs; one that is held is left to its last reader."""
     lock = try_lock(folder)
     if lock is not None:
@@ -213,7 +213,7 @@ def into_place(temporary: Path, path: Path) -> None:
         finally:
             if lock is not None:
                 os.close(lock)
-        discard(aside)
+        remove_unread(aside)
     descriptor = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -7,7 +7,6 @@ until then: a compaction that was killed goes on with the rest.
 """
 
 import os
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from logs_schema.errors import ArchiveChangedError, ConfigError
 from logs_schema.hashing import json_hash
 from logs_schema.layout import KIND, QUARANTINE, day_of, partition
 from logs_schema.packs import copy_groups, packed_extra, schema_of
-from logs_schema.product import writing
+from logs_schema.product import remove_once_in_place, writing
 from logs_schema.progress import Progress, SilentProgress
 from logs_schema.stores import address_of, working_copy
 
@@ -113,8 +112,8 @@ def _compacted(archive: Archive, config: CompactConfig, progress: Progress) -> C
             link(file, root / pack)
         for name in archive.pieces.keys() - packed:
             keep(archive, name, root, in_packs=False)
+        remove_once_in_place(root, unfinished)
         until_in_place.enter_context(undisturbed(archive))
-    shutil.rmtree(unfinished, ignore_errors=True)
     num_files = len(archive.pieces) - len(packed) + len(goals)
     return Compaction(before, num_files, archive.content_hash)
 
