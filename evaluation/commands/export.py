@@ -14,8 +14,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--policy", dest="named", metavar="NAME",
         help="name of the policy as in comparisons: of placement twin, bc_greedy, expected_on_time, ...; of an "
-        "application teacher, students, students_discrete, students_lookahead (default: the one that training chose; "
-        "of an application the best in the twin)",
+        "application teacher, students, students_discrete, students_lookahead; of many requests at once network, "
+        "insertion_local_search (default: the one that training chose; of an application the best in the twin)",
     )  # fmt: skip
     parser.add_argument(
         "--seed",

@@ -25,7 +25,8 @@ def add_problem_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--problem", metavar="NAME",
         help="placement (which node takes a request), ordering (which waiting job of a batch queue starts next), "
-        "autoscaling (the resources granted to deployments of an application) or another that has a kit (see "
+        "autoscaling (the resources granted to deployments of an application), assignment (which edge takes each "
+        "of many requests at once) or another that has a kit (see "
         "evaluation/problems; default: ordering where the archive has one pool only or the configuration has a table "
         "[order], autoscaling where the archive has deployment_samples only, else placement)",
     )  # fmt: skip

@@ -17,10 +17,10 @@ from evaluation.simulator.world_files import facts_of
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from tests.assignment.archives import S_PER_MIB, write_log
-from twin.assignment.from_logs import fit_edges
+from twin.assignment.from_logs import fit_edges, with_newcomers
 from twin.assignment.log_day import day_costs
 from twin.assignment.ran_requests import RanRequests, read_ran, take
-from twin.assignment.ways import Way, way_s
+from twin.assignment.ways import Way, between, way_s
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +53,26 @@ def test_an_edge_that_a_day_does_not_use_keeps_the_twins_function(log, tmp_path)
     assert day.compute["n2"] == edges.compute["n2"]
     assert day.compute["n0"] != edges.compute["n0"]
     assert notes == ["n2: too few requests of these days ran on it, so the judge keeps the twin's function"]
+
+
+def test_an_edge_that_was_not_there_in_training_has_its_classes_function(log, tmp_path):
+    edges = fit_edges(log)
+    more = {"node_id": ["n0", "n1", "n2", "n3"], "site": ["a", "b", "b", "c"], "tier": ["edge"] * 4,
+            "cpu_cores": [4.0] * 3 + [2.0]}  # fmt: skip
+    with ArchiveWriter(tmp_path / "log") as writer:
+        writer.write("nodes", pa.table(more), source="the test")
+        writer.write("requests", log.read("requests"), source="the test")
+    found, notes = with_newcomers(edges, Archive(tmp_path / "log"))
+    assert notes == ["n3: not there in training, so the function of all edges"]
+    assert found.names == ("n0", "n1", "n2", "n3")
+    assert (found.replicas["n3"], found.sites["n3"]) == (2, "c")
+    assert found.compute["n3"] == edges.fallbacks["all edges"]
+    assert with_newcomers(edges, log) == (edges, [])
+    shift = shifted_requests(Archive(tmp_path / "log"), found, log.days("requests")[2:], 50)
+    assert shift.costs.work_s.shape == (50, 4)
+    abroad = between(edges.ways, "a", "b"), between(edges.ways, "b", "a")
+    mean_s = np.mean([one.at(shift.rows.sizes["input_mib"]) for one in abroad], axis=0)
+    assert shift.costs.transfer_s[:, 3] == pytest.approx(mean_s)  # as between the sites that are known
 
 
 def test_candidates_and_ways_are_part_of_the_costs(log, tmp_path):

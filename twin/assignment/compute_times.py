@@ -58,6 +58,14 @@ class ComputeTime:
         return np.maximum(np.polynomial.polynomial.polyval(size, self.coefficients), _LEAST_S)
 
 
+ALL_EDGES = "all edges"
+
+
+def of_class(name: str) -> str:
+    """What a fallback of a class is called."""
+    return f"class {name}"
+
+
 def fit_compute_times(
     edges: Sequence[str],
     classes: Sequence[str | None],
@@ -77,20 +85,36 @@ def fit_compute_times(
     Raises:
         AssignmentError: There are too few rows altogether.
     """
+    found: dict[str, ComputeTime] = {}
+    fallbacks = fit_fallbacks(classes, edge, size, seconds)
+    for index, (name, kind) in enumerate(zip(edges, classes, strict=True)):
+        mine = edge == index
+        is_known = mine.sum() >= MIN_ROWS
+        found[name] = _fit(size[mine], seconds[mine], "own") if is_known else without_history(fallbacks, kind)
+    return found
+
+
+def fit_fallbacks(
+    classes: Sequence[str | None], edge: np.ndarray, size: np.ndarray, seconds: np.ndarray
+) -> Mapping[str, ComputeTime]:
+    """The functions of all edges together, and of every class with enough rows; arguments as of `fit_compute_times`."""
     if len(size) < MIN_ROWS:
         raise AssignmentError(
             f"{len(size)} requests are too few to learn computing times from", allowed=f"{MIN_ROWS} or more",
             advice="take more days, or another log",
         )  # fmt: skip
+    found = {ALL_EDGES: _fit(size, seconds, ALL_EDGES)}
     class_of_row = np.array([classes[one] or "" for one in edge])
-    found: dict[str, ComputeTime] = {}
-    for index, (name, kind) in enumerate(zip(edges, classes, strict=True)):
-        sources = [("own", edge == index), ("all edges", np.ones(len(edge), bool))]
-        if kind:
-            sources.insert(1, (f"class {kind}", class_of_row == kind))
-        source, rows = next((source, rows) for source, rows in sources if rows.sum() >= MIN_ROWS)
-        found[name] = _fit(size[rows], seconds[rows], source)
+    for kind in sorted({one for one in classes if one}):
+        mine = class_of_row == kind
+        if mine.sum() >= MIN_ROWS:
+            found[of_class(kind)] = _fit(size[mine], seconds[mine], of_class(kind))
     return found
+
+
+def without_history(fallbacks: Mapping[str, ComputeTime], kind: str | None) -> ComputeTime:
+    """The function of an edge that is not known: its class's, else that of all edges."""
+    return fallbacks.get(of_class(kind) if kind else ALL_EDGES, fallbacks[ALL_EDGES])
 
 
 def forecast_error(edge: np.ndarray, size: np.ndarray, seconds: np.ndarray) -> float:

@@ -7,14 +7,20 @@ them (`ways`). Logged services are not distinguished.
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays
-from twin.assignment.compute_times import ComputeTime, fit_compute_times, forecast_error
+from twin.assignment.compute_times import (
+    ComputeTime,
+    fit_compute_times,
+    fit_fallbacks,
+    forecast_error,
+    without_history,
+)
 from twin.assignment.ran_requests import COLUMNS, SIZES, RanRequests, known, read_ran
 from twin.assignment.ways import Way, fit_ways
 
@@ -38,6 +44,8 @@ class EdgesFromLog:
         classes: Name -> its class; none where unknown.
         ways: Site of arrival -> site of the edge -> way of an input; empty where the log does not time them.
         per_s: Requests a second in the busiest hour.
+        fallbacks: Functions of edges without history, see `compute_times.without_history`.
+        usual_cores: Of a request.
     """
 
     compute: Mapping[str, ComputeTime]
@@ -50,6 +58,8 @@ class EdgesFromLog:
     classes: Mapping[str, str] = field(default_factory=dict)
     ways: Mapping[str, Mapping[str, Way]] = field(default_factory=dict)
     per_s: float = 0.0
+    fallbacks: Mapping[str, ComputeTime] = field(default_factory=dict)
+    usual_cores: float = 1.0
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -106,9 +116,10 @@ def fit_edges(
     errors = _size_errors(rows)
     size = _best_size(errors) if size is None else size
     used = _sized(rows, size)
-    compute = fit_compute_times(names, classes, rows.edge[used], rows.sizes[size][used], rows.seconds[used])
+    ran = (rows.edge[used], rows.sizes[size][used], rows.seconds[used])
+    compute = fit_compute_times(names, classes, *ran)
     usual_cores = float(np.median(rows.cores)) if len(rows.cores) else 1.0
-    replicas = [max(1, int((one or 1.0) // usual_cores)) for one in cores]
+    replicas = [_replicas(one, usual_cores) for one in cores]
     return EdgesFromLog(
         compute=compute,
         replicas=dict(zip(names, replicas, strict=True)),
@@ -120,7 +131,26 @@ def fit_edges(
         classes={name: one for name, one in zip(names, classes, strict=True) if one is not None},
         ways=fit_ways(rows, sites, np.array([one or 1.0 for one in cores])),
         per_s=_busiest_hour_per_s(rows.arrival_s),
+        fallbacks=fit_fallbacks(classes, *ran),
+        usual_cores=usual_cores,
     )
+
+
+def with_newcomers(edges: EdgesFromLog, archive: Archive) -> tuple[EdgesFromLog, list[str]]:
+    """The edges with those that a later log has besides, and notes: they have no history, so their class's function."""
+    nodes = archive.nodes().select(["node_id", "node_class", "site", "cpu_cores"]).to_pylist()
+    new, notes = [one for one in nodes if one["node_id"] not in edges.compute], []
+    compute, replicas, sites = dict(edges.compute), dict(edges.replicas), dict(edges.sites)
+    for one in new:
+        name = one["node_id"]
+        compute[name] = without_history(edges.fallbacks, one["node_class"])
+        replicas[name], sites[name] = _replicas(one["cpu_cores"], edges.usual_cores), one["site"]
+        notes.append(f"{name}: not there in training, so the function of {compute[name].source}")
+    return replace(edges, compute=compute, replicas=replicas, sites=sites), notes
+
+
+def _replicas(cores: float | None, usual_cores: float) -> int:
+    return max(1, int((cores or 1.0) // usual_cores))
 
 
 def fit_edge_days(days: LoggedDays, *, seed: int = 0) -> EdgesFromLog:

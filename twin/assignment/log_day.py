@@ -30,8 +30,6 @@ def day_costs(edges: EdgesFromLog, rows: RanRequests) -> Costs:
         work_s = np.where(rows.hosts, work_s, np.inf)
     nothing = np.zeros(len(sites))
     input_mib = rows.sizes.get("input_mib", np.full(len(sizes), np.nan))
-    there_s = way_s(edges.ways, rows.site, sites, input_mib) if edges.ways else np.zeros_like(work_s)
-    back_s = np.where(
-        np.isfinite(rows.output_mib)[:, None], way_s(edges.ways, rows.site, sites, rows.output_mib), 0.0
-    )
+    there_s = way_s(edges.ways, rows.site, sites, input_mib)
+    back_s = way_s(edges.ways, rows.site, sites, rows.output_mib)
     return Costs(work_s, there_s, back_s, np.full(len(sizes), -1), nothing, nothing, nothing, nothing)

@@ -92,14 +92,27 @@ def found_free(rows: RanRequests, cores: np.ndarray) -> np.ndarray:
 
 
 def way_s(ways: Ways, here: np.ndarray, sites: Sequence[str], size_mib: np.ndarray) -> np.ndarray:
-    """[rows, edges] seconds from the sites of the rows to every edge; 0 where no way is known."""
+    """[rows, edges] seconds from the sites of the rows to every edge; 0 without ways, and for unknown sizes."""
     found = np.zeros((len(here), len(sites)))
-    for site, others in ways.items():
+    if not ways:
+        return found
+    for site in np.unique(here).tolist():
         rows = np.flatnonzero(here == site)
-        for edge, there in enumerate(sites):
-            if there in others:
-                found[rows, edge] = others[there].at(np.nan_to_num(size_mib[rows]))
+        for there in dict.fromkeys(sites):
+            columns = [edge for edge, one in enumerate(sites) if one == there]
+            seconds = between(ways, site, there).at(size_mib[rows])
+            found[np.ix_(rows, columns)] = np.nan_to_num(seconds)[:, None]
     return found
+
+
+def between(ways: Ways, here: str, there: str) -> Way:
+    """The way from one site to another; of a site that is not known the mean of all of its kind."""
+    if there in ways.get(here, {}):
+        return ways[here][there]
+    pairs = [(begin == end, way) for begin, others in ways.items() for end, way in others.items()]
+    alike = [way for is_within, way in pairs if is_within == (here == there)] or [way for _, way in pairs]
+    mean = np.mean([(way.latency_s, way.s_per_mib) for way in alike], axis=0)
+    return Way(float(mean[0]), float(mean[1]), 0, "the mean of its kind")
 
 
 def _fit(size_mib: np.ndarray, delay_s: np.ndarray, source: str) -> Way:

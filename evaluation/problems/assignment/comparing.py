@@ -38,7 +38,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.progress import Progress
 from offline_rl.assignment.config import AssignConfig
-from twin.assignment.from_logs import EdgesFromLog
+from twin.assignment.from_logs import EdgesFromLog, with_newcomers
 
 DAY_S = 86_400.0
 MODEL = "twin of shifted days"
@@ -91,6 +91,8 @@ def compare_assigners(
         ConfigError: No shift has requests that ran.
     """
     interval_s, notes = interval_of(edges, config), [*edges.notes]
+    edges, new = with_newcomers(edges, archive)
+    notes += [f"{one}." for one in new]
     runs: list[Run] = []
     refused: dict[str, str] = {}
     facts: list[ShiftFacts] = []
