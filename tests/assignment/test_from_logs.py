@@ -101,3 +101,17 @@ def test_what_a_log_lacks_is_named(tmp_path, columns, words):
     assert words in lacking(archive)
     with pytest.raises(ConfigError, match=words):
         fit_edges(archive)
+
+
+def test_what_a_function_leaves_is_kept_whatever_its_law():
+    """Times that are twice or half of the function, one in two each: no lognormal."""
+    size = np.linspace(1.0, 2.0, 400)
+    seconds = size * np.where(np.arange(400) % 2 == 0, 2.0, 0.5)
+    found = fit_compute_times(["e"], [None], np.zeros(400, int), size, seconds)["e"]
+    assert found.spread == pytest.approx(np.log(2.0), rel=0.05)
+    noise = found.noise(np.random.default_rng(0).random(20_000))
+    assert noise.mean() == pytest.approx(1.0, rel=0.05)
+    assert (noise.min(), noise.max()) == pytest.approx((0.4, 1.6), rel=0.1)
+    assert found.inside(seconds, size).mean() > 0.85
+    assert not found.inside(10.0 * size, size).any()
+    assert (ComputeTime(LINEAR, (0.0, 1.0), (), (), 0.0, 1, "own").noise(np.array([0.1, 0.9])) == 1.0).all()

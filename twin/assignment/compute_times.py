@@ -1,8 +1,7 @@
 """How long an edge computes a request of some size: linear, quadratic or isotonic, chosen on rows kept aside.
 
 The functions are fitted by least squares of relative errors (a second of ten is as wrong as ten of a hundred). The
-simplest that no other clearly beats on held-out rows is kept, with the deviation of the logarithm of what it leaves of
-them: answers scatter by it.
+simplest that no other clearly beats on held-out rows is kept, with what it leaves of them: answers scatter by it.
 An edge with too few rows is given the function of its class, and of all edges where the class has too few as well
 (CoRaiS, section V-A, fits every edge on its own history alone).
 """
@@ -11,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import ndtri
 
 from twin.assignment.checking import AssignmentError
 
@@ -20,6 +18,7 @@ MIN_ROWS = 20
 """Rows from which on a function is fitted."""
 _EVERY = 5
 """Folds: of so many rows each is kept aside once."""
+QUANTILES = 101
 _CLEARLY = 3.0
 """Standard errors by which a function must be better on held-out rows than a simpler one."""
 _LEAST_S = 1e-6
@@ -33,9 +32,11 @@ class ComputeTime:
         kind: `LINEAR`, `QUADRATIC` or `ISOTONIC`.
         coefficients: Constant, slope, square; of an isotonic one none.
         sizes, seconds: Knots of an isotonic one, straight between them and constant beyond; else none.
-        spread: Deviation of the logarithm of the time over the function.
+        spread: Deviation of the logarithm of the time over the function, on held-out rows.
         num_rows: That it was fitted on.
         source: Whose history: "own", "class <name>" or "all edges".
+        residuals: Distribution of that logarithm, at `QUANTILES` places from its smallest to its largest; nothing is
+            left where there are none.
     """
 
     kind: str
@@ -45,11 +46,23 @@ class ComputeTime:
     spread: float
     num_rows: int
     source: str
+    residuals: tuple[float, ...] = ()
 
     def inside(self, seconds: np.ndarray, size: np.ndarray, share: float = 0.9) -> np.ndarray:
-        """Whether times lie in the middle `share` of their forecast: lognormal around the function, with its spread."""
-        away = np.log(seconds / self.at(size)) + 0.5 * self.spread**2
-        return np.abs(away) <= max(self.spread, _LEAST_S) * ndtri(0.5 + 0.5 * share)
+        """Whether times lie in the middle `share` of their forecast: the function times what held-out rows were off."""
+        low, high = self._left(np.array([0.5 - 0.5 * share, 0.5 + 0.5 * share]))
+        away = np.log(seconds / self.at(size))
+        found: np.ndarray = (away >= low) & (away <= high)
+        return found
+
+    def noise(self, uniform: np.ndarray) -> np.ndarray:
+        """Factors of the function, as held-out rows had them, at uniform numbers of any shape."""
+        return np.exp(self._left(uniform))
+
+    def _left(self, place: np.ndarray) -> np.ndarray:
+        """What is left at places in its distribution, 0 to 1."""
+        left = self.residuals or (0.0, 0.0)
+        return np.interp(place, np.linspace(0.0, 1.0, len(left)), left)
 
     def at(self, size: np.ndarray) -> np.ndarray:
         """Seconds for sizes of any shape; never below a microsecond."""
@@ -161,7 +174,9 @@ def _fit(size: np.ndarray, seconds: np.ndarray, source: str) -> ComputeTime:
         gain = np.abs(away[best]) - np.abs(away[kind])
         if gain.mean() > _CLEARLY * gain.std() / np.sqrt(len(gain)):
             best = kind
-    return replace(_fit_one(best, size, seconds, source), spread=float(np.std(away[best])))
+    left_of_it = np.quantile(away[best], np.linspace(0.0, 1.0, QUANTILES))
+    fitted = _fit_one(best, size, seconds, source)
+    return replace(fitted, spread=float(np.std(away[best])), residuals=tuple(left_of_it.tolist()))
 
 
 def _fit_one(kind: str, size: np.ndarray, seconds: np.ndarray, source: str) -> ComputeTime:

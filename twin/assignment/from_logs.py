@@ -15,6 +15,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays
 from twin.assignment.compute_times import (
+    QUANTILES,
     ComputeTime,
     fit_compute_times,
     fit_fallbacks,
@@ -24,7 +25,6 @@ from twin.assignment.compute_times import (
 from twin.assignment.ran_requests import COLUMNS, SIZES, RanRequests, known, read_ran
 from twin.assignment.ways import Way, fit_ways
 
-QUANTILES = 101
 _BETTER = 0.02
 """What a later size column must gain on an earlier one, relatively."""
 

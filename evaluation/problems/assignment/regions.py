@@ -110,9 +110,11 @@ def day_model(
 def modelled(shift: ShiftedRequests, day: EdgesFromLog, rng: np.random.Generator) -> Region:
     """The shift by the model of its days: their functions, with noise of what these leave."""
     costs = day_costs(day, shift.rows)
-    spread = np.array([one.spread for one in day.compute.values()])
-    scatter = np.exp(spread * rng.normal(size=costs.work_s.shape) - 0.5 * spread**2)
-    true_s = costs.work_s * shift.replicas * scatter
+    uniform = rng.random(costs.work_s.T.shape)
+    noise = np.stack(
+        [one.noise(place) for one, place in zip(day.compute.values(), uniform, strict=True)], axis=1
+    )
+    true_s = costs.work_s * shift.replicas * noise
     return Region(
         shift.arrival_s, shift.costs, true_s, costs.transfer_s, costs.result_s, shift.replicas, shift.absences
     )
