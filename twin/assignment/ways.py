@@ -99,7 +99,7 @@ def way_s(ways: Ways, here: np.ndarray, sites: Sequence[str], size_mib: np.ndarr
     for site in np.unique(here).tolist():
         rows = np.flatnonzero(here == site)
         for there in dict.fromkeys(sites):
-            columns = [edge for edge, one in enumerate(sites) if one == there]
+            columns = np.flatnonzero([one == there for one in sites])
             seconds = between(ways, site, there).at(size_mib[rows])
             found[np.ix_(rows, columns)] = np.nan_to_num(seconds)[:, None]
     return found

@@ -22,7 +22,7 @@ from evaluation.comparison.metrics.response import completed, response_s
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.judges.trust import TRUTH, judges_trust
-from evaluation.problems.assignment.entrants import AT_ONCE, HISTORY, ComparedAssigner, FixedEdges
+from evaluation.problems.assignment.entrants import ALONE, AT_ONCE, HISTORY, ComparedAssigner, FixedEdges
 from evaluation.problems.assignment.regions import (
     ShiftedRequests,
     day_model,
@@ -121,7 +121,7 @@ def compare_assigners(
         unit_kind="blocks of consecutive requests",
         policies=[one.facts for one in contenders if one.facts.name in played],
         judges=[JudgeFacts(name, JUDGES[name]) for name in dict.fromkeys(run.judge for run in runs)], shifts=facts,
-        metrics=METRICS, references=(AT_ONCE, SEARCHED, HISTORY), main_metric=MEAN_RESPONSE.name,
+        metrics=METRICS, references=(AT_ONCE, ALONE, SEARCHED, HISTORY), main_metric=MEAN_RESPONSE.name,
         trust=judges_trust(runs, MEAN_RESPONSE), notes=list(dict.fromkeys(notes)), lead_reference=AT_ONCE,
         config=intervals,
     )  # fmt: skip

@@ -19,7 +19,7 @@ from offline_rl.assignment.local_search import insertion_local_search
 from offline_rl.assignment.simple import best_of_random
 from twin.assignment.types import Costs
 
-AT_ONCE, HISTORY = "at_once", "history"
+AT_ONCE, HISTORY, ALONE = "at_once", "history", "insertion_at_once"
 SIGNATURE = (
     "a function (costs) -> edges: costs a twin.assignment.types.Costs of a round (work_s, transfer_s, result_s "
     "[requests, edges], backlogs [edges]), edges [requests] whole numbers where work_s is finite"
@@ -27,6 +27,7 @@ SIGNATURE = (
 WORDS = {
     HISTORY: "every request at once on the node of the log",
     AT_ONCE: "list scheduling: every request at once where its answer is expected first",
+    ALONE: "the objective of rounds without their wait: every request at once, as in a round of its own",
     "local": "every request at once on the quickest node of its own site",
     "predicted": "every request at once on the quickest node of the site where its agent usually is",
     "random_1": "rounds: one random assignment",
@@ -69,6 +70,7 @@ def entrants(policy: Path | None, users: Mapping[str, UserPolicy]) -> list[Compa
     found.append(
         _entrant(AT_ONCE, "baseline", [lambda region, _fixed, _interval_s, _rng: play_at_once(region)])
     )
+    found.append(_entrant(ALONE, "baseline", [_alone]))
     solvers: dict[str, Callable[[np.random.Generator], Solver]] = {
         "random_1": lambda rng: lambda costs: best_of_random(rng, costs, 1),
         "random_100": lambda rng: lambda costs: best_of_random(rng, costs, 100),
@@ -94,6 +96,13 @@ def _entrant(name: str, kind: str, players: Sequence[Callable[..., PlayedRounds]
 
 def _together(make: Callable[[np.random.Generator], Solver]) -> Callable[..., PlayedRounds]:
     return lambda region, _fixed, interval_s, rng: play_together(region, interval_s, make(rng))
+
+
+def _alone(region: Region, _fixed: FixedEdges, _interval_s: float, _rng: np.random.Generator) -> PlayedRounds:
+    def choose(books: QueueBooks, request: int, now_s: float) -> int:
+        return int(insertion(books.costs(np.array([request]), now_s))[0])
+
+    return play_at_once(region, choose)
 
 
 def _by(assigner: Assigner) -> Callable[[np.random.Generator], Solver]:
