@@ -134,6 +134,18 @@ def test_a_task_that_does_not_come_back_fails_its_cluster_and_the_others_run_aga
     assert "did not end within 1 s" in recorded.reason
 
 
+def test_a_work_folder_that_cannot_be_used_stops_its_cluster_only(tmp_path: Path) -> None:
+    fleet = made_fleet(tmp_path, {"file": KEPT, "other": KEPT, "gone": KEPT})
+    (tmp_path / "work").mkdir()
+    for name in ("file", "gone"):
+        (tmp_path / "work" / name).write_text("no folder")
+    (tmp_path / "decisions" / "gone" / "orders.csv").unlink()
+    found = [one for task in tasks_of(fleet)[:2] for one in run_all([task], one_by_one)]
+    found += refresh_fleet(fleet, fleet.clusters[2:], SilentProgress(), step=obeys)
+    assert [one.outcome.status for one in found if one.outcome] == [2, 10, 2]
+    assert [one.exit_status for one in state_of(fleet.clusters).clusters] == [13, 10, 2]
+
+
 @pytest.mark.slow
 def test_processes_that_die_or_hang_take_nobody_with_them(tmp_path: Path) -> None:
     fleet = made_fleet(tmp_path, {"first": EXPORTED, "dies": DIES, "hangs": HANGS, "last": KEPT})

@@ -8,7 +8,6 @@ only.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import combinations
 from pathlib import Path
 
 from evaluation.jobs.engine.config import HERE, EngineConfig
@@ -186,8 +185,7 @@ def load_fleet(path: Path) -> Fleet:
             f"two clusters are called {', '.join(twice)}", where=str(path), allowed="unique names"
         )
     clusters = tuple(_cluster(one, here, path) for one in settings.clusters)
-    for one, other in combinations(clusters, 2):
-        _refuse_shared(one, other, path)
+    _refuse_shared(clusters, path)
     return Fleet(settings, clusters, here / settings.page, here / settings.metrics)
 
 
@@ -203,30 +201,37 @@ def _cluster(settings: ClusterConfig, here: Path, file: Path) -> FleetCluster:
     return FleetCluster(settings, job, config, here / settings.log, here / settings.work, bundle)
 
 
-def _refuse_shared(one: FleetCluster, other: FleetCluster, file: Path) -> None:
-    first, second = one.work.resolve(), other.work.resolve()
-    if first == second or first in second.parents or second in first.parents:
-        raise ConfigError(
-            f"the clusters '{one.name}' and '{other.name}' share a work folder",
-            where=f"{file}: {one.work}, {other.work}",
-            allowed="a work folder of its own for every cluster, none inside another", advice="rename one",
-        )  # fmt: skip
+def _refuse_shared(clusters: Sequence[FleetCluster], file: Path) -> None:
+    owners: dict[Path, FleetCluster] = {}
+    for one in clusters:
+        other = owners.setdefault(one.work.resolve(), one)
+        if other is not one:
+            raise _shared(one, other, file)
+    for work, one in owners.items():
+        for other in (owners[above] for above in work.parents if above in owners):
+            raise _shared(one, other, file)
+
+
+def _shared(one: FleetCluster, other: FleetCluster, file: Path) -> ConfigError:
+    return ConfigError(
+        f"the clusters '{other.name}' and '{one.name}' share a work folder", where=f"{file}: {other.work}, {one.work}",
+        allowed="a work folder of its own for every cluster, none inside another", advice="rename one",
+    )  # fmt: skip
 
 
 def in_one_process(cluster: FleetCluster, engine: EngineConfig) -> FleetCluster:
     """The cluster as a task: where several clusters are refreshed at once, each is in one process."""
-    is_alone = engine.is_here
-    return cluster if is_alone else replace(cluster, job=replace(cluster.job, engine=HERE))
+    return cluster if engine.is_here else replace(cluster, job=replace(cluster.job, engine=HERE))
 
 
-def trouble_of(cluster: FleetCluster) -> SchedtwinError | None:
+def trouble_of(cluster: FleetCluster) -> SchedtwinError | OSError | None:
     """What is wrong with a cluster's data, as far as can be seen before work begins; None if nothing is."""
     try:
         _refuse_missing(cluster)
         for folder in _needed_products(cluster.work):
             read_manifest(folder)
         _refuse_other_problem(cluster)
-    except SchedtwinError as error:
+    except (SchedtwinError, OSError) as error:
         return error
     return None
 

@@ -9,7 +9,7 @@ import datetime as dt
 import os
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -126,10 +126,17 @@ def refresh_fleet(
             one = in_one_process(cluster, fleet.settings.engine)
             tasks.append(ClusterTask(one, fleet.settings.drift_days, step))
     if tasks:
-        paths = [path for task in tasks for path in (task.cluster.log, task.cluster.work)]
+        paths = [path for task in tasks for path in _paths_of(task.cluster)]
         with tasks_on(fleet.settings.engine, progress, paths, apart=True) as run_tasks:
             found |= {one.name: one for one in run_all(tasks, run_tasks)}
     return [found[cluster.name] for cluster in clusters]
+
+
+def _paths_of(cluster: FleetCluster) -> list[Path]:
+    """What a task reads and writes."""
+    log = cluster.job.log
+    raw = [cluster.config.parent / path for path in (() if log is None else log.paths)]
+    return [cluster.log, cluster.work, *raw, *([] if cluster.bundle is None else [cluster.bundle])]
 
 
 def is_due(cluster: FleetCluster, time: dt.datetime) -> bool:
@@ -195,14 +202,17 @@ def _failed_before(cluster: FleetCluster, error: Exception) -> Refreshed:
     """The outcome of a cluster whose refresh could not begin, or did not come back."""
     outcome = _outcome_of(error, _as_text(now()))
     folder = cluster.work / FOLDER
-    folder.mkdir(parents=True, exist_ok=True)
-    if (lock := try_lock(folder)) is None:
-        return Refreshed(cluster.name, skipped=Why.BUSY)
     try:
-        write_attempt(cluster.work, outcome.begun)
-        write_outcome(cluster.work, outcome)
-    finally:
-        os.close(lock)
+        folder.mkdir(parents=True, exist_ok=True)
+        if (lock := try_lock(folder)) is None:
+            return Refreshed(cluster.name, skipped=Why.BUSY)
+        try:
+            write_attempt(cluster.work, outcome.begun)
+            write_outcome(cluster.work, outcome)
+        finally:
+            os.close(lock)
+    except OSError as trouble:  # the outcome cannot be written down either
+        return Refreshed(cluster.name, replace(outcome, reason=f"{outcome.reason}\n{trouble}"))
     return Refreshed(cluster.name, outcome)
 
 
