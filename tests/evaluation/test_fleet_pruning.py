@@ -40,7 +40,7 @@ def history_of_exports(folder: Path, number: int, keep: int = 0, last: str = KEP
 
 
 def planned(fleet: Fleet) -> PrunePlan:
-    return plan_of(fleet.clusters[0], running_hashes(fleet), fleet.settings.keep_exports)
+    return plan_of(fleet.clusters[0], running_hashes(fleet.clusters), fleet.settings.keep_exports)
 
 
 def goes(plan: PrunePlan, work: Path) -> set[str]:

@@ -82,9 +82,10 @@ def prune(fleet: Fleet, clusters: Sequence[FleetCluster], *, apply: bool) -> lis
         ProductError: A manifest is damaged, so that it is not known what something was made from.
         ConfigError: A work folder is a file.
     """
+    running, keep = running_hashes(fleet.clusters), fleet.settings.keep_exports
 
     def plan(cluster: FleetCluster) -> PrunePlan:
-        return plan_of(cluster, running_hashes(fleet), fleet.settings.keep_exports)
+        return plan_of(cluster, running | running_hashes([cluster]), keep)
 
     plans = [plan(cluster) for cluster in clusters]
     if not apply:
@@ -102,10 +103,10 @@ def prune(fleet: Fleet, clusters: Sequence[FleetCluster], *, apply: bool) -> lis
     return done
 
 
-def running_hashes(fleet: Fleet) -> dict[str, str]:
-    """Content hash of every running bundle of a fleet -> whose it is."""
+def running_hashes(clusters: Sequence[FleetCluster]) -> dict[str, str]:
+    """Content hash of every running bundle -> whose it is."""
     found = {}
-    for cluster in fleet.clusters:
+    for cluster in clusters:
         if (running := cluster.running) is not None:
             found[read_manifest(running, "bundle").content_hash] = f"the running bundle of {cluster.name}"
     return found
