@@ -5,8 +5,8 @@ import pytest
 
 from evaluation.commands import cli
 from evaluation.problems.ordering import online
-from evaluation.problems.ordering.ladder import candidates
 from evaluation.problems.ordering.online import ladder_at, online_starts
+from evaluation.problems.ordering.order_candidates import candidates
 from evaluation.problems.ordering.other_waits import read_waits
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

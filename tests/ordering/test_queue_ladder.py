@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from evaluation.problems.configuration import WeeksConfig
-from evaluation.problems.ordering import ladder
+from evaluation.problems.ordering import ladder, order_candidates
 from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
 from evaluation.problems.ordering.lacking import lacking_in_words
-from evaluation.problems.ordering.ladder import (
+from evaluation.problems.ordering.ladder import choose
+from evaluation.problems.ordering.order_candidates import (
     INDICES,
     USUAL,
     OrderCandidate,
     candidates,
-    choose,
     index_candidates,
     past_indices,
 )
@@ -298,7 +298,7 @@ def test_past_weeks_are_played_under_indices_of_earlier_days_alone(queue_made, m
     from logs_schema import Archive
     from twin.ordering.jobs import read_jobs
 
-    monkeypatch.setattr(ladder, "learn_index", lambda _seed, samples: (samples, 0.0))
+    monkeypatch.setattr(order_candidates, "learn_index", lambda _seed, samples: (samples, 0.0))
     jobs = read_jobs(Archive(queue_made[0] / "archive"))
     pool, first = Pool(float(jobs.processors.max()), easy=True), log_days(jobs)[0]
     assert [num_refereed_days(jobs, first + days) for days in (14, 20, 21, 28, 900)] == [

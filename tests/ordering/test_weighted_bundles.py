@@ -11,7 +11,7 @@ import pytest
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import fixed_order, name_of
-from evaluation.problems.ordering.ladder import INDICES, family
+from evaluation.problems.ordering.order_candidates import INDICES, family
 from offline_rl.ordering.predicting import NETWORK, SEEN, SMITH, TIME_UNIT_S, Index, score_of
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.ordering_contract import weighted_setting

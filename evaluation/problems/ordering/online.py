@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 
 from evaluation.problems.configuration import WeeksConfig
-from evaluation.problems.ordering.ladder import USUAL, candidates, choice_at, learned_index, play_of
+from evaluation.problems.ordering.ladder import choice_at
+from evaluation.problems.ordering.order_candidates import USUAL, candidates, learned_index, play_of
 from evaluation.problems.ordering.past_weeks import Play, past_weeks
 from evaluation.problems.ordering.weeks import cut_week
 from twin.ordering.population import DAY_S, day_of
