@@ -5,8 +5,9 @@
     deployment_label = "deployment"      # Prometheus: label that names the deployment
     deployment = "api"                   # CSV: the one deployment of the file, or...
     deployment_column = "service"        # ...the column that names it
+    deployment_pattern = "(.+)-[0-9a-f]+-[0-9a-z]+"   # regular expression over such names: its group is the name
     time_column = "timestamp"            # CSV: ISO 8601, or seconds since 1970
-    consecutive = false                  # CSV: lines follow each other at intervals, whatever their instants
+    consecutive = false                  # CSV: instants follow each other at intervals, but for gaps, whatever they are
 
     [metrics.cpu_cores_used]             # a column of deployment_samples
     source = "cpu"                       # CSV: name of the column; Prometheus: file without .json
@@ -14,13 +15,19 @@
     scale = 1.0
     counter = false
     times = ""                           # CSV: another column that the numbers are multiplied by
+    per = ""                             # CSV: another column that they are divided by: use in all over replicas
     of_gateway = false                   # whether it belongs to the gateway, whatever the labels
+    only = ""                            # of the series or lines of this deployment alone
     spread = false                       # CSV: the field holds {deployment: number, ...}
+
+    [metrics.num_replicas]               # what is not measured because it never changes
+    constant = 1
 
 Two metrics of one column (of deployments and of the gateway) are written `[metrics."response_s.gateway"]` and so on:
 what follows the point only makes the names distinct.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -40,8 +47,11 @@ class MappedMetric:
     metric: MetricSeries
     source: str
     times: str = ""
+    per: str = ""
     of_gateway: bool = False
+    only: str = ""
     spread: bool = False
+    constant: float | None = None
 
 
 @dataclass(frozen=True)
@@ -55,8 +65,24 @@ class MetricsMapping:
     deployment_label: str = "deployment"
     deployment: str | None = None
     deployment_column: str | None = None
+    deployment_pattern: str | None = None
     time_column: str = "time"
     consecutive: bool = False
+
+    @property
+    def measured(self) -> tuple[MappedMetric, ...]:
+        """The metrics that have a source."""
+        return tuple(one for one in self.metrics if one.constant is None)
+
+    @property
+    def constants(self) -> tuple[MappedMetric, ...]:
+        """The metrics that are given in the mapping itself."""
+        return tuple(one for one in self.metrics if one.constant is not None)
+
+    def deployment_of(self, name: str) -> str:
+        """The deployment that a label or field names."""
+        found = re.fullmatch(self.deployment_pattern, name) if self.deployment_pattern else None
+        return found.group(1) if found else name
 
 
 def read_mapping(path: Path) -> MetricsMapping:
@@ -80,6 +106,7 @@ def read_mapping(path: Path) -> MetricsMapping:
     interval_s = settings.get("interval_s")
     if interval_s is not None and not (isinstance(interval_s, int | float) and interval_s > 0):
         raise FormatError(f"interval_s is {interval_s!r}", where=str(path), allowed="a number above 0")
+    _refuse_pattern(path, settings.get("deployment_pattern"))
     return MetricsMapping(path, metrics, **settings)
 
 
@@ -89,12 +116,32 @@ def _metric(path: Path, name: str, table: Any) -> MappedMetric:
         raise FormatError(
             "a metric is no table", where=where, allowed="[metrics.COLUMN] with source, unit, ..."
         )
-    own = {"source", "times", "of_gateway", "spread"}
+    own = {"source", "times", "per", "of_gateway", "only", "spread", "constant"}
     _refuse_unknown(path, table, own | {"unit", "scale", "counter"})
     settings = {key: value for key, value in table.items() if key not in own}
     metric = MetricSeries(name.split(".")[0], where=where, **settings)
     mine = {key: value for key, value in table.items() if key in own and key != "source"}
+    constant = mine.get("constant")
+    if constant is not None and (not isinstance(constant, int | float) or "source" in table):
+        raise FormatError(
+            "a constant is no number, or stands beside a source", where=where, allowed="a number, or a source"
+        )
     return MappedMetric(metric, str(table.get("source", name)), **mine)
+
+
+def _refuse_pattern(path: Path, pattern: Any) -> None:
+    if pattern is None:
+        return
+    try:
+        groups = re.compile(pattern).groups
+    except (re.error, TypeError) as error:
+        raise FormatError(f"deployment_pattern cannot be read ({error})", where=str(path)) from error
+    if groups != 1:
+        raise FormatError(
+            f"deployment_pattern has {groups} groups",
+            where=str(path),
+            allowed="one, around the deployment's name",
+        )
 
 
 def _refuse_unknown(path: Path, table: Mapping[str, Any], known: set[str]) -> None:

@@ -6,8 +6,11 @@ reset: what it shows then has come since. Instants are taken to the grid of inte
 off their place are rejected.
 """
 
+import itertools
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
@@ -106,15 +109,37 @@ class Samples:
         if metric.counter:
             places, values = self._increases(metric, places, values)
         for place, value in zip(places.tolist(), values.tolist(), strict=True):
-            if not np.isfinite(value):
-                continue
-            row = self.rows.setdefault((place, deployment), {})
-            if metric.column in row:
-                raise FormatError(
-                    f"two series give {metric.column} of '{deployment}' at one instant", where=metric.where,
-                    allowed="one series a deployment", advice="aggregate in the query: sum by (deployment) (...)",
-                )  # fmt: skip
-            row[metric.column] = value
+            self._put(metric, deployment, place, value, metric.where)
+
+    def add_one(
+        self, metric: MetricSeries, deployment: str, time_s: float, number: float, where: str
+    ) -> None:
+        """Takes one number of a gauge or rate, as `add` does."""
+        place = round((time_s - self.shift_s) / self.interval_s)
+        self._put(metric, deployment, place, number * metric.factor, where)
+
+    def _put(self, metric: MetricSeries, deployment: str, place: int, value: float, where: str) -> None:
+        if not math.isfinite(value):
+            return
+        row = self.rows.setdefault((place, deployment), {})
+        if metric.column in row:
+            raise FormatError(
+                f"two series give {metric.column} of '{deployment}' at one instant",
+                where=f"{where} {self._shown(place)}".strip(),
+                allowed="one series a deployment, one number an interval",
+                advice="aggregate in the query: sum by (deployment) (...); of lines, check their instants",
+            )  # fmt: skip
+        row[metric.column] = value
+
+    def fill(self, metric: MetricSeries, gateway: bool, number: float) -> None:
+        """Gives a column one number in every row of the gateway, or in all the others."""
+        for (_, deployment), row in self.rows.items():
+            if (deployment == GATEWAY) == gateway:
+                row.setdefault(metric.column, number * metric.factor)
+
+    def _shown(self, place: int) -> str:
+        at = datetime.fromtimestamp(place * self.interval_s, UTC)
+        return f"at {at:%Y-%m-%d %H:%M:%S} UTC"
 
     def _increases(
         self, metric: MetricSeries, places: np.ndarray, values: np.ndarray
@@ -163,6 +188,29 @@ def interval_of(times_s: np.ndarray, where: str) -> float:
             advice="name interval_s in the mapping",
         )  # fmt: skip
     return usual
+
+
+def placed(times_s: np.ndarray, interval_s: float) -> dict[float, float]:
+    """Instant -> its place on the grid, where intervals follow each other whatever their instants.
+
+    Instants within half an interval of the first of them belong to one interval. Where more than one and a half of the
+    usual distance passes, a gap of one interval or more is left.
+    """
+    distinct = np.unique(times_s)
+    if not len(distinct):
+        return {}
+    begins = [float(distinct[0])]
+    index = np.zeros(len(distinct), int)
+    for row, instant in enumerate(distinct.tolist()):
+        if instant - begins[-1] > 0.5 * interval_s:
+            begins.append(instant)
+        index[row] = len(begins) - 1
+    usual_s = float(np.median(np.diff(begins))) if len(begins) > 1 else interval_s
+    places = [round(begins[0] / interval_s)]
+    for before, instant in itertools.pairwise(begins):
+        gap = instant - before > 1.5 * usual_s
+        places.append(max(places[-1] + 2, round(instant / interval_s)) if gap else places[-1] + 1)
+    return {float(instant): places[row] * interval_s for instant, row in zip(distinct, index, strict=True)}
 
 
 def deployment_named(name: str, gateway: str | None) -> str:

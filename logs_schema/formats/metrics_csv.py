@@ -1,18 +1,24 @@
-"""Metrics in CSV files, with a mapping (TOML) beside them: a line an interval, or an interval and deployment.
+"""Metrics in CSV files or JSON lines, with a mapping (TOML) beside them: a line an interval, or an interval and
+deployment.
 
 Readings of the format:
 
 * The mapping names the column of the instant, the deployment (or the column that names it) and every metric's column.
 * A field may hold numbers of several deployments at once, as a mapping `{name: number, ...}`: `spread` in the mapping.
+* Of JSON lines a column is a path, `load.rate`; where it has a star, `services.*.p95_ms`, the star stands for the names
+  of the deployments.
 * Empty fields are unknown. Rows are made of lines and may share them, so they stand for none: lines count as such.
 """
 
 import ast
 import csv
+import json
+import math
+import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,6 +32,7 @@ from logs_schema.formats.metric_series import (
     Samples,
     deployment_named,
     interval_of,
+    placed,
     shift_of,
 )
 from logs_schema.formats.prometheus import mapping_of
@@ -33,13 +40,26 @@ from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, Lines, Readi
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "metrics_csv"
-DESCRIPTION = "metrics of deployments in CSV files (plain or .gz), with a mapping (TOML)"
-EXPECTED = "a header with the columns that the mapping (.toml) names"
+DESCRIPTION = "metrics of deployments in CSV files or JSON lines (plain or .gz), with a mapping (TOML)"
+EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
+JSON_LINES = (".jsonl", ".jsonl.gz")
+GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
+"""How Go prints the zone of an instant, and the reading of its monotonic clock."""
+
+
+class MetricLine(NamedTuple):
+    """A line of a file, by columns."""
+
+    instant_s: float
+    fields: dict[str, Any]  # text, or what JSON holds
+    name: str  # of the file
+    number: int
+    line: str
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
-    """The CSV files."""
-    return [path for path in find_files(paths, (".csv",)) if path.suffix != ".toml"]
+    """The CSV files and JSON lines."""
+    return [path for path in find_files(paths, (".csv", ".jsonl")) if path.suffix != ".toml"]
 
 
 def inventory_files(paths: Sequence[Path]) -> list[Path]:
@@ -49,40 +69,33 @@ def inventory_files(paths: Sequence[Path]) -> list[Path]:
 
 def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads all lines, then files their rows."""
-    mapping, parsed, lines = mapping_of(paths), [], []
+    mapping = mapping_of(paths)
+    _refuse_unfit(mapping)
+    parsed: list[MetricLine] = []
+    lines = []
     for path in data_files(paths):
-        count = num_blank = num_rejected = 0
-        header: list[str] = []
-        for number, line in numbered_lines(path):
-            count = number
-            if not line.strip():
-                num_blank += 1
-                continue
-            fields = next(csv.reader([line]))
-            if not header:
-                header = fields
-                _refuse_missing(mapping, header, path)
-                continue
-            at = _instant(dict(zip(header, fields, strict=False)).get(mapping.time_column, ""))
-            if at is None or len(fields) != len(header):
-                num_rejected += 1
-                yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, path.name, number, line)
-                continue
-            parsed.append((at, dict(zip(header, fields, strict=True)), path.name, number, line))
-        lines.append((path.name, count, num_blank, num_rejected))
-    instants = np.asarray([one[0] for one in parsed])
+        counts = [0, 0, 0]  # lines, blank, rejected
+        for item in _lines_of(path, mapping, counts):
+            if isinstance(item, Reject):
+                yield item
+            else:
+                parsed.append(item)
+        lines.append((path.name, *counts))
+    instants = np.asarray([one.instant_s for one in parsed])
     interval_s = mapping.interval_s or interval_of(instants, str(mapping.path))
-    shift_s = 0.0 if mapping.consecutive else shift_of(instants, interval_s)
-    samples, num_off = Samples(interval_s, shift_s), dict.fromkeys((one[0] for one in lines), 0)
-    begin_s = round(parsed[0][0] / interval_s) * interval_s if parsed else 0.0
-    for row, (instant_s, fields_of, name, number, line) in enumerate(parsed):
-        at = begin_s + row * interval_s if mapping.consecutive else instant_s
+    samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
+    places = placed(instants, interval_s) if mapping.consecutive else {}
+    num_off = dict.fromkeys((one[0] for one in lines), 0)
+    for one in parsed:
+        at = places.get(one.instant_s, one.instant_s)
         if samples.off_grid(at):
-            num_off[name] += 1
-            yield Reject(DEPLOYMENT_SAMPLES.name, OFF_GRID, name, number, line)
+            num_off[one.name] += 1
+            yield Reject(DEPLOYMENT_SAMPLES.name, OFF_GRID, one.name, one.number, one.line)
             continue
-        for mapped in mapping.metrics:
-            _add(samples, mapping, mapped, at, fields_of)
+        for mapped in mapping.measured:
+            _add(samples, mapping, mapped, at, one)
+    for mapped in mapping.constants:
+        samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
     if rows := samples.as_rows():
         table = tabulate(DEPLOYMENT_SAMPLES, rows)
         yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
@@ -95,64 +108,130 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
     return describe(NAME, clock=ABSOLUTE_CLOCK)
 
 
-def _add(
-    samples: Samples, mapping: MetricsMapping, mapped: MappedMetric, at: float, fields_of: dict[str, str]
-) -> None:
-    text = fields_of[mapped.source]
-    if not text.strip():
-        return
-    if mapped.spread:
-        for name, number in _spread(text, mapping, mapped).items():
-            samples.add(mapped.metric, deployment_named(str(name), mapping.gateway), [at], [float(number)])
-        return
-    column = mapping.deployment_column
-    name = GATEWAY if mapped.of_gateway else fields_of[column] if column else str(mapping.deployment)
+def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterator[MetricLine | Reject]:
+    """The lines of a file, counted in `counts`; those that hold no row are rejected."""
+    header: list[str] = []
+    is_json = path.name.endswith(JSON_LINES)
+    for number, line in numbered_lines(path):
+        counts[0] = number
+        if not line.strip():
+            counts[1] += 1
+            continue
+        if not is_json and not header:
+            header = next(csv.reader([line]))
+            _refuse_missing(mapping, header, path)
+            continue
+        fields = _json_fields(line) if is_json else _csv_fields(line, header)
+        at = None if fields is None else _instant(str(fields.get(mapping.time_column, "")))
+        if fields is None or at is None:
+            counts[2] += 1
+            yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, path.name, number, line)
+            continue
+        yield MetricLine(at, fields, path.name, number, line)
+
+
+def _csv_fields(line: str, header: list[str]) -> dict[str, Any] | None:
+    fields = next(csv.reader([line]))
+    return dict(zip(header, fields, strict=True)) if len(fields) == len(header) else None
+
+
+def _json_fields(line: str) -> dict[str, Any] | None:
     try:
-        samples.add(
-            mapped.metric,
-            deployment_named(name, mapping.gateway),
-            [at],
-            [float(text) * _times(mapped, fields_of)],
-        )
-    except ValueError as error:
+        found = json.loads(line)
+    except json.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _add(samples: Samples, mapping: MetricsMapping, mapped: MappedMetric, at: float, one: MetricLine) -> None:
+    """Takes what one line says of one metric."""
+    found = _found(one, mapped.source)
+    if found is None or (isinstance(found, str) and not found.strip()):
+        return
+    if mapped.spread or "*" in mapped.source:
+        by_name = _spread(found, mapping, mapped, one)
+    else:
+        column = mapping.deployment_column
+        by_name = {str(one.fields[column]) if column else str(mapping.deployment): found}
+    for field, value in by_name.items():
+        name = mapping.deployment_of(str(field))
+        if mapped.only and name != mapped.only:
+            continue
+        number = _number(value, mapping, mapped.source, one)
+        number *= _beside(mapping, mapped.times, field, one)
+        divisor = _beside(mapping, mapped.per, field, one)
+        filed = GATEWAY if mapped.of_gateway else deployment_named(name, mapping.gateway)
+        where = f"{one.name}, line {one.number}, {mapped.source}"
+        samples.add_one(mapped.metric, filed, at, number / divisor if divisor else math.nan, where)
+
+
+def _found(one: MetricLine, source: str) -> Any:
+    """What a line holds in a column, or at a path of JSON."""
+    return _at(one.fields, source.split(".") if one.line[:1] == "{" else [source])
+
+
+def _beside(mapping: MetricsMapping, source: str, field: str, one: MetricLine) -> float:
+    """The number of another column that belongs to a field; 1 where no column is named."""
+    if not source:
+        return 1.0
+    found = _found(one, source)
+    return _number(found.get(field) if isinstance(found, dict) else found, mapping, source, one)
+
+
+def _at(fields: Any, path: Sequence[str]) -> Any:
+    """What stands at a path, {name: ...} where it has a star; None where there is nothing."""
+    for index, part in enumerate(path):
+        if part == "*" and isinstance(fields, dict):
+            below = {name: _at(value, path[index + 1 :]) for name, value in fields.items()}
+            return {name: value for name, value in below.items() if value is not None}
+        fields = fields.get(part) if isinstance(fields, dict) else None
+    return fields
+
+
+def _number(found: Any, mapping: MetricsMapping, source: str, one: MetricLine) -> float:
+    """A number, NaN for nothing."""
+    try:
+        return float("nan" if found is None or found == "" else found)
+    except (TypeError, ValueError) as error:
         raise FormatError(
-            f"{mapped.source} holds {text!r}", where=str(mapping.path), allowed="numbers, or nothing",
+            f"{source} holds {str(found)[:60]!r}", where=f"{one.name}, line {one.number} (mapping {mapping.path})",
+            allowed="numbers, or nothing",
         ) from error  # fmt: skip
 
 
-def _times(mapped: MappedMetric, fields_of: dict[str, str]) -> float:
-    return float(fields_of[mapped.times] or "nan") if mapped.times else 1.0
-
-
-def _spread(text: str, mapping: MetricsMapping, mapped: MappedMetric) -> dict[str, float]:
+def _spread(found: Any, mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine) -> dict[str, Any]:
     try:
-        found = ast.literal_eval(text)
-        return {str(name): float(number) for name, number in found.items()}
+        names = ast.literal_eval(found) if isinstance(found, str) else found
+        return dict(names.items())
     except (ValueError, SyntaxError, AttributeError, TypeError) as error:
         raise FormatError(
-            f"{mapped.source} holds {text[:60]!r}",
-            where=str(mapping.path),
+            f"{mapped.source} holds {str(found)[:60]!r}",
+            where=f"{one.name}, line {one.number} (mapping {mapping.path})",
             allowed="{deployment: number, ...}",
         ) from error
 
 
 def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> None:
-    needed = [mapping.time_column, *(one.source for one in mapping.metrics)]
-    needed += [one.times for one in mapping.metrics if one.times]
+    needed = [mapping.time_column, *(one.source for one in mapping.measured)]
+    needed += [name for one in mapping.measured for name in (one.times, one.per) if name]
     needed += [mapping.deployment_column] if mapping.deployment_column else []
     if missing := [name for name in needed if name not in header]:
         raise FormatError(
             f"the file has no column {first(missing)}", where=f"{path}, line 1", allowed=", ".join(header),
-            advice=f"mend the mapping {mapping.path}",
+            advice=f"mend the mapping {mapping.path}, or name the files that it is for",
         )  # fmt: skip
-    counted = [one.source for one in mapping.metrics if one.metric.counter]
+
+
+def _refuse_unfit(mapping: MetricsMapping) -> None:
+    """FormatError for a mapping that cannot be of lines."""
+    counted = [one.source for one in mapping.measured if one.metric.counter]
     if counted:
         raise FormatError(
             f"{first(counted)} is a counter, and lines of CSV are taken one by one", where=str(mapping.path),
             allowed="rates and gauges", advice="take differences first, or import answers of Prometheus",
         )  # fmt: skip
     named = mapping.deployment or mapping.deployment_column
-    if not named and not all(one.of_gateway or one.spread for one in mapping.metrics):
+    if not named and not all(one.of_gateway or one.spread or "*" in one.source for one in mapping.measured):
         raise FormatError(
             "the mapping names no deployment",
             where=str(mapping.path),
@@ -161,13 +240,14 @@ def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> N
 
 
 def _instant(text: str) -> float | None:
-    """Seconds since 1970 of a number or an ISO 8601 instant; None for anything else."""
+    """Seconds since 1970 of a number, an ISO 8601 instant, or one as Go prints them; None for anything else."""
     try:
-        return float(text)
+        seconds = float(text)
+        return seconds if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
-        instant = datetime.fromisoformat(text)
+        instant = datetime.fromisoformat(GO_ZONE.sub(r"\1", text))
     except ValueError:
         return None
     return (instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant).timestamp()

@@ -47,7 +47,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
         for path in find_files(paths, (".json",))
         if path.suffix == ".json"
     }
-    named = [one.source for one in mapping.metrics]
+    named = [one.source for one in mapping.measured]
     if missing := [name for name in named if name not in answers]:
         raise FormatError(
             f"the mapping names answers that are not here: {first(missing)}", where=str(mapping.path),
@@ -90,9 +90,11 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     interval_s = mapping.interval_s or interval_of(np.asarray(instants), str(mapping.path))
     samples = Samples(interval_s, shift_of(np.asarray(instants), interval_s))
     num_rejected = dict.fromkeys(files, 0)
-    for mapped in mapping.metrics:
+    for mapped in mapping.measured:
         source = files[mapped.source].name
         for series in matrices[mapped.source]:
+            if mapped.only and _name(mapping, series) != mapped.only:
+                continue
             times_s: list[float] = []
             numbers: list[float] = []
             for number, (at, text) in enumerate(series["values"], 1):
@@ -105,6 +107,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 times_s.append(float(at))
                 numbers.append(value)
             samples.add(mapped.metric, _deployment(mapping, mapped, series, source), times_s, numbers)
+    for mapped in mapping.constants:
+        samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
     if rows := samples.as_rows():
         table = tabulate(DEPLOYMENT_SAMPLES, rows)
         yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
@@ -152,11 +156,17 @@ def _number(text: Any) -> float | None:
 def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: dict[str, Any], source: str) -> str:
     if mapped.of_gateway:
         return GATEWAY
-    name = series["metric"].get(mapping.deployment_label)
+    name = _name(mapping, series)
     if name is None:
         raise FormatError(
             f"a series has no label {mapping.deployment_label!r}", where=f"{source}: {series['metric']}",
             allowed="a series a deployment, labelled with its name",
             advice="name the label with deployment_label, or set of_gateway = true",
         )  # fmt: skip
-    return deployment_named(str(name), mapping.gateway)
+    return deployment_named(name, mapping.gateway)
+
+
+def _name(mapping: MetricsMapping, series: dict[str, Any]) -> str | None:
+    """The deployment of a series; None where it has no such label."""
+    name = series["metric"].get(mapping.deployment_label)
+    return None if name is None else mapping.deployment_of(str(name))

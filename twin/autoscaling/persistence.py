@@ -38,13 +38,13 @@ def save_application_twin(folder: Path, twin: ApplicationTwin) -> None:
 
 def load_application_twin(folder: Path) -> ApplicationTwin:
     """Reads a twin; ProductError where the folder holds none."""
-    try:
-        meaning = json.loads((folder / MEANING).read_text())
-    except (OSError, json.JSONDecodeError) as error:
+    meaning = _meaning(folder)
+    if not meaning.get("laws", True):
         raise ProductError(
-            "there is no twin of an application here", where=str(folder / MEANING),
-            advice="fit one on a log with deployment_samples",
-        ) from error  # fmt: skip
+            "this twin forecasts what users see, and has no laws of deployments to train in", where=str(folder),
+            allowed="a twin of a log with cores used, rate and response time of every deployment",
+            advice="import these metrics and fit again; certify and bench forecasts take this twin and its log",
+        )  # fmt: skip
     number = len(meaning["deployments"])
     shapes: dict[str, Any] = {name: np.zeros((0, number), np.float32) for name in Laws._fields}
     laws = Laws(**{**shapes, "tail": np.zeros((0, TAIL_FEATURES), np.float32)})
@@ -53,6 +53,28 @@ def load_application_twin(folder: Path) -> ApplicationTwin:
     like = {"laws": laws, "load": load, "coverage": coverage}
     found = load_arrays(folder / ARRAYS, like, growing=("laws", "load"))
     return ApplicationTwin(tuple(meaning["deployments"]), meaning["interval_s"], **found)
+
+
+def save_forecasts_alone(folder: Path, log: ScalingLog) -> None:
+    """Writes what stands for a twin where a log does not tell enough for laws: its log is all there is."""
+    meaning = {"deployments": list(log.deployments), "interval_s": log.interval_s, "laws": False}
+    (folder / MEANING).write_text(json.dumps(meaning, indent=1) + "\n")
+
+
+def has_laws(folder: Path) -> bool:
+    """Whether a twin has laws to train in."""
+    return bool(_meaning(folder).get("laws", True))
+
+
+def _meaning(folder: Path) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = json.loads((folder / MEANING).read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise ProductError(
+            "there is no twin of an application here", where=str(folder / MEANING),
+            advice="fit one on a log with deployment_samples",
+        ) from error  # fmt: skip
+    return found
 
 
 LOG = "log.npz"
@@ -65,12 +87,12 @@ def save_log(folder: Path, log: ScalingLog) -> None:
 
 def load_log(folder: Path) -> ScalingLog:
     """Reads the log beside a twin."""
-    twin = load_application_twin(folder)
-    number = len(twin.deployments)
+    meaning = _meaning(folder)
+    number = len(meaning["deployments"])
     like = {
         "time_s": np.zeros(0),
         "columns": {name: np.zeros((0, number)) for name in DEPLOYMENT_COLUMNS},
         "gateway": {name: np.zeros(0) for name in GATEWAY_COLUMNS},
     }
     found = load_arrays(folder / LOG, like, growing=("time_s", "columns", "gateway"))
-    return ScalingLog(twin.deployments, twin.interval_s, **found)
+    return ScalingLog(tuple(meaning["deployments"]), meaning["interval_s"], **found)

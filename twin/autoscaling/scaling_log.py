@@ -26,6 +26,9 @@ DEPLOYMENT_COLUMNS = (
     "cpu_cores", "memory_gib", "num_replicas", "ready_replicas", "cpu_cores_used", "memory_gib_used",
     "request_rate_per_s", "response_s", "num_failures",
 )  # fmt: skip
+NEEDED = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
+P95_OF_EXPONENTIAL = 2.9957
+"""95 % quantile of an exponential time over its mean."""
 GATEWAY_COLUMNS = ("request_rate_per_s", "response_s", "response_p95_s", "response_p99_s", "num_failures")
 
 
@@ -39,6 +42,7 @@ class ScalingLog:
         time_s: [intervals] their beginnings, since midnight (UTC) of the first day.
         columns: Column -> [intervals, deployments], NaN where the log says nothing.
         gateway: Column -> [intervals].
+        assumed: What the log does not tell and is taken to be, in words.
     """
 
     deployments: tuple[str, ...]
@@ -46,6 +50,22 @@ class ScalingLog:
     time_s: np.ndarray
     columns: dict[str, np.ndarray]
     gateway: dict[str, np.ndarray]
+    assumed: tuple[str, ...] = ()
+
+    @property
+    def lacks(self) -> list[str]:
+        """Columns, by deployment, without which the laws of stations cannot be learned."""
+        lacking = [
+            f"{name} ({column})"
+            for index, name in enumerate(self.deployments)
+            for column in NEEDED
+            if not np.isfinite(self.columns[column][:, index]).any()
+        ]
+        return lacking + [
+            f"{GATEWAY} ({column})"
+            for column in ("request_rate_per_s", "response_s")
+            if not np.isfinite(self.gateway[column]).any()
+        ]
 
     @property
     def censored(self) -> np.ndarray:
@@ -59,14 +79,22 @@ class ScalingLog:
 
 
 def read_scaling_log(
-    archive: Archive, days: Sequence[dt.date] | None = None, deployments: Sequence[str] | None = None
+    archive: Archive,
+    days: Sequence[dt.date] | None = None,
+    deployments: Sequence[str] | None = None,
+    *,
+    whole: bool = True,
 ) -> ScalingLog:
     """Reads a log.
+
+    Where a mean response time is never logged and the 95 % quantile is, the mean is taken to be that of an exponential
+    time; `assumed` says so.
 
     Args:
         archive: With table `deployment_samples`.
         days: Which days; all if None.
         deployments: Which deployments, in this order; all of them, sorted, if None.
+        whole: Whether the metrics that the laws of stations are learned from have to be there.
 
     Raises:
         ArchiveError: There are no samples, intervals of several lengths or off the grid, no rows of the gateway, or no
@@ -114,10 +142,23 @@ def read_scaling_log(
     gateway = {name: dense(name, is_gateway, 1)[:, 0] for name in GATEWAY_COLUMNS}
     if np.isnan(columns["ready_replicas"]).all():
         columns["ready_replicas"] = columns["num_replicas"].copy()
-    _refuse_unknown(archive, deployments, columns)
-    return ScalingLog(
-        deployments, interval_s, (np.arange(num_rows) + first_row) * interval_s, columns, gateway
-    )
+    assumed = []
+    tail_s = dense("response_p95_s", of_deployment, len(deployments))
+    for who, times in (("deployments", (columns, tail_s)), (GATEWAY, (gateway, gateway["response_p95_s"]))):
+        if np.isnan(times[0]["response_s"]).all() and np.isfinite(times[1]).any():
+            times[0]["response_s"] = times[1] / P95_OF_EXPONENTIAL
+            assumed.append(
+                f"mean response times of the {who}: a third of the 95 % quantile, as of exponential times"
+            )
+    time_s = (np.arange(num_rows) + first_row) * interval_s
+    log = ScalingLog(deployments, interval_s, time_s, columns, gateway, tuple(assumed))
+    if whole and log.lacks:
+        raise ArchiveError(
+            "the log does not tell what some deployments were granted or how they answered",
+            where=f"{archive.path}: table {TABLE}: {first(log.lacks)}", allowed=f"values in {', '.join(NEEDED)}",
+            advice="import these metrics, or leave the deployments out",
+        )  # fmt: skip
+    return log
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
@@ -143,20 +184,4 @@ def _refuse_off_grid(archive: Archive, time_s: np.ndarray, row: np.ndarray, inte
             where=f"{archive.path}: table {TABLE}, column time, rows {first(off)}",
             allowed="instants a whole number of intervals after midnight (UTC)",
             advice="query the metrics with one step, aligned",
-        )  # fmt: skip
-
-
-def _refuse_unknown(archive: Archive, deployments: tuple[str, ...], columns: dict[str, np.ndarray]) -> None:
-    needed = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
-    lacking = [
-        f"{name} ({column})"
-        for index, name in enumerate(deployments)
-        for column in needed
-        if not np.isfinite(columns[column][:, index]).any()
-    ]
-    if lacking:
-        raise ArchiveError(
-            "the log does not tell what some deployments were granted or how they answered",
-            where=f"{archive.path}: table {TABLE}: {first(lacking)}", allowed=f"values in {', '.join(needed)}",
-            advice="import these metrics, or leave the deployments out",
         )  # fmt: skip

@@ -125,7 +125,9 @@ def survey(
     if len(chosen) < 2:
         raise ConfigError(
             f"{len(chosen)} {'day' if len(chosen) == 1 else 'days'} with requests cannot be compared with each other",
-            where=str(archive), allowed="2 days or more", advice="import more days of the log",
+            where=str(archive), allowed="2 days or more of requests",
+            advice="import more days of the log" if log.num_rows("requests")
+            else "a log without requests has nothing to survey: fit a twin on it and certify it",
         )  # fmt: skip
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
     found = [_aspect(name, counts, config) for name in ASPECTS]

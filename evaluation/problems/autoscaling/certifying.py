@@ -41,6 +41,7 @@ class ReplayedDays(NamedTuple):
 
     mean_s: np.ndarray
     p95_s: np.ndarray
+    p99_s: np.ndarray
     cores_used: np.ndarray  # [intervals, deployments], in all replicas
 
 
@@ -81,6 +82,7 @@ def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     return ReplayedDays(
         np.asarray(played.gateway.response_s).mean(axis=-1),
         np.asarray(quantile_s(latency, 0.95)).mean(axis=-1),
+        np.asarray(quantile_s(latency, 0.99)).mean(axis=-1),
         np.asarray(used).mean(axis=-1),
     )
 

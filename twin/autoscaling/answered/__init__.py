@@ -1,0 +1,1 @@
+"""What users see of an application as a function of load and grants, learned from one log, with intervals."""
