@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evaluation.commands.bench_arguments import add_output_arguments, add_world_arguments, numbers, words
+from evaluation.commands.bench_forecasts import add_bench as add_forecasts
 from evaluation.commands.bench_growth import add_bench as add_growth
 from evaluation.commands.bench_orchestration import add_bench as add_orchestration
 from evaluation.commands.bench_scaling import add_bench as add_scaling
@@ -59,6 +60,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     reference.add_argument("--replace", action="store_true", help="replace a reference that is already there")
     add_scaling(benches)
     add_growth(benches)
+    add_forecasts(benches)
     add_orchestration(benches)
     add_worlds(benches)
     for bench in (truth, reference):

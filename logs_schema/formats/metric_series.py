@@ -205,7 +205,7 @@ def placed(times_s: np.ndarray, interval_s: float) -> dict[float, float]:
         if instant - begins[-1] > 0.5 * interval_s:
             begins.append(instant)
         index[row] = len(begins) - 1
-    usual_s = float(np.median(np.diff(begins))) if len(begins) > 1 else interval_s
+    usual_s = float(np.quantile(np.diff(begins), 0.5, method="lower")) if len(begins) > 1 else interval_s
     places = [round(begins[0] / interval_s)]
     for before, instant in itertools.pairwise(begins):
         gap = instant - before > 1.5 * usual_s

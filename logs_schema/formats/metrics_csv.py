@@ -72,7 +72,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     mapping = mapping_of(paths)
     _refuse_unfit(mapping)
     parsed: list[MetricLine] = []
-    lines = []
+    lines: list[tuple[str, int, int, int]] = []
     for path in data_files(paths):
         counts = [0, 0, 0]  # lines, blank, rejected
         for item in _lines_of(path, mapping, counts):
@@ -80,7 +80,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 yield item
             else:
                 parsed.append(item)
-        lines.append((path.name, *counts))
+        lines.append((path.name, counts[0], counts[1], counts[2]))
     instants = np.asarray([one.instant_s for one in parsed])
     interval_s = mapping.interval_s or interval_of(instants, str(mapping.path))
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))

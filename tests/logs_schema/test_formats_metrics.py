@@ -1,11 +1,15 @@
 """Metrics of monitoring systems as deployment samples: Prometheus' answers and CSV, with a mapping."""
 
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from logs_schema import Archive
 from logs_schema.errors import FormatError
+from logs_schema.formats.mapping import read_mapping
+from logs_schema.formats.metric_series import placed
 from logs_schema.importing import import_log
 
 STEP_S, BEGIN_S = 30, 1_700_000_010  # on the grid
@@ -181,3 +185,132 @@ def test_a_folder_without_a_mapping_is_refused(tmp_path):
     (tmp_path / "log.csv").write_text(CSV)
     with pytest.raises(FormatError, match="there is no mapping"):
         imported(tmp_path, tmp_path, "metrics_csv")
+
+
+JSON_MAPPING = """
+interval_s = 30
+time_column = "at"
+consecutive = true
+[metrics.num_replicas]
+source = "services.*.replicas"
+[metrics.cpu_cores_used]
+source = "services.*.cpu"
+per = "services.*.replicas"
+scale = 0.01
+[metrics."response_p95_s.gateway"]
+source = "services.*.p95"
+unit = "ms"
+only = "front"
+of_gateway = true
+[metrics.cpu_cores]
+constant = 500
+unit = "millicores"
+"""
+
+
+def json_line(at, **services):
+    return json.dumps({"at": at, "services": services})
+
+
+def front(replicas=2, cpu=50.0, p95=80.0):
+    return {"replicas": replicas, "cpu": cpu, "p95": p95}
+
+
+def test_json_lines_of_several_runs_become_samples(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(JSON_MAPPING)
+    run = [json_line(f"2024-01-01T00:00:{at:02d}.5", front=front(), cart=front(replicas=0)) for at in (2, 33)]
+    (folder / "a.jsonl").write_text("\n".join(run) + "\n[1]\n")
+    later = json_line("2024-01-01T01:00:07", front=front(p95=None))  # an hour later, at any instant
+    (folder / "b.jsonl").write_text(later + "\n")
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    begin_s = min(at for at, _ in rows)
+    assert begin_s % 30 == 0
+    assert sorted({at - begin_s for at, _ in rows}) == [0, 30, 3600]
+    assert rows[begin_s, "front"]["cpu_cores_used"] == 0.25
+    assert rows[begin_s, "front"]["cpu_cores"] == rows[begin_s, "cart"]["cpu_cores"] == 0.5
+    assert rows[begin_s, "cart"]["cpu_cores_used"] is None  # of no replica
+    assert rows[begin_s, "gateway"]["response_p95_s"] == pytest.approx(0.08)
+    assert rows[begin_s, "gateway"]["cpu_cores"] is None
+    assert (begin_s + 3600, "gateway") not in rows
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
+
+
+def test_instants_that_follow_each_other_keep_their_gaps():
+    # a sweep takes some seconds, intervals last 31 s, one is missing, and a run begins later
+    times_s = np.array([0.0, 2.0, 31.0, 33.0, 93.0, 124.0, 1000.0])
+    found = placed(times_s, 30.0)
+    assert [found[at] / 30.0 for at in times_s] == [0, 0, 1, 1, 3, 4, 33]
+    assert placed(np.array([]), 30.0) == {}
+
+
+POD_MAPPING = """
+interval_s = 60
+time_column = "Time"
+deployment_column = "Pod"
+deployment_pattern = "(.+)-[0-9a-f]+-[0-9a-z]+"
+consecutive = true
+[metrics.cpu_cores_used]
+source = "Cpu(m)"
+unit = "millicores"
+"""
+GO = "2022-08-22 03:{minute:02d}:19.799087274 +0000 UTC m=+{minute}.3"
+
+
+def pods(tmp_path, *lines):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(POD_MAPPING)
+    (folder / "pods.csv").write_text("\n".join(["Time,Pod,Cpu(m)", *lines]) + "\n")
+    return folder
+
+
+def test_pods_are_filed_under_their_deployments_at_instants_as_go_prints_them(tmp_path):
+    lines = [f"{GO.format(minute=minute)},ts-order-5b67c48447-mv5hb,{100 * minute}" for minute in (1, 2)]
+    _, rows = imported(tmp_path, pods(tmp_path, *lines), "metrics_csv")
+    found = sorted((at, name, row["cpu_cores_used"]) for (at, name), row in rows.items())
+    assert [(name, cores) for _, name, cores in found] == [("ts-order", 0.1), ("ts-order", 0.2)]
+    assert found[1][0] - found[0][0] == 60.0
+    assert found[0][0] == 1661137260.0  # 2022-08-22 03:01 UTC
+
+
+def test_two_pods_of_one_deployment_are_refused_with_their_line(tmp_path):
+    lines = [f"{GO.format(minute=1)},ts-order-5b67c48447-{pod},100" for pod in ("mv5hb", "zzzzz")]
+    with pytest.raises(FormatError, match="two series give cpu_cores_used of 'ts-order'") as error:
+        imported(tmp_path, pods(tmp_path, *lines), "metrics_csv")
+    assert "pods.csv, line 3" in str(error.value)
+    assert "2022-08-22 03:01:00 UTC" in str(error.value)
+
+
+def test_series_of_one_deployment_and_constants_come_from_prometheus_too(tmp_path):
+    mapping = MAPPING.replace('source = "latency"', 'source = "latency"\nonly = "web"')
+    mapping = 'deployment_pattern = "(.+)-[0-9]+"\n' + mapping + "\n[metrics.num_replicas]\nconstant = 3\n"
+    latency = answer(series([20], "web-1"), series([50], "cart-2"))
+    cpu = answer(series([250], "web-7"))
+    _, rows = imported(tmp_path, write(tmp_path / "metrics", mapping, latency=latency, cpu=cpu))
+    assert rows[BEGIN_S, "gateway"]["response_s"] == pytest.approx(0.02)
+    assert rows[BEGIN_S, "web"]["num_replicas"] == 3
+    assert rows[BEGIN_S, "gateway"]["num_replicas"] is None
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words"),
+    [
+        (JSON_MAPPING.replace("constant = 500", 'constant = 500\nsource = "x"'), "beside a source"),
+        (JSON_MAPPING.replace("constant = 500", 'constant = "many"'), "no number"),
+        ('deployment_pattern = "(.+"\n' + JSON_MAPPING, "cannot be read"),
+        ('deployment_pattern = ".+"\n' + JSON_MAPPING, "has 0 groups"),
+    ],
+)
+def test_a_mapping_with_a_wrong_constant_or_pattern_is_refused(tmp_path, mapping, words):
+    (tmp_path / "mapping.toml").write_text(mapping)
+    with pytest.raises(FormatError, match=words):
+        read_mapping(tmp_path / "mapping.toml")
+
+
+def test_the_mappings_among_the_examples_can_be_read():
+    folder = Path(__file__).parents[2] / "evaluation" / "examples" / "metrics"
+    mappings = [read_mapping(path) for path in sorted(folder.glob("*.toml"))]
+    assert len(mappings) == 4
+    assert all("cpu_cores" in {one.metric.column for one in mapping.metrics} for mapping in mappings)

@@ -4,13 +4,13 @@ The error is the mean absolute logarithm of forecast over logged (.1 is about 10
 grants of the other log alone; persistence is the interval before, so it sees what the others have to tell.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.stats import spearmanr
 
-from evaluation.problems.autoscaling.certifying import simulated_again
+from evaluation.problems.autoscaling.certifying import ReplayedDays, simulated_again
 from logs_schema.errors import ConfigError
 from twin.autoscaling.answered.forecaster import AnswerForecast, AnswerForecaster, Replay, fit_forecaster
 from twin.autoscaling.answered.inputs import CORES, QUANTITIES, inputs_of, load_source_of, quantity_of
@@ -79,27 +79,44 @@ def quantities_of(log: ScalingLog, other: ScalingLog) -> list[str]:
     ]
 
 
-def laws_replay(quantity: str) -> Replay:
-    """The laws of stations as a candidate: fitted on the intervals to learn from, simulated under those of a log."""
+def refuse_other_interval(log: ScalingLog, other: ScalingLog) -> None:
+    """ConfigError where two logs have intervals of different lengths."""
+    if log.interval_s != other.interval_s:
+        raise ConfigError(
+            f"one log has intervals of {log.interval_s:g} s and the other of {other.interval_s:g} s",
+            where="deployment_samples", allowed="one length", advice="import both with the same step",
+        )  # fmt: skip
 
-    def replay(log: ScalingLog, learned: np.ndarray, others: Sequence[ScalingLog]) -> list[np.ndarray]:
-        twin = fit_application(_masked(log, learned), QUICK_LAWS)
-        found = []
-        for other in others:
-            again = simulated_again(twin, other)
-            by_name = {
-                "response_s": again.mean_s, "response_p95_s": again.p95_s, "response_p99_s": again.p99_s,
-                "cores_used": again.cores_used.sum(axis=1),
-            }  # fmt: skip
-            found.append(by_name[quantity])
-        return found
+
+def laws_replay(quantity: str, kept: dict[Any, ReplayedDays] | None = None) -> Replay:
+    """The laws of stations as a candidate: fitted on the intervals to learn from, simulated under those of a log.
+
+    Quantities that share `kept` share what was simulated.
+    """
+    kept = {} if kept is None else kept
+
+    def again(log: ScalingLog, learned: np.ndarray, other: ScalingLog) -> ReplayedDays:
+        key = (id(log), learned.tobytes(), id(other))
+        if key not in kept:
+            kept[key] = simulated_again(fit_application(_masked(log, learned), QUICK_LAWS), other)
+        return kept[key]
+
+    def replay(log: ScalingLog, learned: np.ndarray, other: ScalingLog) -> np.ndarray:
+        found = again(log, learned, other)
+        return {
+            "response_s": found.mean_s, "response_p95_s": found.p95_s, "response_p99_s": found.p99_s,
+            "cores_used": found.cores_used.sum(axis=1),
+        }[quantity]  # fmt: skip
 
     return replay
 
 
-def forecaster_of(log: ScalingLog, quantity: str) -> AnswerForecaster:
-    """The forecaster of a log, the laws of stations among its candidates where the log tells enough."""
-    return fit_forecaster(log, quantity, None if log.lacks else laws_replay(quantity))
+def forecaster_of(
+    log: ScalingLog, quantity: str, kept: dict[Any, ReplayedDays] | None = None
+) -> AnswerForecaster:
+    """The forecaster of a log, the laws of stations among its candidates where the log tells enough; `kept` as in
+    `laws_replay`."""
+    return fit_forecaster(log, quantity, None if log.lacks else laws_replay(quantity, kept))
 
 
 def forecast_rows(forecaster: AnswerForecaster, log: ScalingLog, other: ScalingLog) -> ForecastRows:
@@ -158,9 +175,10 @@ def scored(forecaster: AnswerForecaster, found: ForecastRows) -> ForecastScore:
 
 def forecast_scores(log: ScalingLog, other: ScalingLog) -> list[ForecastScore]:
     """All quantities of one log, forecast from another."""
-    found = []
+    found: list[ForecastScore] = []
+    kept: dict[Any, ReplayedDays] = {}
     for quantity in quantities_of(log, other):
-        forecaster = forecaster_of(log, quantity)
+        forecaster = forecaster_of(log, quantity, kept)
         found.append(scored(forecaster, forecast_rows(forecaster, log, other)))
     return found
 

@@ -5,6 +5,7 @@
 
 import datetime as dt
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,20 +20,24 @@ from evaluation.comparison.training_days import DaysConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify
 from evaluation.problems.autoscaling.exporting import export_policy
+from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.reporting import build_comparison
 from evaluation.problems.autoscaling.training import build_policy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError, SchedtwinError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
+from twin.autoscaling.answered.inputs import load_source_of
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (
+    has_laws,
     load_application_twin,
     load_log,
     save_application_twin,
+    save_forecasts_alone,
     save_log,
 )
 from twin.autoscaling.scaling_log import TABLE, read_scaling_log
@@ -80,8 +85,12 @@ def fit_plan(config: RunConfig) -> StepPlan:
     def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
         archive = Archive(inputs["archive"])
         days = train_days_of(archive, config.days)
-        log = read_scaling_log(archive, days)
-        save_application_twin(out, fit_application(log))
+        log = read_scaling_log(archive, days, whole=False)
+        if log.lacks:
+            load_source_of(log)  # refuses a log without any load
+            save_forecasts_alone(out, log)
+        else:
+            save_application_twin(out, fit_application(log))
         save_log(out, log)
         return {
             KEY: NAME,
@@ -91,6 +100,8 @@ def fit_plan(config: RunConfig) -> StepPlan:
             "train_days_hash": archive.days_hash(TABLE, days),
             "num_intervals": len(log.time_s),
             "censored": float(np.mean(log.censored)),
+            "lacks": log.lacks,
+            "assumed": list(log.assumed),
         }
 
     return StepPlan("twin", build, {"problem": NAME, "days": config.days}, config.seed, SCALE_CODE)
@@ -137,18 +148,27 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
 
 
 def certifier(twin_path: Path, population: Path | None) -> Certifier:
-    """How a twin of an application is certified: on the days after training, where none are named."""
+    """How a twin of an application is certified: on the days after training, where none are named. Of another archive,
+    the log of another autoscaler say, all days are held out, and so is what the twin has no laws for: there it is the
+    forecasts that are certified."""
     if population is not None:
         raise ConfigError("an application has no population of agents", where=str(population))
-    manifest, twin = read_manifest(twin_path, "twin"), load_application_twin(twin_path)
+    manifest = read_manifest(twin_path, "twin")
     train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
 
     def make(
         archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
     ) -> Certificate:
-        later = [day for day in archive.days(TABLE) if day > train_days[-1]] if days is None else list(days)
-        refuse_overlap(train_days, [TestDays(0, tuple(later), None)])
-        return certify(twin, archive, train_days, later, config, manifest.content_hash)
+        present, own = archive.days(TABLE), manifest.extra.get("train_days_hash")
+        is_own = set(train_days) <= set(present) and archive.days_hash(TABLE, train_days) == own
+        later = [day for day in present if day > train_days[-1] or not is_own] if days is None else list(days)
+        if is_own:
+            refuse_overlap(train_days, [TestDays(0, tuple(later), None)])
+        if is_own and has_laws(twin_path):
+            twin = load_application_twin(twin_path)
+            return certify(twin, archive, train_days, later, config, manifest.content_hash)
+        log = replace(load_log(twin_path), assumed=tuple(manifest.extra.get("assumed", ())))
+        return certify_forecasts(log, archive, train_days, later, config, manifest.content_hash)
 
     def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
         return certificate_of(
@@ -172,10 +192,16 @@ def refuse_other_application(archive: Archive, twin: Path) -> None:
 
 def fitted(facts: Facts) -> list[str]:
     """What a person is told of a fit."""
-    return [
-        f"{len(facts['deployments'])} deployments learned from {facts['num_intervals']:,} intervals of "
-        f"{facts['interval_s']:g} s; {facts['censored']:.1%} were short of capacity and are left out"
-    ]
+    number = len(facts["deployments"])
+    words = f"{number} {'deployment' if number == 1 else 'deployments'}"
+    begin = f"{words} learned from {facts['num_intervals']:,} intervals of "
+    if facts["lacks"]:
+        return [
+            f"{begin}{facts['interval_s']:g} s; the log lacks {first(facts['lacks'])}: this twin forecasts what users "
+            "see from load and grants, and nothing can be trained in it",
+        ]
+    short = f"{facts['interval_s']:g} s; {facts['censored']:.1%} were short of capacity and are left out"
+    return [begin + short, *(f"not logged, {one}" for one in facts["assumed"])]
 
 
 def trained(facts: Facts) -> list[str]:

@@ -8,7 +8,7 @@ cross-validation: Papadopoulos et al. 2002, Barber et al. 2021). An interval is 
 * the interval of the forecast spans more than a factor of `WIDEST`: the log says too little to be of use.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -29,8 +29,8 @@ MISSED = 0.05
 FARTHEST = 0.99
 LAW = "law of stations"
 
-Replay = Callable[[ScalingLog, np.ndarray, Sequence[ScalingLog]], Sequence[np.ndarray]]
-"""(log, [intervals] bool: to learn from, logs to answer) -> predicted quantity [intervals] of each of them; what a
+Replay = Callable[[ScalingLog, np.ndarray, ScalingLog], np.ndarray]
+"""(log, [intervals] bool: to learn from, log to answer) -> predicted quantity [intervals] of the latter; what a
 mechanistic model adds to the candidates."""
 
 
@@ -132,7 +132,7 @@ def fit_forecaster(log: ScalingLog, quantity: str, replay: Replay | None = None)
         if chosen == LAW and replay is not None and len(known):
             learned = np.zeros(len(log.time_s), bool)
             learned[rows] = True
-            found[LAW] = np.log(np.maximum(replay(log, learned, [other])[0][known], 1e-6))
+            found[LAW] = np.log(np.maximum(replay(log, learned, other)[known], 1e-6))
         return _answered(support, asked, known, found, chosen, (low, high), farthest)
 
     return AnswerForecaster(quantity, chosen, errors, len(rows), forecast)
@@ -158,7 +158,7 @@ def _law_held_out(log: ScalingLog, rows: np.ndarray, block: np.ndarray, replay: 
         out = (block == one) | (block == one + 1)
         learned = np.ones(len(log.time_s), bool)
         learned[rows[out][0] : rows[out][-1] + 1] = False
-        found[out] = np.log(np.maximum(replay(log, learned, [log])[0][rows[out]], 1e-6))
+        found[out] = np.log(np.maximum(replay(log, learned, log)[rows[out]], 1e-6))
     return found
 
 

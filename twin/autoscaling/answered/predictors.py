@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
 
 Predict = Callable[[np.ndarray], np.ndarray]
 """[rows, features] -> [rows]"""
@@ -88,14 +89,22 @@ def trees(monotone: bool) -> Fit:
             loss="absolute_error", max_iter=80, learning_rate=0.07, max_depth=3, min_samples_leaf=20,
             l2_regularization=1.0, monotonic_cst=signs, early_stopping=False, random_state=0,
         )  # fmt: skip
-        predict: Predict = model.fit(features, logs).predict
+        with threadpool_limits(1):  # small trees: synchronisation of threads costs more than they save
+            model.fit(features, logs)
+
+        def predict(rows: np.ndarray) -> np.ndarray:
+            with threadpool_limits(1):
+                found: np.ndarray = model.predict(rows)
+            return found
+
         return predict
 
     return fit
 
 
 CANDIDATES: Mapping[str, Fit] = {
-    "constant": constant, "monotone trees": trees(True), "trees": trees(False), "neighbours": nearest(NEIGHBOURS),
+    "constant": constant, "log-linear": log_linear, "monotone trees": trees(True), "trees": trees(False),
+    "neighbours": nearest(NEIGHBOURS),
 }  # fmt: skip
 SIMPLE: Mapping[str, Fit] = {"nearest neighbour": nearest(1), "log-linear": log_linear}
 """What a forecast has to beat."""

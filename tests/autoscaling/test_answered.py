@@ -1,0 +1,161 @@
+"""Forecasts of what users see from load and grants: a law that is known, intervals that cover, and what is declined."""
+
+import json
+
+import numpy as np
+import pytest
+
+from evaluation.commands.cli import main
+from evaluation.problems.autoscaling.forecasts import cut_out, forecast_rows, quantities_of, scored
+from logs_schema.errors import ConfigError, ProductError
+from tests.autoscaling.test_scaling_log import archive, row
+from tests.autoscaling.test_twin import made_log
+from twin.autoscaling.answered.forecaster import LAW, fit_forecaster
+from twin.autoscaling.answered.inputs import CORES, RATE, RATES, inputs_of, load_source_of
+from twin.autoscaling.persistence import has_laws, load_application_twin, load_log
+from twin.autoscaling.scaling_log import DEPLOYMENT_COLUMNS, GATEWAY_COLUMNS, ScalingLog, read_scaling_log
+
+QUANTITY = "response_p95_s"
+
+
+def arm(seed, replicas, rows=500, noise=0.1, closed=False):
+    """A log of two deployments whose 95 % quantile is .02 s (1 + (rate / 10 replicas of b)^2); of a closed system the
+    rate falls as it rises."""
+    random = np.random.default_rng(seed)
+    rate = 60.0 * np.exp(0.5 * np.sin(np.arange(rows) / 37.0) + random.normal(0.0, 0.2, rows))
+    granted = np.repeat(random.integers(*replicas, (rows // 10, 2)), 10, axis=0).astype(float)
+    p95_s = 0.02 * (1.0 + (rate / (10.0 * granted[:, 1])) ** 2) * np.exp(random.normal(0.0, noise, rows))
+    unknown = np.full((rows, 2), np.nan)
+    columns = {name: unknown.copy() for name in DEPLOYMENT_COLUMNS}
+    columns |= {"cpu_cores": np.ones((rows, 2)), "num_replicas": granted, "ready_replicas": granted}
+    gateway = {name: unknown[:, 0].copy() for name in GATEWAY_COLUMNS}
+    gateway |= {"request_rate_per_s": 60.0 * (p95_s / 0.05) ** -0.1 if closed else rate, QUANTITY: p95_s}
+    return ScalingLog(("a", "b"), 30.0, np.arange(rows) * 30.0, columns, gateway)
+
+
+@pytest.fixture(scope="module")
+def forecaster():
+    return fit_forecaster(arm(0, (2, 8)), QUANTITY)
+
+
+def test_another_arm_of_a_known_law_is_forecast_within_intervals(forecaster):
+    score = scored(forecaster, forecast_rows(forecaster, arm(0, (2, 8)), arm(1, (3, 7))))
+    assert forecaster.chosen in ("monotone trees", "trees")
+    assert score.answered > 0.9
+    assert score.error < 0.13  # the noise alone gives .08
+    assert score.error < min(score.errors["nearest neighbour"], score.errors["log-linear"])
+    assert 0.9 <= score.covered <= 0.99
+    assert score.rank > 0.9
+    assert score.factor < 2.5
+
+
+def test_what_the_log_has_never_seen_is_declined(forecaster):
+    assert forecaster.forecast(arm(1, (30, 40))).far.all()  # more replicas than ever
+    still = fit_forecaster(arm(0, (5, 6), rows=200), QUANTITY)  # replicas never changed
+    assert still.forecast(arm(1, (2, 4))).declined.all()
+    assert still.forecast(arm(1, (5, 6))).declined.mean() < 0.1
+    unknown = arm(1, (3, 7))
+    unknown.gateway["request_rate_per_s"][5] = np.nan
+    found = forecaster.forecast(unknown)
+    assert found.declined[5]
+    assert np.isnan(found.middle[5])
+
+
+def test_a_load_that_falls_because_answers_are_slow_gets_no_monotone_law():
+    forecaster = fit_forecaster(arm(0, (5, 6), rows=300, closed=True), QUANTITY)
+    assert forecaster.errors["monotone trees"] > 2.0 * forecaster.errors["trees"]
+    assert forecaster.chosen != "monotone trees"
+
+
+def test_noisier_logs_have_wider_intervals(forecaster):
+    loud, other = fit_forecaster(arm(0, (2, 8), noise=0.3), QUANTITY), arm(1, (3, 7))
+    factors = [
+        np.median(found.high / found.low) for found in (one.forecast(other) for one in (forecaster, loud))
+    ]
+    assert factors[1] > 1.5 * factors[0]
+
+
+def test_the_load_is_the_best_that_a_log_tells():
+    log = arm(0, (2, 8))
+    assert load_source_of(log) == RATE
+    nothing = np.full(500, np.nan)
+    log.gateway["request_rate_per_s"][:] = nothing
+    with pytest.raises(ConfigError, match="has no load"):
+        load_source_of(log)
+    log.columns["cpu_cores_used"][:] = 0.5
+    assert load_source_of(log) == CORES
+    inputs = inputs_of(log, CORES)
+    np.testing.assert_allclose(inputs.load, np.log(0.5 * log.columns["num_replicas"]))
+    assert quantities_of(log, log) == [QUANTITY]  # not the cores, which are the load
+    log.columns["request_rate_per_s"][:] = 4.0
+    assert load_source_of(log) == RATES
+    with pytest.raises(ConfigError, match="0 intervals have load, grants and response_p99_s"):
+        fit_forecaster(log, "response_p99_s")
+
+
+def test_inputs_hold_changes_but_not_over_gaps():
+    log = arm(0, (2, 8), rows=40)
+    log.gateway["request_rate_per_s"][:3] = [1.0, np.e, np.nan]
+    changes = inputs_of(log, RATE).changes
+    np.testing.assert_allclose(changes[:4, 0], [0.0, 1.0, 0.0, 0.0], atol=1e-9)
+
+
+def test_the_laws_of_stations_stand_among_the_candidates():
+    log = cut_out(made_log(1), slice(0, 200))
+    truth = log.gateway[QUANTITY].copy()
+
+    def replay(learned_log, learned, other):
+        assert learned_log is log
+        assert not learned.all() or other is not log
+        return truth if other is log else np.full(len(other.time_s), 7.0)
+
+    forecaster = fit_forecaster(log, QUANTITY, replay)
+    assert forecaster.chosen == LAW
+    assert forecaster.errors[LAW] == pytest.approx(0.0, abs=1e-9)
+    assert forecaster.forecast(made_log(1, seed=1)).middle == pytest.approx(7.0)
+
+
+def rows_of(log):
+    found = []
+    for at in range(len(log.time_s)):
+        for one, name in enumerate(log.deployments):
+            found.append({
+                "time": row(at, name)["time"], "interval_s": 30.0, "deployment": name, "cpu_cores": 1.0,
+                "num_replicas": int(log.columns["num_replicas"][at, one]),
+            })  # fmt: skip
+        metrics = {name: float(log.gateway[name][at]) for name in ("request_rate_per_s", QUANTITY)}
+        found.append(row(at, "gateway") | {"response_s": None, "num_failures": None} | metrics)
+    return found
+
+
+def test_a_log_without_metrics_of_deployments_is_fitted_and_certified_on_another_arm(tmp_path, capsys):
+    archive(tmp_path / "one", rows_of(arm(0, (2, 8), rows=400)))
+    archive(tmp_path / "two", rows_of(arm(1, (3, 7), rows=400)))  # the same day under another autoscaler
+    twin = str(tmp_path / "twin")
+    assert main(["fit", str(tmp_path / "one"), "--out", twin, "--no-progress"]) == 0
+    assert "nothing can be trained in it" in capsys.readouterr().out
+    assert not has_laws(tmp_path / "twin")
+    with pytest.raises(ProductError, match="no laws of deployments"):
+        load_application_twin(tmp_path / "twin")
+    assert load_log(tmp_path / "twin").deployments == ("a", "b")
+    main(["certify", twin, str(tmp_path / "two"), "--json", "--no-progress"])
+    found = json.loads(capsys.readouterr().out)
+    lines = {line["name"]: line for line in found["lines"]}
+    assert lines["95 % quantile of the response: intervals that miss"]["value"]["value"] < 0.12
+    assert lines["95 % quantile of the response: error over the simple models'"]["value"]["value"] <= 0.0
+    assert any("are declined" in note for note in found["notes"])
+    assert main(["certify", twin, str(tmp_path / "one"), "--no-progress"]) != 0
+    assert "no day after the training days" in capsys.readouterr().err
+    assert main(["bench", "forecasts", str(tmp_path / "one"), str(tmp_path / "two"), "--json"]) == 0
+    scores = json.loads(capsys.readouterr().out)["rows"]
+    assert [(one["learned_from"], one["forecast"]) for one in scores] == [("one", "two"), ("two", "one")]
+    assert all(one["error"] < one["errors"]["nearest neighbour"] for one in scores)
+
+
+def test_a_mean_that_is_never_logged_is_that_of_an_exponential_time(tmp_path):
+    rows = [row(at, "a", response_s=None, response_p95_s=0.29957) for at in range(4)]
+    log = read_scaling_log(archive(tmp_path / "log", rows + [row(at, "gateway") for at in range(4)]))
+    np.testing.assert_allclose(log.columns["response_s"], 0.1)
+    np.testing.assert_allclose(log.gateway["response_s"], 0.05)  # logged: not touched
+    assert len(log.assumed) == 1
+    assert "a third of the 95 % quantile" in log.assumed[0]
