@@ -142,16 +142,12 @@ def read_scaling_log(
     gateway = {name: dense(name, is_gateway, 1)[:, 0] for name in GATEWAY_COLUMNS}
     if np.isnan(columns["ready_replicas"]).all():
         columns["ready_replicas"] = columns["num_replicas"].copy()
-    assumed = []
     tail_s = dense("response_p95_s", of_deployment, len(deployments))
-    for who, times in (("deployments", (columns, tail_s)), (GATEWAY, (gateway, gateway["response_p95_s"]))):
-        if np.isnan(times[0]["response_s"]).all() and np.isfinite(times[1]).any():
-            times[0]["response_s"] = times[1] / P95_OF_EXPONENTIAL
-            assumed.append(
-                f"mean response times of the {who}: a third of the 95 % quantile, as of exponential times"
-            )
+    assumed = _means_of_tails(
+        {"deployments": (columns, tail_s), GATEWAY: (gateway, gateway["response_p95_s"])}
+    )
     time_s = (np.arange(num_rows) + first_row) * interval_s
-    log = ScalingLog(deployments, interval_s, time_s, columns, gateway, tuple(assumed))
+    log = ScalingLog(deployments, interval_s, time_s, columns, gateway, assumed)
     if whole and log.lacks:
         raise ArchiveError(
             "the log does not tell what some deployments were granted or how they answered",
@@ -159,6 +155,18 @@ def read_scaling_log(
             advice="import these metrics, or leave the deployments out",
         )  # fmt: skip
     return log
+
+
+def _means_of_tails(tails: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> tuple[str, ...]:
+    """Fills means that are never logged from 95 % quantiles, and says so; who -> columns, 95 % quantiles."""
+    filled = []
+    for who, (columns, tail_s) in tails.items():
+        if np.isnan(columns["response_s"]).all() and np.isfinite(tail_s).any():
+            columns["response_s"] = tail_s / P95_OF_EXPONENTIAL
+            filled.append(
+                f"mean response times of the {who}: a third of the 95 % quantile, as of exponential times"
+            )
+    return tuple(filled)
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:

@@ -17,7 +17,14 @@ from sklearn.neighbors import NearestNeighbors
 
 from logs_schema.errors import ConfigError
 from twin.autoscaling.answered.inputs import AnswerInputs, inputs_of, load_source_of, quantity_of
-from twin.autoscaling.answered.predictors import CANDIDATES, NEIGHBOURS, Columns, Predict, Scaling, scaling_of
+from twin.autoscaling.answered.predictors import (
+    CANDIDATES,
+    NEIGHBOURS,
+    Columns,
+    ColumnScaling,
+    Predict,
+    scaling_of,
+)
 from twin.autoscaling.scaling_log import ScalingLog
 
 NUM_BLOCKS = 8
@@ -66,7 +73,7 @@ class AnswerForecaster:
 class _Support(NamedTuple):
     """The intervals of a log that neighbours are looked up in."""
 
-    scaling: Scaling
+    scaling: ColumnScaling
     levels: np.ndarray  # scaled
     logs: np.ndarray
     errors: np.ndarray  # of the chosen predictor on held-out blocks

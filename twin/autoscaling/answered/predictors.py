@@ -36,7 +36,7 @@ Fit = Callable[[np.ndarray, np.ndarray, Columns], Predict]
 """(features [rows, features], logarithms [rows], columns) -> predictor"""
 
 
-class Scaling(NamedTuple):
+class ColumnScaling(NamedTuple):
     """Means and deviations of columns."""
 
     mean: np.ndarray
@@ -48,9 +48,9 @@ class Scaling(NamedTuple):
         return scaled
 
 
-def scaling_of(values: np.ndarray) -> Scaling:
+def scaling_of(values: np.ndarray) -> ColumnScaling:
     """The scaling of columns [rows, columns]."""
-    return Scaling(values.mean(axis=0), np.maximum(values.std(axis=0), LEAST_DEVIATION))
+    return ColumnScaling(values.mean(axis=0), np.maximum(values.std(axis=0), LEAST_DEVIATION))
 
 
 def constant(_features: np.ndarray, logs: np.ndarray, _columns: Columns) -> Predict:
