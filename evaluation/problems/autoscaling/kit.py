@@ -160,7 +160,8 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
         archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
     ) -> Certificate:
         present, own = archive.days(TABLE), manifest.extra.get("train_days_hash")
-        is_own = set(train_days) <= set(present) and archive.days_hash(TABLE, train_days) == own
+        known = set(train_days) <= set(present)
+        is_own = own is None or (known and archive.days_hash(TABLE, train_days) == own)
         later = [day for day in present if day > train_days[-1] or not is_own] if days is None else list(days)
         if is_own:
             refuse_overlap(train_days, [TestDays(0, tuple(later), None)])
