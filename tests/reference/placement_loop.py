@@ -129,6 +129,21 @@ class PlacementLoop:
                 residuals.append(min(max(math.log(run_s / usual_s), -1.5), 1.5))
         return sum(residuals) / (len(residuals) + 1)
 
+    def crowding(self, node: int) -> float:
+        """Pressure of the runs on a node, by the share of the usual run that each is beside it."""
+        request, found = self.request, 0.0
+        if not len(self.cluster.pressure):
+            return found
+        usual_s = self.cluster.run_ratio[request["service"], node] * request["expected_run_s"]
+        first_s = self.clock_s + self.availability_s(node)
+        for one in self.in_flight[node]:
+            start_s, finish_s = one["fate"]["start_s"], one["fate"]["finish_s"]
+            if start_s < math.inf:
+                finish_s = start_s + one["expected_run_s"] if finish_s == math.inf else finish_s
+                common_s = max(min(finish_s, first_s + usual_s) - max(start_s, first_s), 0.0)
+                found += self.cluster.pressure[one["service"]] * common_s / usual_s
+        return min(max(found, -3.0), 3.0)
+
     def _load(self, node: int) -> list[float]:
         """Dynamic features of a node: free shares, waiting share, counts, backlog, oldest and recent waits."""
         unit, capacity = self.config.time_unit_s, self.cluster.capacity[:, node]

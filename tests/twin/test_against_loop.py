@@ -44,6 +44,8 @@ STEPS = 48
 )
 def case(request: pytest.FixtureRequest) -> tuple[Encoding, Windows]:
     cluster = made_cluster()
+    pressure = np.linspace(-0.2, 0.6, len(cluster.services))
+    cluster = replace(cluster, pressure=pressure)
     reward, view = request.param
     encoding = made_encoding(cluster, reward=reward, view=view)
     rows = made_rows(np.random.default_rng(3), cluster, 4 * STEPS)
@@ -95,6 +97,8 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
             )
             stretch = loop.stretch(history.action[at])
             np.testing.assert_allclose(history.response_aux.stretch[at], stretch, rtol=1e-4, atol=1e-4)
+            crowding = loop.crowding(history.action[at])
+            np.testing.assert_allclose(history.response_aux.crowding[at], crowding, rtol=1e-3, atol=1e-3)
             wanted = int(actions[step, window])
             assert history.action[step, 0, window] == (wanted if legal[wanted] else legal.index(True))
 
@@ -217,15 +221,15 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         fate = answer(key_answers, state.problem, node, pending)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
-            stretch, availability_s = (
-                float(leaf[0, stream]) for leaf in (pending.stretch, pending.availability_s)
+            crowding, stretch, availability_s = (
+                float(leaf[0, stream]) for leaf in (pending.crowding, pending.stretch, pending.availability_s)
             )
             inputs = np.concatenate(
                 [
                     full.node[:, node[0, stream], 0, stream],
                     chosen,
                     full.request[:, 0, stream],
-                    networks_loop.pending_inputs(stretch, availability_s, unit_s),
+                    networks_loop.pending_inputs(crowding, stretch, availability_s, unit_s),
                 ]
             )
             outputs = networks_loop.forward(networks_loop.layers_of(parameters, stream), inputs)

@@ -10,6 +10,8 @@ servers, 1955); for other disciplines, and for classes of machines summed up, a 
 
 How long the runs on the node take predicts the next one too: a node that is slow now, or shared, is so for all of them.
 The feature is the mean residual of the pending runs, beyond the levels of run times (`run_filter`).
+And so does who they are: how long each will be beside the next run is settled, and how hard it presses is in the log
+(`crowding`).
 """
 
 from typing import NamedTuple
@@ -23,6 +25,9 @@ from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, Placem
 _TOLERANCE = 1e-5
 _MOST_STRETCH = 1.5
 """Of the logarithm of a pending run over its usual time: one that takes far longer counts no more."""
+_LEAST_RUN_S = 1e-3
+MOST_CROWDING = 3.0
+"""Of the logarithm of how much longer a run takes for who is beside it."""
 
 
 class PendingFates(NamedTuple):
@@ -30,11 +35,38 @@ class PendingFates(NamedTuple):
 
     availability_s: Leaf  # until they leave room
     stretch: Leaf  # mean log of their runs over what is usual now, drawn to 0 by how few they are
+    crowding: Leaf  # log of how much longer the run should take beside them; 0 where no service presses
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
     """The fates drawn of those on the nodes offered, from a state as of `time_to_availability_s`."""
-    return PendingFates(time_to_availability_s(cluster, state, node), _stretch(state, node))
+    availability_s = time_to_availability_s(cluster, state, node)
+    return PendingFates(
+        availability_s, _stretch(state, node), _crowding(cluster, state, node, availability_s)
+    )
+
+
+def _crowding(cluster: Cluster, state: PlacementState, node: Array, availability_s: Array) -> Array:
+    """[seats, *streams] pressure of the pending runs, by the share of the usual run, from when there is room, that each
+    is beside it."""
+    if not len(cluster.pressure):
+        return jnp.zeros_like(availability_s)
+    table, service = state.in_flight, state.request.service
+
+    def here(leaf: Array) -> Array:
+        return jnp.take_along_axis(leaf[:, :, None], node[None, None], axis=0)[0]
+
+    ratio = jnp.asarray(cluster.run_ratio, jnp.float32)[service, node]
+    usual_s = jnp.maximum(ratio * state.request.expected_run_s, _LEAST_RUN_S)
+    first_s = state.clock_s[None] + availability_s
+    start_s, finish_s = here(table.start_s), here(table.finish_s)
+    runs = (here(table.decision) != EMPTY) & jnp.isfinite(start_s)
+    finish_s = jnp.where(jnp.isfinite(finish_s), finish_s, start_s + here(table.expected_run_s))
+    last_s = first_s + usual_s
+    common_s = jnp.minimum(finish_s, last_s[None]) - jnp.maximum(start_s, first_s[None])
+    pressure = jnp.asarray(cluster.pressure, jnp.float32)[here(table.service)]
+    share = jnp.where(runs, jnp.maximum(common_s, 0.0), 0.0) / usual_s[None]
+    return jnp.clip(jnp.sum(pressure * share, axis=0), -MOST_CROWDING, MOST_CROWDING)
 
 
 def _stretch(state: PlacementState, node: Array) -> Array:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
+from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.service_times import (
@@ -101,6 +102,7 @@ class Encoding:
             "rules": np.bool_,
             "run_ratio": np.float64,
             "run_variance": np.float64,
+            "pressure": np.float64,
         }
         arrays |= {"acceptance_of_agent": np.float64, "acceptance_of_scenario": np.float64}
         cluster: dict[str, Any] = {
@@ -180,12 +182,14 @@ def fit_encoding(
     ratios = run_ratios(service, node, run_s, expected_s, cluster.run_ratio.shape)
     finish_s = np.minimum(instant_s(rows, "finish"), until_s)
     runs = runs_of(instant_s(rows, "arrival"), finish_s, run_s, expected_s, service, node, ratios.ratio)
+    crowded = crowded_runs(runs, instant_s(rows, "start"), service, expected_s, ratios.ratio)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
         run_ratio=ratios.ratio,
         run_variance=ratios.variance,
         dynamics=fit_dynamics(runs, cluster.num_nodes),
+        pressure=fit_pressure(crowded, len(cluster.services)),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

@@ -47,7 +47,7 @@ from twin.placement.types import (
 
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 """Row of `offer_inputs` with the usual acceptance."""
-NUM_PENDING = 3
+NUM_PENDING = 4
 """Rows of `pending_inputs`."""
 _AVAILABILITY_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
@@ -158,11 +158,12 @@ def answer_inputs(
 
 
 def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
-    """The last rows [NUM_PENDING, *batch] of `answer_inputs`, from `pending_fates` [*batch]: how long the runs on the
-    node take, and when it has room."""
+    """The last rows [NUM_PENDING, *batch] of `answer_inputs`, from `pending_fates` [*batch]: who runs on the node, how
+    long those runs take, and when it has room."""
     availability_s = pending.availability_s
     return jnp.stack(
         [
+            pending.crowding,
             pending.stretch,
             jnp.log1p(availability_s / unit_s),
             _AVAILABILITY_SCALE * log_wait(availability_s, unit_s),

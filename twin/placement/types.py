@@ -43,6 +43,8 @@ class Cluster:
             `usual`); 1 where the log does not show it.
         run_variance: [services, nodes] variance of what is known of the logarithm of `run_ratio`.
         dynamics: How run times move (see `run_filter`); by default they stand still.
+        pressure: [services] how hard a run of each presses on the runs beside it (see `crowding`); by default, and
+            where the log does not show it, empty: no run is longer for them.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `usual`); 1 where the log does not show it.
@@ -67,6 +69,7 @@ class Cluster:
     acceptance_of_scenario: np.ndarray
     knows_week: bool = True
     dynamics: RunDynamics = field(default_factory=RunDynamics)
+    pressure: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def limited(self) -> tuple[int, ...]:
