@@ -51,6 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: list[str]) -> int:
     arguments = _parser(argv).parse_args(argv)
     _keep_compiled_programs()
+    _sum_in_one_order()
     try:
         with sigterm_raises():
             refuse_missing(arguments)
@@ -104,6 +105,12 @@ def _keep_compiled_programs() -> None:
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(cache / "schedtwin" / "jax"))
     os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+
+
+def _sum_in_one_order() -> None:
+    """Keeps linear algebra of this process and its workers to one thread: the order of its sums, and with it the last
+    digits, would depend on the number of threads, and Ray gives a task one. Before NumPy is imported."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The engine: the same results wherever tasks run; what dies runs again, what hangs or differs is named."""
 
+import os
 import socket
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -131,3 +133,25 @@ def test_two_nodes_give_the_same_and_outlive_a_worker(tmp_path: Path) -> None:
         pytest.raises(EngineError, match="did not end within 5 s"),
     ):
         tasks(sleeps, [0.0, 600.0], "days")
+
+
+SUMS = """
+import sys
+from evaluation.commands.cli import main
+main(["check", sys.argv[1]])
+import numpy as np
+weights, values = np.random.default_rng(0).random((2, 1, 100_000))
+print(float((weights @ values[0])[0]).hex())
+"""
+
+
+def test_numbers_do_not_depend_on_the_threads_that_a_worker_is_given(tmp_path: Path) -> None:
+    """Ray sets OMP_NUM_THREADS to a task's processors; on one processor this test cannot fail."""
+    inherited = {name: value for name, value in os.environ.items() if not name.endswith("_NUM_THREADS")}
+    call = [sys.executable, "-c", SUMS, str(tmp_path / "nothing")]
+    numbers = [
+        subprocess.run(call, env=inherited | given, capture_output=True, text=True, check=True).stdout
+        for given in ({}, {"OMP_NUM_THREADS": "1"})
+    ]
+    assert numbers[0]
+    assert numbers[0] == numbers[1]
