@@ -1,7 +1,7 @@
 """The policy's network as an ONNX graph, built operator by operator: nothing is traced, nothing is
 guessed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from offline_rl.onnx_rules import rule_scores
 
 OPSET = 17
 IR_VERSION = 9
+Tensor = tuple[int, list[Any]]
 
 
 def graph_of(arrays: Arrays, contract: PolicyContract) -> bytes:
@@ -85,19 +86,25 @@ class Graph:
 
     def model(self, contract: PolicyContract) -> bytes:
         """The model of all that was added, checked and serialised."""
-        helper, kinds = self.onnx.helper, self.onnx.TensorProto
+        kinds = self.onnx.TensorProto
         num_choices, num_features, num_context = contract.widths
         free = "choices" if contract.network.any_choices else num_choices
-        inputs = [
-            helper.make_tensor_value_info("choices", kinds.FLOAT, ["batch", free, num_features]),
-            helper.make_tensor_value_info("context", kinds.FLOAT, ["batch", num_context]),
-            helper.make_tensor_value_info("legal", kinds.BOOL, ["batch", free]),
+        inputs = {
+            "choices": (kinds.FLOAT, ["batch", free, num_features]),
+            "context": (kinds.FLOAT, ["batch", num_context]),
+            "legal": (kinds.BOOL, ["batch", free]),
+        }
+        outputs = {"logits": (kinds.FLOAT, ["batch", free]), "action": (kinds.INT64, ["batch"])}
+        return self.serialised(inputs, outputs)
+
+    def serialised(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> bytes:
+        """The model with these inputs and outputs: name -> (kind of number, shape, a text where an axis is free)."""
+        helper = self.onnx.helper
+        ends = [
+            [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in each.items()]
+            for each in (inputs, outputs)
         ]
-        outputs = [
-            helper.make_tensor_value_info("logits", kinds.FLOAT, ["batch", free]),
-            helper.make_tensor_value_info("action", kinds.INT64, ["batch"]),
-        ]
-        graph = helper.make_graph(self.nodes, "policy", inputs, outputs, list(self.constants.values()))
+        graph = helper.make_graph(self.nodes, "policy", *ends, list(self.constants.values()))
         model = helper.make_model(
             graph, opset_imports=[helper.make_opsetid("", OPSET)], producer_name="schedtwin"
         )

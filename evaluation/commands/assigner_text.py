@@ -8,13 +8,17 @@ from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
 from logs_schema.product import read_manifest
 from offline_rl.assignment.assigner import ORDER, load_assigner
 from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
+from offline_rl.runner.loading import Backend
 
 
-def assigner_facts(folder: Path, *, expect: str | None = None, trust: Path | None = None) -> dict[str, Any]:
+def assigner_facts(
+    folder: Path, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
+) -> dict[str, Any]:
     """Facts of a bundle that assigns, after its checksums are verified and its golden rounds replayed.
 
     Args:
         folder: The bundle.
+        backend: What replays the golden rounds.
         expect: The required content hash; None accepts any.
         trust: Public key that the bundle must be signed with; None accepts any bundle.
 
@@ -24,7 +28,10 @@ def assigner_facts(folder: Path, *, expect: str | None = None, trust: Path | Non
     Raises:
         ProductError: It is no such bundle, or it was changed, or does not answer as the original.
     """
-    assigner, manifest = load_assigner(folder, expect=expect, trust=trust), read_manifest(folder)
+    assigner, manifest = (
+        load_assigner(folder, backend=backend, expect=expect, trust=trust),
+        read_manifest(folder),
+    )
     return {
         "bundle": str(folder),
         "setting": asdict(assigner.setting),
@@ -32,7 +39,7 @@ def assigner_facts(folder: Path, *, expect: str | None = None, trust: Path | Non
         "checked": {
             "num_files": len(manifest.files),
             "num_golden": len(read_arrays(folder / GOLDEN)["edge"]),
-            "backend": "numpy",
+            "backend": backend,
             "num_parameters": sum(one.size for one in read_arrays(folder / ARRAYS).values())
             if (folder / ARRAYS).is_file()
             else 0,
@@ -62,7 +69,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ),
         ("decoding", f"{setting['num_samples']} samples, edges of at least {setting['least_share']:.0%}"),
         ("verified", f"{checked['num_files']} files by checksum"),
-        ("replayed", f"{checked['num_golden']} golden rounds, by numpy: as the original"),
+        ("replayed", f"{checked['num_golden']} golden rounds, by {checked['backend']}: as the original"),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
 

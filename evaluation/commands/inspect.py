@@ -30,15 +30,15 @@ def run(arguments: Namespace) -> int:
     from logs_schema.errors import ConfigError
     from offline_rl.bundle import ASSIGNMENT_KIND, SCALING_KIND, kind_of
 
-    in_numpy = {SCALING_KIND: (scaling_facts, scaling_text), ASSIGNMENT_KIND: (assigner_facts, assigner_text)}
     checks = {"expect": arguments.expect, "trust": arguments.trust}
     kind = kind_of(arguments.bundle)
-    if kind in in_numpy:
+    if kind == SCALING_KIND:
         if arguments.backend != "numpy":
             raise ConfigError(f"a {kind} has one copy", where="--backend", allowed="numpy")
-        facts_of, text_of = in_numpy[kind]
-        facts = facts_of(arguments.bundle, **checks)
+        facts, text_of = scaling_facts(arguments.bundle, **checks), scaling_text
     else:
-        facts, text_of = bundle_facts(arguments.bundle, arguments.backend, **checks), bundle_text
+        assigns = kind == ASSIGNMENT_KIND
+        facts_of, text_of = (assigner_facts, assigner_text) if assigns else (bundle_facts, bundle_text)
+        facts = facts_of(arguments.bundle, arguments.backend, **checks)
     show_result(arguments, facts, "" if arguments.json else text_of(facts))
     return 0

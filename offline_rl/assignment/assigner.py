@@ -2,6 +2,7 @@
 
     assigner.json  the network, how its logits are decoded, and what it was trained on
     policy.npz     its layers by name, `edge/dense_0/kernel`, ...; none where a search alone won the training
+    policy.onnx    the same, where it was exported with onnx at hand (`offline_rl.assignment.onnx_priced`)
     golden.npz     rounds, the original's logits where there is a network, and the assignments found
 
 An answer begins with insertion; then come insertion among the edges that the network finds likely, the best of samples
@@ -11,8 +12,9 @@ insertion, and the network decides where the search begins. Without a network it
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +26,11 @@ from offline_rl.assignment.decoding import DecodingConfig, decode
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.layers import Params
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
-from offline_rl.assignment.priced import pairs_of, priced_logits, priced_params
+from offline_rl.assignment.onnx_priced import priced_from_graph
+from offline_rl.assignment.priced import Pairs, pairs_of, priced_logits, priced_params
 from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN, MAX_BYTES, read_arrays, refuse_other_kind
 from offline_rl.contract import refusing
+from offline_rl.runner.loading import Backend
 from offline_rl.signing import refuse_unsigned
 from twin.assignment.checking import AssignmentError, refuse_bad_costs
 from twin.assignment.objective import makespan_s
@@ -81,16 +85,22 @@ class Assigner:
         setting: What it was trained for.
         params: Of its network; none where the setting names none.
         content_hash: Of its bundle.
+        network: What computes the logits; NumPy, with the parameters, where None.
     """
 
-    def __init__(self, setting: AssignerSetting, params: Params, content_hash: str = "") -> None:
+    def __init__(
+        self,
+        setting: AssignerSetting,
+        params: Params,
+        content_hash: str = "",
+        network: Callable[[Pairs], np.ndarray] | None = None,
+    ) -> None:
         self.setting, self.content_hash = setting, content_hash
-        self._params = params
+        self._network = network or partial(priced_logits, params)
 
     def logits(self, costs: Costs) -> np.ndarray:
         """[*batch, Z, Q] of every request's edge."""
-        found: np.ndarray = priced_logits(self._params, pairs_of(costs))
-        return found
+        return self._network(pairs_of(costs))
 
     def assign(
         self, costs: Costs, search: LocalSearchConfig | None = None, rng: np.random.Generator | None = None
@@ -131,11 +141,14 @@ class Assigner:
         return {**times, "is_outside": is_outside}
 
 
-def load_assigner(folder: Path | str, *, expect: str | None = None, trust: Path | None = None) -> Assigner:
+def load_assigner(
+    folder: Path | str, *, backend: Backend = "numpy", expect: str | None = None, trust: Path | None = None
+) -> Assigner:
     """Loads a bundle, after checking every hash and replaying its golden rounds.
 
     Args:
         folder: The bundle.
+        backend: What computes the network.
         expect: The content hash that it must have; None accepts any.
         trust: PEM file of the public key of whoever must have signed it; None: anybody.
 
@@ -150,7 +163,8 @@ def load_assigner(folder: Path | str, *, expect: str | None = None, trust: Path 
         refuse_unsigned(folder, manifest.content_hash, trust)
     setting = read_setting(folder)
     params = {} if setting.network == SEARCH else read_params(folder)
-    assigner = Assigner(setting, params, manifest.content_hash)
+    network = priced_from_graph(folder) if backend == "onnx" else None
+    assigner = Assigner(setting, params, manifest.content_hash, network)
     prove(assigner, folder)
     return assigner
 

@@ -1,6 +1,7 @@
-"""Hands a scheduler of the assignment problem over: its network for NumPy, and golden rounds that prove it."""
+"""Hands a scheduler of the assignment problem over: its network for NumPy and ONNX, and golden rounds that prove it."""
 
 from collections.abc import Callable, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,9 @@ from offline_rl.assignment.assigner import (
 )
 from offline_rl.assignment.layers import Params
 from offline_rl.assignment.learning import single
+from offline_rl.assignment.onnx_priced import priced_from_graph, priced_graph
 from offline_rl.assignment.priced import pairs_of, priced_logits
-from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN
+from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN, GRAPH
 from twin.assignment.types import Costs, row_of
 from twin.nested import by_path
 
@@ -37,7 +39,7 @@ def export_assigner(
     extra: dict[str, Any] | None = None,
     replace: bool = False,
 ) -> None:
-    """Writes a scheduler as a bundle (see `offline_rl.assignment.assigner`) and proves it.
+    """Writes a scheduler as a bundle (see `offline_rl.assignment.assigner`) and proves it; ONNX where it is installed.
 
     Args:
         params: Of the priced network; none where the setting names none.
@@ -65,8 +67,13 @@ def export_assigner(
         write_setting(folder, setting)
         if has_network:
             np.savez(folder / ARRAYS, allow_pickle=False, **by_path(params))
+        copies = [assigner]
+        if has_network and find_spec("onnx") and find_spec("onnxruntime"):
+            (folder / GRAPH).write_bytes(priced_graph(params))
+            copies.append(Assigner(setting, params, network=priced_from_graph(folder)))
         np.savez(folder / GOLDEN, allow_pickle=False, **golden)
-        prove(assigner, folder)
+        for copy in copies:
+            prove(copy, folder)
 
 
 def _logits(params: Params, costs: Costs) -> Any:

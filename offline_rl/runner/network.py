@@ -4,9 +4,10 @@ Pin the threads of NumPy's matrix product to one (`OPENBLAS_NUM_THREADS=1`) wher
 is small, and waiting threads cost more than they bring.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -139,11 +140,28 @@ def from_arrays(folder: Path, contract: PolicyContract) -> Network:
 
 
 def from_graph(folder: Path, contract: PolicyContract) -> Network:
-    """The network of a bundle in ONNX Runtime, on one thread.
+    """The network of a bundle in ONNX Runtime; ProductError as of `graph_session`."""
+    num_choices, num_features, num_context = contract.widths
+    free = "choices" if contract.network.any_choices else num_choices
+    wanted = {"choices": ["batch", free, num_features], "context": ["batch", num_context]}
+    session = graph_session(folder, wanted | {"legal": ["batch", free]})
+
+    def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
+        (logits,) = session.run(["logits"], {"choices": choices, "context": context, "legal": legal})
+        return np.asarray(logits)
+
+    return network
+
+
+def graph_session(folder: Path, wanted: Mapping[str, Sequence[str | int]]) -> Any:
+    """A bundle's graph in ONNX Runtime, on one thread.
+
+    Args:
+        folder: Of the bundle.
+        wanted: Name of every input -> its shape; it must give `logits`.
 
     Raises:
-        ProductError: onnxruntime is missing, cannot read the graph, or its inputs are not those of the
-            contract.
+        ProductError: onnxruntime is missing, cannot read the graph, or its inputs are others.
     """
     try:
         import onnxruntime
@@ -165,10 +183,6 @@ def from_graph(folder: Path, contract: PolicyContract) -> Network:
             where=f"{folder / GRAPH}: {error}",
             advice="export the policy again, or load the bundle with backend='numpy'",
         ) from error
-    num_choices, num_features, num_context = contract.widths
-    free = "choices" if contract.network.any_choices else num_choices
-    wanted = {"choices": ["batch", free, num_features], "context": ["batch", num_context]}
-    wanted["legal"] = ["batch", free]
     found = {one.name: one.shape for one in session.get_inputs()}
     if found != wanted or "logits" not in [one.name for one in session.get_outputs()]:
         raise ProductError(
@@ -177,9 +191,4 @@ def from_graph(folder: Path, contract: PolicyContract) -> Network:
             allowed=f"{wanted}, gives logits",
             advice="export the policy again",
         )
-
-    def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
-        (logits,) = session.run(["logits"], {"choices": choices, "context": context, "legal": legal})
-        return np.asarray(logits)
-
-    return network
+    return session

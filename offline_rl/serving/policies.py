@@ -225,10 +225,10 @@ def _of_assigner(
     bundle: Path, backend: Backend, expect: str | None, trust: Path | None, rule: Path | None
 ) -> ServedPolicy:
     """A scheduler of many requests at once."""
-    if rule is not None or backend != "numpy":
+    if rule is not None:
         raise ProductError(
-            "the bundle assigns many requests at once", where="--backend onnx" if rule is None else str(rule),
-            allowed="the backend numpy, and no rule beside: every answer begins with insertion",
+            "the bundle assigns many requests at once", where=str(rule),
+            allowed="no rule beside: every answer begins with insertion",
         )  # fmt: skip
 
     def no_books(_: Sequence[Node], __: float) -> InFlightLedger:
@@ -236,7 +236,7 @@ def _of_assigner(
             "the bundle assigns many requests at once and places none alone", advice="use /assign"
         )
 
-    assigner = load_assigner(bundle, expect=expect, trust=trust)
+    assigner = load_assigner(bundle, backend=backend, expect=expect, trust=trust)
     return ServedPolicy(assigner.content_hash, (), no_books, assigner=assigner)
 
 

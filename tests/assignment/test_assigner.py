@@ -24,8 +24,9 @@ from offline_rl.assignment.export import export_assigner
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.learning import single
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
+from offline_rl.assignment.onnx_priced import priced_graph
 from offline_rl.assignment.priced import pairs_of, priced_logits, priced_params
-from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN
+from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN, GRAPH
 from tests.assignment.making import drawn
 from twin.assignment.checking import AssignmentError
 from twin.assignment.instances import InstanceConfig, draw_instances
@@ -34,6 +35,7 @@ from twin.assignment.types import Costs, row_of
 from twin.nested import by_path
 
 LAW = InstanceConfig(5, 3, 12)
+LARGER = InstanceConfig(12, 9, 40)
 SETTING_OF_LAW = AssignerSetting(12, 3, trained_on={"law": "drawn"})
 
 
@@ -215,3 +217,38 @@ def test_golden_answers_are_those_of_the_original(bundle):
         assigner.assign(row_of(costs, row), golden_search()).tolist() for row in range(len(golden["edge"]))
     ]
     assert found == golden["edge"].tolist()
+
+
+def test_onnx_and_numpy_agree_to_rounding_on_rounds_of_any_size(params, tmp_path):
+    for name, network in (("flat", params), ("steep", steeper(params))):
+        folder = tmp_path / name
+        export_assigner(network, folder, SETTING_OF_LAW, draw)
+        by_graph, by_numpy = load_assigner(folder, backend="onnx"), load_assigner(folder)
+        for rounds in (
+            draw(np.random.default_rng(6), 4),
+            draw_instances(np.random.default_rng(7), LARGER, 2).costs,
+        ):
+            costs = single(rounds)
+            costs.work_s[0, 0, 0] = np.inf  # an edge that does not host the service
+            wanted, found = by_numpy.logits(costs), by_graph.logits(costs)
+            assert found.shape == wanted.shape
+            assert found[0, 0, 0] == wanted[0, 0, 0] == np.float32(-1e9)
+            hosted = np.isfinite(costs.work_s)
+            largest = max(1.0, np.abs(wanted[hosted]).max())
+            assert np.max(np.abs(found - wanted)[hosted]) / largest < 1e-5
+        one = row_of(draw(np.random.default_rng(8), 1), 0)
+        assert makespan_s(one, by_graph.assign(one)) == pytest.approx(makespan_s(one, by_numpy.assign(one)))
+
+
+def test_a_graph_of_another_network_is_refused(bundle, params, tmp_path):
+    other = rewritten(bundle, tmp_path / "other")
+    with pytest.raises(ProductError, match="no ONNX copy"):
+        load_assigner(other, backend="onnx")
+    graph = priced_graph(priced_params(np.random.default_rng(9)))
+    with writing(tmp_path / "wrong", ASSIGNMENT_KIND) as folder:
+        for name in (ARRAYS, GOLDEN, SETTING):
+            (folder / name).write_bytes((bundle / name).read_bytes())
+        (folder / GRAPH).write_bytes(graph)
+    assert load_assigner(tmp_path / "wrong").setting == SETTING_OF_LAW
+    with pytest.raises(ProductError, match="a logit is"):
+        load_assigner(tmp_path / "wrong", backend="onnx")

@@ -174,6 +174,11 @@ def test_what_won_is_exported_served_and_inspected(made, tmp_path, capsys):
         main(["export", str(made["policy"]), "--out", str(tmp_path / "network"), "--policy", "network"]) == 0
     )
     assert load_assigner(tmp_path / "network").setting.network == "priced"
+    assert "NumPy and ONNX" in capsys.readouterr().out
+    assert main(["inspect", str(tmp_path / "network"), "--backend", "onnx"]) == 0
+    assert "golden rounds, by onnx" in capsys.readouterr().out
+    assert main(["inspect", bundle, "--backend", "onnx"]) == 2
+    assert "no ONNX copy" in capsys.readouterr().err
     with pytest.raises(ConfigError, match="no scheduler 'network-9'"):
         ASSIGNMENT_KIT.export(tmp_path / "no", made["policy"], ExportOptions(seed=9))
     with pytest.raises(ConfigError, match="the ladder of the training"):
