@@ -89,12 +89,15 @@ class Graph:
         kinds = self.onnx.TensorProto
         num_choices, num_features, num_context = contract.widths
         free = "choices" if contract.network.any_choices else num_choices
-        inputs = {
+        inputs: dict[str, Tensor] = {
             "choices": (kinds.FLOAT, ["batch", free, num_features]),
             "context": (kinds.FLOAT, ["batch", num_context]),
             "legal": (kinds.BOOL, ["batch", free]),
         }
-        outputs = {"logits": (kinds.FLOAT, ["batch", free]), "action": (kinds.INT64, ["batch"])}
+        outputs: dict[str, Tensor] = {
+            "logits": (kinds.FLOAT, ["batch", free]),
+            "action": (kinds.INT64, ["batch"]),
+        }
         return self.serialised(inputs, outputs)
 
     def serialised(self, inputs: Mapping[str, Tensor], outputs: Mapping[str, Tensor]) -> bytes:

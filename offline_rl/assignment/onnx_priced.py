@@ -17,11 +17,11 @@ from logs_schema.extras import how_to_install
 from offline_rl.assignment.layers import Params
 from offline_rl.assignment.priced import EDGE_FEATURES, FACTORS, NUM_PRICES, REQUEST_FEATURES, Pairs
 from offline_rl.bundle import GRAPH
-from offline_rl.onnx_graph import Graph
+from offline_rl.onnx_graph import Graph, Tensor
 from offline_rl.runner.network import graph_session
 from twin.nested import by_path
 
-SHAPES = {
+SHAPES: dict[str, list[str | int]] = {
     "work": ["batch", "Z", "Q"], "transfer": ["batch", "Z", "Q"], "result": ["batch", "Z", "Q"],
     "stays": ["batch", "Z", "Q"], "hosts": ["batch", "Z", "Q"], "edges": ["batch", "Q", EDGE_FEATURES],
     "requests": ["batch", "Z", REQUEST_FEATURES],
@@ -54,7 +54,9 @@ def priced_graph(params: Params) -> bytes:
     logits = graph.add("Add", logits, graph.add("Mul", home, stays))
     graph.add("Where", "hosts", logits, graph.constant("nowhere", np.array(-1e9, np.float32)), out="logits")
     kinds = onnx.TensorProto
-    inputs = {name: (kinds.BOOL if name in _FLAGS else kinds.FLOAT, shape) for name, shape in SHAPES.items()}
+    inputs: dict[str, Tensor] = {
+        name: (kinds.BOOL if name in _FLAGS else kinds.FLOAT, shape) for name, shape in SHAPES.items()
+    }
     return graph.serialised(inputs, {"logits": (kinds.FLOAT, ["batch", "Z", "Q"])})
 
 

@@ -143,7 +143,10 @@ def from_graph(folder: Path, contract: PolicyContract) -> Network:
     """The network of a bundle in ONNX Runtime; ProductError as of `graph_session`."""
     num_choices, num_features, num_context = contract.widths
     free = "choices" if contract.network.any_choices else num_choices
-    wanted = {"choices": ["batch", free, num_features], "context": ["batch", num_context]}
+    wanted: dict[str, list[str | int]] = {
+        "choices": ["batch", free, num_features],
+        "context": ["batch", num_context],
+    }
     session = graph_session(folder, wanted | {"legal": ["batch", free]})
 
     def network(choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:

@@ -201,8 +201,7 @@ def test_whatever_a_trained_scheduler_is_asked_is_answered(bundle):
 
 
 def test_what_a_scheduler_of_many_cannot_do_is_refused(bundle, tmp_path):
-    with pytest.raises(ProductError, match="many requests at once"):
-        load_policy(bundle, "onnx")
+    assert load_policy(bundle, "onnx").assigner is not None
     with pytest.raises(ProductError, match="many requests at once"):
         load_policy(bundle, rule=bundle)
     for service in (

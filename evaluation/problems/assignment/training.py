@@ -25,11 +25,14 @@ from offline_rl.assignment.learning import train_priced
 from offline_rl.bundle import read_arrays
 from twin.arrays import save_arrays
 from twin.assignment.from_logs import EdgesFromLog
-from twin.assignment.log_rounds import LogRounds, LogRoundsConfig
+from twin.assignment.log_rounds import MAX_EDGES, LogRounds, LogRoundsConfig
 from twin.assignment.persistence import load_edges, save_edges
 from twin.nested import nested
 
 HELD_OUT_SEED = 0xA551
+BACKLOG_SHARE = 0.35
+"""Earlier requests of an edge at most, over its share of the round: CoRaiS's 7 of 20. With more of them the busiest
+edge alone decides when the last answer comes, and nothing can be learned."""
 
 
 def quick(config: AssignConfig) -> AssignConfig:
@@ -47,7 +50,9 @@ def rounds_of(edges: EdgesFromLog, config: AssignConfig) -> LogRounds:
     """What rounds are drawn by; ConfigError where the log has fewer edges than a round wants."""
     usual = int(np.clip(edges.per_s * interval_of(edges, config), *ROUND_REQUESTS))
     number = usual if config.num_requests is None else config.num_requests
-    return LogRounds(edges, LogRoundsConfig(number, config.num_edges))
+    num_edges = config.num_edges or min(len(edges.names), MAX_EDGES)
+    backlogs = (0, int(np.clip(BACKLOG_SHARE * number / num_edges, 1, LogRoundsConfig().backlogs[1])))
+    return LogRounds(edges, LogRoundsConfig(number, config.num_edges, backlogs))
 
 
 def build_policy(
