@@ -190,11 +190,11 @@ def interval_of(times_s: np.ndarray, where: str) -> float:
     return usual
 
 
-def placed(times_s: np.ndarray, interval_s: float) -> dict[float, float]:
+def placed(times_s: np.ndarray, interval_s: float, sweep_s: float = 0.0) -> dict[float, float]:
     """Instant -> its place on the grid, where intervals follow each other whatever their instants.
 
-    Instants within half an interval of the first of them belong to one interval. Where more than one and a half of the
-    usual distance passes, a gap of one interval or more is left.
+    Instants at most `sweep_s` after the first of them are of one interval. Where more than one and a half of the usual
+    distance passes, a gap of one interval or more is left.
     """
     distinct = np.unique(times_s)
     if not len(distinct):
@@ -202,7 +202,7 @@ def placed(times_s: np.ndarray, interval_s: float) -> dict[float, float]:
     begins = [float(distinct[0])]
     index = np.zeros(len(distinct), int)
     for row, instant in enumerate(distinct.tolist()):
-        if instant - begins[-1] > 0.5 * interval_s:
+        if instant - begins[-1] > sweep_s:
             begins.append(instant)
         index[row] = len(begins) - 1
     usual_s = float(np.quantile(np.diff(begins), 0.5, method="lower")) if len(begins) > 1 else interval_s

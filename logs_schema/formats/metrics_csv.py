@@ -84,7 +84,10 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     instants = np.asarray([one.instant_s for one in parsed])
     interval_s = mapping.interval_s or interval_of(instants, str(mapping.path))
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
-    places = placed(instants, interval_s) if mapping.consecutive else {}
+    sweep_s = (
+        0.5 * interval_s if mapping.deployment_column else 0.0
+    )  # lines of one interval need not be at once
+    places = placed(instants, interval_s, sweep_s) if mapping.consecutive else {}
     num_off = dict.fromkeys((one[0] for one in lines), 0)
     for one in parsed:
         at = places.get(one.instant_s, one.instant_s)

@@ -1,11 +1,13 @@
 """Logs of deployments as arrays: what is read, what counts as censored, what is refused and in which words."""
 
 import datetime as dt
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from evaluation.problems.autoscaling.certifying import beyond_in_words, beyond_training
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import choose_kit
@@ -14,6 +16,7 @@ from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.columns import INSTANT
 from logs_schema.errors import ArchiveError
 from logs_schema.tables import GATEWAY
+from twin.autoscaling.fitting import ScalingCoverage
 from twin.autoscaling.scaling_log import read_scaling_log
 
 MIDNIGHT_US = int(dt.datetime(2024, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000
@@ -101,3 +104,24 @@ def test_a_log_of_deployments_alone_is_taken_for_autoscaling(tmp_path):
     kit, _, told = choose_kit(RunConfig(), made.path, ProblemOptions())
     assert kit.name == "autoscaling"
     assert "so this is of the problem autoscaling" in told
+
+
+def test_deployments_beyond_the_training_days_are_named_with_what_those_had():
+    two = np.ones(2)
+    laws = SimpleNamespace(work_s=np.full((1, 2), 0.01), most_cores=np.ones((1, 2)))
+    coverage = ScalingCoverage(0.5 * two, two, 4.0 * two, 0.8 * two, 100.0 * two)
+    twin = SimpleNamespace(deployments=("a", "b"), laws=laws, coverage=coverage)
+    cores = np.array([[1.0, 1.0], [2.0, 1.0], [2.0, 0.25], [1.0, 1.0]])
+    replicas = np.array([[2.0, 2.0], [2.0, 2.0], [2.0, 2.0], [5.0, 2.0]])
+    rate = np.array([[100.0, 170.0], [10.0, 10.0], [10.0, 10.0], [10.0, 10.0]])
+    columns = {
+        "cpu_cores": cores,
+        "num_replicas": replicas,
+        "ready_replicas": replicas,
+        "request_rate_per_s": rate,
+    }
+    found = beyond_training(twin, SimpleNamespace(columns=columns))
+    np.testing.assert_array_equal(found, [[False, True], [True, False], [True, True], [True, False]])
+    (words,) = beyond_in_words(twin, found)
+    assert "a in 75% of the intervals (training days: 0.5 to 1 cores, at most 4 replicas), b in 50%" in words
+    assert beyond_in_words(twin, np.zeros((4, 2), bool)) == []

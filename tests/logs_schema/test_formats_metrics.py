@@ -240,9 +240,11 @@ def test_json_lines_of_several_runs_become_samples(tmp_path):
 def test_instants_that_follow_each_other_keep_their_gaps():
     # a sweep takes some seconds, intervals last 31 s, one is missing, and a run begins later
     times_s = np.array([0.0, 2.0, 31.0, 33.0, 93.0, 124.0, 1000.0])
-    found = placed(times_s, 30.0)
+    found = placed(times_s, 30.0, sweep_s=15.0)
     assert [found[at] / 30.0 for at in times_s] == [0, 0, 1, 1, 3, 4, 33]
     assert placed(np.array([]), 30.0) == {}
+    late = placed(np.array([0.0, 30.0, 60.0, 102.0, 114.0, 120.0]), 30.0)  # late, and caught up
+    assert [at / 30.0 for at in late.values()] == [0, 1, 2, 3, 4, 5]
 
 
 POD_MAPPING = """

@@ -36,6 +36,10 @@ ABOUT = {
 }
 
 
+MOST_NAMED = 3
+"""Deployments that a note names."""
+
+
 class ReplayedDays(NamedTuple):
     """Held-out intervals in the twin, means over members; leaves [intervals, ...]."""
 
@@ -125,27 +129,45 @@ def certify(
                    _ratio(day, found.cores_used[:, one], used[:, one], usable), num_days, limit, config.intervals())
         for one, name in enumerate(twin.deployments)
     ]  # fmt: skip
-    beyond = _beyond(twin, log)
+    by_deployment = beyond_training(twin, log)
+    beyond = np.any(by_deployment, axis=1).astype(float)
     lines.append(
         about_zero("coverage", "intervals beyond the training days", "share",
                    _ratio(day, 1.0 + beyond, np.ones(len(beyond)), np.ones(len(beyond), bool)), num_days,
                    config.thresholds.coverage, config.intervals(), one_sided=True)
     )  # fmt: skip
     notes = [f"{np.mean(~usable):.1%} of the held-out intervals were short of capacity and are left out."]
+    notes += beyond_in_words(twin, by_deployment)
     return certificate_of(
         lines, ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash, train_days=train_days, days=days,
         num_requests=int(np.nansum(log.gateway["request_rate_per_s"]) * log.interval_s), notes=notes,
     )  # fmt: skip
 
 
-def _beyond(twin: ApplicationTwin, log: ScalingLog) -> np.ndarray:
-    """[intervals] 1 where some deployment was loaded or granted beyond the training days, else 0."""
+def beyond_training(twin: ApplicationTwin, log: ScalingLog) -> np.ndarray:
+    """[intervals, deployments] bool: loaded or granted beyond the training days."""
     laws, seen = twin.laws, twin.coverage
     rho = rho_of(log, np.asarray(laws.work_s).mean(axis=0), np.asarray(laws.most_cores).mean(axis=0))
     cores, replicas = log.columns["cpu_cores"], log.columns["num_replicas"]
     with np.errstate(invalid="ignore"):
         outside = (rho > seen.most_rho * 1.02) | (cores > seen.most_cores) | (cores < seen.least_cores)
-        return np.any(outside | (replicas > seen.most_replicas), axis=1).astype(float)
+        found: np.ndarray = outside | (replicas > seen.most_replicas)
+    return found
+
+
+def beyond_in_words(twin: ApplicationTwin, beyond: np.ndarray) -> list[str]:
+    """A note that names the deployments that went farthest beyond the training days; none where none did."""
+    shares = beyond.mean(axis=0)
+    worst = [int(one) for one in np.argsort(-shares, kind="stable")[:MOST_NAMED] if shares[one] > 0.0]
+    if not worst:
+        return []
+    seen = twin.coverage
+    named = ", ".join(
+        f"{twin.deployments[one]} in {shares[one]:.0%} of the intervals (training days: {seen.least_cores[one]:g} "
+        f"to {seen.most_cores[one]:g} cores, at most {seen.most_replicas[one]:g} replicas)"
+        for one in worst
+    )
+    return [f"Loaded or granted beyond the training days, where the twin answers with pessimism: {named}."]
 
 
 def without_gaps(values: np.ndarray) -> np.ndarray:
