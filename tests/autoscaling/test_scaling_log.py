@@ -16,6 +16,7 @@ from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.columns import INSTANT
 from logs_schema.errors import ArchiveError
 from logs_schema.tables import GATEWAY
+from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.fitting import ScalingCoverage
 from twin.autoscaling.scaling_log import read_scaling_log
 
@@ -125,3 +126,10 @@ def test_deployments_beyond_the_training_days_are_named_with_what_those_had():
     (words,) = beyond_in_words(twin, found)
     assert "a in 75% of the intervals (training days: 0.5 to 1 cores, at most 4 replicas), b in 50%" in words
     assert beyond_in_words(twin, np.zeros((4, 2), bool)) == []
+
+
+def test_grants_of_a_log_without_memory_are_numbers(tmp_path):
+    rows = [row(at, name, memory_gib=None if name == "a" else 0.25) for at in range(3) for name in ("a", "b")]
+    log = read_scaling_log(archive(tmp_path / "log", rows + [row(at, GATEWAY) for at in range(3)]))
+    np.testing.assert_array_equal(log.memory_granted, [[1.0, 0.25]] * 3)
+    np.testing.assert_array_equal(typical_grants(log).memory_gib, [1.0, 0.25])

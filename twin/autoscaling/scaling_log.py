@@ -68,6 +68,13 @@ class ScalingLog:
         ]
 
     @property
+    def memory_granted(self) -> np.ndarray:
+        """[intervals, deployments] GiB a replica; 1 where a deployment's is never logged."""
+        memory = self.columns["memory_gib"]
+        found: np.ndarray = np.where(np.isnan(memory).all(axis=0), 1.0, memory)
+        return found
+
+    @property
     def censored(self) -> np.ndarray:
         """[intervals] bool: demand is not what arrived, or is not known."""
         requests = np.maximum(self.gateway["request_rate_per_s"] * self.interval_s, 1.0)

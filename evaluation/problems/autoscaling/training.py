@@ -50,8 +50,8 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
     """Objective and limits: what was asked for, and where the log has been."""
     slo_s = config.slo_s or float(np.nanquantile(log.gateway["response_p95_s"], KEPT_SHARE))
     scaling = AutoscalingConfig(interval_s=twin.interval_s, slo_s=slo_s, reach=(1.0, 1.0, 2.0))
-    seen, memory = twin.coverage, log.columns["memory_gib"]
-    ends = [np.nan_to_num(end(memory, axis=0), nan=1.0) for end in (np.nanmin, np.nanmax)]
+    seen = twin.coverage
+    ends = [end(log.memory_granted, axis=0) for end in (np.nanmin, np.nanmax)]
     most = np.ceil(seen.most_replicas * config.replicas_beyond)
     leaves = (seen.least_cores, seen.most_cores, *ends, np.ones(len(most)), most)
     return ScalingTask(scaling, GrantLimits(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves)))

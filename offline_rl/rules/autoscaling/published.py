@@ -152,7 +152,8 @@ def plain(settings: Any) -> dict[str, float]:
 
 def typical_grants(log: ScalingLog) -> Grants:
     """Medians of what the log granted, leaves [deployments]."""
-    middle = [np.nanmedian(log.columns[name], axis=0) for name in ("cpu_cores", "memory_gib", "num_replicas")]
+    granted = log.columns["cpu_cores"], log.memory_granted, log.columns["num_replicas"]
+    middle = [np.nanmedian(one, axis=0) for one in granted]
     return Grants(*(jnp.asarray(one, jnp.float32) for one in (middle[0], middle[1], np.ceil(middle[2]))))
 
 
