@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 from logs_schema.errors import FormatError
+from logs_schema.product import writing
 
 
 def square(number: int) -> int:
@@ -27,6 +28,13 @@ def always_dies(_: int) -> None:
 def sleeps(seconds: float) -> float:
     time.sleep(seconds)
     return seconds
+
+
+def writes_aside(path: Path) -> None:
+    """Begins a product and never ends it."""
+    with writing(path, "twin") as folder:
+        (folder / "begun").touch()
+        time.sleep(600.0)
 
 
 def refuses(number: int) -> int:

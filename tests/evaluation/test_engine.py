@@ -1,9 +1,11 @@
 """The engine: the same results wherever tasks run; what dies runs again, what hangs or differs is named."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from evaluation.jobs.engine.errors import EngineError
 from evaluation.jobs.engine.ray_cluster import connected, refuse_other_versions, versions
 from logs_schema.errors import ConfigError, FormatError
 from logs_schema.progress import SilentProgress
-from tests.evaluation.engine_tasks import always_dies, dies_once, refuses, sleeps, square
+from tests.evaluation.engine_tasks import always_dies, dies_once, refuses, sleeps, square, writes_aside
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +60,22 @@ def test_a_task_that_always_kills_its_worker_is_named(two) -> None:
     with pytest.raises(EngineError, match="days: a worker died 3 times") as caught:
         two(always_dies, [17], "days")
     assert "17" in caught.value.where
+
+
+def test_tasks_that_are_interrupted_remove_what_they_write_aside(tmp_path: Path) -> None:
+    def interrupts() -> None:
+        until_s = time.monotonic() + 120.0
+        while time.monotonic() < until_s and len(list(tmp_path.glob(".*.writing/begun"))) < 2:
+            time.sleep(0.02)
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    threading.Thread(target=interrupts, daemon=True).start()
+    with (
+        pytest.raises(KeyboardInterrupt),
+        tasks_on(EngineConfig(workers=2), SilentProgress()) as tasks,
+    ):
+        tasks(writes_aside, [tmp_path / "one", tmp_path / "two"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_task_that_does_not_end_is_named() -> None:

@@ -1,4 +1,4 @@
-"""A fleet from end to end: a real daily job beside a cluster without a log; stopped, shown, run again, pruned."""
+"""A fleet from end to end: the daily job of a real queue beside a cluster without a log; stopped, shown, pruned."""
 
 import json
 import subprocess
@@ -9,18 +9,33 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.commands.statuses import TERMINATED
+from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
-from tests.evaluation.refreshing import THRESHOLDS, configured, nightly
+from tests.evaluation.refreshing import THRESHOLDS, cut_last_day
 from tests.evaluation.test_fleet import samples
 from tests.evaluation.test_sigterm import until
+from tests.ordering.making import alike_weeks
 
+JOB = """
+[log]
+format = "native"
+paths = ["log"]
+[order.intervals]
+num_replicates = 200
+[order.training]
+seeds = [0]
+index_only = true
+[certify]
+num_replicates = 200
+max_rows = 400
+[certify.thresholds]
+"""
 FLEET = """
 [[clusters]]
 name = "real"
 config = "real.toml"
 log = "night"
 work = "work/real"
-judge_days = 1
 [[clusters]]
 name = "gone"
 config = "real.toml"
@@ -31,8 +46,17 @@ work = "work/gone"
 
 @pytest.mark.slow
 def test_a_fleet_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    nightly(tmp_path, 5)
-    configured(tmp_path / "real.toml", THRESHOLDS)
+    (tmp_path / "log.swf").write_text(alike_weeks())
+    assert (
+        main(
+            ["import", "swf", str(tmp_path / "log.swf"), "--out", str(tmp_path / "archive"), "--no-progress"]
+        )
+        == 0
+    )
+    cut_last_day(Archive(tmp_path / "archive"), tmp_path)
+    limits = [f"{name} = {value}" for name, value in (THRESHOLDS | {"utilisation": 50.0}).items()]
+    (tmp_path / "real.toml").write_text(JOB + "\n".join(limits) + "\n")
+    capsys.readouterr()
     (tmp_path / "fleet.toml").write_text(FLEET)
     words = [str(tmp_path / "fleet.toml"), "--no-progress", "--json"]
     place = tmp_path / "work" / "real" / "refresh"
@@ -42,6 +66,7 @@ def test_a_fleet_from_end_to_end(tmp_path: Path, capsys: pytest.CaptureFixture[s
     until(lambda: list(place.glob(".twin.*.writing")), process)
     process.terminate()
     assert process.wait(60) == TERMINATED
+    assert not list(place.glob(".*"))
     assert main(["fleet", "status", *words]) == 2  # of the cluster without a log
     told = json.loads(capsys.readouterr().out)
     assert [one["phase"] for one in told["clusters"]] == ["interrupted", "waiting"]

@@ -2,9 +2,12 @@
 
 Processes are spawned (no fork: JAX has threads). No more tasks are submitted than there are processes, so a task's
 deadline begins with its start. When a process dies, the tasks that were running are run again one at a time, so that
-the next death is attributed to a single task.
+the next death is attributed to a single task. Processes that are to end get SIGTERM first, which interrupts a task as
+Ctrl-C does: what it writes aside is removed.
 """
 
+import os
+import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +21,11 @@ from logs_schema.mapping import Item, Result
 from logs_schema.progress import Progress
 
 MAX_LOSSES = 3
+GRACE_S = 5.0
+"""Seconds that a task has to end after SIGTERM."""
+_TERMINATED = 143
+_at_work: list[object] = []
+"""In a worker: the item of the task that is running."""
 
 
 class LocalTasks:
@@ -93,17 +101,42 @@ class LocalTasks:
 
     def _submit(self, task: Callable[[Item], Result], item: Item) -> Future[Result]:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"))
-        return self._pool.submit(task, item)
+            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _meet_sigterm)
+        return self._pool.submit(_run_task, task, item)
 
     def _end(self, *, kills: bool) -> None:
         if self._pool is None:
             return
-        if kills:
-            for process in list((self._pool._processes or {}).values()):
-                process.kill()
-        self._pool.shutdown(cancel_futures=True)
+        processes = list((self._pool._processes or {}).values()) if kills else []
+        for process in processes:
+            process.terminate()
+        self._pool.shutdown(wait=not kills, cancel_futures=True)
+        until_s = time.monotonic() + GRACE_S
+        for process in processes:
+            process.join(max(0.0, until_s - time.monotonic()))
+        for process in processes:
+            process.kill()
+        self._pool.shutdown()
         self._pool = None
+
+
+def _meet_sigterm() -> None:
+    """In a worker, once: SIGTERM interrupts its task, and without one ends the process."""
+
+    def end(*_: object) -> None:
+        if not _at_work:
+            os._exit(_TERMINATED)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
+
+
+def _run_task(task: Callable[[Item], Result], item: Item) -> Result:
+    _at_work.append(item)
+    try:
+        return task(item)
+    finally:
+        _at_work.clear()
 
 
 def _has_result(future: Future[Result]) -> bool:
