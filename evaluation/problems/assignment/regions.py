@@ -74,12 +74,12 @@ def absences_of(
         return ()
     table = archive.read("node_samples", columns=["time", "node_id", "available"], days=days)
     time_s = np.asarray(table["time"]).astype("datetime64[us]").astype(np.int64) / 1e6 - begin_s
-    names, there = table["node_id"].to_pylist(), table["available"].to_pylist()
+    names, there = np.asarray(table["node_id"].to_pylist(), str), table["available"].to_pylist()
     end_s = (max(days) - dt.date(1970, 1, 1)).days * DAY_S + DAY_S - begin_s
     found = []
     for edge, name in enumerate(edges):
         away_s = None
-        for row in np.flatnonzero([one == name for one in names])[:]:
+        for row in np.flatnonzero(names == name).tolist():
             if there[row] is False and away_s is None:
                 away_s = float(time_s[row])
             elif there[row] and away_s is not None:
