@@ -159,3 +159,10 @@ def test_a_mean_that_is_never_logged_is_that_of_an_exponential_time(tmp_path):
     np.testing.assert_allclose(log.gateway["response_s"], 0.05)  # logged: not touched
     assert len(log.assumed) == 1
     assert "a third of the 95 % quantile" in log.assumed[0]
+
+
+def test_laws_that_cannot_be_fitted_are_no_candidate():
+    def replay(*_):
+        raise ConfigError("too little")
+
+    assert LAW not in fit_forecaster(arm(0, (2, 8), rows=200), QUANTITY, replay).errors

@@ -192,6 +192,11 @@ def _end_to_end(
     own = log.columns["response_s"][rows]
     target = log.gateway["response_s"][rows]
     known = np.isfinite(own).all(axis=1) & np.isfinite(target) & (target > 0.0)
+    if known.sum() < 10:
+        raise ConfigError(
+            f"{known.sum()} intervals have response times of all deployments and of the gateway",
+            where="deployment_samples", allowed="10 or more", advice="leave out deployments that are seldom called",
+        )  # fmt: skip
     own, target = own[known], target[known]
     calls = part["calls_per_request"]
     typical = own.mean(axis=0) / target.mean()

@@ -159,13 +159,17 @@ def _held_out(
 
 
 def _law_held_out(log: ScalingLog, rows: np.ndarray, block: np.ndarray, replay: Replay) -> np.ndarray:
-    """Predictions [rows] of a mechanistic model, for two blocks at a time from the others."""
+    """Predictions [rows] of a mechanistic model, for two blocks at a time from the others; NaN where the other blocks
+    are too little to fit it."""
     found = np.zeros(len(rows))
     for one in range(0, NUM_BLOCKS, 2):
         out = (block == one) | (block == one + 1)
         learned = np.ones(len(log.time_s), bool)
         learned[rows[out][0] : rows[out][-1] + 1] = False
-        found[out] = np.log(np.maximum(replay(log, learned, log)[rows[out]], 1e-6))
+        try:
+            found[out] = np.log(np.maximum(replay(log, learned, log)[rows[out]], 1e-6))
+        except ConfigError:
+            return np.full(len(rows), np.nan)
     return found
 
 
