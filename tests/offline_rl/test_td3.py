@@ -15,6 +15,7 @@ from twin.contracts import Interval, Trajectory
 KEY = jax.random.key(0)
 DISCOUNT = 0.8
 STREAMS, STEPS = 32, 6
+TRAJECTORIES = 250
 
 
 def interval(shape):
@@ -58,12 +59,12 @@ CONFIG = TD3Config(
 
 def test_td3_finds_the_action_that_pays_later():
     algorithm = td3(EXAMPLE, CONFIG)
-    state, info = train(KEY, algorithm, experience, 150)
+    state, info = train(KEY, algorithm, experience, TRAJECTORIES)
     seen = jnp.linspace(-0.8, 0.8, 9)[None, None]
     (action,) = algorithm.greedy(state)(KEY, seen, (interval((1, 9)),))
     np.testing.assert_allclose(action[0], DISCOUNT / 2, atol=0.1)
     assert np.all(np.isfinite(np.asarray(info.value_loss)))
-    assert int(state.updates) == 150 * CONFIG.updates
+    assert int(state.updates) == TRAJECTORIES * CONFIG.updates
 
 
 def test_the_buffer_keeps_the_latest_and_draws_from_what_is_there():
