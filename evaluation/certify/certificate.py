@@ -1,7 +1,7 @@
 """A certificate: its lines and charts, its inputs, and its overall verdict."""
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from evaluation.certify.family import overall, settled
 from evaluation.certify.lines import Line as Line
 from evaluation.certify.lines import Verdict
 from evaluation.comparison.report import Chart
+from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from logs_schema.records import from_plain, to_plain
 
@@ -120,6 +121,25 @@ def certificate_of(
         twin=twin,
         archive=archive,
     )
+
+
+def refusing(
+    twin: str, train_days: Sequence[dt.date]
+) -> Callable[[SchedtwinError, Archive, CertifyConfig], Certificate]:
+    """(error, archive, settings) -> the certificate with the reason why nothing was measured.
+
+    Args:
+        twin: Content hash.
+        train_days: Days that it was fitted on.
+    """
+
+    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
+        return certificate_of(
+            [], {}, {}, config, twin=twin, archive=archive.content_hash, train_days=train_days,
+            refusal=refusal_in_words(error),
+        )  # fmt: skip
+
+    return refused
 
 
 def refusal_in_words(error: SchedtwinError) -> str:

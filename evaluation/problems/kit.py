@@ -160,7 +160,8 @@ class Kit:
             where there is one, "policy".
         export: (bundle folder, policy, options) -> facts.
         certifier: (twin, population in place of its own) -> certifier.
-        fitted, trained, compared: Facts of a twin, a policy, or a comparison -> lines for the terminal.
+        fitted, trained, compared: Facts of a twin, a policy, or a comparison -> lines for the terminal; of a comparison
+            they are shown after its tables.
         twin: Type of a twin in Python; None where the problem is not compared from Python.
         judge: (policies, twin, archive, plan of days, progress, **options) -> comparison; None likewise.
         generate: (twin, number of days, archive to write, progress, *, policy or None, seed, first day, replace) ->
@@ -186,7 +187,7 @@ class Kit:
     certifier: Callable[[Path, Path | None], Certifier]
     fitted: Callable[[Facts], list[str]]
     trained: Callable[[Facts], list[str]]
-    compared: Callable[[Comparison], list[str]]
+    compared: Callable[[Comparison], list[str]] = lambda _comparison: []
     twin: type | None = None
     judge: Callable[..., Comparison] | None = None
     generate: Callable[..., Any] | None = None

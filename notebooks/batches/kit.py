@@ -5,11 +5,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
-from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import refuse_other_days, refuse_other_twin, trained_in
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.training_days import plan_of, train_days_of
@@ -17,7 +16,7 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.contract import FeatureFacts, PolicyContract
@@ -123,13 +122,7 @@ def certifier(twin: Path, _population: Path | None) -> Certifier:
         held_out = [day for day in archive.days("requests") if day > train_days[-1]] if days is None else days
         return certify(edges, archive, train_days, held_out, config, manifest.content_hash)
 
-    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
-        return certificate_of(
-            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
-            refusal=refusal_in_words(error),
-        )  # fmt: skip
-
-    return Certifier(make, refused)
+    return Certifier(make, refusing(manifest.content_hash, train_days))
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -171,11 +164,6 @@ def trained(facts: Facts) -> list[str]:
     return [f"seed {seed}: mean response {value:.3f} s in the twin" for seed, value in pairs]
 
 
-def compared(_comparison: Comparison) -> list[str]:
-    """Nothing besides the table."""
-    return []
-
-
 BATCHES_KIT = Kit(
     name=NAME,
     decides="which edge takes a whole batch",
@@ -192,5 +180,4 @@ BATCHES_KIT = Kit(
     certifier=certifier,
     fitted=fitted,
     trained=trained,
-    compared=compared,
 )

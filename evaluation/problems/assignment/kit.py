@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
-from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
     in_certified_twin,
     refuse_other_days,
@@ -33,7 +32,7 @@ from evaluation.problems.assignment.training import build_policy, export_policy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.assignment.config import ASSIGN_CODE, AssignConfig
@@ -196,13 +195,7 @@ def certifier(twin: Path, population: Path | None) -> Certifier:
         refuse_overlap(train_days, [TestDays(0, tuple(held_out), None)])
         return certify_edges(edges, archive, train_days, held_out, config, manifest.content_hash)
 
-    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
-        return certificate_of(
-            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
-            refusal=refusal_in_words(error),
-        )  # fmt: skip
-
-    return Certifier(make, refused)
+    return Certifier(make, refusing(manifest.content_hash, train_days))
 
 
 def fitted(facts: Facts) -> list[str]:
@@ -226,11 +219,6 @@ def trained(facts: Facts) -> list[str]:
     ]
 
 
-def compared(_comparison: Comparison) -> list[str]:
-    """Nothing besides the table."""
-    return []
-
-
 ASSIGNMENT_KIT = Kit(
     name=NAME,
     decides="which edge takes each of many requests at once",
@@ -247,6 +235,5 @@ ASSIGNMENT_KIT = Kit(
     certifier=certifier,
     fitted=fitted,
     trained=trained,
-    compared=compared,
     refuses_lacking=True,
 )

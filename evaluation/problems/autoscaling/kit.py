@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
-from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.judges.user_policies import UserPolicy
@@ -26,7 +25,7 @@ from evaluation.problems.autoscaling.training import build_policy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, SchedtwinError, first
+from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
@@ -171,13 +170,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
         log = replace(load_log(twin_path), assumed=tuple(manifest.extra.get("assumed", ())))
         return certify_forecasts(log, archive, train_days, later, config, manifest.content_hash)
 
-    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
-        return certificate_of(
-            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
-            refusal=refusal_in_words(error),
-        )  # fmt: skip
-
-    return Certifier(make, refused)
+    return Certifier(make, refusing(manifest.content_hash, train_days))
 
 
 def refuse_other_application(archive: Archive, twin: Path) -> None:
@@ -221,11 +214,6 @@ def trained(facts: Facts) -> list[str]:
     return [*lines, f"recommended: {facts['recommended']}"]
 
 
-def compared(_comparison: Comparison) -> list[str]:
-    """Nothing besides the table."""
-    return []
-
-
 AUTOSCALING_KIT = Kit(
     name=NAME,
     decides="what each deployment of an application is granted",
@@ -242,6 +230,5 @@ AUTOSCALING_KIT = Kit(
     certifier=certifier,
     fitted=fitted,
     trained=trained,
-    compared=compared,
     refuses_lacking=True,
 )

@@ -5,11 +5,10 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
-from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
     in_certified_twin,
     refuse_other_days,
@@ -28,7 +27,7 @@ from evaluation.problems.orchestration.generating import generate_slots
 from evaluation.problems.orchestration.trained import trained_pair
 from evaluation.problems.orchestration.training import build_policy, export_bundle
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.orchestration_config import ORCHESTRATION_CODE
@@ -148,13 +147,7 @@ def certifier(twin: Path, population: Path | None) -> Certifier:
             )  # fmt: skip
         return certify_twin(fitted, archive, train_days, held_out, config, manifest.content_hash)
 
-    def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
-        return certificate_of(
-            [], {}, {}, config, twin=manifest.content_hash, archive=archive.content_hash, train_days=train_days,
-            refusal=refusal_in_words(error),
-        )  # fmt: skip
-
-    return Certifier(make, refused)
+    return Certifier(make, refusing(manifest.content_hash, train_days))
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -183,11 +176,6 @@ def trained_lines(facts: Facts) -> list[str]:
     ]
 
 
-def compared(_comparison: Comparison) -> list[str]:
-    """Nothing besides the table."""
-    return []
-
-
 ORCHESTRATION_KIT = Kit(
     name=NAME,
     decides="where requests of access points go every slot, and which replicas change every frame",
@@ -204,7 +192,6 @@ ORCHESTRATION_KIT = Kit(
     certifier=certifier,
     fitted=fitted_lines,
     trained=trained_lines,
-    compared=compared,
     refuses_lacking=True,
     generate=generate_slots,
 )
