@@ -4,7 +4,6 @@ import datetime as dt
 from collections.abc import Sequence
 from typing import Any
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from rich.table import Table
 
@@ -12,6 +11,7 @@ from evaluation.certify.certificate import Certificate
 from evaluation.certify.family import FAMILY
 from evaluation.certify.lines import Line, Verdict
 from evaluation.comparison.formatting import NO_VALUE, interval, number, with_interval
+from evaluation.comparison.report.pages import page_environment
 from evaluation.comparison.report.plots import chart_plot
 
 WIDTH, HEIGHT, MARGIN = 200.0, 30.0, 8.0
@@ -31,15 +31,7 @@ MARKS = {
 
 def render(certificate: Certificate, title: str) -> str:
     """The page as HTML; text from logs is escaped."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("evaluation.certify"), PackageLoader("evaluation.comparison.report")]
-        ),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment("evaluation.certify")
     sections = [
         {
             "name": section.name,

@@ -1,7 +1,6 @@
 """`schedtwin autoscale`: an exported autoscaler beside an application; recommends, or scales what it is told to."""
 
 import json
-import os
 import sys
 import threading
 import time
@@ -62,8 +61,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Decide once an interval until told to stop; 0, or 2 where as many decisions as asked for all failed."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
     from logs_schema.errors import ConfigError
     from logs_schema.formats.mapping import read_mapping
     from offline_rl.runner.scaling import load_scaling

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from evaluation.pipeline.fleet.config import Fleet, FleetCluster
     from evaluation.pipeline.fleet.pruning import PrunePlan
     from evaluation.pipeline.fleet.refreshing import Refreshed
+    from evaluation.pipeline.fleet.states import FleetState
 
 NAME = "fleet"
 HELP = (
@@ -92,14 +93,14 @@ def _status(arguments: Namespace, fleet: "Fleet", clusters: "Sequence[FleetClust
     from evaluation.pipeline.fleet.showing import as_text
     from evaluation.pipeline.fleet.states import state_of, to_json
 
-    write_state(fleet)
-    state = state_of(clusters)
+    whole = write_state(fleet)
+    state = whole if len(clusters) == len(fleet.clusters) else state_of(clusters)
     show_result(arguments, to_json(state), as_text(state))
     return state.exit_status
 
 
-def write_state(fleet: "Fleet") -> None:
-    """Writes the page and the metrics of the whole fleet."""
+def write_state(fleet: "Fleet") -> "FleetState":
+    """Writes the page and the metrics of the whole fleet, whose state is returned."""
     from evaluation.pipeline.fleet.metrics import write_metrics
     from evaluation.pipeline.fleet.showing import write_page
     from evaluation.pipeline.fleet.states import state_of
@@ -107,6 +108,7 @@ def write_state(fleet: "Fleet") -> None:
     state = state_of(fleet.clusters)
     write_page(state, fleet.page)
     write_metrics(state, fleet.metrics)
+    return state
 
 
 def _prune(arguments: Namespace, fleet: "Fleet", clusters: "Sequence[FleetCluster]") -> int:

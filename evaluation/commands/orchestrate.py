@@ -56,8 +56,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Change replicas frame by frame until told to stop; 0, or 2 where as many frames as asked for all failed."""
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
     from evaluation.commands.statuses import DONE, USER_ERROR
     from logs_schema.errors import ConfigError
     from offline_rl.orchestrating.controller import ControllerConfig, FrameController

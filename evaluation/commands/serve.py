@@ -1,7 +1,6 @@
 """`schedtwin serve`: an exported policy as a Kubernetes scheduler extender and a plain JSON service."""
 
 import json
-import os
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 from typing import Any
@@ -72,10 +71,6 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Serve until told to stop; 0."""
-    os.environ.setdefault(
-        "OPENBLAS_NUM_THREADS", "1"
-    )  # before NumPy: threads cost small networks more than they bring
-
     from logs_schema.errors import ConfigError
     from logs_schema.extras import how_to_install
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from evaluation.comparison.shifts import (
     ShiftConfig,
     ShiftPlan,
+    TestDays,
     choose_train_days,
     kept_back,
     parse_shifts,
     plan_shifts,
+    refuse_overlap,
 )
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -85,3 +87,17 @@ def plan_of(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig
     """The test days that an archive has for a twin of some training days."""
     counts = {day: archive.num_rows("requests", day) for day in archive.days("requests")}
     return plan_shifts(counts, train_days, shifts)
+
+
+def held_out_or_first(
+    archive: Archive, train_days: Sequence[dt.date], named: Sequence[dt.date] | None, most: int
+) -> list[dt.date]:
+    """The named held-out days, else the first `most` days with requests after training, which may be none.
+
+    Raises:
+        ConfigError: A named day was trained on.
+    """
+    if named is None:
+        return [day for day in archive.days("requests") if day > train_days[-1]][:most]
+    refuse_overlap(train_days, [TestDays(0, tuple(named), None)])
+    return list(named)

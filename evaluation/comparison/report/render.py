@@ -4,7 +4,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from evaluation.comparison.bootstrap import DifferenceVerdict
@@ -12,6 +11,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
 from evaluation.comparison.report.content import Chart, Report
 from evaluation.comparison.report.overview import columns, figure_file, figure_note, figure_title, panels
+from evaluation.comparison.report.pages import page_environment
 from evaluation.comparison.report.plots import COLOURS, chart_plot
 from evaluation.comparison.report.roles import Strong, strong_policies
 from evaluation.comparison.report.verdict import verdict
@@ -48,13 +48,7 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
 
 def render(report: Report) -> str:
     """The page as HTML; text from logs is escaped."""
-    environment = Environment(
-        loader=PackageLoader("evaluation.comparison.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    environment = page_environment()
     comparison, over = report.comparison, report.comparison.reference()
     figure = [Markup(panel) for panel in panels(comparison).values()]
     sentences = verdict(comparison)

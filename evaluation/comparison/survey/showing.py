@@ -5,11 +5,11 @@ from typing import Any
 
 import matplotlib
 import numpy as np
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 
+from evaluation.comparison.report.pages import page_environment
 from evaluation.comparison.report.plots import AXES_INK, COLOURS, STYLE, svg_of
 from evaluation.comparison.survey.survey import Aspect, DaySurvey
 
@@ -107,12 +107,7 @@ def as_text(found: DaySurvey, page: Path | None) -> str:
 
 def write_page(found: DaySurvey, path: Path) -> None:
     """Writes the self-contained page."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("evaluation.comparison.survey"), PackageLoader("evaluation.comparison.report")]
-        ),
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = page_environment("evaluation.comparison.survey")
     parts = [
         {
             "aspect": one,

@@ -3,9 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
-
 from evaluation.certify.lines import Verdict
+from evaluation.comparison.report.pages import page_environment
 from evaluation.pipeline.fleet.outcomes import DONE, OVERDUE, LogDrift, write_aside
 from evaluation.pipeline.fleet.states import DAY_S, HOUR_S, ClusterState, FleetState, Phase
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
@@ -103,12 +102,7 @@ def as_text(state: FleetState) -> str:
 
 def write_page(state: FleetState, path: Path) -> None:
     """Writes the page aside and renames it into place."""
-    environment = Environment(
-        loader=ChoiceLoader(
-            [PackageLoader("evaluation.pipeline.fleet"), PackageLoader("evaluation.comparison.report")]
-        ),
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+    environment = page_environment("evaluation.pipeline.fleet")
     amiss = [one for one in state.clusters if one.exit_status not in IN_ORDER]
     text = environment.get_template("fleet.html.j2").render(
         state=state, amiss=amiss, reload_s=RELOAD_S, in_age=in_age, drift_in_words=drift_in_words, marks=MARKS,

@@ -21,8 +21,7 @@ from evaluation.comparison.products import (
     training_in_words,
 )
 from evaluation.comparison.report import Report, write_report
-from evaluation.comparison.shifts import TestDays, refuse_overlap
-from evaluation.comparison.training_days import plan_of, train_days_of
+from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.assignment.certifying import certify_edges
 from evaluation.problems.assignment.comparing import compare_assigners
@@ -190,9 +189,7 @@ def certifier(twin: Path, population: Path | None) -> Certifier:
     def make(
         archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
     ) -> Certificate:
-        later = [day for day in archive.days("requests") if day > train_days[-1]]
-        held_out = later[: config.max_days] if days is None else list(days)
-        refuse_overlap(train_days, [TestDays(0, tuple(held_out), None)])
+        held_out = held_out_or_first(archive, train_days, days, config.max_days)
         return certify_edges(edges, archive, train_days, held_out, config, manifest.content_hash)
 
     return Certifier(make, refusing(manifest.content_hash, train_days))

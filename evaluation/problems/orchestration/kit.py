@@ -16,8 +16,7 @@ from evaluation.comparison.products import (
     training_in_words,
 )
 from evaluation.comparison.report import Report, write_report
-from evaluation.comparison.shifts import TestDays, refuse_overlap
-from evaluation.comparison.training_days import plan_of, train_days_of
+from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
@@ -137,9 +136,7 @@ def certifier(twin: Path, population: Path | None) -> Certifier:
     def make(
         archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
     ) -> Certificate:
-        later = [day for day in archive.days("requests") if day > train_days[-1]]
-        held_out = later[: config.max_days] if days is None else days
-        refuse_overlap(train_days, [TestDays(0, tuple(held_out), None)])
+        held_out = held_out_or_first(archive, train_days, days, config.max_days)
         if not held_out:
             raise ConfigError(
                 "the archive has no day after training to certify on", where=str(archive.path),
