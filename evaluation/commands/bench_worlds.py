@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from evaluation.simulator.world import World
 
 NAME = "worlds"
+FIRST_LOOK = ("own_family", "sharing", "slow_periods", "limits")
+"""Worlds of `--quick`: what twins are made for, and three that they are not."""
 HELP = "compare twins' in-model values and certificates with the truth, in simulated worlds of many kinds"
 
 
@@ -20,7 +22,8 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.set_defaults(bench=run)
     parser.add_argument(
         "--worlds", metavar="LIST",
-        help="names from evaluation/examples/worlds, or files WORLD.toml, with commas (default: all examples)",
+        help="names from evaluation/examples/worlds, or files WORLD.toml, with commas (default: all examples; with --quick "
+        f"{', '.join(FIRST_LOOK)})",
     )  # fmt: skip
     parser.add_argument(
         "--seeds",
@@ -44,7 +47,7 @@ def add_bench(benches: _SubParsersAction) -> None:
         help="also train a policy in the twin, with N updates (default: 0, none)",
     )  # fmt: skip
     parser.add_argument(
-        "--quick", action="store_true", help="a first look: short days, small twins, two shifts"
+        "--quick", action="store_true", help="a first look: four worlds, short days, small twins, one shift"
     )
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, default=Path("worlds"),
@@ -72,12 +75,17 @@ def run(arguments: Namespace) -> int:
         config = replace(config, num_requests=arguments.requests)
     with progress_of(arguments) as progress:
         found = bench_worlds(
-            _worlds(arguments.worlds), config, arguments.out, engine_from(arguments), progress
+            _worlds(_listed(arguments)), config, arguments.out, engine_from(arguments), progress
         )
     result = as_json(found, to_plain(config))
     (arguments.out / "worlds.json").write_text(json.dumps(result, indent=1) + "\n")
     show_result(arguments, result, as_text(as_table(found)).rstrip())
     return 0
+
+
+def _listed(arguments: Namespace) -> str | None:
+    """What `--worlds` lists, or its default."""
+    return ",".join(FIRST_LOOK) if arguments.quick and arguments.worlds is None else arguments.worlds
 
 
 def _worlds(listed: str | None) -> "list[World]":

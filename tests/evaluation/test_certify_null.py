@@ -19,7 +19,6 @@ from evaluation.certify.measuring import measure
 from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.playing import real_days, states_with_logged_luck
 from evaluation.problems.placement.certifying import ABOUT
-from evaluation.simulator import presets
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.progress import SilentProgress
@@ -51,11 +50,9 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("null")
     worlds = control_world(), control_world("ps")
     archives = []
-    with pytest.MonkeyPatch.context() as patch:
-        for index, world in enumerate(worlds):
-            patch.setattr(presets, "PRESETS", (*presets.PRESETS[:5], world))
-            simulate(world.name, 6, "mix", 0, folder / str(index), progress=lambda *_, **__: None)
-            archives.append(Archive(folder / str(index)))
+    for index, world in enumerate(worlds):
+        simulate(world, 6, "mix", 0, folder / str(index))
+        archives.append(Archive(folder / str(index)))
     tested = true_twin(archives[0], worlds[0], TRAIN)
     clone = fit_behaviour(tested, QUICK, SilentProgress())
     return SimpleNamespace(worlds=worlds, archives=archives, tested=tested, clone=clone)

@@ -120,9 +120,9 @@ class WorldsBenchConfig:
 
 
 def quick(config: WorldsBenchConfig) -> WorldsBenchConfig:
-    """A first look: short days, small twins, two shifts."""
+    """A first look: short days, small twins, one shift."""
     return replace(
-        config, shifts=(1, 30), num_requests=4_000, num_replications=4,
+        config, shifts=(1,), num_requests=4_000, num_replications=4,
         answers=AnswerConfig(num_members=2, hidden=(64, 64), num_steps=800),
         certify=replace(config.certify, num_replicates=200, clone_updates=300, num_steps=256),
     )  # fmt: skip
