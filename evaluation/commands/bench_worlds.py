@@ -22,7 +22,7 @@ def add_bench(benches: _SubParsersAction) -> None:
     parser.set_defaults(bench=run)
     parser.add_argument(
         "--worlds", metavar="LIST",
-        help="names from evaluation/examples/worlds, or files WORLD.toml, with commas (default: all examples; with --quick "
+        help="names from evaluation/examples/worlds, or files WORLD.toml, with commas (default: all; with --quick "
         f"{', '.join(FIRST_LOOK)})",
     )  # fmt: skip
     parser.add_argument(

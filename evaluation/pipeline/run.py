@@ -2,7 +2,7 @@
 
 Each step writes a product into the work folder; a product is reused while its inputs are unchanged. For a log with a
 single choice of node the job ends with the comparison: there is nothing to train or to export. With a table [order]
-the job learns the order of such a log's queue instead.
+the job learns the order of such a log's queue instead, with [scale], [orchestration] or [assign] another problem.
 Without a passed certificate the job trains and exports nothing and ends with the comparison of policies that need no
 training. With `force` it trains and exports all the same, and trains while the twin is certified; the first line of
 every report and the bundle then state the missing certificate. Orders of a queue are chosen by exact replay, not by
@@ -12,6 +12,7 @@ the twin: their job goes on, with a note.
 import datetime as dt
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import Job
 from evaluation.problems.kits import KITS
+from evaluation.problems.usual_job import usual_job
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world
@@ -57,7 +59,7 @@ def run(
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
     kit = next((one for one in KITS if one.claims(config)), KITS[0])
-    run_kit = kit.need(kit.run, "schedtwin run")
+    run_kit = kit.run or partial(usual_job, kit)
     certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
     certificate = certificate_plan(certify, record_refusal=True, engine=config.engine).step(
         KIND, ("archive", "twin"), archive_of

@@ -145,8 +145,8 @@ class RunConfig:
     """A whole job: import, fit, certify, train, compare, export. Single steps ignore the tables they do not need.
 
     A table [order] selects the ordering of a batch queue, a table [scale] the autoscaling of an application's
-    deployments, a table [assign] the assignment of many requests at once; the steps are the same. [orchestration] is
-    the training budget in a twin of a log by slots. [engine] chooses where tasks run and does not change the results.
+    deployments, a table [assign] the assignment of many requests at once, and [orchestration] dispatch by slots
+    and the scaling of replicas; the steps are the same. [engine] chooses where tasks run and does not change results.
     """
 
     log: LogConfig | None = None
@@ -163,7 +163,7 @@ class RunConfig:
     order: OrderConfig | None = None
     scale: ScaleConfig | None = None
     assign: AssignConfig | None = None
-    orchestration: TrainingBudget = field(default_factory=TrainingBudget)
+    orchestration: TrainingBudget | None = None
     engine: EngineConfig = field(default_factory=EngineConfig)
 
 

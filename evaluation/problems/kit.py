@@ -167,7 +167,8 @@ class Kit:
         generate: (twin, number of days, archive to write, progress, *, policy or None, seed, first day, replace) ->
             report. None where the problem has no such part. The same holds for the next two.
         refresh: Configuration -> the parts of a refresh.
-        run: The problem's part of `run`, after the archive.
+        run: The problem's part of `run`, after the archive, where it is not the usual one: fit, certify, train,
+            compare, export (`usual_job.py`).
         tasks: Commands with tasks, for which `--workers` and `--on` have an effect.
         refuses_lacking: Whether a log that lacks something is refused also where the problem is named.
     """
@@ -210,5 +211,6 @@ class Kit:
     @property
     def steps(self) -> list[str]:
         """The commands that the problem takes part in."""
-        own = (name for name in OWN_STEPS if getattr(self, name) is not None)
+        is_usual = None not in (self.train, self.compare, self.export)
+        own = (name for name in OWN_STEPS if getattr(self, name) is not None or (name == "run" and is_usual))
         return [f"schedtwin {name}" for name in ("fit", "certify", *own)]

@@ -5,6 +5,7 @@ import datetime as dt
 import json
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from evaluation.commands.cli import main
@@ -119,6 +120,37 @@ def test_a_certificate_passes_what_is_right_and_fails_what_has_changed(made, tmp
     with pytest.raises(ConfigError, match="too few requests"):
         certifier.certify(archive, [dt.date(2025, 1, 1)], config, None)
     assert certifier.refused(ConfigError("no such day"), archive, config).refusal == "no such day"
+
+
+@pytest.fixture
+def job(made, tmp_path):
+    """The configuration of a whole job, its log two files of this project's format."""
+    log = Archive(made["log"])
+    for name in ("nodes", "requests"):
+        table = log.nodes() if name == "nodes" else log.read(name)
+        pq.write_table(table, tmp_path / f"{name}.parquet")
+    paths = '["nodes.parquet", "requests.parquet"]'
+    (tmp_path / "tiny.toml").write_text(f'{TOML}[log]\nformat = "native"\npaths = {paths}\n')
+    return tmp_path / "tiny.toml"
+
+
+def test_one_command_makes_the_whole_job_and_holds_back_what_is_not_certified(job, capsys):
+    words = ["run", str(job), "--out", str(job.with_name("job")), "--no-progress"]
+    assert main([*words, "--json"]) in (3, 4)
+    told = json.loads(capsys.readouterr().out)
+    assert {"archive", "twin", "certificate", "comparison"} <= set(told)
+    assert not {"policy", "bundle"} & set(told)
+    assert main([*words, "--force", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert load_assigner(f"{told['bundle']}/bundle").setting.network == SEARCH
+    assert "network" in {one["name"] for one in told["comparison_data"]["policies"]}
+
+
+def test_a_job_on_a_log_of_another_problem_names_what_is_missing(job, capsys):
+    job.write_text(job.read_text().replace("[assign]", "[orchestration]\n[assign]"))
+    words = ["run", str(job), "--out", str(job.with_name("job")), "--no-progress"]
+    assert main(words) == 2
+    assert "the log does not support the problem 'orchestration'" in capsys.readouterr().err
 
 
 def test_a_log_without_ways_has_no_lines_of_them(tmp_path):

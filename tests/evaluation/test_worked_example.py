@@ -113,8 +113,8 @@ def test_parts_that_a_kit_lacks_are_named(
     error = capsys.readouterr().err
     assert "'batches' does not take part in schedtwin generate" in error
     assert (
-        "allowed: schedtwin fit, schedtwin certify, schedtwin train, schedtwin compare, schedtwin export"
-        in error
+        "allowed: schedtwin fit, schedtwin certify, schedtwin train, schedtwin compare, schedtwin export, "
+        "schedtwin run" in error
     )
 
 

@@ -29,7 +29,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.orchestration_config import ORCHESTRATION_CODE
+from offline_rl.orchestration_config import ORCHESTRATION_CODE, TrainingBudget
 from twin.orchestration.encode import missing_from
 from twin.orchestration.fit import fit_orchestration
 from twin.orchestration.persistence import load_fitted, save_fitted
@@ -81,14 +81,15 @@ def fit_plan(config: RunConfig) -> StepPlan:
 
 def train_plan(config: RunConfig) -> StepPlan:
     """Trains a dispatcher and an orchestrator in the twin."""
+    budget = config.orchestration or TrainingBudget()
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
         fitted, facts = load_fitted(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
-        found = build_policy(out, fitted, config.orchestration, config.seed, progress)
+        found = build_policy(out, fitted, budget, config.seed, progress)
         return {KEY: NAME, "nodes": facts["nodes"], "train_days": facts["train_days"], **found, **known}
 
-    return StepPlan("policy", build, {"budget": config.orchestration}, config.seed, ORCHESTRATION_CODE)
+    return StepPlan("policy", build, {"budget": budget}, config.seed, ORCHESTRATION_CODE)
 
 
 def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
@@ -178,7 +179,7 @@ ORCHESTRATION_KIT = Kit(
     decides="where requests of access points go every slot, and which replicas change every frame",
     needs="requests with access points and dispatch times, replicas, node_samples and the settings of slots",
     lacking=lambda archive: missing_from(archive),
-    claims=lambda config: False,
+    claims=lambda config: config.orchestration is not None,
     ranks_in_job=False,
     configured=configured,
     refuse_other_system=refuse_other_nodes,
