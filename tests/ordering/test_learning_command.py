@@ -53,7 +53,7 @@ def test_rules_are_judged_without_training(archive, tmp_path, capsys):
     assert "the log's mean wait" in shown
     comparison = load_comparison(out)
     assert comparison.main_metric == "bounded_slowdown"
-    assert len(comparison.policies) == 18
+    assert len(comparison.policies) == 19
     assert [policy.name for policy in comparison.policies][-2:] == ["best_rule", "ladder"]
     assert any("ladder of anchor 0:" in note for note in comparison.notes)
     page = (out / "report.html").read_text()

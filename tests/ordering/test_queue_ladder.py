@@ -25,12 +25,20 @@ from evaluation.problems.ordering.past_weeks import (
     OrderOutcome,
     busy_pace,
     hastened,
+    known_at,
     num_refereed_days,
     past_weeks,
     seen_in,
     together,
 )
-from evaluation.problems.ordering.refereeing import Gain, fairness_ratio, gain_of, longest_ratio
+from evaluation.problems.ordering.refereeing import (
+    Gain,
+    fairness,
+    fairness_ratios,
+    gain_of,
+    is_allowed,
+    longest_ratios,
+)
 from evaluation.problems.ordering.weeks import anchor_days, cut_week, log_days
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
@@ -128,7 +136,9 @@ def seen(slowdown, wait_s=None, users=1, *, is_faster=False):
     slowdown = np.asarray(slowdown, float)
     wait = slowdown if wait_s is None else np.asarray(wait_s, float)
     jobs = np.arange(len(slowdown))
-    return OrderOutcome(slowdown, wait, jobs // 10, jobs % users, np.full(len(jobs), is_faster))
+    return OrderOutcome(
+        slowdown, wait, jobs // 10, jobs % users, np.full(len(jobs), is_faster), jobs // 10 // 2 * 7
+    )
 
 
 HELD = np.full(80, 10.0) * np.random.default_rng(0).lognormal(0.0, 0.3, 80)
@@ -155,11 +165,15 @@ def test_an_order_is_taken_where_every_half_week_says_so_and_not_where_one_does(
     assert "too few jobs ended" in found.words  # no index was among them
 
 
-def test_longer_waits_at_the_end_and_unfairness_forbid_an_order(chosen_among):
+def test_longer_waits_at_the_end_and_unfairness_forbid_an_order_where_they_are_sure(chosen_among):
     late = 1.2 * HELD  # and less slowdown
     uneven = np.where(np.arange(80) % 8 == 0, HELD, 0.05 * HELD)
+    once = np.where(
+        np.arange(80) == 5, 2.0 * HELD.max(), HELD
+    )  # the longest wait of all, in one week of four
     for name in ("better", USUAL):
         assert chosen_among(**{"rule": seen(HELD, HELD), name: seen(HELD * 0.5, late)}).order == "rule"
+        assert chosen_among(**{"rule": seen(HELD, HELD), name: seen(HELD * 0.5, once)}).order == name
         assert (
             chosen_among(**{"rule": seen(HELD, users=8), name: seen(uneven, HELD, users=8)}).order == "rule"
         )
@@ -191,6 +205,10 @@ def test_a_gain_is_shrunk_towards_other_logs_by_the_weight_of_its_error():
     assert Gain(0.5, np.inf, 2).shrunk(0.1, 0.15) == Gain(0.5, np.inf, 2).low(2) == -np.inf
 
 
+ONCE = np.ones((1, 4), int)
+"""Every week once."""
+
+
 def both(idle, busy):
     """Outcomes of the weeks as they were, and of the same played faster."""
     return together([seen(idle), seen(busy, is_faster=True)])
@@ -215,17 +233,34 @@ def test_gain_and_constraints_are_geometric_means_over_half_weeks_and_paces():
     factor = np.repeat([0.5, 2.0, 0.5, 2.0], 20)
     assert gain_of(seen(HELD * factor), seen(HELD)).mean == pytest.approx(0.0, abs=1e-12)
     assert gain_of(both(HELD, 0.25 * HELD), both(HELD, HELD)).mean == pytest.approx(0.5 * np.log(4.0))
-    assert longest_ratio(both(HELD, 4.0 * HELD), both(HELD, HELD)) == pytest.approx(2.0)
+    assert longest_ratios(both(HELD, 4.0 * HELD), both(HELD, HELD), ONCE) == pytest.approx([2.0])
     one_pace = together([seen(HELD), seen(HELD[:40], is_faster=True)])
     assert gain_of(one_pace._replace(slowdown=one_pace.slowdown / 2.0), one_pace).mean == pytest.approx(
         np.log(2.0)
     )
     even, uneven = seen(np.ones(80), users=2), seen(np.tile([1.0, 3.0], 40), users=2)
-    assert fairness_ratio(uneven, even) == pytest.approx((1.0 + 3.0) ** 2 / (2.0 * (1.0 + 9.0)))
-    assert (
-        fairness_ratio(seen(HELD)._replace(agent=np.full(80, -1)), seen(HELD)._replace(agent=np.full(80, -1)))
-        == 1.0
-    )
+    assert fairness_ratios(uneven, even, ONCE) == pytest.approx([(1.0 + 3.0) ** 2 / (2.0 * (1.0 + 9.0))])
+    unknown = seen(HELD)._replace(agent=np.full(80, -1))
+    assert fairness_ratios(unknown, unknown, ONCE) == [1.0]
+
+
+def test_ratios_of_a_sample_of_weeks_are_those_of_its_jobs_written_out():
+    """Week 1 twice and week 3 once, of weeks with different waits and users."""
+    rng = np.random.default_rng(1)
+    mine, theirs = (seen(HELD * rng.lognormal(0.0, 1.0, 80), 1e3 * rng.random(80), users=3) for _ in range(2))
+    rows = np.concatenate([np.arange(20, 40), np.arange(20, 40), np.arange(60, 80)])
+    counts = np.array([[0, 2, 0, 1]])
+    waits = [np.quantile(one.wait_s[rows], 0.99, method="inverted_cdf") for one in (mine, theirs)]
+    assert longest_ratios(mine, theirs, counts) == pytest.approx([waits[0] / waits[1]])
+    blocks = [np.arange(first, first + 10) for first in (20, 30, 20, 30, 60, 70)]
+    logs = [np.log(fairness(mine, block)) - np.log(fairness(theirs, block)) for block in blocks]
+    assert fairness_ratios(mine, theirs, counts) == pytest.approx([np.exp(np.mean(logs))])
+
+
+def test_two_weeks_are_too_few_for_sure_harm():
+    early, late = seen(HELD[:40], HELD[:40]), seen(HELD[:40], 9.0 * HELD[:40])
+    assert is_allowed(late, early)
+    assert not is_allowed(seen(HELD, 9.0 * HELD), seen(HELD, HELD))
 
 
 def test_a_hastened_week_has_the_same_jobs_in_less_time(queue_made):
@@ -234,7 +269,8 @@ def test_a_hastened_week_has_the_same_jobs_in_less_time(queue_made):
 
     jobs = read_jobs(Archive(queue_made[0] / "archive"))
     pool = Pool(float(jobs.processors.max()), easy=True)
-    (week,) = past_weeks(jobs, pool, log_days(jobs)[0] + 14, 7, WeeksConfig())
+    anchor = log_days(jobs)[0] + 14
+    (week,) = past_weeks(known_at(jobs, anchor), pool, anchor, 7, WeeksConfig())
     fast = hastened(week, 0.5)
     later = week.jobs.arrival_s > 0.0
     np.testing.assert_allclose(fast.jobs.arrival_s[later], 0.5 * week.jobs.arrival_s[later])
@@ -283,11 +319,12 @@ def test_past_weeks_hold_nothing_of_what_came_later(queue_made):
 
     jobs = read_jobs(Archive(queue_made[0] / "archive"))
     pool, anchor = Pool(float(jobs.processors.max()), easy=True), log_days(jobs)[0] + 35
-    weeks = past_weeks(jobs, pool, anchor, 28, WeeksConfig())
+    weeks = past_weeks(known_at(jobs, anchor), pool, anchor, 28, WeeksConfig())
     begin_s = anchor * DAY_S - jobs.origin_us / 1e6
     later = jobs._replace(run_s=np.where(jobs.arrival_s >= begin_s, 7.0 * jobs.run_s, jobs.run_s))
     assert len(weeks) == 4
-    for one, other in zip(weeks, past_weeks(later, pool, anchor, 28, WeeksConfig()), strict=True):
+    again = past_weeks(known_at(later, anchor), pool, anchor, 28, WeeksConfig())
+    for one, other in zip(weeks, again, strict=True):
         np.testing.assert_array_equal(one.jobs.run_s, other.jobs.run_s)
         assert one.jobs.arrival_s.max() < 7 * DAY_S + 3 * DAY_S
         assert one.first_day + 7 <= anchor
@@ -308,7 +345,7 @@ def test_past_weeks_are_played_under_indices_of_earlier_days_alone(queue_made, m
         14,
         7 * MOST_WEEKS,
     ]
-    weeks = past_weeks(jobs, pool, first + 49, 35, WeeksConfig())
+    weeks = past_weeks(known_at(jobs, first + 49), pool, first + 49, 35, WeeksConfig())
     found = past_indices(jobs, pool, weeks, 28, 0)
     assert len({id(samples) for samples in found.values()}) == 2  # the newest four weeks share one
     assert found[weeks[1].first_day] is found[weeks[4].first_day]

@@ -18,6 +18,7 @@ from evaluation.pipeline.refresh.deciding import Result, judgements_of
 from evaluation.pipeline.refresh.job import refresh
 from evaluation.problems.configuration import OrderConfig, WeeksConfig, load_config
 from evaluation.problems.ordering.exporting import export_order, load_order
+from evaluation.problems.ordering.index_orders import index_exponents
 from evaluation.problems.ordering.refreshing import judge_orders, newest_weeks, refuse_other
 from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import log_days
@@ -152,6 +153,9 @@ def test_the_first_order_is_exported_on_its_certificate_and_finished_work_stands
     assert decision.train_days[-1] < decision.judged_days[0]
     contract = load_network(bundle).contract
     assert contract.certificate == decision.certificate
+    chosen = read_manifest(products["policy"]).extra["ladder"]["order"]
+    np.testing.assert_allclose(load_order(bundle)[0].exponents, index_exponents(chosen), rtol=1e-5, atol=1e-6)
+    assert chosen in contract.trained_on["chosen"]
     assert contract.trained_on["last_day"] < decision.judged_days[0]
     assert read_manifest(bundle).content_hash == decision.new
     for path in products.values():

@@ -8,22 +8,35 @@ import pytest
 
 from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
-from evaluation.problems.configuration import load_config
-from evaluation.problems.ordering.exporting import load_order
+from evaluation.problems.configuration import WeeksConfig, load_config
+from evaluation.problems.ordering.exporting import load_order, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import order_of_setting
-from evaluation.problems.ordering.index_orders import index_name
+from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
 from evaluation.problems.ordering.judging import weeks_after
-from evaluation.problems.ordering.steps import build_queue_policy, load_queue_policy, training_of
+from evaluation.problems.ordering.ladder import ChosenOrder, choice_at
+from evaluation.problems.ordering.order_candidates import INDICES, USUAL, play_of
+from evaluation.problems.ordering.past_weeks import known_at
+from evaluation.problems.ordering.steps import (
+    NOT_COMPARED,
+    build_queue_policy,
+    load_queue_policy,
+    training_of,
+    winner_to_export,
+)
+from evaluation.problems.ordering.weeks import cut_week, log_days
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
+from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
 from offline_rl.ordering.learning import learn_index, samples_before
+from offline_rl.ordering.predicting import SMITH
 from offline_rl.runner import WaitingJob, load_queue
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
 from twin.ordering.persistence import load_queue_twin
+from twin.ordering.types import Pool
 from twin.placement.model import load_encoding
 
 WITH_CLONE = """num_ppo_seeds = 0
@@ -85,7 +98,7 @@ def test_rules_and_index_are_compared_and_the_certificate_is_mentioned(trained, 
     )
     assert run("compare", *words) == 0
     comparison = load_comparison(out)
-    assert len(comparison.policies) == 19
+    assert len(comparison.policies) == 20
     assert {judge.name for judge in comparison.judges} == {"replay", "training twin"}
     assert {shift.shift_days for shift in comparison.shifts} == {0, 7}
     facts = read_manifest(folder / "twin").extra
@@ -119,6 +132,47 @@ def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path,
     assert "no index of seed 5" in capsys.readouterr().err
 
 
+def test_training_order_export_and_the_bundle_agree_on_one_ladder(trained, tmp_path, capsys):
+    """The choice in a policy is that of the log itself, and what its bundle plays is what that choice plays."""
+    folder, own = trained
+    facts, twin = read_manifest(own / "policy").extra["ladder"], load_queue_twin(folder / "twin")
+    jobs, pool = read_jobs(Archive(folder / "archive")), Pool(twin.pool.processors, easy=True)
+    chosen = choice_at(known_at(jobs, twin.anchor), pool, twin.anchor, twin.num_days, WeeksConfig(), 0)
+    assert ChosenOrder(**facts) == chosen
+    assert not np.array_equal(index_exponents(chosen.order), SMITH)  # the index's own
+    assert run("export", own / "policy", "--out", tmp_path / "bundle") == 0
+    contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
+    assert chosen.order in contract["trained_on"]["chosen"]
+    assert order_of_setting(contract["setting"] | contract["setting"]["fallback"]).name == chosen.rule
+    index = load_queue_policy(own / "policy").learned.indices[0]
+    week, _ = cut_week(jobs, pool, jobs.logged_start_s, twin.anchor + 7, WeeksConfig())
+    (play,) = policy_of_bundle(tmp_path / "bundle")[0].plays
+    np.testing.assert_array_equal(play([week])[0], play_of(chosen.order, lambda: index, pool)(week))
+    assert not np.array_equal(play([week])[0], play_index(index, pool, week))
+    capsys.readouterr()
+    dates = f"{date_of(twin.anchor)}..{date_of(log_days(jobs)[1])}"
+    words = ("--between", dates, "--anchors", 1, "--shifts", "7d", "--index-only", "--seeds", 1, "--json")
+    assert run("order", folder / "archive", *words) == 0
+    facts = json.loads(capsys.readouterr().out)["archive"]
+    assert (facts["ladder"], facts["best_rule"]) == (chosen.order, chosen.rule)
+
+
+def test_what_the_ladder_chose_is_exported_be_it_a_rule_or_an_index():
+    one = ChosenOrder("saf+easy", "saf+easy", 0.0, "why")
+    weighted, index = (one._replace(order=name) for name in ("predicted(1,1,0.06)", USUAL))
+    assert winner_to_export(one)[::2] == ("saf+easy", "saf+easy")
+    assert winner_to_export(weighted)[:2] == (
+        "predicted(1,1,0.06)", "not a rule but predicted(1,1,0.06), which the ladder chose in past weeks: why",
+    )  # fmt: skip
+    assert winner_to_export(one, rule="easy++").rule == "easy++"
+    assert winner_to_export(one, rule="saf").rule == "saf+easy"
+    for chosen, exponents in ((weighted, None), (index, INDICES[0])):
+        winner = winner_to_export(chosen, seed=3)
+        assert (winner.rule, winner.fallback) == (None, "saf+easy")
+        np.testing.assert_array_equal(winner.exponents, exponents)
+    assert winner_to_export(None).words == NOT_COMPARED
+
+
 def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     folder, own = trained
     words = ("export", own / "policy", "--out", tmp_path / "bundle", "--replace")
@@ -131,7 +185,9 @@ def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     assert run("compare", *compared, "--out", tmp_path / "comparison") == 0
     assert "recommended for export (schedtwin export --comparison)" in capsys.readouterr().out
     assert run(*words, "--comparison", tmp_path / "comparison") == 0
-    winner = winner_of(load_comparison(tmp_path / "comparison"))
+    compared = load_comparison(tmp_path / "comparison")
+    assert compared.archive["ladder"] == read_manifest(own / "policy").extra["ladder"]["order"]
+    winner = winner_of(compared)
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
     assert contract["trained_on"]["chosen"] == winner.words
     assert (
@@ -212,7 +268,12 @@ def test_a_clone_is_trained_kept_and_judged_too(queue_made, tmp_path):
         extra=(extra := {}),
     ) as out:
         extra |= build_queue_policy(
-            out, folder / "twin", training_of(config), SilentProgress(), certification={}
+            out,
+            folder / "twin",
+            training_of(config),
+            SilentProgress(),
+            certification={},
+            weeks=config.order.weeks,
         )
     assert load_queue_policy(tmp_path / "policy").learned.clone["params"]
     words = (folder / "archive", folder / "twin", tmp_path / "policy", "--config", tmp_path / "order.toml")

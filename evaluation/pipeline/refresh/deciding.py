@@ -19,7 +19,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number, with_interval
 from evaluation.pipeline.refresh.appending import in_words
 from evaluation.pipeline.refresh.config import NOT_WORSE
-from evaluation.problems.ordering.playing import EASY
+from evaluation.problems.ordering.playing import EASY, EASY_PREDICTED
 from evaluation.problems.refresh_parts import NEW, NEWEST, RUNNING
 from logs_schema.records import from_plain, to_plain
 
@@ -160,7 +160,11 @@ def judgements_of(comparison: Comparison) -> tuple[Judgement, ...]:
 
 def better_rules(comparison: Comparison) -> tuple[str, ...]:
     """The published rules of a queue, with EASY, that are better than the new order on the newest days."""
-    names = [one.name for one in comparison.policies if one.kind == "baseline" and one.name.endswith(EASY)]
+    names = [
+        one.name
+        for one in comparison.policies
+        if one.kind == "baseline" and one.name.endswith((EASY, EASY_PREDICTED))
+    ]
     found = {
         name: comparison.difference(comparison.judges[0].name, 0, NEW, name, comparison.main_metric)
         for name in names

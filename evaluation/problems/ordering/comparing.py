@@ -21,7 +21,14 @@ from evaluation.comparison.metrics import (
 )
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.configuration import WeeksConfig
-from evaluation.problems.ordering.playing import BEST_RULE, BLOCKS, LADDER, OrderPolicy, played
+from evaluation.problems.ordering.playing import (
+    BEST_RULE,
+    BLOCKS,
+    EASY_PREDICTED,
+    LADDER,
+    OrderPolicy,
+    played,
+)
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan
 from logs_schema.layout import date_of
@@ -40,6 +47,7 @@ REFERENCES = (
     "unicef+easy",
     "f1+easy",
     "ljf+easy",
+    EASY_PREDICTED,
     "logged_order+easy",
     "bc_greedy",
 )

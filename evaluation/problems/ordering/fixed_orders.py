@@ -2,7 +2,9 @@
 
 Their names are those of the ladder: `saf+easy`, `saf` without backfilling, `reserved(0.5,0.5,0.06)` (weights of run
 time and processors, and ageing; `reserved`: predictions for order and reservations, `predicted`: for the order only,
-`requested`: requested run times for both).
+`requested`: requested run times for both). `easy++` is the member of that family that was published as a rule: first
+come, first served, backfilled by users' last two run times, corrected (Tsafrir, Etsion and Feitelson 2007,
+"Backfilling using system-generated predictions rather than user runtime estimates").
 """
 
 import re
@@ -12,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.problems.ordering.playing import EASY, OrderPolicy, rule_policy
+from evaluation.problems.ordering.playing import EASY, EASY_PREDICTED, OrderPolicy, rule_policies, rule_policy
 from evaluation.problems.ordering.weeks import TestWeek
 from logs_schema.errors import ConfigError
 from offline_rl.ordering_contract import weighted_setting
@@ -25,6 +27,7 @@ OWN_BACKFILL = {rule: backfill for backfill, rule in BACKFILLING.items()}
 """In which jobs are backfilled where a rule orders the queue."""
 KINDS = {"reserved": (True, True), "predicted": (True, False), "requested": (False, False)}
 """How run times are known -> whether they are predicted, and whether predictions reserve."""
+EASY_PLUS_PLUS = PredictedOrder()
 _NUMBER = r"(\d+\.?\d*(?:e-?\d+)?)"
 _WEIGHTED = re.compile(rf"(\w+)\({_NUMBER},{_NUMBER},{_NUMBER}\)")
 
@@ -58,8 +61,20 @@ class FixedOrder(NamedTuple):
         return rule_policy(self.rule, own)
 
 
+def published_policies(pool: Pool) -> list[OrderPolicy]:
+    """Every published rule: those by requests, without and with EASY backfilling, and EASY++."""
+    return [*rule_policies(pool), fixed_order(EASY_PREDICTED).policy(pool)]
+
+
+def is_by_predictions(name: str) -> bool:
+    """Whether a name is one of the weighted family's."""
+    return name == EASY_PREDICTED or "(" in name
+
+
 def fixed_order(name: str) -> FixedOrder:
     """The order of a name; ConfigError where no bundle can hold it."""
+    if name == EASY_PREDICTED:
+        return FixedOrder(name, EASY_PLUS_PLUS)
     plain = name.removesuffix(EASY)
     rule = next((one for one in RULES if one.name == plain and one.name in SCORES), None)
     if rule is not None:
@@ -68,7 +83,8 @@ def fixed_order(name: str) -> FixedOrder:
     if found is None or found[1] not in KINDS:
         raise ConfigError(
             f"{name!r} is no rule that a bundle can hold", where="--rule",
-            allowed=f"{', '.join(SCORES)}; or {', '.join(KINDS)} with three numbers: predicted(0.5,0.5,0.06)",
+            allowed=f"{', '.join(SCORES)}, {EASY_PREDICTED}; or {', '.join(KINDS)} with three numbers: "
+            "predicted(0.5,0.5,0.06)",
             advice="choose one of these",
         )  # fmt: skip
     run_weight, width_weight, ageing = map(float, found.groups()[1:])
@@ -89,12 +105,16 @@ def order_of_setting(setting: Mapping[str, Any]) -> FixedOrder:
 
 def name_of(order: PredictedOrder) -> str:
     """A member's name, from its numbers."""
+    if order == EASY_PLUS_PLUS:
+        return EASY_PREDICTED
     kind = next(kind for kind, known in KINDS.items() if known == (order.predicts, order.reserves))
     return f"{kind}({order.run_weight:g},{order.width_weight:g},{order.ageing:g})"
 
 
 def words_of(order: PredictedOrder) -> str:
     """A member's formula."""
+    if order == EASY_PLUS_PLUS:
+        return "first come, first served; EASY, shortest prediction first, by users' last two run times, corrected"
     return (
         f"{order.run_weight:g} ln({'predicted' if order.predicts else 'requested'} run) + {order.width_weight:g} "
         f"ln(processors) - {order.ageing:g} a day waited, lowest first; EASY, shortest run first"

@@ -11,8 +11,9 @@ from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfi
 from evaluation.problems.ordering.comparing import compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.lacking import lacking_in_words
-from evaluation.problems.ordering.ladder import rules_and_ladder
+from evaluation.problems.ordering.ladder import CHOOSING, ChosenOrder, choice_at, rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies, windows_of
+from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
 from evaluation.problems.ordering.user_orders import user_orders
@@ -40,6 +41,7 @@ class TrainedOrders(NamedTuple):
         config: configuration of the training.
         pool: the processors.
         notes: notes of the training.
+        chosen: what the ladder chose at the end of the training days; None where it could not.
     """
 
     learned: Learned
@@ -47,6 +49,7 @@ class TrainedOrders(NamedTuple):
     config: OrderTrainingConfig
     pool: Pool
     notes: tuple[str, ...]
+    chosen: ChosenOrder | None = None
 
 
 def compare_queue(
@@ -81,16 +84,13 @@ def compare_queue(
     with progress.stage("generate weeks"):
         seeds = range(TWIN_SEED, TWIN_SEED + order.num_twin_weeks)
         made = generated_weeks(twin.past, [twin.population], plan.anchors, twin.pool, seeds, weeks)
-    learned = None if policy is None else policy.learned.indices[policy.best]
-    with progress.stage("choose among rules, index and predictions in past weeks"):
-        ladder = rules_and_ladder(
-            jobs,
-            twin.pool,
-            plan.anchors,
-            twin.num_days,
-            weeks,
-            None if learned is None else lambda _: learned,
-        )
+    with progress.stage(CHOOSING):
+        if policy is None:
+            chosen = choice_at(twin.past, twin.pool, twin.anchor, twin.num_days, weeks, 0)
+            index = learned_index(twin.past, twin.pool, twin.anchor, twin.num_days, 0)
+        else:
+            chosen, index = policy.chosen, policy.learned.indices[policy.best]
+        ladder = rules_and_ladder(twin.pool, [chosen], lambda _: index)
     policies, every = ladder.policies, [*plan.weeks, *made]
     notes += ladder.notes
     if policy is not None:

@@ -77,14 +77,15 @@ def fit_plan(config: RunConfig, *, last_anchor: bool = False) -> StepPlan:
 
 
 def train_plan(config: RunConfig) -> StepPlan:
-    """Learns orders in the twin of a queue."""
-    training = training_of(config)
+    """Learns orders in the twin of a queue, and chooses among them and the rules in past weeks."""
+    training, weeks = training_of(config), _order(config).weeks
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
-        return build_queue_policy(out, inputs["twin"], training, progress, certification=known)
+        return build_queue_policy(out, inputs["twin"], training, progress, certification=known, weeks=weeks)
 
-    return StepPlan("policy", build, training, config.seed, ORDER_CODE)
+    settings = {"training": training, "num_drain_days": weeks.num_drain_days}
+    return StepPlan("policy", build, settings, config.seed, ORDER_CODE)
 
 
 def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
@@ -207,7 +208,8 @@ def trained(facts: Facts) -> list[str]:
         f"index of seed {seed}: cross-entropy {loss:.3f} nats on held-out training jobs"
         for seed, loss in zip(facts["seeds"], facts["losses"], strict=True)
     ]
-    return [*lines, *facts["notes"]]
+    chosen = facts["ladder"]
+    return [*lines, *([] if chosen is None else [f"ladder: {chosen['words']}"]), *facts["notes"]]
 
 
 def compared(comparison: Comparison) -> list[str]:

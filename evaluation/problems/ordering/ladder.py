@@ -2,8 +2,8 @@
 
 The choice is made by exact replay of weeks before the anchor, which are known at that time (`past_weeks`).
 
-1. *The best rule*: the published rule, with EASY backfilling or without, of the least mean bounded slowdown in the
-   whole weeks of the training days.
+1. *The best rule*: the published rule, with EASY backfilling or without, or EASY++, of the least mean bounded slowdown
+   in the whole weeks of the training days.
 2. *The index* (`USUAL`): run times are predicted from requests and users' finished jobs. Every past week is played
    under a predictor of days before that week. It is not tested but estimated: that gains of some percent are told from
    none takes half a year of weeks, so what it gained on the logs it was settled on (`GAIN_ELSEWHERE`, the first half of
@@ -15,7 +15,7 @@ The choice is made by exact replay of weeks before the anchor, which are known a
 
 All orders are played in the newest weeks; the best `NUM_FINALISTS` of them, the rule and the index in the older ones
 too. Constraints are relative to the rule, whichever rung is current: the 99th percentile of waits, and fairness between
-users (`refereeing`).
+users. They exclude an order only where past weeks surely show harm (`refereeing`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,13 +25,13 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.problems.configuration import WeeksConfig
+from evaluation.problems.ordering.fixed_orders import published_policies
 from evaluation.problems.ordering.order_candidates import (
     NEWEST,
     USUAL,
     OrderCandidate,
     candidates,
     index_candidates,
-    learned_index,
     past_indices,
     play_of,
 )
@@ -43,12 +43,10 @@ from evaluation.problems.ordering.past_weeks import (
     seen_in,
     together,
 )
-from evaluation.problems.ordering.playing import BEST_RULE, EASY, LADDER, OrderPolicy, rule_policies
+from evaluation.problems.ordering.playing import BEST_RULE, EASY, EASY_PREDICTED, LADDER, OrderPolicy
 from evaluation.problems.ordering.refereeing import gain_of, is_allowed
 from evaluation.problems.ordering.weeks import TestWeek
 from offline_rl.ordering.predicting import Index
-from twin.ordering.population import DAY_S
-from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import Jobs, Pool
 
 GAIN_ELSEWHERE = (0.1, 0.15)
@@ -56,6 +54,8 @@ GAIN_ELSEWHERE = (0.1, 0.15)
 half of KTH 0 days, a week and a month later, .18, .01 and .00 on zegox; the deviation is twice theirs."""
 MOST_WORSE = 0.01
 """Gain over the rule that any other order loses at most in the weeks as they were."""
+CHOOSING = "choose among rules, index and predictions in past weeks"
+"""Name of the stage."""
 NUM_FINALISTS = 2
 """Orders that are played in the older weeks too."""
 IndexOf = Callable[[int], Index | None]
@@ -114,13 +114,14 @@ def choose(
 
 def _may_win(one: OrderCandidate, rule: str) -> bool:
     """A rule without backfilling can be the best one of the training weeks; else it is not held against others."""
-    return not one.is_rule or one.name.endswith(EASY) or one.name == rule
+    return not one.is_rule or one.name.endswith((EASY, EASY_PREDICTED)) or one.name == rule
 
 
 def _climb(seen: Mapping[str, OrderOutcome], rule: str, num_tried: int) -> ChosenOrder:
     """From rung to rung."""
     able = [name for name in seen if name == rule or is_allowed(seen[name], seen[rule])]
-    held, words = rule, f"{rule}: {USUAL} has longer longest waits in past weeks, or treats users less evenly"
+    harm = "surely has longer longest waits in past weeks, or treats users less evenly"
+    held, words = rule, f"{rule}: {USUAL} {harm}"
     if USUAL not in seen:
         words = f"{rule}: too few jobs ended before the past weeks to learn run times from"
     elif USUAL in able:
@@ -153,45 +154,52 @@ def _percent(gain: float) -> str:
     return f"{100.0 * abs(1.0 - np.exp(-gain)):.0f} % {'less' if gain >= 0.0 else 'more'}"
 
 
-def rules_and_ladder(
-    jobs: Jobs,
-    pool: Pool,
-    anchors: Sequence[int],
-    num_days: int,
-    config: WeeksConfig,
-    index_of: IndexOf | None = None,
-    seed: int = 0,
-) -> Ladder:
-    """Every published rule; the best one in every anchor's past weeks; and the choice of its ladder.
+def choice_at(
+    known: Jobs, pool: Pool, anchor: int, num_days: int, config: WeeksConfig, seed: int
+) -> ChosenOrder | None:
+    """The ladder of one anchor; None without a whole week with jobs among the training days.
 
     Args:
-        jobs: of the archive.
+        known: the jobs as they were known at the anchor (`known_at`; `past` of a twin whose training ends there).
         pool: the processors.
-        anchors: days since 1970 (UTC).
-        num_days: training days before each.
-        config: of the weeks.
-        index_of: the index that an anchor's ladder plays where it chooses one; by default it is learned here.
-        seed: of the indices that are learned here.
+        anchor: days since 1970 (UTC).
+        num_days: training days before it.
+        config: for how weeks drain.
+        seed: of the indices of past weeks.
+    """
+    training = past_weeks(known, pool, anchor, num_days, config)
+    if not training:
+        return None
+    weeks = past_weeks(known, pool, anchor, num_refereed_days(known, anchor), config)
+    by_day = past_indices(known, pool, weeks, num_days, seed) if weeks else {}
+    tried = candidates(pool) + (index_candidates(pool, by_day) if by_day else [])
+    return choose(training, weeks or training, tried, pool)
+
+
+def rules_and_ladder(pool: Pool, chosen: Sequence[ChosenOrder | None], index_of: IndexOf) -> Ladder:
+    """Every published rule; the best one in every anchor's training weeks; and what its ladder chose.
+
+    Args:
+        pool: the processors.
+        chosen: [anchors] as `choice_at`.
+        index_of: the index that an anchor's ladder plays where it chose one; where there is none, the rule stays.
 
     Returns:
-        The policies; without a whole week of training days the rules alone.
+        The policies; where an anchor has no choice the rules alone.
     """
-    training = [past_weeks(jobs, pool, anchor, num_days, config) for anchor in anchors]
-    if not all(training):
+    found = [one for one in chosen if one is not None]
+    if len(found) < len(chosen):
         note = "ladder: no whole week with jobs among the training days, so no choice"
-        return Ladder(rule_policies(pool), [note], {})
-    index_of = index_of or (lambda number: learned_index(jobs, pool, anchors[number], num_days, seed))
+        return Ladder(published_policies(pool), [note], {})
     plays = {one.name: one.play for one in candidates(pool)}
-    found, rules, orders = [], [], []
-    for number, (anchor, weeks) in enumerate(zip(anchors, training, strict=True)):
-        one = choice_at(jobs, pool, anchor, weeks, num_days, config, seed)
+    rules, orders = [plays[one.rule] for one in found], []
+    for number, one in enumerate(found):
         play = play_of(one.order, partial(index_of, number), pool)
-        found.append(one if play is not None else one._replace(order=one.rule))
-        rules.append(plays[one.rule])
+        found[number] = one if play is not None else one._replace(order=one.rule)
         orders.append(play or plays[one.rule])
     words = "that rule, or an index of predicted run times or another order that past weeks speak for"
     policies = [
-        *rule_policies(pool),
+        *published_policies(pool),
         OrderPolicy(
             BEST_RULE, "baseline", "the published rule that was best in the training weeks",
             (partial(_play_chosen, rules),),
@@ -200,23 +208,6 @@ def rules_and_ladder(
     ]  # fmt: skip
     notes = [f"ladder of anchor {number}: {one.words}" for number, one in enumerate(found)]
     return Ladder(policies, notes, {BEST_RULE: found[-1].rule, LADDER: found[-1].order})
-
-
-def choice_at(
-    jobs: Jobs,
-    pool: Pool,
-    anchor: int,
-    training: Sequence[TestWeek],
-    num_days: int,
-    config: WeeksConfig,
-    seed: int,
-) -> ChosenOrder:
-    """The ladder of one anchor."""
-    weeks = past_weeks(jobs, pool, anchor, num_refereed_days(jobs, anchor), config)
-    known = known_by(jobs, anchor * DAY_S - jobs.origin_us / 1e6)
-    by_day = past_indices(known, pool, weeks, num_days, seed) if weeks else {}
-    tried = candidates(pool) + (index_candidates(pool, by_day) if by_day else [])
-    return choose(training, weeks or training, tried, pool)
 
 
 def _play_chosen(by_anchor: Sequence[Play], weeks: Sequence[TestWeek]) -> list[np.ndarray]:

@@ -14,7 +14,7 @@ import numpy as np
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.ladder import choice_at
 from evaluation.problems.ordering.order_candidates import USUAL, candidates, learned_index, play_of
-from evaluation.problems.ordering.past_weeks import Play, past_weeks
+from evaluation.problems.ordering.past_weeks import Play
 from evaluation.problems.ordering.weeks import cut_week
 from twin.ordering.population import DAY_S, day_of
 from twin.ordering.population_cutoff import known_by
@@ -67,12 +67,8 @@ def index_at(jobs: Jobs, pool: Pool, day: int, name: str = USUAL) -> Play | None
 
 def ladder_at(jobs: Jobs, pool: Pool, day: int) -> Play | None:
     """The order that the ladder chooses on a day; None where no week is known."""
-    training = past_weeks(jobs, pool, day, TRAIN_DAYS, WeeksConfig())
-    if not training:
-        return None
-    return index_at(
-        jobs, pool, day, choice_at(jobs, pool, day, training, TRAIN_DAYS, WeeksConfig(), SEED).order
-    )
+    chosen = choice_at(jobs, pool, day, TRAIN_DAYS, WeeksConfig(), SEED)
+    return None if chosen is None else index_at(jobs, pool, day, chosen.order)
 
 
 ONLINE: dict[str, OrderAt] = {"index": index_at, "ladder": ladder_at}

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.problems.ordering.fixed_orders import name_of, play_predicted, words_of
+from evaluation.problems.ordering.fixed_orders import EASY_PLUS_PLUS, name_of, play_predicted, words_of
 from evaluation.problems.ordering.index_orders import (
     index_exponents,
     index_name,
@@ -45,21 +45,21 @@ class OrderCandidate(NamedTuple):
 
 
 def family() -> list[PredictedOrder]:
-    """The members: by predicted run times and by requests; first come, first served with both kinds of backfilling by
-    predictions; and smallest predicted area first, its reservations by predictions too."""
+    """The members: by predicted run times and by requests; first come, first served, predictions ordering the
+    backfilling alone; and smallest predicted area first, its reservations by predictions too."""
     return [
         *(
             PredictedOrder(*weights, AGEING, predicts, False)
             for predicts in (True, False)
             for weights in WEIGHTS
         ),
-        *(PredictedOrder(0.0, 0.0, AGEING, True, reserves) for reserves in (True, False)),
+        PredictedOrder(0.0, 0.0, AGEING, True, False),
         PredictedOrder(1.0, 1.0, AGEING, True, True),
     ]
 
 
 def candidates(pool: Pool) -> list[OrderCandidate]:
-    """Every published rule, with EASY and without, then the family; the logged order is no rule to hand over."""
+    """Every published rule, with EASY and without, EASY++, the family; the logged order is no rule to hand over."""
     rules = [
         OrderCandidate(
             f"{rule.name}{EASY}" if easy else rule.name,
@@ -72,8 +72,10 @@ def candidates(pool: Pool) -> list[OrderCandidate]:
     ]  # fmt: skip
     easy = Pool(pool.processors, easy=True)
     members = [
-        OrderCandidate(name_of(order), words_of(order), partial(play_predicted, order, easy), False)
-        for order in family()
+        OrderCandidate(
+            name_of(order), words_of(order), partial(play_predicted, order, easy), order is EASY_PLUS_PLUS
+        )
+        for order in (EASY_PLUS_PLUS, *family())
     ]
     return [*rules, *members]
 

@@ -40,32 +40,41 @@ class OrderOutcome(NamedTuple):
     block: np.ndarray  # half weeks by the calendar, as the jobs really arrived
     agent: np.ndarray
     is_faster: np.ndarray  # bool: in a week that was played faster
+    week: np.ndarray  # first day of the week, in days since 1970 (UTC)
+
+    def rows(self, chosen: np.ndarray) -> "OrderOutcome":
+        """Some of the jobs."""
+        return OrderOutcome(*(leaf[chosen] for leaf in self))
 
     def at(self, is_faster: bool) -> "OrderOutcome":
         """The part of one pace."""
-        return OrderOutcome(*(leaf[self.is_faster == is_faster] for leaf in self))
+        return self.rows(self.is_faster == is_faster)
 
 
-def past_weeks(jobs: Jobs, pool: Pool, anchor: int, num_days: int, config: WeeksConfig) -> list[TestWeek]:
-    """The whole weeks of some days before an anchor, as they were known then; weeks without jobs are left out.
+def known_at(jobs: Jobs, anchor: int) -> Jobs:
+    """The jobs as they were known at the midnight before a day, in days since 1970 (UTC)."""
+    return known_by(jobs, anchor * DAY_S - jobs.origin_us / 1e6)
+
+
+def past_weeks(known: Jobs, pool: Pool, anchor: int, num_days: int, config: WeeksConfig) -> list[TestWeek]:
+    """The whole weeks of some days before an anchor; weeks without jobs are left out.
 
     Args:
-        jobs: of the archive; later events are not used.
+        known: the jobs as they were known at the anchor (`known_at`).
         pool: the processors.
         anchor: days since 1970 (UTC).
         num_days: days before it.
         config: for how weeks begin and drain.
     """
-    known = known_by(jobs, anchor * DAY_S - jobs.origin_us / 1e6)
     firsts = range(anchor - num_days // WEEK_DAYS * WEEK_DAYS, anchor, WEEK_DAYS)
     settings = WeeksConfig(num_test_days=WEEK_DAYS, num_drain_days=config.num_drain_days)
     weeks = [cut_week(known, pool, known.logged_start_s, first, settings)[0] for first in firsts]
     return [week for week in weeks if week.counted.any()]
 
 
-def num_refereed_days(jobs: Jobs, anchor: int) -> int:
+def num_refereed_days(known: Jobs, anchor: int) -> int:
     """Days of the whole weeks in which orders are held against each other; 0 where the log begins too late."""
-    before = anchor - log_days(jobs)[0] - LEAST_DAYS
+    before = anchor - log_days(known)[0] - LEAST_DAYS
     return WEEK_DAYS * min(MOST_WEEKS, max(before, 0) // WEEK_DAYS)
 
 
@@ -110,4 +119,6 @@ def _outcome(week: TestWeek, played: TestWeek, play: Play, is_faster: bool = Fal
     wait_s = np.maximum(begun_s - jobs.arrival_s[rows], 0.0)
     block = (week.first_day * DAY_S + week.jobs.arrival_s[rows]) // (BLOCK_DAYS * DAY_S)
     slowdown = bounded_slowdown(wait_s, jobs.run_s[rows])
-    return OrderOutcome(slowdown, wait_s, block, jobs.agent[rows], np.full(len(rows), is_faster))
+    return OrderOutcome(
+        slowdown, wait_s, block, jobs.agent[rows], np.full(len(rows), is_faster), np.full(len(rows), week.first_day)
+    )  # fmt: skip

@@ -21,6 +21,8 @@ BLOCK_DAYS = 3.5
 BLOCKS = "half weeks of arrivals, by the calendar"
 EASY = "+easy"
 """Behind the name of a rule with EASY backfilling."""
+EASY_PREDICTED = "easy++"
+"""First come, first served, with EASY backfilling by predicted run times (`twin.ordering.predicted`)."""
 BEST_RULE, LADDER = "best_rule", "ladder"
 """What was chosen among other policies: they stand for one of those, anchor by anchor."""
 CALENDAR = 1_000_000

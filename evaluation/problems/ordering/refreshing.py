@@ -17,7 +17,7 @@ from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.ordering.comparing import REFERENCES, REPLAY, compare_orders
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exporting import policy_of_bundle
-from evaluation.problems.ordering.playing import rule_policies
+from evaluation.problems.ordering.fixed_orders import published_policies
 from evaluation.problems.ordering.replaying import EPOCH, queue_of
 from evaluation.problems.ordering.running import queue_facts
 from evaluation.problems.ordering.steps import training_of
@@ -135,7 +135,7 @@ def judge_orders(
         policy_of_bundle(bundle)[0]._replace(name=name, description=CONTENDERS[name], kind="trained")
         for name, bundle in ((NEW, new), (RUNNING, running))
     ]
-    rules = [rule for rule in rule_policies(twin.pool) if rule.name in REFERENCES]
+    rules = [rule for rule in published_policies(twin.pool) if rule.name in REFERENCES]
     comparison = compare_orders(
         plan, (), [*policies, *rules], twin.pool, weeks, progress,
         facts=queue_facts(archive, jobs, twin.pool), notes=_notes(running, days, weeks.num_drain_days),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evaluation.problems.configuration import WARM_STARTS, WeeksConfig
-from evaluation.problems.ordering.fixed_orders import fixed_order
+from evaluation.problems.ordering.fixed_orders import fixed_order, is_by_predictions
 from evaluation.problems.ordering.online import ONLINE, OrderAt, online_starts
 from evaluation.problems.ordering.other_waits import name_of_waits, read_waits
 from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayReport
@@ -119,7 +119,7 @@ def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> Repl
 
 def _refuse_impossible(config: ReplayConfig) -> None:
     """Makes sure that options go with orders that predict run times, and with other schedulers' waits; ConfigError."""
-    learned = [name for name in config.policies if name in ONLINE or "(" in name]
+    learned = [name for name in config.policies if name in ONLINE or is_by_predictions(name)]
     if learned and (not config.easy or config.backfill or config.days or config.withdraw):
         raise ConfigError(
             f"{', '.join(learned)}: orders that predict run times have their own backfilling and remember users",
@@ -174,7 +174,7 @@ def _order_of(name: str) -> Rule | PredictedOrder | OrderAt:
     """The order of a name: one that learns on the way, a member of the weighted family, or a rule; ConfigError."""
     if name in ONLINE:
         return ONLINE[name]
-    return fixed_order(name).rule if "(" in name else find_rule(name)
+    return fixed_order(name).rule if is_by_predictions(name) else find_rule(name)
 
 
 def _played(name: str, jobs: Jobs, pool: Pool, backfill: Rule | None, warm: WarmStart | None) -> Replayed:

@@ -23,9 +23,11 @@ from evaluation.problems.ordering.exporting import (
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.lacking import lacking_in_words
-from evaluation.problems.ordering.ladder import IndexOf, Ladder, rules_and_ladder
+from evaluation.problems.ordering.ladder import CHOOSING, IndexOf, Ladder, choice_at, rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.observing import Ranges, logged_ranges
+from evaluation.problems.ordering.order_candidates import learned_index
+from evaluation.problems.ordering.past_weeks import known_at
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.weeks import anchor_days, plan_weeks
@@ -90,9 +92,13 @@ def order_archive(
     num_days = config.weeks.num_train_days
     lacking = lacking_in_words(jobs, pool)
 
-    def ladder_with(index_of: IndexOf | None, seed: int = 0) -> Ladder:
-        with progress.stage("choose among rules, index and predictions in past weeks"):
-            return rules_and_ladder(jobs, pool, plan.anchors, num_days, config.weeks, index_of, seed)
+    def ladder_with(index_of: IndexOf, seed: int) -> Ladder:
+        with progress.stage(CHOOSING):
+            chosen = [
+                choice_at(known_at(jobs, anchor), pool, anchor, num_days, config.weeks, seed)
+                for anchor in plan.anchors
+            ]
+            return rules_and_ladder(pool, chosen, index_of)
 
     if training is not None and training.index_only:
         by_anchor = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
@@ -109,7 +115,9 @@ def order_archive(
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
     notes = population_notes(jobs, populations, plan.anchors, pool, config.weeks)
     if training is None:
-        policies, chosen, last = ladder_with(None)
+        policies, chosen, last = ladder_with(
+            lambda number: learned_index(jobs, pool, plan.anchors[number], num_days, 0), 0
+        )
     else:
         programs, learned, losses, about_training = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
     in_certified_twin,
     load_comparison,
@@ -21,12 +22,13 @@ from evaluation.comparison.products import (
 )
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.problems.configuration import OrderConfig, RunConfig
+from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.config import ORDER_CODE
 from evaluation.problems.ordering.exporting import export_order, export_rule, exported_config, index_scorer
-from evaluation.problems.ordering.fixed_orders import fixed_order
+from evaluation.problems.ordering.fixed_orders import fixed_order, is_by_predictions
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
+from evaluation.problems.ordering.ladder import CHOOSING, ChosenOrder, choice_at
 from evaluation.problems.ordering.learned import Learned
 from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
 from evaluation.problems.ordering.playing import EASY
@@ -35,7 +37,7 @@ from evaluation.problems.ordering.running import (
     kept_index,
     train_anchors,
 )
-from evaluation.problems.ordering.winning import winner_of
+from evaluation.problems.ordering.winning import Winner, winner_of, winner_of_ladder
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
@@ -54,7 +56,7 @@ from twin.ordering.types import Pool
 from twin.problems import KEY, ORDERING, refuse_other_problem
 
 NOT_COMPARED = "the index, compared with no rule: compare it, and export with --comparison"
-LEARNED, SETTINGS = "learned.npz", "training.json"
+LEARNED, SETTINGS, CHOICE = "learned.npz", "training.json", "ladder"
 
 
 def training_of(config: RunConfig) -> OrderTrainingConfig:
@@ -77,8 +79,9 @@ def build_queue_policy(
     progress: Progress,
     *,
     certification: Mapping[str, Any],
+    weeks: WeeksConfig,
 ) -> dict[str, Any]:
-    """Trains orders in the twin of a queue and writes them into `out`.
+    """Trains orders in the twin of a queue, chooses among them and the rules in past weeks, and writes them into `out`.
 
     Args:
         out: folder to write into.
@@ -86,9 +89,10 @@ def build_queue_policy(
         config: configuration of the training; its ticks become those that fit the log.
         progress: progress display.
         certification: state of the twin's certificate, for the manifest.
+        weeks: for how past weeks drain.
 
     Returns:
-        Facts for the manifest.
+        Facts for the manifest; `ladder` holds the best rule, the order that the ladder chose, and why.
 
     Raises:
         ProductError: this is no twin of a queue.
@@ -119,6 +123,8 @@ def build_queue_policy(
             keep,
         )
     save_arrays(out / LEARNED, learned)
+    with progress.stage(CHOOSING):
+        chosen = choice_at(twin.past, twin.pool, twin.anchor, twin.num_days, weeks, config.seeds[0])
     problem = exported_config(config)
     save_ranges(logged_ranges(twin.past, twin.pool, problem, twin.anchor, twin.num_days), out)
     keep.remove()
@@ -133,6 +139,7 @@ def build_queue_policy(
         "last_day": date_of(twin.anchor - 1).isoformat(),
         "num_days": twin.num_days,
         "notes": notes,
+        CHOICE: None if chosen is None else chosen._asdict(),
         **twin.pool.described,
         **certification,
     }
@@ -142,7 +149,7 @@ def load_queue_policy(folder: Path) -> TrainedOrders:
     """Reads what `build_queue_policy` wrote.
 
     Raises:
-        ProductError: this is no policy, one of the other problem, or a damaged one.
+        ProductError: this is no policy, one of the other problem, a damaged or an older one.
     """
     refuse_other_problem(folder, ORDERING)
     verify(folder, "policy")
@@ -162,7 +169,13 @@ def load_queue_policy(folder: Path) -> TrainedOrders:
     structure = Learned(clone, (index,) * len(config.seeds), (scorer,) * num_trained)
     facts = read_manifest(folder).extra
     best, notes = int(np.argmin(facts["losses"])), tuple(facts["notes"])
-    return TrainedOrders(load_structure(folder / LEARNED, structure), best, config, pool, notes)
+    if CHOICE not in facts:
+        raise ProductError(
+            "the policy holds no choice among rules and index", where=str(folder),
+            allowed="a policy of this version of schedtwin", advice="train again",
+        )  # fmt: skip
+    chosen = None if facts[CHOICE] is None else ChosenOrder(**facts[CHOICE])
+    return TrainedOrders(load_structure(folder / LEARNED, structure), best, config, pool, notes, chosen)
 
 
 def build_queue_comparison(
@@ -209,14 +222,15 @@ def build_queue_bundle(
     licence: str | None = None,
     replace_old: bool = False,
 ) -> dict[str, Any]:
-    """Exports one seed's index as the bundle `out`, or a rule for the same pool.
+    """Exports what the ladder of the training chose as the bundle `out`, or one seed's index, or a rule for the pool.
 
     Args:
         out: folder of the bundle.
         policy_path: of the policy.
-        seed: seed of the index: the one with the best predictions of held-out jobs if None.
+        seed: seed of an index to export in its place; an index that the ladder or a comparison chose is the one with
+            the best predictions of held-out jobs.
         rule: name of a rule to export in its place.
-        comparison_path: a comparison of this policy; where a rule is better in it, that rule is exported.
+        comparison_path: a comparison of this policy, which may prefer another order than the ladder of the training.
         licence: licence of the bundle.
         replace_old: whether an older bundle may be replaced.
 
@@ -231,24 +245,18 @@ def build_queue_bundle(
     seeds, facts = policy.config.seeds, manifest.extra
     if rule is not None and seed is not None:
         raise ConfigError("a rule has no seed", where="--rule, --seed", advice="name one of them")
-    stand_in = None
-    if rule is not None and not rule.endswith((EASY, ")")):
-        rule += EASY
-    words = f"the rule {fixed_order(rule).name}, as requested" if rule else NOT_COMPARED
-    exponents = None
+    comparison = None
     if comparison_path is not None:
         _refuse_other_comparison(comparison_path, manifest.content_hash)
-        winner = winner_of(load_comparison(comparison_path))
-        rule, words, exponents = (
-            (rule, words, None) if rule else (winner.rule, winner.words, winner.exponents)
-        )
-        stand_in = None if winner.fallback is None else fixed_order(winner.fallback)
+        comparison = load_comparison(comparison_path)
+    winner = winner_to_export(policy.chosen, rule=rule, seed=seed, comparison=comparison)
+    words, stand_in = winner.words, None if winner.fallback is None else fixed_order(winner.fallback)
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
     trained_on |= {"chosen": words} | policy.pool.described
     made_from: dict[str, Any] = {"made_from": {"policy": manifest.content_hash}, "licence": licence}
-    if rule is not None:
+    if winner.rule is not None:
         export_rule(
-            fixed_order(rule), out, policy.pool, policy.config, trained_on=trained_on, replace_old=replace_old,
+            fixed_order(winner.rule), out, policy.pool, policy.config, trained_on=trained_on, replace_old=replace_old,
             fallback=stand_in, **made_from,
         )  # fmt: skip
         return {"seed": None, "chosen": words}
@@ -257,11 +265,33 @@ def build_queue_bundle(
         raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
     place = place if seed is None else seeds.index(seed)
     export_order(
-        index_scorer(policy.learned.indices[place], policy.pool, exponents), out, policy.pool, policy.config,
+        index_scorer(policy.learned.indices[place], policy.pool, winner.exponents), out, policy.pool, policy.config,
         trained_on=trained_on | trained_in(manifest), seed=seeds[place], certificate=facts.get("certificate"),
         replace_old=replace_old, ranges=load_ranges(policy_path), fallback=stand_in, **made_from,
     )  # fmt: skip
     return {"seed": seeds[place], "chosen": words}
+
+
+def winner_to_export(
+    chosen: ChosenOrder | None,
+    *,
+    rule: str | None = None,
+    seed: int | None = None,
+    comparison: Comparison | None = None,
+) -> Winner:
+    """The named rule, else what a comparison or the training's ladder chose; a seed stands for an index."""
+    fallback = None if chosen is None else chosen.rule
+    if rule is not None:
+        name = rule if rule.endswith(EASY) or is_by_predictions(rule) else f"{rule}{EASY}"
+        return Winner(name, f"the rule {name}, as requested", fallback)
+    if comparison is not None:
+        return winner_of(comparison)
+    if chosen is None:
+        return Winner(None, NOT_COMPARED)
+    winner = winner_of_ladder(chosen.order, chosen.rule, chosen.words)
+    if seed is None:
+        return winner
+    return winner._replace(rule=None, words=f"the index of seed {seed}, as requested")
 
 
 def _refuse_other_comparison(path: Path, policy_hash: str) -> None:

@@ -1,4 +1,4 @@
-"""The order to export after a comparison: the ladder's, unless the learned order is better in replay."""
+"""The order to export: the ladder's, unless the learned order is better in the replay of a comparison."""
 
 from typing import NamedTuple
 
@@ -38,7 +38,7 @@ def winner_of(comparison: Comparison) -> Winner:
     ladder it is the index, or the best of the rules that it is worse than.
     """
     ladder, rule = (comparison.archive.get(name) for name in (LADDER, BEST_RULE))
-    if ladder is None:
+    if ladder is None or rule is None:
         return _against_rules(comparison)
     found = _verdicts(comparison, LADDER)
     better = [shift for shift, verdict in found.items() if verdict is DifferenceVerdict.BETTER]
@@ -46,10 +46,15 @@ def winner_of(comparison: Comparison) -> Winner:
         shifts = ", ".join(map(shift_label, better))
         words = f"the index: in {REPLAY} better than the ladder after {shifts}, and worse at no shift"
         return Winner(None, words, rule)
-    kind = "the rule" if ladder == rule else "not a rule but"
-    words = f"{kind} {ladder}, which the ladder chose in past weeks: in {REPLAY} {INDEX} is not surely better"
-    exponents = index_exponents(ladder)
-    return Winner(ladder if exponents is None else None, words, rule, exponents)
+    return winner_of_ladder(ladder, rule, f"in {REPLAY} {INDEX} is not surely better")
+
+
+def winner_of_ladder(order: str, rule: str, why: str) -> Winner:
+    """What a ladder chose, by its name, and why; its best rule is the fallback."""
+    kind = "the rule" if order == rule else "not a rule but"
+    exponents = index_exponents(order)
+    words = f"{kind} {order}, which the ladder chose in past weeks: {why}"
+    return Winner(order if exponents is None else None, words, rule, exponents)
 
 
 def _against_rules(comparison: Comparison) -> Winner:
