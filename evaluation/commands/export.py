@@ -28,7 +28,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument(
         "--comparison", metavar="COMPARISON", type=Path,
-        help="of a queue: result of schedtwin compare; a rule that is better than the policy is exported instead",
+        help="of a queue: result of schedtwin compare; the index is exported where it is better there than what the "
+        "ladder of the training chose",
     )  # fmt: skip
     parser.add_argument("--licence", metavar="TEXT", help="licence of the bundle, for its contract")
     parser.add_argument("--replace", action="store_true", help="replace a bundle that is already there")

@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering import ladder, order_candidates
+from evaluation.problems.ordering.fixed_orders import published_policies
 from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
 from evaluation.problems.ordering.lacking import lacking_in_words
 from evaluation.problems.ordering.ladder import choose
@@ -31,6 +32,7 @@ from evaluation.problems.ordering.past_weeks import (
     seen_in,
     together,
 )
+from evaluation.problems.ordering.playing import EASY_PREDICTED
 from evaluation.problems.ordering.refereeing import (
     Gain,
     fairness,
@@ -130,6 +132,20 @@ def test_on_kth_users_last_runs_gain_what_an_independent_simulator_says(kth, sha
     )
     assert easy == pytest.approx(92.6, abs=0.1)
     assert easy - slowdown > 2 / 3 * (easy - theirs) > 15
+
+
+def test_easy_plus_plus_is_a_rule_of_every_table_and_of_the_ladder():
+    """First come, first served under predictions, whatever the weight of an earlier arrival."""
+    rows = jobs_of(*((40.0 * job, 1 + job % 3, 2000, 50 + 90 * (job % 7), job % 2) for job in range(60)))
+    pool, config = Pool(4.0, easy=True), WeeksConfig(num_drain_days=0)
+    week, _ = cut_week(rows, pool, np.full(60, np.nan), 0, config)
+    (rule,) = (one for one in candidates(pool) if one.name == EASY_PREDICTED)
+    assert rule.is_rule
+    (listed,) = (one for one in published_policies(pool) if one.name == EASY_PREDICTED)
+    starts = replay_predicted(rows, pool, PredictedOrder(0.0, 0.0, 0.06)).start_s
+    for found in (rule.play(week), listed.plays[0]([week])[0]):
+        np.testing.assert_array_equal(found, starts)
+    assert np.any(starts != replay(rows, pool, FCFS).start_s)
 
 
 def seen(slowdown, wait_s=None, users=1, *, is_faster=False):

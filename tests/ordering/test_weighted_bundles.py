@@ -10,7 +10,7 @@ import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer, policy_of_bundle
-from evaluation.problems.ordering.fixed_orders import fixed_order, name_of
+from evaluation.problems.ordering.fixed_orders import EASY_PLUS_PLUS, fixed_order, name_of, order_of_setting
 from evaluation.problems.ordering.order_candidates import INDICES, family
 from offline_rl.ordering.predicting import NETWORK, SEEN, SMITH, TIME_UNIT_S, Index, score_of
 from offline_rl.ordering.programs import OrderTrainingConfig
@@ -179,8 +179,10 @@ def test_a_bundle_gives_its_order_back_and_shows_its_numbers(bundle):
 
 
 def test_every_member_of_the_family_has_a_name_that_gives_it_back():
-    for order in family():
+    for order in (EASY_PLUS_PLUS, *family()):
         assert fixed_order(name_of(order)).rule == order
+    setting = fixed_order("easy++").setting() | {"easy": True}
+    assert order_of_setting(setting) == fixed_order("easy++")
 
 
 def test_a_job_larger_than_the_pool_keeps_nobody_waiting(bundle):
