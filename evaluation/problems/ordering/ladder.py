@@ -38,6 +38,7 @@ from evaluation.problems.ordering.order_candidates import (
 from evaluation.problems.ordering.past_weeks import (
     OrderOutcome,
     Play,
+    known_at,
     num_refereed_days,
     past_weeks,
     seen_in,
@@ -174,6 +175,16 @@ def choice_at(
     by_day = past_indices(known, pool, weeks, num_days, seed) if weeks else {}
     tried = candidates(pool) + (index_candidates(pool, by_day) if by_day else [])
     return choose(training, weeks or training, tried, pool)
+
+
+def choices_at(
+    jobs: Jobs, pool: Pool, anchors: Sequence[int], config: WeeksConfig, seed: int
+) -> list[ChosenOrder | None]:
+    """[anchors] `choice_at` of each; events after an anchor are not used."""
+    return [
+        choice_at(known_at(jobs, anchor), pool, anchor, config.num_train_days, config, seed)
+        for anchor in anchors
+    ]
 
 
 def rules_and_ladder(pool: Pool, chosen: Sequence[ChosenOrder | None], index_of: IndexOf) -> Ladder:

@@ -23,11 +23,10 @@ from evaluation.problems.ordering.exporting import (
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.lacking import lacking_in_words
-from evaluation.problems.ordering.ladder import CHOOSING, IndexOf, Ladder, choice_at, rules_and_ladder
+from evaluation.problems.ordering.ladder import CHOOSING, IndexOf, Ladder, choices_at, rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.observing import Ranges, logged_ranges
 from evaluation.problems.ordering.order_candidates import learned_index
-from evaluation.problems.ordering.past_weeks import known_at
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.weeks import anchor_days, plan_weeks
@@ -94,11 +93,7 @@ def order_archive(
 
     def ladder_with(index_of: IndexOf, seed: int) -> Ladder:
         with progress.stage(CHOOSING):
-            chosen = [
-                choice_at(known_at(jobs, anchor), pool, anchor, num_days, config.weeks, seed)
-                for anchor in plan.anchors
-            ]
-            return rules_and_ladder(pool, chosen, index_of)
+            return rules_and_ladder(pool, choices_at(jobs, pool, plan.anchors, config.weeks, seed), index_of)
 
     if training is not None and training.index_only:
         by_anchor = _indices(jobs, plan.anchors, pool, training.seeds, num_days, progress, keep)
@@ -115,9 +110,8 @@ def order_archive(
         twin_weeks = generated_weeks(jobs, populations, plan.anchors, pool, seeds, config.weeks)
     notes = population_notes(jobs, populations, plan.anchors, pool, config.weeks)
     if training is None:
-        policies, chosen, last = ladder_with(
-            lambda number: learned_index(jobs, pool, plan.anchors[number], num_days, 0), 0
-        )
+        index_at = partial(learned_index, jobs, pool, num_days=num_days, seed=0)
+        policies, chosen, last = ladder_with(lambda number: index_at(plan.anchors[number]), 0)
     else:
         programs, learned, losses, about_training = train_anchors(
             jobs, populations, plan.anchors, pool, training, num_days, progress, out, keep
