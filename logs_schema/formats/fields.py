@@ -69,11 +69,12 @@ def count(value: float | None, name: str) -> int | None:
 
 
 class CsvLines:
-    """Reads comma-separated lines one by one, so that no quote reaches into the next."""
+    """Reads lines of fields one by one, so that no quote reaches into the next line."""
 
-    def __init__(self) -> None:
+    def __init__(self, separator: str = ",") -> None:
         self._lines: list[str] = []
-        self._reader = csv.reader(self, strict=True)
+        self._separator = separator
+        self._reader = csv.reader(self, strict=True, delimiter=separator)
 
     def __iter__(self) -> "CsvLines":
         return self
@@ -85,7 +86,7 @@ class CsvLines:
 
     def fields(self, line: str, num_fields: int) -> list[str]:
         """The fields of a line; BadRow `not_csv` where a quote does not end, `field_count` unless `num_fields`."""
-        fields = line.split(",")
+        fields = line.split(self._separator)
         if '"' in line:
             self._lines.append(line)
             try:
@@ -138,9 +139,9 @@ def read_header(path: Path) -> tuple[str, list[str]]:
     return line, csv_names(line)
 
 
-def csv_names(line: str) -> list[str]:
+def csv_names(line: str, separator: str = ",") -> list[str]:
     """The names in a header line, without surrounding blanks; none where its quotes do not read as CSV."""
     try:
-        return [name.strip() for name in next(csv.reader([line], strict=True), [])]
+        return [name.strip() for name in next(csv.reader([line], strict=True, delimiter=separator), [])]
     except csv.Error:
         return []

@@ -60,6 +60,8 @@ SAMPLES: Mapping[str, tuple[str, tuple[str, ...], tuple[str, ...], Mapping[str, 
 }
 GATHERING = ("metrics_csv", "prometheus")
 """Formats whose rows are gathered from several lines: `test_formats_metrics` holds their accounts."""
+MAPPED = ("requests_csv",)
+"""A format that reads whatever its mapping says: `test_formats_requests` holds its accounts."""
 HOSTILE = (
     "",
     " ",
@@ -142,7 +144,7 @@ def proved(report: ImportReport, files: Mapping[str, list[str]], *, by_line: boo
 
 
 def test_every_format_has_a_sample() -> None:
-    assert sorted({*SAMPLES, *GATHERING}) == format_names() == sorted(formats.__all__)
+    assert sorted({*SAMPLES, *GATHERING, *MAPPED}) == format_names() == sorted(formats.__all__)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -31,7 +31,8 @@ SAMPLES = {
 
 def test_the_registry_is_what_the_package_exports():
     assert format_names() == [
-        "alibaba2018", "lumos", "metrics_csv", "native", "openb", "philly", "prometheus", "swf", "wagap"
+        "alibaba2018", "lumos", "metrics_csv", "native", "openb", "philly", "prometheus", "requests_csv",
+        "swf", "wagap",
     ]  # fmt: skip
     for name in format_names():
         module = find_format(name)

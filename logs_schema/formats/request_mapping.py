@@ -1,0 +1,216 @@
+"""A mapping from the columns of any system's log of jobs to those of `requests`: a TOML file beside the log.
+
+    separator = ","                      # "|" for `sacct --parsable2`, "\\t"
+    header = []                          # names of the columns, where the file's first line is not a header
+    time_zone = "UTC"                    # of instants that name none, such as "Europe/Berlin"
+    time_format = ""                     # for datetime.strptime; if empty, instants are ISO 8601 or numbers
+    unknown = []                         # texts that stand for nothing, beside those that always do
+
+    [only]                               # lines whose fields do not match are quarantined
+    JobID = "[0-9_]+"                    # column = regular expression
+
+    [columns.arrival]                    # a column of `requests`, or wait_s: then start is arrival + wait_s
+    source = "Submit"                    # column of the log, several joined by "/"; the same name if absent
+    unit = "ms"                          # of numbers; see `logs_schema.formats.request_values` for ways of writing
+    scale = 1.0                          # numbers are multiplied by this as well
+    pattern = "(.+)-[0-9a-f]+"           # regular expression over the text: its group is what is meant
+    values = {COMPLETED = "completed"}   # text, or its first word = what it means, "" for nothing
+    other = "unknown"                    # what every other text means; without it, other texts stay
+
+    [columns.site]
+    constant = "cluster"                 # what is not in the log
+
+Without `request_id` requests are named by file and line, without `site` it is `cluster`, without `status` unknown.
+Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`: over a star numbers are added up.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import UTC, tzinfo
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from logs_schema.columns import INSTANT
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.request_values import AMOUNT_UNITS, CLOCK, HOSTLIST, INSTANT_UNITS, QUANTITIES
+from logs_schema.tables import REQUESTS
+
+WAIT = "wait_s"
+COLUMNS = (*REQUESTS.names, WAIT)
+NODE_COLUMNS = ("offered_node", "ran_node", "ran_nodes", "candidates")
+NOTHING = frozenset({"", "none", "null", "nan", "n/a", "na", "unknown", "none assigned", "<none>", "-"})
+"""Texts that stand for nothing, in any case."""
+
+
+@dataclass(frozen=True)
+class MappedColumn:
+    """Where the values of a column are, and how they are written."""
+
+    column: str
+    sources: tuple[str, ...]
+    unit: str = ""
+    scale: float = 1.0
+    pattern: str = ""
+    values: Mapping[str, str] | None = None
+    other: str | None = None
+    constant: Any = None
+
+    @cached_property
+    def matcher(self) -> re.Pattern[str]:
+        """The pattern as a regular expression."""
+        return re.compile(self.pattern)
+
+    @property
+    def column_unit(self) -> str:
+        """The unit of the column itself."""
+        return "s" if self.column == WAIT else REQUESTS.column(self.column).unit
+
+    @property
+    def is_instant(self) -> bool:
+        """Whether the column holds instants."""
+        return self.column != WAIT and REQUESTS.column(self.column).type == INSTANT
+
+    def allowed_units(self) -> tuple[str, ...]:
+        """The units that the column's fields may have."""
+        if self.column in NODE_COLUMNS:
+            return (HOSTLIST,)
+        if self.is_instant:
+            return tuple(INSTANT_UNITS)
+        written = {"s": (CLOCK,), "cores": QUANTITIES, "GiB": QUANTITIES, "MiB": QUANTITIES}
+        return (*AMOUNT_UNITS.get(self.column_unit, ()), *written.get(self.column_unit, ()))
+
+
+@dataclass(frozen=True)
+class RequestMapping:
+    """The content of a mapping file."""
+
+    path: Path
+    columns: Mapping[str, MappedColumn]
+    separator: str = ","
+    header: Sequence[str] = ()
+    zone: tzinfo = UTC
+    time_zone: str = "UTC"
+    time_format: str = ""
+    unknown: frozenset[str] = NOTHING
+    only: Mapping[str, re.Pattern[str]] = field(default_factory=dict)
+
+    @property
+    def sources(self) -> list[str]:
+        """Every column of the log that is read."""
+        named = [source for one in self.columns.values() for source in one.sources]
+        return list(dict.fromkeys([*named, *self.only]))
+
+    def is_nothing(self, text: str) -> bool:
+        """Whether a field says nothing."""
+        return text.casefold() in self.unknown
+
+
+def read_request_mapping(path: Path) -> RequestMapping:
+    """Reads a mapping.
+
+    Raises:
+        FormatError: The file is no TOML, has an unknown key, column or unit, or does not say when requests arrived.
+    """
+    try:
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise FormatError(f"the mapping cannot be read ({error})", where=str(path)) from error
+    tables, only = settings.pop("columns", {}), settings.pop("only", {})
+    _check(
+        path,
+        settings,
+        {"separator": str, "header": list, "time_zone": str, "time_format": str, "unknown": list},
+    )
+    if not isinstance(tables, dict) or "arrival" not in tables:
+        raise FormatError(
+            "the mapping does not say when requests arrived", where=str(path), allowed="a table [columns.arrival]",
+            advice="see the example in logs_schema/formats/request_mapping.py",
+        )  # fmt: skip
+    if not isinstance(only, dict):
+        raise FormatError(
+            "only is no table", where=str(path), allowed='[only] with COLUMN = "regular expression"'
+        )
+    if len(separator := settings.get("separator", ",")) != 1 or separator in '\r\n"':
+        raise FormatError(
+            "the separator is not one character", where=str(path), allowed='such as ",", "|" or "\\t"'
+        )
+    name = settings.get("time_zone", "UTC")
+    unknown = settings.pop("unknown", [])
+    return RequestMapping(
+        path, {column: _column(path, column, table) for column, table in tables.items()}, **settings,
+        zone=_zone(path, name), unknown=NOTHING | {str(one).casefold() for one in unknown},
+        only={column: _pattern(f"{path}, [only] {column}", text) for column, text in only.items()},
+    )  # fmt: skip
+
+
+def _column(path: Path, name: str, table: Any) -> MappedColumn:
+    where = f"{path}, [columns.{name}]"
+    if name not in COLUMNS:
+        raise FormatError(f"requests have no column {name!r}", where=where, allowed=", ".join(COLUMNS))
+    if not isinstance(table, dict):
+        raise FormatError(
+            "a column is no table", where=where, allowed="[columns.COLUMN] with source, unit, ..."
+        )
+    kinds: dict[str, Any] = {one.name: (str,) for one in fields(MappedColumn)} | {
+        "source": (str, list), "scale": (int, float), "values": dict, "constant": (str, int, float, bool)
+    }  # fmt: skip
+    _check(path, table, {key: kind for key, kind in kinds.items() if key not in ("column", "sources")}, where)
+    if "constant" in table and len(table) > 1:
+        raise FormatError(
+            "a constant stands beside a source", where=where, allowed="a constant alone, or a source"
+        )
+    source = table.get("source", name)
+    sources = () if "constant" in table else (source,) if isinstance(source, str) else tuple(map(str, source))
+    mapped = MappedColumn(name, sources, **{key: value for key, value in table.items() if key != "source"})
+    if not sources and mapped.constant is None:
+        raise FormatError("a column has no source", where=where, allowed="a column of the log, or several")
+    if mapped.unit and mapped.unit not in (units := mapped.allowed_units()):
+        raise FormatError(
+            f"{name} cannot be given in {mapped.unit!r}", where=where, allowed=", ".join(units) or "no unit"
+        )
+    if mapped.pattern and _pattern(where, mapped.pattern).groups != 1:
+        raise FormatError("the pattern has not one group", where=where, allowed="one, around what is meant")
+    allowed = () if name == WAIT else REQUESTS.column(name).allowed
+    meant = [
+        *(mapped.values or {}).values(),
+        *(one for one in (mapped.other, mapped.constant) if one is not None),
+    ]
+    if wrong := [one for one in meant if allowed and one not in allowed]:
+        raise FormatError(f"{name} cannot be {first(wrong)}", where=where, allowed=", ".join(allowed))
+    return mapped
+
+
+def _check(path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], where: str = "") -> None:
+    if unknown := sorted(set(table) - set(kinds)):
+        raise FormatError(
+            f"the mapping has unknown keys: {', '.join(unknown)}", where=where or str(path),
+            allowed=", ".join(sorted({*kinds, *(() if where else ("columns", "only"))})),
+            advice="see the example in logs_schema/formats/request_mapping.py",
+        )  # fmt: skip
+    if wrong := [key for key, value in table.items() if not isinstance(value, kinds[key])]:
+        raise FormatError(
+            f"{first(wrong)} is {table[wrong[0]]!r}, of the wrong type", where=where or str(path)
+        )
+
+
+def _zone(path: Path, name: str) -> tzinfo:
+    if name == "UTC":
+        return UTC
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError) as error:
+        raise FormatError(
+            f"there is no time zone {name!r}", where=str(path), allowed='"UTC", or a name such as "Europe/Berlin"',
+            advice="mend it; where a machine has no time zones at all, pip install tzdata",
+        ) from error  # fmt: skip
+
+
+def _pattern(where: str, text: Any) -> re.Pattern[str]:
+    try:
+        return re.compile(text)
+    except (re.error, TypeError) as error:
+        raise FormatError(f"the regular expression cannot be read ({error})", where=where) from error

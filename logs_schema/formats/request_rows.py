@@ -1,0 +1,167 @@
+"""One line of any system's log as a row of `requests`, by a mapping (`logs_schema.formats.request_mapping`)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from logs_schema.columns import LABELS
+from logs_schema.formats.fields import count, duration, number
+from logs_schema.formats.reading import BadRow, Row
+from logs_schema.formats.request_mapping import NODE_COLUMNS, WAIT, MappedColumn, RequestMapping
+from logs_schema.formats.request_values import (
+    AMOUNT_UNITS,
+    BINARY_QUANTITY,
+    CLOCK,
+    HOSTLIST,
+    QUANTITIES,
+    Instant,
+    InstantReading,
+    clock_s,
+    hostlist,
+    quantity,
+)
+from logs_schema.tables import REQUESTS
+
+SITE = "cluster"
+_AFTER = {"decided": "arrival", "start": "arrival", "finish": "start"}
+_TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
+
+
+def request_row(
+    mapping: RequestMapping, fields: Mapping[str, Any], instants: InstantReading, name: str, pool: str | None
+) -> Row:
+    """One line as a row of `requests`, with the same columns for every line of a log.
+
+    Args:
+        mapping: Where the columns are.
+        fields: The line by the log's columns.
+        instants: How instants are written.
+        name: Identity of the request where the mapping has none.
+        pool: Node that whatever started ran on, None where the log names nodes.
+
+    Raises:
+        BadRow: A field cannot be read.
+    """
+    row: dict[str, Any] = {"request_id": name, "site": SITE, "status": "unknown"}
+    row |= {column: _value(one, fields, mapping, instants) for column, one in mapping.columns.items()}
+    for later in ("arrival", "decided", "start", "finish"):
+        if isinstance(row.get(later), Instant):
+            row[later] = row[later].not_before(row.get(_AFTER.get(later, "")))
+    _derive(row, mapping)
+    for column, per in [(key, value) for key, value in row.items() if isinstance(value, tuple)]:
+        shares = row.get("cpu_cores" if per[1] == "c" else "num_nodes") if per[1] else 1.0
+        row[column] = None if shares is None else per[0] * shares
+    if pool is not None and "ran_node" not in row:
+        row["ran_node"] = None if row.get("start") is None else pool
+    return row
+
+
+def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
+    """Start and finish where the log has waits and run times in their place."""
+    wait_s = row.pop(WAIT, None)
+    if WAIT in mapping.columns and "start" not in row:
+        arrival_s = row["arrival"]
+        row["start"] = None if wait_s is None or arrival_s is None else arrival_s + wait_s
+    start_s = row.get("start")
+    if "run_s" in row:
+        if "finish" not in row and "start" in row:
+            row["finish"] = None if start_s is None or row["run_s"] is None else start_s + row["run_s"]
+        if start_s is not None and row.get("finish") is not None:
+            row["run_s"] = None
+
+
+def _value(
+    one: MappedColumn, fields: Mapping[str, Any], mapping: RequestMapping, instants: InstantReading
+) -> Any:
+    """What a line says of a column; a pair of amount and what it is for, where it is for every core or node."""
+    if one.constant is not None:
+        return _written(one, str(one.constant), instants)
+    found = [found_at(fields, source) for source in one.sources]
+    if isinstance(found[0], list):  # over a star: amounts are added up, of texts the first counts
+        parts = [text_of(part) for part in found[0] if not mapping.is_nothing(text_of(part))]
+        values = [_written(one, part, instants) for part in parts]
+        if values and all(isinstance(value, int | float) for value in values):
+            return sum(values)
+        return values[0] if values else None
+    texts = [text_of(part) for part in found]
+    if any(mapping.is_nothing(text) for text in texts):
+        return one.other if one.values is not None else None
+    return _written(one, "/".join(texts), instants)
+
+
+def text_of(found: Any) -> str:
+    """A field as text without surrounding blanks, empty where there is none."""
+    return "" if found is None else str(found).strip()
+
+
+def _meant(one: MappedColumn, text: str) -> str:
+    """What a text stands for: by the pattern, then by the values; empty for nothing."""
+    if one.pattern:
+        match = one.matcher.fullmatch(text)
+        text = match.group(1) if match else text
+    if one.values is None:
+        return text
+    for part in (text, *text.split()[:1]):
+        if part in one.values:
+            return one.values[part]
+    return text if one.other is None else one.other
+
+
+def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
+    """The value of a column that `text` writes."""
+    meant = _meant(one, text)
+    if not meant:
+        return None
+    if one.is_instant:
+        return instants.read(meant, one.column, one.unit or "s")
+    if one.column in NODE_COLUMNS:
+        return _nodes(one, meant)
+    declared = None if one.column == WAIT else REQUESTS.column(one.column).type
+    if declared is not None and pa.types.is_boolean(declared):
+        if meant.casefold() not in _TRUTHS:
+            raise BadRow(f"not_a_boolean:{one.column}")
+        return _TRUTHS[meant.casefold()]
+    if declared is None or pa.types.is_floating(declared) or pa.types.is_integer(declared):
+        return _amount(one, meant, is_count=declared is not None and pa.types.is_integer(declared))
+    return meant
+
+
+def _nodes(one: MappedColumn, text: str) -> Any:
+    names = hostlist(text, one.column) if one.unit == HOSTLIST else [text]
+    if REQUESTS.column(one.column).type != LABELS:
+        return names[0]
+    return None if one.column == "ran_nodes" and len(names) == 1 else names
+
+
+def _amount(one: MappedColumn, text: str, *, is_count: bool) -> Any:
+    """A duration, an amount or a count; a pair where it is for every core or node."""
+    if one.unit in QUANTITIES:
+        value, per = quantity(text, one.column, one.column_unit, is_binary=one.unit == BINARY_QUANTITY)
+        return (value * one.scale, per) if per else value * one.scale
+    if one.unit == CLOCK:
+        value = clock_s(text, one.column)
+    else:
+        factor = AMOUNT_UNITS[one.column_unit][one.unit] if one.unit else 1.0
+        value = number(text, one.column)
+        value = value * factor if factor >= 1.0 else value / (1.0 / factor)  # 18708 millicores are 18.708
+    value *= one.scale
+    if is_count:
+        return count(value, one.column)
+    return duration(value, one.column) if one.column_unit == "s" else value
+
+
+def found_at(fields: Mapping[str, Any], source: str) -> Any:
+    """What a line holds in a column, or at a path of JSON; a list over a star."""
+    if source in fields:
+        return fields[source]
+    return _at(fields, source.split("."))
+
+
+def _at(found: Any, path: Sequence[str]) -> Any:
+    for index, part in enumerate(path):
+        if part == "*":
+            entries = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+            return [_at(entry, path[index + 1 :]) for entry in entries]
+        found = found.get(part) if isinstance(found, dict) else None
+    return None if isinstance(found, dict | list) else found

@@ -1,0 +1,156 @@
+"""Fields of any system's log as values of `requests`: instants, durations, amounts, names of nodes.
+
+Units are named by a mapping (`logs_schema.formats.request_mapping`), never guessed. Four are ways of writing:
+
+* `clock`: `[DAYS-][[HOURS:]MINUTES:]SECONDS`, as Slurm writes durations;
+* `quantity`: a number with a suffix as in Kubernetes, `500m`, `2Gi` (1024), `2G` (1000); alone it is cores, or bytes;
+* `binary_quantity`: the same where K, M, G and T are powers of 1024, as in Slurm; `c` is for each core, `n` for each
+  node;
+* `hostlist`: `node[01-04,07],login1`.
+
+Every function raises `BadRow` with a rule that names the column.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, tzinfo
+from typing import NamedTuple
+
+from logs_schema.formats.fields import instant, number
+from logs_schema.formats.metric_series import UNITS
+from logs_schema.formats.reading import BadRow
+
+CLOCK, HOSTLIST = "clock", "hostlist"
+QUANTITIES = QUANTITY, BINARY_QUANTITY = "quantity", "binary_quantity"
+INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
+_MEMORY = {name: gib for name, gib in UNITS["GiB"].items()} | {"TiB": 1024.0}
+AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
+    "s": dict(INSTANT_UNITS) | {"min": 60.0, "h": 3600.0, "d": 86400.0},
+    "cores": dict(UNITS["cores"]) | {"percent": 0.01},
+    "GiB": _MEMORY,
+    "MiB": {name: gib * 1024.0 for name, gib in _MEMORY.items()},
+    "1": {"1": 1.0, "percent": 0.01, "thousandths": 1e-3},
+}
+"""Unit of a column -> units that a field may have, and what one of them is in the column's."""
+MOST_NODES = 100_000
+_CLOCK = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
+_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(m|[kKMGTP]?)(i?)[bB]?([cn]?)")
+_BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_ZONE_NAME = re.compile(r"\s*(?:UTC|GMT)$")
+_RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
+
+
+class Instant(NamedTuple):
+    """Seconds since 1970; `again_s` is the second reading of an hour that a clock shows twice, else the same."""
+
+    first_s: float
+    again_s: float
+
+    def not_before(self, earlier_s: float | None) -> float:
+        """The first reading, or the second where only that one is not before another instant."""
+        if earlier_s is None or self.first_s >= earlier_s or self.again_s < earlier_s:
+            return self.first_s
+        return self.again_s
+
+
+@dataclass(frozen=True)
+class InstantReading:
+    """How instants are written.
+
+    Attributes:
+        zone: Time zone of instants that name none.
+        layout: Their form for `datetime.strptime`; ISO 8601 or numbers if empty.
+        origin_s: What numbers count from, in seconds since 1970.
+    """
+
+    zone: tzinfo = UTC
+    layout: str = ""
+    origin_s: float = 0.0
+
+    def read(self, text: str, name: str, unit: str) -> Instant:
+        """The instant that `text` writes; BadRow `not_an_instant:name` or `out_of_range:name`."""
+        if not self.layout:
+            try:
+                value = float(text)
+            except ValueError:
+                value = None
+            if value is not None:
+                number(text, name)
+                seconds = instant(self.origin_s + value * INSTANT_UNITS[unit], name) or 0.0
+                return Instant(seconds, seconds)
+        try:
+            written = (
+                datetime.strptime(text, self.layout)
+                if self.layout
+                else datetime.fromisoformat(_ZONE_NAME.sub("+00:00", text))
+            )
+            if written.tzinfo is None:
+                written = written.replace(tzinfo=self.zone)
+            return Instant(written.timestamp(), written.replace(fold=1).timestamp())
+        except (ValueError, OverflowError):
+            raise BadRow(f"not_an_instant:{name}") from None
+
+
+def clock_s(text: str, name: str) -> float:
+    """Seconds of `1-02:03:04`, `02:03:04`, `03:04` or `4`; BadRow `not_a_duration:name`."""
+    found = _CLOCK.fullmatch(text)
+    if not found:
+        raise BadRow(f"not_a_duration:{name}")
+    days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
+    if found[1] and not found[2]:  # Slurm writes 1-02 and 1-02:03: what follows days are hours
+        hours, minutes, seconds = (minutes, seconds, 0.0) if found[3] else (seconds, 0.0, 0.0)
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def quantity(text: str, name: str, unit: str, *, is_binary: bool) -> tuple[float, str]:
+    """A number with its suffix, and whether it is for each core (`c`) or node (`n`), else empty.
+
+    Args:
+        text: Such as `500m`, `2Gi` or `4000Mc`.
+        name: The column, for the rule.
+        unit: Of the result: cores, GiB or MiB.
+        is_binary: Whether K, M, G and T are powers of 1024.
+
+    Raises:
+        BadRow: `not_a_quantity:name`.
+    """
+    found = _QUANTITY.fullmatch(text)
+    if not found:
+        raise BadRow(f"not_a_quantity:{name}")
+    value, prefix, binary, per = found.groups()
+    base = 1024.0 if binary or is_binary else 1000.0
+    factor = 1e-3 if prefix == "m" else base ** _POWERS[prefix.upper()]
+    return number(value, name) * factor / _BYTES.get(unit, 1.0), per
+
+
+def hostlist(text: str, name: str) -> list[str]:
+    """The nodes of `node[01-04,07],login1`, in order; BadRow `not_a_hostlist:name`."""
+    nodes: list[str] = []
+    for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+        for node in _expanded(part, name):
+            nodes.append(node)
+            if len(nodes) > MOST_NODES:
+                raise BadRow(f"not_a_hostlist:{name}")
+    if not nodes or text.count("[") != text.count("]"):
+        raise BadRow(f"not_a_hostlist:{name}")
+    return nodes
+
+
+def _expanded(part: str, name: str) -> Iterator[str]:
+    before, bracket, rest = part.partition("[")
+    if not bracket:
+        yield part
+        return
+    inside, _, after = rest.partition("]")
+    for piece in inside.split(","):
+        found = _RANGE.fullmatch(piece)
+        numbers = [piece]
+        if found:
+            low, high = int(found[1]), int(found[2])
+            if high - low > MOST_NODES:
+                raise BadRow(f"not_a_hostlist:{name}")
+            numbers = [str(one).zfill(len(found[1])) for one in range(low, high + 1)]
+        for one in numbers:
+            yield from (f"{before}{one}{end}" for end in _expanded(after, name))

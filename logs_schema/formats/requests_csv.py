@@ -1,0 +1,205 @@
+"""Jobs, tasks or pods of any system in CSV files or JSON lines, with a mapping (TOML) beside them: a line a request.
+
+    schedtwin import requests_csv jobs.csv mapping.toml nodes.csv --out archive
+
+Readings of the format:
+
+* The mapping (`logs_schema.formats.request_mapping`) names for every column of `requests` the log's column, its unit,
+  and what its texts mean. Columns that it does not name are not read.
+* Machines come from a `nodes.csv` of the `native` format beside the log, or from the capacity given: then the log is
+  one pool, and whatever started ran on it.
+* Where the log has waits and run times in place of start and finish, these follow from them.
+* An instant without a zone, in an hour that the clock of its time zone shows twice, is the first one, or the second
+  where otherwise the request would start before it arrived, or finish before it started.
+* Empty fields and texts such as `None`, `Unknown` and `N/A` are null; a text that cannot be read costs its row.
+* Numbers instead of dates count from 1970, or from the `origin` given.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
+from logs_schema.formats.fields import CsvLines, csv_names
+from logs_schema.formats.files import find_files, head, numbered_lines
+from logs_schema.formats.mapping import SUFFIX
+from logs_schema.formats.native import check_columns, column_names, read_csv
+from logs_schema.formats.pool_size import ONLY_POOL, given_cores
+from logs_schema.formats.reading import (
+    EPOCH,
+    NOTHING_GIVEN,
+    BadRow,
+    Item,
+    ReadingOptions,
+    Row,
+    parse_lines,
+)
+from logs_schema.formats.request_mapping import RequestMapping, read_request_mapping
+from logs_schema.formats.request_rows import found_at, request_row, text_of
+from logs_schema.formats.request_values import InstantReading
+from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S, is_number, pool_chunk
+from logs_schema.tables import NODES, REQUESTS
+
+NAME = "requests_csv"
+DESCRIPTION = (
+    "jobs, tasks or pods of any system in CSV files or JSON lines (plain or .gz), with a mapping (TOML)"
+)
+EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
+TAKES_CAPACITY = True
+JSON_LINES = (".jsonl", ".jsonl.gz")
+INVENTORY = ("nodes.csv", "nodes.csv.gz")
+
+
+def data_files(paths: Sequence[Path]) -> list[Path]:
+    """The log's files, without mapping and inventory."""
+    files = find_files(paths, (".csv", ".jsonl", ".tsv", ".psv"))
+    return [path for path in files if path.suffix != SUFFIX and path.name not in INVENTORY]
+
+
+def inventory_files(paths: Sequence[Path]) -> list[Path]:
+    """The mapping, and the machines where they are listed: the archive depends on both."""
+    return [_mapping_file(paths), *_inventory(paths)]
+
+
+def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
+    """Reads the machines, then the requests.
+
+    Args:
+        paths: The log's files, its mapping and perhaps `nodes.csv`, or a folder of them.
+        given: Facts that are not in the log.
+
+    Raises:
+        FormatError: There is no mapping or no log, or a file lacks a column that the mapping names.
+    """
+    mapping = read_request_mapping(_mapping_file(paths))
+    pools = given_cores(given, (ONLY_POOL,))
+    inventory = _inventory(paths)
+    if pools and inventory:
+        raise FormatError(
+            "a capacity was given, and machines are listed", where=first(inventory), allowed="one of them"
+        )
+    for path in inventory:
+        check_columns(NODES, column_names(path), path)
+        yield from read_csv(NODES, path)
+    if pools:
+        yield pool_chunk(mapping.path.name, pools)
+    instants = InstantReading(mapping.zone, mapping.time_format, (given.origin or EPOCH).timestamp())
+    files = data_files(paths)
+    if not files:
+        raise FormatError("there is no log beside the mapping", where=first(paths), allowed=EXPECTED)
+    for path in files:
+        yield from _read_file(path, mapping, instants, ONLY_POOL if pools else None)
+
+
+def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
+    """Whether instants are dates, and how those without a zone were read."""
+    mapping = read_request_mapping(_mapping_file(paths))
+    limits = {}
+    if given.capacity:
+        limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
+    elif not _inventory(paths):
+        limits = {"node_capacities": "no nodes.csv beside the log, and no capacity was given"}
+    return describe(
+        NAME,
+        clock=RELATIVE_CLOCK if _counts_from_hidden_zero(data_files(paths), mapping) else ABSOLUTE_CLOCK,
+        limits=limits,
+        notes=(
+            f"Columns were read by the mapping {mapping.path.name}.",
+            f"Instants that name no zone are of {mapping.time_zone}; days are days in UTC.",
+        ),
+    )
+
+
+def _mapping_file(paths: Sequence[Path]) -> Path:
+    folders = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, paths)]
+    mappings = [path for entries in folders for path in entries if path.suffix == SUFFIX]
+    if len(mappings) != 1:
+        raise FormatError(
+            "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
+            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the log",
+            advice="evaluation/examples/requests holds mappings for Slurm and Kubernetes; "
+            "logs_schema/formats/request_mapping.py has all keys",
+        )  # fmt: skip
+    return mappings[0]
+
+
+def _inventory(paths: Sequence[Path]) -> list[Path]:
+    found = find_files(paths, (".csv", ".jsonl", ".toml", ".tsv", ".psv"))
+    return [path for path in found if path.name in INVENTORY]
+
+
+def _read_file(
+    path: Path, mapping: RequestMapping, instants: InstantReading, pool: str | None
+) -> Iterator[Item]:
+    names, num_skipped = _names(path, mapping)
+    as_fields = _json_fields if _is_json(path) else _csv_fields(names, mapping.separator)
+
+    def parse_row(line_number: int, line: str) -> Row | None:
+        if line_number <= num_skipped or not line.strip():
+            return None
+        fields = as_fields(line)
+        for source, pattern in mapping.only.items():
+            if not pattern.fullmatch(str(found_at(fields, source) or "")):
+                raise BadRow(f"other_row:{source}")
+        return request_row(mapping, fields, instants, f"{path.name}:{line_number}", pool)
+
+    yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
+
+
+def _is_json(path: Path) -> bool:
+    return path.name.endswith(JSON_LINES)
+
+
+def _names(path: Path, mapping: RequestMapping) -> tuple[list[str], int]:
+    """The names of a CSV file's columns, and how many lines they take; FormatError where one is missing."""
+    if _is_json(path):
+        return [], 0
+    if mapping.header:
+        names = [str(name) for name in mapping.header]
+    else:
+        names = csv_names(next(iter(head(path)), ""), mapping.separator)
+    if missing := [name for name in mapping.sources if names.count(name) != 1]:
+        raise FormatError(
+            f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
+            allowed=", ".join(names)[:1000], advice=f"mend the mapping {mapping.path}, or its separator",
+        )  # fmt: skip
+    return names, 0 if mapping.header else 1
+
+
+def _csv_fields(names: Sequence[str], separator: str) -> Callable[[str], Mapping[str, Any]]:
+    lines = CsvLines(separator)
+
+    def as_fields(line: str) -> Mapping[str, Any]:
+        return dict(zip(names, lines.fields(line, len(names)), strict=True))
+
+    return as_fields
+
+
+def _json_fields(line: str) -> Mapping[str, Any]:
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise BadRow("not_json") from None
+    if not isinstance(found, dict):
+        raise BadRow("not_json")
+    return found
+
+
+def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> bool:
+    """Whether the first arrival that can be read is a number too small for one since 1970."""
+    arrival = mapping.columns["arrival"]
+    if mapping.time_format or not files or not arrival.sources:
+        return False
+    names, num_skipped = _names(files[0], mapping)
+    as_fields = _json_fields if _is_json(files[0]) else _csv_fields(names, mapping.separator)
+    for line in head(files[0])[num_skipped:]:
+        try:
+            text = text_of(found_at(as_fields(line), arrival.sources[0]))
+            if text and not mapping.is_nothing(text):
+                seconds = InstantReading(mapping.zone).read(text, "arrival", arrival.unit or "s").first_s
+                return is_number(text) and seconds < LOOKS_LIKE_EPOCH_S
+        except BadRow:
+            continue
+    return False
