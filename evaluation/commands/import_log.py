@@ -3,8 +3,12 @@
 from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+
+if TYPE_CHECKING:
+    from logs_schema.importing import ImportReport
 
 NAME = "import"
 HELP = "import a scheduling log into an archive"
@@ -45,12 +49,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Import the log and print the numbers of kept and quarantined rows; 0."""
+    """Import the log and print the numbers of kept and quarantined rows; 0, or 1 where no row of a table was right."""
     from contextlib import nullcontext
     from dataclasses import replace
 
     from evaluation.commands.output import progress_of, show_result
     from evaluation.jobs.engine.config import tasks_on
+    from logs_schema.archive import Archive
+    from logs_schema.broken_rules import first_broken
     from logs_schema.importing import ImportReport, import_log
     from logs_schema.stores import address_of, working_copy
 
@@ -63,6 +69,7 @@ def run(arguments: Namespace) -> int:
             rules = {**report.quarantined.get(table, {}), **report.superseded.get(table, {})}
             lines += [f"  {num_rows:,} x {rule}" for rule, num_rows in sorted(rules.items())]
         lines.append(str(report.lines))
+        lines += why_nothing_kept
         lines.append(
             f"{report.archive} written in {report.seconds:.1f} s; next: schedtwin check {report.archive}"
         )
@@ -88,9 +95,17 @@ def run(arguments: Namespace) -> int:
             progress=stage,
             run_tasks=None if engine.is_here else tasks,
         )
+        why_nothing_kept = [f"no row of {table} was kept" for table in nothing_kept(report)]
+        rules = {table: report.quarantined[table] for table in nothing_kept(report)}
+        why_nothing_kept += [f"  {line}" for line in first_broken(Archive(out), rules)]
     report = replace(report, archive=arguments.out if address is None else address)
     show_result(arguments, report.to_json(), text(report))
-    return 0
+    return 1 if nothing_kept(report) else 0
+
+
+def nothing_kept(report: "ImportReport") -> list[str]:
+    """The tables of which every row is in quarantine."""
+    return [table for table in report.quarantined if not report.rows.get(table)]
 
 
 def _capacity(text: str) -> tuple[str, float]:

@@ -12,6 +12,9 @@ from logs_schema.progress import Progress, SilentProgress, Stage
 if TYPE_CHECKING:
     from rich.progress import Progress as RichBars
 
+PACE_S = 5.0
+"""Before so many seconds a pace says nothing about the time left."""
+
 
 class LineProgress:
     """Plain lines for logs and pipes: one when a stage begins, some while it runs, one when it ends.
@@ -39,7 +42,10 @@ class LineProgress:
         def line() -> str:
             done, known, text = seen
             passed_s = time.monotonic() - start_s
-            return f"{indent}{name}: {amount(done, known, unit)}, {passed_s:.0f} s {text}".rstrip()
+            so_far = f"{amount(done, known, unit)}, " if done or known else ""
+            return (
+                f"{indent}{name}: {so_far}{passed_s:.0f} s{time_left(done, known, passed_s)} {text}".rstrip()
+            )
 
         def show(done: float, total: float | None = None, text: str = "") -> None:
             nonlocal last_s, seen
@@ -120,6 +126,14 @@ class BarProgress:
     def note(self, text: str) -> None:
         """Print one line above the bars."""
         self.bars.console.print(text, markup=False, highlight=False)
+
+
+def time_left(done: float, total: float | None, passed_s: float) -> str:
+    """What is left at the pace so far, such as `, about 90 s left`; empty at first, or with no total."""
+    if not total or not 0 < done < total or passed_s < PACE_S:
+        return ""
+    left_s = passed_s * (total / done - 1.0)
+    return f", about {left_s:.0f} s left" if left_s < 120 else f", about {left_s / 60:.0f} min left"
 
 
 def amount(done: float, total: float | None, unit: str = "") -> str:

@@ -57,6 +57,19 @@ def test_import_tells_a_person_the_same_and_what_is_next(log, tmp_path, capsys):
     assert "import: done" in shown.err
 
 
+def test_import_of_nothing_right_says_so_and_why(tmp_path, capsys):
+    """A log in milliseconds: the archive holds its quarantine, and a script sees the status."""
+    log, jobs = tmp_path / "ms.swf", ("1 1700000000000 5", "2 1700000600000 5")
+    log.write_text("".join(f"{job} 9 1 -1 -1 1 60 -1 1 1 1 1 1 -1 -1 -1\n" for job in jobs))
+    assert run("import", "swf", log, "--out", tmp_path / "archive") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert "no row of requests was kept" in lines
+    (why,) = [line for line in lines if "first in ms.swf, row 1" in line]
+    assert "out_of_range:submit" in why
+    assert "not milliseconds" in why
+    assert run("check", tmp_path / "archive") == 1
+
+
 def test_import_replaces_only_when_asked(log, tmp_path, capsys):
     words = ("import", "swf", log, "--out", tmp_path / "archive")
     assert run(*words) == 0

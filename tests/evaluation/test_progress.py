@@ -6,7 +6,7 @@ from io import StringIO
 
 import pytest
 
-from evaluation.jobs.progress import LineProgress, amount, shown_progress
+from evaluation.jobs.progress import LineProgress, amount, shown_progress, time_left
 
 
 class Terminal(StringIO):
@@ -39,6 +39,13 @@ def test_lines_say_what_begins_runs_and_ends():
     ]
 
 
+def test_the_time_left_is_that_of_the_pace_so_far():
+    assert time_left(1, 4, 30.0) == ", about 90 s left"
+    assert time_left(10, 100, 60.0) == ", about 9 min left"
+    for nothing in ((0, 4, 30.0), (4, 4, 30.0), (5, 4, 30.0), (1, None, 30.0), (1, 4, 1.0)):
+        assert time_left(*nothing) == ""
+
+
 def test_lines_are_not_more_frequent_than_asked():
     stream = StringIO()
     with LineProgress(stream, every_s=3600).stage("fit") as fit:
@@ -59,7 +66,7 @@ def test_long_work_in_one_piece_is_told_by_what_it_said_last():
     lines = stream.getvalue().splitlines()
     fitting, judging = (
         next(number for number, line in enumerate(lines) if re.fullmatch(form, line))
-        for form in (r"  fit: 0, \d s", r"judge: 25 % of 4 shifts, \d s shift 1d, replay: twin")
+        for form in (r"  fit: \d s", r"judge: 25 % of 4 shifts, \d s shift 1d, replay: twin")
     )
     assert 1 < fitting < judging < len(lines) - 1
     assert lines[-1].startswith("judge: done")  # nothing is said when all is over
