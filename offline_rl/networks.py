@@ -73,22 +73,30 @@ def example_in(trajectory: Trajectory) -> Example:
     return jax.tree.map(one, seen)
 
 
-def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN, *, positive: bool = False) -> Actor:
+def actor(
+    example: Example, hidden: Sequence[int] = ACTOR_HIDDEN, *, positive: bool = False, joint: bool = False
+) -> Actor:
     """The actor for these shapes: an MLP with one output for each choice of each action leaf, two for a number, and so
     many for every choice of the leaf before where one depends on it.
 
     With `positive` an output x counts `relu(x) + 1`, and a legal choice's probability is its share of the sum over
     legal choices: the context filtering of KaiS and KMPS (Han et al. 2021, equations 4 and 5). Otherwise outputs are
     logits of a softmax over legal choices.
+
+    With `joint` one agent decides for all seats: the network gets what all of them see, and has outputs for each.
     """
-    sizes = [_num_outputs(entry) for entry in leaves_of(example.legal)]
+    num_seats = jax.tree.leaves(example.legal)[0].shape[-1] if joint else 1
+    sizes = [num_seats * _num_outputs(entry) for entry in leaves_of(example.legal)]
     network = MLP(tuple(hidden), sum(sizes), output_scale=0.01)
 
+    def features(observation: PyTree, num_trailing: int) -> Array:
+        return _features(observation, num_trailing - 1 if joint else num_trailing)
+
     def init(key: Array) -> PyTree:
-        return network.init(key, _features(_zeros(example.observation), 1))
+        return network.init(key, features(_zeros(example.observation), 1))
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
-        scores = jnp.asarray(network.apply(params, _features(observation, num_trailing(legal))))
+        scores = jnp.asarray(network.apply(params, features(observation, num_trailing(legal))))
         scores = jnp.log1p(jax.nn.relu(scores)) if positive else scores
         parts, start = [], 0
         for entry, size in zip(leaves_of(legal), sizes, strict=True):

@@ -4,6 +4,7 @@ from offline_rl.algorithms.advantage_weighted import AdvantageWeightedConfig, ad
 from offline_rl.algorithms.behaviour_cloning import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
 from offline_rl.algorithms.conservative_q import ConservativeQConfig, conservative_q
+from offline_rl.algorithms.ddpg import DDPGConfig, ddpg
 from offline_rl.algorithms.direct_method import DirectMethodConfig, direct_method
 from offline_rl.algorithms.gpg import GPGConfig, gpg
 from offline_rl.algorithms.gpo import GPOConfig, gpo
@@ -20,6 +21,7 @@ __all__ = [
     "CMMACConfig",
     "ChoicesTD3BCConfig",
     "ConservativeQConfig",
+    "DDPGConfig",
     "DirectMethodConfig",
     "GPGConfig",
     "GPOConfig",
@@ -32,6 +34,7 @@ __all__ = [
     "behaviour_cloning",
     "cmmac",
     "conservative_q",
+    "ddpg",
     "direct_method",
     "gpg",
     "gpo",

@@ -5,7 +5,9 @@
 
 Actors see their own observation, the critic the global one. The target v' is the critic as the episode found it: an
 update is one episode, so the state needs no second network. Without `central` every seat is valued from its own
-observation, which is the actor-critic (AC) that KMPS compares with. Source: Han et al. 2021, equations 2 to 7.
+observation. With `single`, and an actor of what all seats see (`networks.actor(joint=True)`), one agent decides for
+all: V has one value, u is the sum of all seats' rewards, and all of them share the advantage. That is the actor-critic
+(AC) that KMPS compares with. Source: Han et al. 2021, equations 2 to 7; Huang et al., figures 8 to 11.
 """
 
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ import jax.numpy as jnp
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.descent import clipped_adam, descend, minibatch_width
 from offline_rl.distributions import joint_entropy, joint_log_prob
+from offline_rl.errors import TrainingError
 from offline_rl.losses import shares, weighted_mean, weighted_sum
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -39,6 +42,7 @@ class CMMACConfig:
     Attributes:
         horizon_s: Seconds after which a reward counts 1/e.
         central: The critic gets the global observation.
+        single: One agent decides for all seats; needs `central`.
         positive: Probabilities are shares of positive outputs, as in the papers, not a softmax.
         entropy: Weight of the entropy bonus (none in the paper).
         num_minibatches: Parts that the streams are cut into, a gradient step each.
@@ -49,6 +53,7 @@ class CMMACConfig:
 
     horizon_s: float = 25.0
     central: bool = True
+    single: bool = False
     positive: bool = True
     entropy: float = 0.01
     num_minibatches: int = 4
@@ -56,6 +61,10 @@ class CMMACConfig:
     max_gradient_norm: float = 1.0
     actor_hidden: tuple[int, ...] = ACTOR_HIDDEN
     critic_hidden: tuple[int, ...] = CRITIC_HIDDEN
+
+    def __post_init__(self) -> None:
+        if self.single and not self.central:
+            raise TrainingError("one agent for all seats, valued seat by seat", allowed="single with central")
 
 
 class CMMACParams(NamedTuple):
@@ -107,9 +116,9 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         the reward that the seats of a paper share, see `offline_rl.rewards`.
     """
     config = config or CMMACConfig()
-    network = network or actor(example, config.actor_hidden, positive=config.positive)
+    network = network or actor(example, config.actor_hidden, positive=config.positive, joint=config.single)
     num_seats = jax.tree.leaves(example.legal)[0].shape[-1]
-    critic = MLP(config.critic_hidden, num_seats if config.central else 1)
+    critic = MLP(config.critic_hidden, num_seats if config.central and not config.single else 1)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
     def init(key: Array) -> CMMACState:
@@ -122,6 +131,8 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
     def values(params: PyTree, inputs: Array) -> Array:
         """[seats, T, B]."""
         found = apply(critic, params, inputs)
+        if config.single:
+            return jnp.broadcast_to(found, (num_seats, *found.shape[1:]))
         return found if config.central else found[0]
 
     def prepared(params: CMMACParams, trajectory: Trajectory) -> _DispatchBatch:
@@ -129,6 +140,8 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
             (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward, trajectory.active,
              trajectory.settled)
         )  # fmt: skip
+        if config.single:
+            reward = jnp.broadcast_to(jnp.sum(reward, axis=0), reward.shape)
         inputs = _critic_inputs(trajectory, observation, config.central)
         value = values(params.critic, inputs)  # [seats, T + 1, B]
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)

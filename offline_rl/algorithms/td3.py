@@ -27,6 +27,7 @@ from offline_rl.deterministic import (
 from offline_rl.errors import TrainingError
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Example
+from offline_rl.replay import ReplayBuffer, drawn, empty_buffer, with_transitions
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards
 from twin.contracts import Array, Policy, PyTree, Trajectory
@@ -71,14 +72,6 @@ class TD3Config:
             )
 
 
-class ReplayBuffer(NamedTuple):
-    """Transitions, the oldest overwritten first."""
-
-    stored: Transitions  # leaves [..., capacity]
-    filled: Array  # [] int32
-    place: Array  # [] int32, of the next one
-
-
 class TD3State(NamedTuple):
     """The learner's state between updates."""
 
@@ -119,8 +112,8 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
     def init(key: Array) -> TD3State:
         params = networks.init(key)
         return TD3State(
-            params, params, optimizer.init(params.actor), optimizer.init(params.pair), _empty(example, config.capacity),
-            jnp.int32(0),
+            params, params, optimizer.init(params.actor), optimizer.init(params.pair),
+            empty_buffer(example, config.capacity), jnp.int32(0),
         )  # fmt: skip
 
     def policy_loss(params: PyTree, pair: PyTree, seen: Transitions) -> Array:
@@ -129,7 +122,7 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
 
     def update(state: TD3State, key: Array) -> tuple[TD3State, tuple[Array, Array]]:
         key_batch, key_noise = jax.random.split(key)
-        seen = _drawn(state.buffer, key_batch, config.batch)
+        seen = drawn(state.buffer, key_batch, config.batch)
         (loss, value), gradient = jax.value_and_grad(
             lambda pair: value_loss(
                 networks, pair, state.target, seen, key_noise, config.noise, config.noise_clip
@@ -156,7 +149,7 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
         return following, (loss, value)
 
     def step(key: Array, state: TD3State, trajectory: Trajectory) -> tuple[TD3State, TD3Info]:
-        buffer = _with(state.buffer, transitions(trajectory, config.horizon_s))
+        buffer = with_transitions(state.buffer, transitions(trajectory, config.horizon_s))
         keys = jax.random.split(key, config.updates)
         state, (loss, value) = jax.lax.scan(update, state._replace(buffer=buffer), keys)
         earned = weighted_mean(trajectory.reward, trajectory.settled.astype(jnp.float32))
@@ -183,37 +176,7 @@ def _explored(key: Array, place: Array, legal: PyTree, config: TD3Config) -> Arr
     """Places in the intervals, from -1 to 1, with noise, or now and then any others."""
     key_noise, key_random, key_share = jax.random.split(key, 3)
     place = jnp.clip(place + config.exploration * jax.random.normal(key_noise, place.shape), -1.0, 1.0)
-    drawn = jax.random.uniform(key_random, place.shape, minval=-1.0)
-    is_drawn = jax.random.uniform(key_share, place.shape[1:]) < config.random_share
-    place = jnp.where(is_drawn[None], drawn, place)
+    anywhere = jax.random.uniform(key_random, place.shape, minval=-1.0)
+    is_random = jax.random.uniform(key_share, place.shape[1:]) < config.random_share
+    place = jnp.where(is_random[None], anywhere, place)
     return jnp.where(half_widths(legal) > 0.0, place, 0.0)
-
-
-def _empty(example: Example, capacity: int) -> ReplayBuffer:
-    def zeros(tree: PyTree) -> PyTree:
-        return jax.tree.map(lambda leaf: jnp.zeros((*leaf.shape, capacity), leaf.dtype), tree)
-
-    seats = jax.tree.leaves(example.legal)[0].shape[-1:]
-    number = jnp.zeros((*seats, capacity))
-    action = jax.tree.map(lambda entry: number, example.legal, is_leaf=lambda entry: hasattr(entry, "low"))
-    observation, legal = zeros(example.observation), zeros(example.legal)
-    stored = Transitions(observation, legal, action, number, number, number, observation, legal)
-    return ReplayBuffer(stored, jnp.int32(0), jnp.int32(0))
-
-
-def _with(buffer: ReplayBuffer, seen: Transitions) -> ReplayBuffer:
-    """The buffer with transitions, leaves [..., T - 1, B]; the last ones where there are more than it holds."""
-    capacity = buffer.stored.weight.shape[-1]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], -1)[..., -capacity:], seen)
-    count = flat.weight.shape[-1]
-    where = (buffer.place + jnp.arange(count)) % capacity
-    stored = jax.tree.map(lambda old, new: old.at[..., where].set(new.astype(old.dtype)), buffer.stored, flat)
-    return ReplayBuffer(
-        stored, jnp.minimum(buffer.filled + count, capacity), (buffer.place + count) % capacity
-    )
-
-
-def _drawn(buffer: ReplayBuffer, key: Array, batch: int) -> Transitions:
-    """A batch, leaves [..., batch, 1]; drawn with replacement."""
-    chosen = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.filled, 1))
-    return jax.tree.map(lambda leaf: leaf[..., chosen, None], buffer.stored)

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offline_rl.algorithms.td3 import TD3Config, _drawn, _empty, _with, td3
+from offline_rl.algorithms.td3 import TD3Config, td3
 from offline_rl.errors import TrainingError
 from offline_rl.networks import Example
+from offline_rl.replay import drawn, empty_buffer, with_transitions
 from offline_rl.training_loop import train
 from offline_rl.transitions import transitions
 from twin.contracts import Interval, Trajectory
@@ -72,13 +73,13 @@ def test_the_buffer_keeps_the_latest_and_draws_from_what_is_there():
     state = algorithm.init(KEY)
     seen = transitions(experience(KEY, algorithm.policy(state)), CONFIG.horizon_s)
     count = seen.weight.size
-    buffer = _empty(EXAMPLE, count + 10)
-    once = _with(buffer, seen)
+    buffer = empty_buffer(EXAMPLE, count + 10)
+    once = with_transitions(buffer, seen)
     assert int(once.filled) == count
-    drawn = _drawn(once, KEY, 500)
-    assert np.isin(np.asarray(drawn.reward), np.asarray(seen.reward)).all()
-    assert float(jnp.min(drawn.weight)) == 1.0  # none of the empty places
-    twice = _with(once, jax.tree.map(lambda leaf: leaf + 1.0, seen))
+    batch = drawn(once, KEY, 500)
+    assert np.isin(np.asarray(batch.reward), np.asarray(seen.reward)).all()
+    assert float(jnp.min(batch.weight)) == 1.0  # none of the empty places
+    twice = with_transitions(once, jax.tree.map(lambda leaf: leaf + 1.0, seen))
     assert int(twice.filled) == count + 10
     assert int(twice.place) == (2 * count) % (count + 10)
     kept = np.sort(np.asarray(twice.stored.weight).ravel())
