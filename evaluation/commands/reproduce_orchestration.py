@@ -26,9 +26,14 @@ def add_tables(tables: _SubParsersAction) -> None:
             "--seeds", metavar="N", type=int, help="repetitions of every test day (default: 5)"
         )
         parser.add_argument(
+            "--repeats", metavar="N", type=int, default=1,
+            help="make the table N times, each with a world, log, twin and trainings of its own, and show means with "
+            "intervals over them (default: 1)",
+        )  # fmt: skip
+        parser.add_argument(
             "--learned", metavar="LIST", type=words,
-            help="learners trained in the twin: residual, mappo, cmmac, gpg, gpo, or none (default: all; with --quick "
-            "residual)",
+            help="learners trained in the twin: residual, mappo, cmmac, cmmac_central, ac, ddpg, gpg, gpo, "
+            "gpo_without_gnn, gpo_single_critic, or none (default: all; with --quick residual)",
         )  # fmt: skip
         parser.add_argument(
             "--quick",
@@ -41,19 +46,20 @@ def add_tables(tables: _SubParsersAction) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Simulate the log, fit, train, evaluate, and print the table; 0."""
+    """Simulate the logs, fit, train, evaluate, and print the table; 0."""
     import json
     from dataclasses import replace
+    from functools import partial
 
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.orchestration import (
         QUICK_LEARNERS,
         OrchestrationConfig,
         quick,
-        reproduce,
     )
-    from evaluation.reproduction.orchestration_learners import chosen_pairs
-    from evaluation.reproduction.showing_orchestration import as_table
+    from evaluation.reproduction.orchestration_learners import learners
+    from evaluation.reproduction.orchestration_repeats import repeated
+    from evaluation.reproduction.showing_orchestration import as_tables
     from evaluation.simulator.world_files import chosen_world
     from offline_rl.orchestration_config import QUICK_BUDGET, TrainingBudget
 
@@ -63,12 +69,11 @@ def run(arguments: Namespace) -> int:
     bench = replace(config.bench, **{name: value for name, value in given.items() if value is not None})
     config = replace(config, bench=bench, days=config.days if arguments.days is None else arguments.days)
     budget = QUICK_BUDGET if arguments.quick else TrainingBudget()
-    learned = arguments.learned or (QUICK_LEARNERS if arguments.quick else None)
-    world = chosen_world(arguments.table, arguments.world)
-    chosen = chosen_pairs(budget, learned)
+    chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
+    worlds = partial(chosen_world, arguments.table, arguments.world)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
-        found = reproduce(world, config, arguments.out, chosen, progress)
+        found = repeated(worlds, config, arguments.repeats, arguments.out, chosen, progress)
     (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
-    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    show_result(arguments, found, as_text(as_tables(found)).rstrip())
     return 0

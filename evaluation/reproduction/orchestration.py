@@ -8,7 +8,7 @@ import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,40 +21,33 @@ from evaluation.problems.orchestration.bench import (
     bench_orchestration,
     with_changes,
 )
+from evaluation.problems.orchestration.learners import DECISION_DELAY_S
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
-from evaluation.problems.orchestration.rivals import rivals
+from evaluation.problems.orchestration.rivals import dispatch_rule, rivals
 from evaluation.problems.orchestration.simulating import FIRST_DAY, SlotLogConfig, simulate_slots
+from evaluation.reproduction.orchestration_learners import Learn
+from evaluation.reproduction.orchestration_pairs import (
+    BASELINE_PAIRS,
+    CENTRAL_AT_ONCE,
+    CENTRAL_RULE,
+    QUICK_PAIRS,
+    RIVAL_PAIRS,
+    absent,
+    name_of,
+    pairs_of,
+)
 from evaluation.simulator.world import World
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
+from twin.orchestration.centralised import centrally
+from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster, fit_orchestration
-
-BASELINE_PAIRS = (
-    Pair("random", "static"), Pair("least_loaded", "static"), Pair("gsp_ss", "static"), Pair("firmament", "static"),
-    Pair("k8s_default", "static"), Pair("least_loaded", "random_scaling"), Pair("least_loaded", "hpa"),
-    Pair("firmament", "hpa"), Pair("least_loaded", "hpa_requests"), Pair("least_loaded", "greedy_scaling"),
-)  # fmt: skip
-"""The papers' baselines: Greedy is least_loaded, Native is hpa, Greedy-Native and Firmament_Native are their pairs."""
-RIVAL_PAIRS = (
-    Pair(EXPECTED_ON_TIME, "static"), Pair("least_loaded", PLANNED), Pair("least_loaded", LOOKAHEAD),
-    Pair(EXPECTED_ON_TIME, PLANNED), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
-)  # fmt: skip
-"""What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
+from twin.orchestration.frame_mechanics import Dispatch
 
 OF_SEEDS = IntervalConfig(min_units=3)
 """Training seeds are few; the intervals are widened for that."""
-
-Learn = Callable[[FittedCluster, int, Progress], Entrants]
-"""(twin, seed, progress) -> one learned dispatcher and one learned orchestrator, under their names."""
-
-
-class LearnedPair(NamedTuple):
-    """A pair that is trained."""
-
-    pair: Pair
-    learn: Learn
 
 
 @dataclass(frozen=True)
@@ -90,13 +83,6 @@ class OrchestrationConfig:
             )
 
 
-QUICK_PAIRS = (
-    *BASELINE_PAIRS,
-    RIVAL_PAIRS[0],
-    Pair(EXPECTED_ON_TIME, PLANNED),
-    Pair(EXPECTED_ON_TIME, LOOKAHEAD),
-)
-"""Every lookahead is a simulator more to compile, so the quick form keeps one."""
 QUICK_LEARNERS = ("residual",)
 """Every learner is a program more to compile, so the quick form keeps the dispatcher that `schedtwin train` trains."""
 
@@ -111,7 +97,7 @@ def reproduce(
     world: World,
     config: OrchestrationConfig,
     out: Path,
-    learned: Sequence[LearnedPair],
+    learners: Mapping[str, Learn],
     progress: Progress,
 ) -> dict[str, Any]:
     """Logs, fits, learns and judges.
@@ -120,7 +106,7 @@ def reproduce(
         world: At its own pace.
         config: See there.
         out: Folder for the log.
-        learned: What is trained in the twin.
+        learners: What is trained in the twin, by name.
         progress: Where to show how far it is.
 
     Returns:
@@ -128,20 +114,22 @@ def reproduce(
     """
     bench = with_changes(config.bench, config.num_changes)
     fitted = twin_of(world, config, bench, out, progress)
-    untrained = config.untrained
+    known = with_central(rivals(fitted), fitted)
     with progress.stage("judge baselines", unit="scores") as stage:
         found = bench_orchestration(
-            world, config.days, untrained, bench, lambda done, what: stage(done, text=what), rivals(fitted)
+            world, config.days, config.untrained, bench, lambda done, what: stage(done, text=what), known
         )
-    rows = [as_row(score, _source(score.pair)) for score in found if score.pair in untrained]
-    if learned:
-        rows += _learned_rows(world, config, bench, fitted, learned, progress)
+    rows = [as_row(score, _source(score.pair)) for score in found if score.pair in config.untrained]
+    if learners:
+        rows += _learned_rows(world, config, bench, fitted, known, learners, progress)
     return {
         "world": world.name,
         "frames": bench.num_frames,
         "changes_per_frame": config.num_changes,
         "judge": "the simulated truth, by slots, from an empty midnight and the deployment of day 0",
+        "interval": "95 % over runs of a day; where there are several trainings, over them",
         "rows": rows,
+        "absent": absent(rows),
     }
 
 
@@ -157,57 +145,76 @@ def twin_of(
         return fit_orchestration(Archive(out / "log"), days)
 
 
+def with_central(known: Entrants, fitted: FittedCluster) -> Entrants:
+    """The rivals, and the rule in one place that sees everything, late and at once."""
+    delays = {CENTRAL_RULE: DECISION_DELAY_S, CENTRAL_AT_ONCE: 0.0}
+
+    def central(delay_s: float) -> Callable[[EdgeCloud], Dispatch]:
+        return lambda case: centrally(case, dispatch_rule(fitted, delay_s))
+
+    own = {name: central(delay_s) for name, delay_s in delays.items()}
+    return replace(known, dispatch={**known.dispatch, **own}, delay_s=delays)
+
+
 def _learned_rows(
     world: World,
     config: OrchestrationConfig,
     bench: OrchestrationBenchConfig,
     fitted: FittedCluster,
-    learned: Sequence[LearnedPair],
+    known: Entrants,
+    learners: Mapping[str, Learn],
     progress: Progress,
 ) -> list[dict[str, Any]]:
     """One row a pair and day: the mean over training seeds, with an interval; a seed's pairs are judged at once."""
     found: dict[tuple[Pair, int], list[PairScore]] = {}
-    pairs, known = [one.pair for one in learned], rivals(fitted)
+    pairs = pairs_of(learners)
     for seed in config.train_seeds:
-        dispatch, orchestration = dict(known.dispatch), dict(known.orchestration)
-        for one in learned:
-            entrants = one.learn(fitted, seed, progress)
-            dispatch.update(entrants.dispatch)
-            orchestration.update(entrants.orchestration)
-        everybody = Entrants(dispatch, orchestration, known.cluster)
-        with progress.stage(f"judge what seed {seed} trained", unit="scores"):
-            for score in bench_orchestration(world, config.days, pairs, bench, entrants=everybody):
+        everybody = known
+        for learn in learners.values():
+            everybody = joined(everybody, learn(fitted, seed, progress))
+        with progress.stage(f"judge what seed {seed} trained", unit="scores") as stage:
+            for score in bench_orchestration(
+                world, config.days, pairs, bench, lambda done, what: stage(done, text=what), everybody
+            ):
                 if score.pair in pairs:
                     found.setdefault((score.pair, score.day), []).append(score)
     return [as_row_of_seeds(scores) for scores in found.values()]
+
+
+def joined(some: Entrants, others: Entrants) -> Entrants:
+    """Both; of equal names the others'."""
+    return replace(
+        some,
+        dispatch={**some.dispatch, **others.dispatch},
+        orchestration={**some.orchestration, **others.orchestration},
+        delay_s={**some.delay_s, **others.delay_s},
+        indifferent=some.indifferent | others.indifferent,
+    )
 
 
 def as_row(score: PairScore, trained_in: str) -> dict[str, Any]:
     """A score as plain data."""
     on_time, cost = score.measures["on_time"], score.measures["scheduling_mib"]
     return {
-        **_named(score), "on_time": on_time.value, "low": on_time.low, "high": on_time.high, "cost_mib": cost.value,
-        "trained_in": trained_in, "seeds": None,
+        "name": name_of(score.pair), **score.pair._asdict(), "day": score.day,
+        "on_time": on_time.value, "low": on_time.low, "high": on_time.high, "cost_mib": cost.value,
+        "trained_in": trained_in, "num_trainings": 0, "num_worlds": 1,
     }  # fmt: skip
 
 
 def as_row_of_seeds(scores: Sequence[PairScore]) -> dict[str, Any]:
     """Scores of one pair and day by training seed as one row; units of the interval are the seeds, of one its runs."""
     if len(scores) == 1:
-        return as_row(scores[0], "twin") | {"seeds": 1}
+        return as_row(scores[0], "twin") | {"num_trainings": 1}
     per_seed = np.array([score.per_run.mean() for score in scores])
     mean = estimate(lambda weights: weights @ per_seed / weights.sum(axis=-1), len(per_seed), OF_SEEDS)
     cost = float(np.mean([score.measures["scheduling_mib"].value for score in scores]))
     return as_row(scores[0], "twin") | {
-        "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost, "seeds": len(scores),
+        "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost, "num_trainings": len(scores),
     }  # fmt: skip
-
-
-def _named(score: PairScore) -> dict[str, Any]:
-    return {"dispatch": score.pair.dispatch, "orchestration": score.pair.orchestration, "day": score.day}
 
 
 def _source(pair: Pair) -> str:
     """Where a policy that was not trained comes from: the twin's tables, or nothing but the cluster."""
-    names: Mapping[str, str] = dict.fromkeys((EXPECTED_ON_TIME, PLANNED, LOOKAHEAD), "twin")
-    return names.get(pair.orchestration, names.get(pair.dispatch, ""))
+    from_tables = {EXPECTED_ON_TIME, CENTRAL_RULE, CENTRAL_AT_ONCE, PLANNED, LOOKAHEAD}
+    return "twin" if from_tables & set(pair) else ""

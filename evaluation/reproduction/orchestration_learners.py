@@ -1,23 +1,21 @@
-"""Who is trained for `reproduce kais` and `reproduce kmps`, each as one side of a pair; the other side is a rule."""
+"""Who is trained for `reproduce kais` and `reproduce kmps`: a side of a pair at a time, beside a rule."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from evaluation.problems.orchestration.bench import Entrants, Pair
+from evaluation.problems.orchestration.bench import Entrants
+from evaluation.problems.orchestration.learner_settings import dispatchers, orchestrators
 from evaluation.problems.orchestration.learners import (
-    dispatchers,
+    DECISION_DELAY_S,
     orchestrating,
-    orchestrators,
     shown_plan,
     train_dispatch,
     train_orchestration,
 )
-from evaluation.problems.orchestration.references import PLANNED
-from evaluation.reproduction.orchestration import LearnedPair
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.orchestration_config import TrainingBudget
+from twin.orchestration.centralised import centrally
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
@@ -26,27 +24,19 @@ from twin.orchestration.orchestrating import Orchestrate
 
 NOTHING = "none"
 
-
-def learned_pairs(budget: TrainingBudget) -> tuple[LearnedPair, ...]:
-    """Every pair of which one side is trained."""
-    return (
-        *(LearnedPair(Pair(name, PLANNED), partial(learn_dispatch, name, budget)) for name in dispatchers()),
-        *(
-            LearnedPair(Pair(EXPECTED_ON_TIME, name), partial(learn_orchestration, name, budget))
-            for name in orchestrators()
-        ),
-    )
+Learn = Callable[[FittedCluster, int, Progress], Entrants]
+"""(twin, seed, progress) -> one learned dispatcher or orchestrator, under its name."""
 
 
-def chosen_pairs(budget: TrainingBudget, names: Sequence[str] | None = None) -> tuple[LearnedPair, ...]:
-    """The pairs whose trained side is named; all of them if None, "none" for nothing.
+def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict[str, Learn]:
+    """How those of some names are trained; all of them if None, "none" for nothing.
 
     Raises:
         ConfigError: there is no such learner.
     """
-    everybody = {
-        one.pair.orchestration if one.pair.dispatch == EXPECTED_ON_TIME else one.pair.dispatch: one
-        for one in learned_pairs(budget)
+    everybody: Mapping[str, Learn] = {
+        **{name: partial(_learn_dispatch, name, budget) for name in dispatchers()},
+        **{name: partial(_learn_orchestration, name, budget) for name in orchestrators()},
     }
     names = tuple(everybody) if names is None else tuple(name for name in names if name != NOTHING)
     for name in names:
@@ -55,24 +45,24 @@ def chosen_pairs(budget: TrainingBudget, names: Sequence[str] | None = None) -> 
                 f"there is no learner {name!r}", where="reproduce --learned",
                 allowed=", ".join((*everybody, NOTHING)), advice="choose some of these",
             )  # fmt: skip
-    return tuple(everybody[name] for name in names)
+    return {name: everybody[name] for name in names}
 
 
-def learn_dispatch(
+def _learn_dispatch(
     name: str, budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress
 ) -> Entrants:
-    """A dispatcher under its name."""
-    policy = train_dispatch(name, fitted, budget, seed, progress).policy()
-    return Entrants({name: lambda case: observing(case, policy)})
+    trained = train_dispatch(name, fitted, budget, seed, progress)
+    policy, seeing = trained.policy(), centrally if trained.central else observing
+    delay_s = {name: DECISION_DELAY_S} if trained.central else {}
+    return Entrants({name: lambda case: seeing(case, policy)}, delay_s=delay_s)
 
 
-def learn_orchestration(
+def _learn_orchestration(
     name: str, budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress
 ) -> Entrants:
-    """An orchestrator under its name."""
     policy = train_orchestration(name, fitted, budget, seed, progress).policy
 
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
         return orchestrating(shown_plan(fitted, case, frames), policy)
 
-    return Entrants(orchestration={name: orchestrate})
+    return Entrants(orchestration={name: orchestrate}, indifferent=frozenset({name}))

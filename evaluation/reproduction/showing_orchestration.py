@@ -1,24 +1,53 @@
-"""What `reproduce kais` and `reproduce kmps` found, as a table for people."""
+"""What `reproduce kais` and `reproduce kmps` found, as tables for people."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
-def as_table(found: Mapping[str, Any]) -> Any:
-    """Rows as a rich table: on-time throughput in the truth with 95 % intervals."""
+def as_tables(found: Mapping[str, Any]) -> Any:
+    """Rows and, of several repeats, differences as rich tables, with 95 % intervals."""
+    from rich.console import Group
+
+    parts = [_rows(found)]
+    if "differences" in found:
+        parts.append(_differences(found))
+    return Group(*parts, *(f"no row {one['name']}: {one['reason']}" for one in found["absent"]))
+
+
+def _rows(found: Mapping[str, Any]) -> Any:
+    """On-time throughput in the truth."""
     from rich.table import Table
 
     table = Table(
-        title=f"{found['world']} by slots: on time in the truth, {found['changes_per_frame']} changes a frame"
+        title=f"{found['world']} by slots: on time in the truth, {found['changes_per_frame']} changes a frame; "
+        f"{found['interval']}"
     )
-    for heading in ("day", "dispatch", "orchestration", "on time", "cost MiB / request", "trained in"):
+    for heading in (
+        "day", "name", "dispatch", "orchestration", "on time", "cost MiB / request", "tables of", "trainings",
+    ):  # fmt: skip
         table.add_column(heading)
     for row in found["rows"]:
-        shown = f"{row['on_time']:.3f}"
-        if row["low"] is not None and row["high"] is not None:
-            shown += f" [{row['low']:.3f}, {row['high']:.3f}]"
         table.add_row(
-            str(row["day"]), row["dispatch"], row["orchestration"], shown, f"{row['cost_mib']:.2f}",
-            row["trained_in"] or "-",
+            str(row["day"]), row["name"], row["dispatch"], row["orchestration"], _interval(row),
+            f"{row['cost_mib']:.2f}", row["trained_in"] or "-", str(row["num_trainings"] or "-"),
         )  # fmt: skip
     return table
+
+
+def _differences(found: Mapping[str, Any]) -> Any:
+    """What is trained less what it has to beat."""
+    from rich.table import Table
+
+    table = Table(title="trained less what it has to beat, paired by repeat")
+    for heading in ("day", "name", "less", "on time"):
+        table.add_column(heading)
+    for row in found["differences"]:
+        table.add_row(str(row["day"]), row["name"], row["reference"], _interval(row, "+"))
+    return table
+
+
+def _interval(row: Mapping[str, Any], sign: str = "") -> str:
+    shown = f"{row['on_time']:{sign}.3f}"
+    if row["low"] is None or row["high"] is None:
+        return shown
+    return f"{shown} [{row['low']:{sign}.3f}, {row['high']:{sign}.3f}]"

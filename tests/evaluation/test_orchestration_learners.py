@@ -1,12 +1,11 @@
 """Everything that `reproduce kais` and `reproduce kmps` train goes from a log to a row of the truth."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
 from evaluation.comparison.bootstrap import Estimate
 from evaluation.problems.orchestration.bench import (
+    Entrants,
     OrchestrationBenchConfig,
     Pair,
     PairScore,
@@ -14,11 +13,14 @@ from evaluation.problems.orchestration.bench import (
 )
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
-from evaluation.reproduction.orchestration import as_row_of_seeds
-from evaluation.reproduction.orchestration_learners import learned_pairs
+from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of_seeds, joined
+from evaluation.reproduction.orchestration_learners import learners
+from evaluation.reproduction.orchestration_pairs import LEARNED_PAIRS, NAMES, absent, name_of, pairs_of
+from evaluation.reproduction.orchestration_repeats import BEST_BASELINE, over_worlds
 from evaluation.simulator.frames import FrameConfig
 from evaluation.simulator.slots import SlotConfig
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from offline_rl.orchestration_config import COPIES, TrainingBudget
 from tests.evaluation.slot_runs import small_kais
@@ -26,7 +28,8 @@ from twin.orchestration.fit import FittedCluster, fit_orchestration
 
 SLOTS = SlotConfig(node_places=6, queue_places=8, slots_per_frame=20, image_mib_per_gib=20.0)
 FRAMES = FrameConfig(samples_per_frame=5)
-PAIRS = learned_pairs(TrainingBudget(num_updates=1, num_streams=COPIES, num_frames=2, num_slots=20))
+BUDGET = TrainingBudget(num_updates=1, num_streams=COPIES, num_frames=2, num_slots=20, num_warm_up_slots=2)
+LEARNERS = learners(BUDGET)
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +41,94 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> FittedCluster:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("one", PAIRS, ids=lambda one: "-".join(one.pair))
-def test_it_is_trained_in_the_twin_and_judged_in_the_truth(one, fitted: FittedCluster) -> None:
-    entrants = one.learn(fitted, 0, SilentProgress())
-    own = replace(
-        rivals(fitted),
-        dispatch={**rivals(fitted).dispatch, **entrants.dispatch},
-        orchestration={**rivals(fitted).orchestration, **entrants.orchestration},
-    )
+@pytest.mark.parametrize("name", LEARNERS)
+def test_it_is_trained_in_the_twin_and_judged_in_the_truth(name: str, fitted: FittedCluster) -> None:
+    own = joined(rivals(fitted), LEARNERS[name](fitted, 0, SilentProgress()))
+    (pair, *_) = pairs_of([name])
     bench = OrchestrationBenchConfig(1, 2, num_frames=2, slots=SLOTS, frames=FRAMES)
-    scores = bench_orchestration(small_kais(2, 2), (0,), [one.pair], bench, entrants=own)
-    (score,) = (score for score in scores if score.pair == one.pair)
+    scores = bench_orchestration(small_kais(2, 2), (0,), [pair], bench, entrants=own)
+    (score,) = (score for score in scores if score.pair == pair)
     assert 0.0 < np.mean(score.per_run) <= 1.0
+
+
+@pytest.mark.slow
+def test_a_decision_that_comes_at_once_is_the_decision_and_a_late_one_is_worse(fitted: FittedCluster) -> None:
+    """The same rule, said to be 0 s and 1.5 s late: 0 changes nothing, 1.5 s are long beside the deadlines here."""
+    known = rivals(fitted)
+    rule = known.dispatch["expected_on_time"]
+    own = joined(known, Entrants({"at_once": rule, "late": rule}, delay_s={"at_once": 0.0, "late": 1.5}))
+    bench = OrchestrationBenchConfig(2, 2, num_frames=4, slots=SLOTS, frames=FRAMES)
+    pairs = [Pair(name, "static") for name in ("expected_on_time", "at_once", "late")]
+    usual, at_once, late = (
+        score.per_run for score in bench_orchestration(small_kais(2, 2), (0,), pairs, bench, entrants=own)
+    )
+    np.testing.assert_array_equal(usual, at_once)
+    assert late.mean() < usual.mean() - 0.05
+
+
+def test_every_name_of_the_papers_has_a_pair_and_what_is_missing_a_reason() -> None:
+    named = (
+        "greedy", "native", "gsp_ss", "firmament", "greedy_gpg", "cmmac_native", "greedy_native", "firmament_native",
+        "kmps_without_gnn", "single_actor_critic", "static", "kais", "kmps", "expected_on_time", "lookahead",
+    )  # fmt: skip
+    untrained = OrchestrationConfig().untrained
+    assert set(NAMES.values()) == set(named)
+    assert set(NAMES) <= {*untrained, *LEARNED_PAIRS}
+    assert all(untrained.count(pair) == 1 for pair in untrained)
+    names = [name_of(pair) for pair in (*untrained, *LEARNED_PAIRS)]
+    assert len(set(names)) == len(names)
+    assert pairs_of(LEARNERS) == LEARNED_PAIRS
+    assert Pair("cmmac", "hpa") in pairs_of(["cmmac"])
+    assert Pair("cmmac", "gpg") not in pairs_of(["cmmac"])
+    missing = {one["name"]: one["reason"] for one in absent([{"name": "greedy"}])}
+    assert set(missing) == set(named) - {"greedy"}
+    assert missing["kais"] == "not trained in this run: --learned cmmac,gpg"
+
+
+def test_who_is_unknown_is_refused_with_those_there_are() -> None:
+    assert learners(BUDGET, ["none"]) == {}
+    with pytest.raises(ConfigError, match="there is no learner 'sarsa'"):
+        learners(BUDGET, ["sarsa"])
+
+
+def test_several_repeats_have_students_interval_and_differences_paired_by_repeat() -> None:
+    """By hand: means .6 and .7 of two repeats; the half width is 12.706 deviations over the root of two."""
+
+    def row(pair: Pair, on_time: float, num_trainings: int) -> dict[str, object]:
+        return {
+            "name": name_of(pair), **pair._asdict(), "day": 0, "on_time": on_time, "cost_mib": 1.0,
+            "num_trainings": num_trainings,
+        }  # fmt: skip
+
+    greedy, native, own = (
+        Pair("least_loaded", "static"),
+        Pair("k8s_default", "hpa"),
+        Pair("residual", "planned"),
+    )
+    shares = ((0.5, 0.55, 0.6), (0.7, 0.6, 0.8))
+    found = over_worlds(
+        [
+            {"rows": [row(greedy, one, 0), row(native, two, 0), row(own, three, 1)], "absent": []}
+            for one, two, three in shares
+        ]
+    )
+    greedily, _, learned = found["rows"]
+    assert (greedily["on_time"], greedily["num_worlds"], greedily["num_trainings"]) == (
+        pytest.approx(0.6),
+        2,
+        0,
+    )
+    assert (learned["on_time"], learned["each"], learned["num_trainings"]) == (
+        pytest.approx(0.7),
+        [0.6, 0.8],
+        2,
+    )
+    assert learned["high"] - learned["on_time"] == pytest.approx(
+        12.706 * np.std([0.6, 0.8], ddof=1) / 2**0.5, rel=1e-3
+    )
+    (gap,) = found["differences"]
+    assert (gap["name"], gap["reference"]) == ("residual_and_planned", BEST_BASELINE)
+    np.testing.assert_allclose(gap["each"], [0.05, 0.1])
 
 
 def test_one_seed_has_the_interval_of_its_runs_and_several_that_of_the_seeds() -> None:
@@ -62,8 +141,8 @@ def test_one_seed_has_the_interval_of_its_runs_and_several_that_of_the_seeds() -
         np.full(4, 0.7),
     )
     alone = as_row_of_seeds([first])
-    assert (alone["on_time"], alone["low"], alone["high"], alone["seeds"]) == (0.7, 0.6, 0.8, 1)
+    assert (alone["on_time"], alone["low"], alone["high"], alone["num_trainings"]) == (0.7, 0.6, 0.8, 1)
     shares = (0.5, 0.6, 0.7, 0.8, 0.9)
     several = as_row_of_seeds([first._replace(per_run=np.full(4, share)) for share in shares])
-    assert (several["on_time"], several["seeds"]) == (pytest.approx(0.7), 5)
+    assert (several["on_time"], several["num_trainings"]) == (pytest.approx(0.7), 5)
     assert 0.5 <= several["low"] < 0.7 < several["high"] <= 0.9

@@ -87,6 +87,8 @@ class Entrants:
         dispatch: Name -> makes the dispatcher for a cluster.
         orchestration: Name -> makes the orchestrator for a cluster, frames, and who dispatches beside it.
         cluster: Whose vocabulary they speak; the world's own by default.
+        delay_s: Dispatcher -> seconds that its decisions come late, where they do.
+        indifferent: Orchestrators that are the same whoever dispatches.
     """
 
     dispatch: Mapping[str, Callable[[EdgeCloud], Dispatch]] = field(default_factory=dict)
@@ -94,6 +96,8 @@ class Entrants:
         default_factory=dict
     )
     cluster: Cluster | None = None
+    delay_s: Mapping[str, float] = field(default_factory=dict)
+    indifferent: frozenset[str] = frozenset()
 
 
 NOBODY = Entrants()
@@ -158,7 +162,7 @@ def bench_orchestration(
         reference: dict[str, np.ndarray] = {}
         for pair in played:
             progress(len(scores), f"{pair.dispatch} and {pair.orchestration}, day {day}")
-            counts = _simulated(program, config, pair, played)
+            counts = _simulated(program, config, pair, played, entrants)
             if pair.orchestration == STATIC:
                 reference[pair.dispatch] = _on_time(counts)
             scores.append(_score(pair, day, counts, num_s, reference[pair.dispatch]))
@@ -171,7 +175,7 @@ def bench_program(
 ) -> PairProgram:
     """The compiled day, in which the pairs' dispatchers and orchestrators can act, in the order of their first use."""
     dispatchers = [_dispatcher(case, name, entrants) for name in _first_uses(pair.dispatch for pair in pairs)]
-    rules = [_rule(case, config, pair, entrants) for pair in _different_rules(pairs)]
+    rules = [_rule(case, config, pair, entrants) for pair in _different_rules(pairs, entrants)]
     streams = (config.num_seeds * config.days_per_seed,)
     num_frames = num_frames_of(case, config)
     chance = true_chance(case)
@@ -181,14 +185,15 @@ def bench_program(
 _BASELINE_RULES = {one.name: one for one in ORCHESTRATION_BASELINES}
 
 
-def _different_rules(pairs: Sequence[Pair]) -> list[Pair]:
+def _different_rules(pairs: Sequence[Pair], entrants: Entrants) -> list[Pair]:
     """The pairs whose orchestrators differ: that of a baseline is the same whoever dispatches."""
-    first = {_rule_key(pair): pair for pair in reversed(pairs)}
-    return [first[key] for key in dict.fromkeys(map(_rule_key, pairs))]
+    first = {_rule_key(pair, entrants): pair for pair in reversed(pairs)}
+    return [first[key] for key in dict.fromkeys(_rule_key(pair, entrants) for pair in pairs)]
 
 
-def _rule_key(pair: Pair) -> Pair:
-    return pair._replace(dispatch="") if pair.orchestration in _BASELINE_RULES else pair
+def _rule_key(pair: Pair, entrants: Entrants) -> Pair:
+    same = pair.orchestration in _BASELINE_RULES or pair.orchestration in entrants.indifferent
+    return pair._replace(dispatch="") if same else pair
 
 
 def _rule(case: Instance, config: OrchestrationBenchConfig, pair: Pair, entrants: Entrants) -> Orchestrate:
@@ -226,13 +231,19 @@ def _first_uses(names: Iterable[str]) -> list[str]:
 
 
 def _simulated(
-    program: PairProgram, config: OrchestrationBenchConfig, pair: Pair, pairs: Sequence[Pair]
+    program: PairProgram,
+    config: OrchestrationBenchConfig,
+    pair: Pair,
+    pairs: Sequence[Pair],
+    entrants: Entrants,
 ) -> Counts:
+    rules = [_rule_key(one, entrants) for one in _different_rules(pairs, entrants)]
     kinds = (
         _first_uses(one.dispatch for one in pairs).index(pair.dispatch),
-        list(map(_rule_key, _different_rules(pairs))).index(_rule_key(pair)),
+        rules.index(_rule_key(pair, entrants)),
     )
-    return program(jax.random.key(config.seed), *(jnp.int32(kind) for kind in kinds))
+    delay_s = jnp.float32(entrants.delay_s.get(pair.dispatch, 0.0))
+    return program(jax.random.key(config.seed), *(jnp.int32(kind) for kind in kinds), delay_s)
 
 
 def _score(pair: Pair, day: int, counts: Counts, num_s: float, reference: np.ndarray) -> PairScore:

@@ -6,32 +6,25 @@ day; those of dispatchers at different loads, since somebody else has dispatched
 Orchestrators learn from blocks of streams that meet the same requests.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.problems.orchestration.rivals import RULE_MARGIN, dispatch_rule, latencies
+from evaluation.problems.orchestration.learner_settings import SMALL, dispatchers, orchestrators
+from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
 from logs_schema.progress import Progress
 from offline_rl.advice import advised, advised_actor
-from offline_rl.algorithm import Algorithm
-from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
-from offline_rl.algorithms.gpg import GPGConfig, gpg
-from offline_rl.algorithms.gpo import GPOConfig, gpo
-from offline_rl.algorithms.ppo import PPOConfig, ppo
-from offline_rl.graph_encoder import GraphConfig
-from offline_rl.networks import Actor, Example, actor, example_of, near_best_policy
+from offline_rl.networks import Actor, Example, example_of, near_best_policy
 from offline_rl.orchestration_config import COPIES, TrainingBudget
-from offline_rl.rewards import KaisDispatchReward, KmpsDispatchReward, rewarded
-from offline_rl.rules.on_time_by_replicas import replica_residual, replica_rule_params
+from offline_rl.rules.on_time_by_replicas import replica_rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, planned
-from offline_rl.scorer import ScorerConfig
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.training_loop import in_twin, train
 from twin.contracts import Array, Policy, Problem, PyTree
 from twin.environment import environment
+from twin.orchestration.centralised import in_full, late
 from twin.orchestration.chance import Chance
 from twin.orchestration.deployment import Orchestration
 from twin.orchestration.edge_cloud import EdgeCloud
@@ -47,25 +40,8 @@ from twin.orchestration.paired import paired
 from twin.orchestration.slots import SlotState, slot_problem
 from twin.warm_up import warmed
 
-SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
-RESIDUAL = "residual"
-"""A network that corrects the expected on-time rule."""
-USUAL_MARGIN = 0.3
-"""Of the papers' dispatchers, whose logits are positive and small."""
-
-
-class DispatchLearner(NamedTuple):
-    """How a dispatcher is trained, and whose parameters it is made of."""
-
-    algorithm: Algorithm
-    network: Actor
-    margin: float = USUAL_MARGIN  # nats below the best logit within which it draws
-
-
-MakeDispatch = Callable[[Example, PyTree], DispatchLearner]
-"""(shapes, numbers of the expected on-time rule) -> how to train."""
-MakeOrchestration = Callable[[StepwiseActor], Algorithm]
-"""What learns, of the actor that corrects the plan."""
+DECISION_DELAY_S = 0.5
+"""Of centralised dispatch, from what an access point sees to the decision; KMPS's figure 12 has .35 to 1 s."""
 
 
 class TrainedDispatch(NamedTuple):
@@ -75,6 +51,7 @@ class TrainedDispatch(NamedTuple):
     params: PyTree
     info: PyTree
     margin: float
+    central: bool
 
     def policy(self) -> Policy:
         """It draws among the nodes near the best."""
@@ -88,46 +65,6 @@ class TrainedOrchestration(NamedTuple):
     state: PyTree
     policy: Policy
     info: PyTree
-
-
-def residual(example: Example, rule: PyTree) -> DispatchLearner:
-    """PPO from the expected on-time rule: a small scorer, shared by all nodes, corrects it."""
-    network = replica_residual(example, rule, ScorerConfig((32, 16), identity=False, pooled=False))
-    config = PPOConfig(
-        horizon_s=10.0,
-        num_epochs=2,
-        num_minibatches=8,
-        learning_rate=1e-3,
-        entropy=0.003,
-        critic_hidden=(64, 32),
-    )
-    return DispatchLearner(ppo(example, config, network=network), network, RULE_MARGIN)
-
-
-def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
-    """MAPPO with the network, the filtering and the reward of KMPS (Huang et al., section III-A)."""
-    network = actor(example, positive=True)
-    algorithm = ppo(example, PPOConfig(horizon_s=25.0, num_minibatches=8), network=network)
-    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
-
-
-def coordinated(example: Example, _rule: PyTree) -> DispatchLearner:
-    """cMMAC with the network, the filtering and the reward of KaiS (Han et al. 2021, section III-A)."""
-    network = actor(example, positive=True)
-    algorithm = cmmac(example, CMMACConfig(num_minibatches=8), network)
-    return DispatchLearner(rewarded(algorithm, KaisDispatchReward()), network)
-
-
-def dispatchers() -> dict[str, MakeDispatch]:
-    """Who learns to dispatch, by name."""
-    return {RESIDUAL: residual, "mappo": mappo, "cmmac": coordinated}
-
-
-def orchestrators() -> dict[str, MakeOrchestration]:
-    """Who learns to orchestrate, by name."""
-    gpg_config = GPGConfig(horizon_s=150.0, copies=COPIES, learning_rate=2e-3)
-    gpo_config = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9)
-    return {"gpg": lambda one: gpg(one, gpg_config), "gpo": lambda one: gpo(one, gpo_config)}
 
 
 def train_dispatch(
@@ -146,16 +83,16 @@ def train_dispatch(
     begin_s = _begins(fitted, budget.num_streams)
     spread = max(float(np.std(fitted.tables.scatter)), 0.05)
     problem, example = slot_problem(edge), dispatch_example(fitted)
-    algorithm, network, margin = dispatchers()[name](
-        example, replica_rule_params(latencies(fitted), spread=spread)
-    )
+    learner = dispatchers()[name](example, replica_rule_params(latencies(fitted), spread=spread))
     chance = learned_chance(edge, fitted.tables, begin_s)
+    if learner.central:
+        problem, chance = in_full(problem), late(chance, DECISION_DELAY_S)
     system = environment(problem, slot_response(edge, chance, _planned_by_slots(fitted, begin_s)))
     system = warmed(system, _unevenly(fitted, budget.num_streams), budget.num_warm_up_slots)
     with progress.stage(f"train {name}, seed {seed}"):
         experience = in_twin(system, budget.num_slots, (budget.num_streams,))
-        state, info = train(jax.random.key(seed), algorithm, experience, budget.num_updates)
-    return TrainedDispatch(network, state.params.actor, info, margin)
+        state, info = train(jax.random.key(seed), learner.algorithm, experience, budget.num_updates)
+    return TrainedDispatch(learner.network, state.params.actor, info, learner.margin, learner.central)
 
 
 def dispatch_example(fitted: FittedCluster) -> Example:
@@ -209,8 +146,9 @@ def train_orchestration(
     edge, frames = fitted.edge, fitted.frames
     dispatch = observing(edge, dispatch_rule(fitted))
     begin_s = jnp.repeat(_begins(fitted, budget.num_streams // COPIES), COPIES)
-    network = corrected_plan(fitted)
-    algorithm = orchestrators()[name](network)
+    learner = orchestrators()[name]
+    network = corrected_plan(fitted, learner.network)
+    algorithm = learner.algorithm(network)
     system = environment(
         shown_plan(fitted, edge, frames, begin_s),
         frame_response(edge, _in_blocks(fitted, budget.num_streams), dispatch, frames),
@@ -221,12 +159,12 @@ def train_orchestration(
     return TrainedOrchestration(network, state, algorithm.greedy(state), info)
 
 
-def corrected_plan(fitted: FittedCluster) -> StepwiseActor:
+def corrected_plan(fitted: FittedCluster, config: StepwiseConfig = SMALL) -> StepwiseActor:
     """The actor that corrects the planned deployment of a twin."""
     edge, frames = fitted.edge, fitted.frames
     dispatch, chance = observing(edge, dispatch_rule(fitted)), learned_chance(edge, fitted.tables)
     system = environment(shown_plan(fitted, edge, frames), frame_response(edge, chance, dispatch, frames))
-    return advised_actor(example_of(system), edge, SMALL)
+    return advised_actor(example_of(system), edge, config)
 
 
 def shown_plan(

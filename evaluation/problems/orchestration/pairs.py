@@ -7,6 +7,7 @@ import jax
 
 from twin.contracts import Array, EnvironmentState, Streams
 from twin.environment import environment
+from twin.orchestration.centralised import late
 from twin.orchestration.chance import Chance
 from twin.orchestration.counts import Counts
 from twin.orchestration.edge_cloud import EdgeCloud
@@ -17,8 +18,9 @@ from twin.orchestration.frames import frame_problem
 from twin.orchestration.orchestrating import Orchestrate
 from twin.orchestration.slots import SlotState
 
-PairProgram = Callable[[Array, Array, Array], Counts]
-"""(key, index of the dispatcher, index of the orchestrator) -> totals at the end of the run [*streams]."""
+PairProgram = Callable[..., Counts]
+"""(key, index of the dispatcher, index of the orchestrator, seconds that a decision comes late, none by default) ->
+totals at the end of the run [*streams]."""
 
 
 def pair_program(
@@ -41,14 +43,15 @@ def pair_program(
         streams: Independent runs.
     """
 
-    def run(key: Array, dispatch_kind: Array, rule_kind: Array) -> Counts:
+    def run(key: Array, dispatch_kind: Array, rule_kind: Array, delay_s: float | Array = 0.0) -> Counts:
         def dispatch(key: Array, state: SlotState, legal: Array) -> Array:
             return jax.lax.switch(dispatch_kind, [partial(one, key, state, legal) for one in dispatchers])
 
         def orchestrate(key: Array, state: FrameState) -> Scaling:
             return jax.lax.switch(rule_kind, [partial(one, key, state) for one in rules])
 
-        system = environment(frame_problem(case, frames), frame_response(case, chance, dispatch, frames))
+        response = frame_response(case, late(chance, delay_s), dispatch, frames)
+        system = environment(frame_problem(case, frames), response)
 
         def frame(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
             key_rule, key_frame = jax.random.split(key)

@@ -50,10 +50,14 @@ def rivals(fitted: FittedCluster) -> Entrants:
     )
 
 
-def dispatch_rule(fitted: FittedCluster) -> Policy:
-    """The expected on-time rule with the log's numbers; it draws among the nodes whose chances are near the best."""
+def dispatch_rule(fitted: FittedCluster, delay_s: float = 0.0) -> Policy:
+    """The expected on-time rule with the log's numbers; it draws among the nodes whose chances are near the best.
+
+    Its decisions come `delay_s` late.
+    """
     spread = max(float(np.std(fitted.tables.scatter)), 0.05)
-    params = replica_rule_params(latencies(fitted), spread=spread)
+    home, elsewhere, cloud = (one + 0.5 * delay_s for one in latencies(fitted))  # it counts a latency twice
+    params = replica_rule_params((home, elsewhere, cloud), spread=spread)
     return near_best_policy(replica_rule(), params, margin=RULE_MARGIN)
 
 

@@ -8,12 +8,11 @@ from typing import Any, NamedTuple
 import jax
 
 from evaluation.problems.orchestration.bench import Entrants, Pair
+from evaluation.problems.orchestration.learner_settings import RESIDUAL, residual
 from evaluation.problems.orchestration.learners import (
-    RESIDUAL,
     corrected_plan,
     dispatch_example,
     orchestrating,
-    residual,
     shown_plan,
 )
 from evaluation.problems.orchestration.rivals import RULE_MARGIN, latencies

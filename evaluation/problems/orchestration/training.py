@@ -11,9 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.comparison.products import trained_in
+from evaluation.problems.orchestration.learner_settings import RESIDUAL, SMALL
 from evaluation.problems.orchestration.learners import (
-    RESIDUAL,
-    SMALL,
     TrainedDispatch,
     TrainedOrchestration,
     orchestrating,

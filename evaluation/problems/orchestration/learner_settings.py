@@ -1,0 +1,115 @@
+"""Who learns to dispatch and to orchestrate, by name: each paper's setting is a configuration of the learners."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from evaluation.problems.orchestration.rivals import RULE_MARGIN
+from offline_rl.algorithm import Algorithm
+from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
+from offline_rl.algorithms.ddpg import DDPGConfig, ddpg
+from offline_rl.algorithms.gpg import GPGConfig, gpg
+from offline_rl.algorithms.gpo import GPOConfig, gpo
+from offline_rl.algorithms.ppo import PPOConfig, ppo
+from offline_rl.graph_encoder import GraphConfig
+from offline_rl.networks import Actor, Example, actor
+from offline_rl.orchestration_config import COPIES
+from offline_rl.rewards import KaisDispatchReward, KmpsDispatchReward, rewarded
+from offline_rl.rules.on_time_by_replicas import replica_residual
+from offline_rl.scorer import ScorerConfig
+from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
+from twin.contracts import PyTree
+
+SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
+RESIDUAL = "residual"
+"""A network that corrects the expected on-time rule."""
+USUAL_MARGIN = 0.3
+"""Of the papers' dispatchers, whose logits are positive and small."""
+
+
+class DispatchLearner(NamedTuple):
+    """How a dispatcher is trained, and whose parameters it is made of."""
+
+    algorithm: Algorithm
+    network: Actor
+    margin: float = USUAL_MARGIN  # nats below the best logit within which it draws
+    central: bool = False  # it sees every node in full, and decides late
+
+
+class OrchestrationLearner(NamedTuple):
+    """How an orchestrator is trained, of the actor that corrects the plan."""
+
+    algorithm: Callable[[StepwiseActor], Algorithm]
+    network: StepwiseConfig = SMALL
+
+
+MakeDispatch = Callable[[Example, PyTree], DispatchLearner]
+"""(shapes, numbers of the expected on-time rule) -> how to train."""
+
+
+def residual(example: Example, rule: PyTree) -> DispatchLearner:
+    """PPO from the expected on-time rule: a small scorer, shared by all nodes, corrects it."""
+    network = replica_residual(example, rule, ScorerConfig((32, 16), identity=False, pooled=False))
+    config = PPOConfig(
+        horizon_s=10.0,
+        num_epochs=2,
+        num_minibatches=8,
+        learning_rate=1e-3,
+        entropy=0.003,
+        critic_hidden=(64, 32),
+    )
+    return DispatchLearner(ppo(example, config, network=network), network, RULE_MARGIN)
+
+
+def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
+    """MAPPO with the network, the filtering and the reward of KMPS (Huang et al., section III-A)."""
+    network = actor(example, positive=True)
+    algorithm = ppo(example, PPOConfig(horizon_s=25.0, num_minibatches=8), network=network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
+
+
+def coordinated(example: Example, _rule: PyTree) -> DispatchLearner:
+    """cMMAC with the network, the filtering and the reward of KaiS (Han et al. 2021, section III-A)."""
+    network = actor(example, positive=True)
+    algorithm = cmmac(example, CMMACConfig(num_minibatches=8), network)
+    return DispatchLearner(rewarded(algorithm, KaisDispatchReward()), network)
+
+
+def coordinated_in_one_place(example: Example, rule: PyTree) -> DispatchLearner:
+    """The same agents in the cloud: they see every node in full, and their decisions come late (KaiS, figure 8c)."""
+    return coordinated(example, rule)._replace(central=True)
+
+
+def actor_critic(example: Example, _rule: PyTree) -> DispatchLearner:
+    """One agent for all access points, by actor and critic (KMPS, figures 8 to 11); with filtering, unlike there."""
+    network = actor(example, positive=True, joint=True)
+    algorithm = cmmac(example, CMMACConfig(single=True, num_minibatches=8), network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
+
+
+def deterministic(example: Example, _rule: PyTree) -> DispatchLearner:
+    """One agent for all access points, by DDPG (KMPS, figures 8 to 11); with filtering, unlike there."""
+    network = actor(example, joint=True)
+    algorithm = ddpg(example, DDPGConfig(), network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network, margin=0.0)
+
+
+def dispatchers() -> dict[str, MakeDispatch]:
+    """Who learns to dispatch, by name."""
+    return {
+        RESIDUAL: residual, "mappo": mappo, "cmmac": coordinated, "cmmac_central": coordinated_in_one_place,
+        "ac": actor_critic, "ddpg": deterministic,
+    }  # fmt: skip
+
+
+def orchestrators() -> dict[str, OrchestrationLearner]:
+    """Who learns to orchestrate, by name."""
+    gpg_config = GPGConfig(horizon_s=150.0, copies=COPIES, learning_rate=2e-3)
+    gpo_config = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9)
+    single = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9, dual=False)
+    stacked = StepwiseConfig(SMALL.graph, stacked=True, hidden=SMALL.hidden)
+    return {
+        "gpg": OrchestrationLearner(lambda one: gpg(one, gpg_config)),
+        "gpo": OrchestrationLearner(lambda one: gpo(one, gpo_config)),
+        "gpo_without_gnn": OrchestrationLearner(lambda one: gpo(one, gpo_config), stacked),
+        "gpo_single_critic": OrchestrationLearner(lambda one: gpo(one, single)),
+    }

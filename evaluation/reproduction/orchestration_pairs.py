@@ -1,0 +1,81 @@
+"""Which pairs of dispatcher and orchestrator KaiS and KMPS are compared by, and what the papers call them."""
+
+from collections.abc import Collection
+from typing import Any
+
+from evaluation.problems.orchestration.bench import Pair
+from evaluation.problems.orchestration.learner_settings import dispatchers, orchestrators
+from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
+from offline_rl.contract import EXPECTED_ON_TIME
+
+BASELINE_PAIRS = (
+    Pair("random", "static"), Pair("least_loaded", "static"), Pair("gsp_ss", "static"), Pair("firmament", "static"),
+    Pair("k8s_default", "static"), Pair("k8s_default", "hpa"), Pair("least_loaded", "random_scaling"),
+    Pair("least_loaded", "hpa"), Pair("firmament", "hpa"), Pair("least_loaded", "hpa_requests"),
+    Pair("least_loaded", "greedy_scaling"),
+)  # fmt: skip
+"""The papers' baselines without learning."""
+CENTRAL_RULE, CENTRAL_AT_ONCE = "expected_on_time_central", "expected_on_time_central_at_once"
+"""The rule in one place that sees all nodes in full; its decisions come late, or (what that costs) at once."""
+RIVAL_PAIRS = (
+    Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, PLANNED), Pair(CENTRAL_AT_ONCE, PLANNED),
+    Pair(CENTRAL_RULE, PLANNED), Pair("least_loaded", PLANNED), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+    Pair("least_loaded", LOOKAHEAD),
+)  # fmt: skip
+"""What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
+QUICK_PAIRS = (*BASELINE_PAIRS, *RIVAL_PAIRS[:4], RIVAL_PAIRS[5])
+"""Every lookahead is a simulator more to compile, so the quick form keeps one."""
+LEARNED_PAIRS = (
+    *(Pair(name, PLANNED) for name in dispatchers()),
+    *(Pair(EXPECTED_ON_TIME, name) for name in orchestrators()),
+    Pair("residual", "gpg"), Pair("least_loaded", "gpg"), Pair("cmmac", "hpa"), Pair("cmmac", "gpg"),
+    Pair("mappo", "gpo"), Pair("mappo", "gpo_without_gnn"), Pair("mappo", "gpo_single_critic"),
+)  # fmt: skip
+"""Pairs of which a side is trained, alone beside a rule or beside another that is trained."""
+NAMES = {
+    Pair("k8s_default", "static"): "static",
+    Pair("least_loaded", "static"): "greedy",
+    Pair("k8s_default", "hpa"): "native",
+    Pair("gsp_ss", "static"): "gsp_ss",
+    Pair("firmament", "static"): "firmament",
+    Pair("least_loaded", "hpa"): "greedy_native",
+    Pair("firmament", "hpa"): "firmament_native",
+    Pair("least_loaded", "gpg"): "greedy_gpg",
+    Pair("cmmac", "hpa"): "cmmac_native",
+    Pair("cmmac", "gpg"): "kais",
+    Pair("mappo", "gpo"): "kmps",
+    Pair("mappo", "gpo_without_gnn"): "kmps_without_gnn",
+    Pair("mappo", "gpo_single_critic"): "single_actor_critic",
+    Pair(EXPECTED_ON_TIME, PLANNED): "expected_on_time",
+    Pair(EXPECTED_ON_TIME, LOOKAHEAD): "lookahead",
+}
+"""What the papers call a pair, and the strongest rivals' short names."""
+
+
+def name_of(pair: Pair) -> str:
+    """A row's name: the papers', or both sides'."""
+    return NAMES.get(pair, f"{pair.dispatch}_and_{pair.orchestration}")
+
+
+def trained_sides(pair: Pair) -> tuple[str, ...]:
+    """Those sides of a pair that are trained."""
+    trained = {*dispatchers(), *orchestrators()}
+    return tuple(side for side in pair if side in trained)
+
+
+def pairs_of(learners: Collection[str]) -> tuple[Pair, ...]:
+    """The learned pairs of which every trained side is among some learners."""
+    return tuple(pair for pair in LEARNED_PAIRS if set(trained_sides(pair)) <= set(learners))
+
+
+def absent(rows: Collection[dict[str, Any]]) -> list[dict[str, str]]:
+    """The named pairs without a row, and why there is none."""
+    shown = {row["name"] for row in rows}
+    return [{"name": name, "reason": _reason(pair)} for pair, name in NAMES.items() if name not in shown]
+
+
+def _reason(pair: Pair) -> str:
+    sides = trained_sides(pair)
+    if sides:
+        return f"not trained in this run: --learned {','.join(sides)}"
+    return "not among the pairs of this run"
