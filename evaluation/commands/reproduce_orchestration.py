@@ -32,8 +32,12 @@ def add_tables(tables: _SubParsersAction) -> None:
         )  # fmt: skip
         parser.add_argument(
             "--learned", metavar="LIST", type=words,
-            help="learners trained in the twin: residual, mappo, cmmac, cmmac_central, ac, ddpg, gpg, gpo, "
-            "gpo_without_gnn, gpo_single_critic, or none (default: all; with --quick residual)",
+            help="learners trained in the twin: residual, residual_any_size, mappo, cmmac, cmmac_central, ac, ddpg, "
+            "gpg, gpo, gpo_without_gnn, gpo_single_critic, or none (default: all; with --quick residual)",
+        )  # fmt: skip
+        parser.add_argument(
+            "--carry-over", action="store_true",
+            help="instead: train on this cluster, and judge on the preset large (10 access points, 130 nodes)",
         )  # fmt: skip
         parser.add_argument(
             "--quick",
@@ -52,6 +56,7 @@ def run(arguments: Namespace) -> int:
     from functools import partial
 
     from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.reproduction.carry_over import carry_over
     from evaluation.reproduction.orchestration import (
         QUICK_LEARNERS,
         OrchestrationConfig,
@@ -73,7 +78,11 @@ def run(arguments: Namespace) -> int:
     worlds = partial(chosen_world, arguments.table, arguments.world)
     arguments.out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
-        found = repeated(worlds, config, arguments.repeats, arguments.out, chosen, progress)
+        if arguments.carry_over:
+            pair = worlds(0), chosen_world("large", None)
+            found = carry_over(pair, config, budget, arguments.out, progress)
+        else:
+            found = repeated(worlds, config, arguments.repeats, arguments.out, chosen, progress)
     (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_tables(found)).rstrip())
     return 0

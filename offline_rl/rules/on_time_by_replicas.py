@@ -54,16 +54,27 @@ def replica_rule() -> Actor:
 
 
 def replica_residual(
-    example: Example, rule: PyTree | None = None, config: ScorerConfig | None = None
+    example: Example,
+    rule: PyTree | None = None,
+    config: ScorerConfig | None = None,
+    *,
+    any_size: bool = False,
 ) -> Actor:
     """The actor that corrects the rule: its scores, sharpened, and a scorer that begins at zero.
 
     Args:
         example: Shapes of a dispatcher's observation.
         rule: Its numbers, from `replica_rule_params`; the usual ones if not given. They stay as they are.
-        config: Of the scorer; without `identity` the actor serves clusters of any size.
+        config: Of the scorer; without `identity` the actor serves any number of nodes.
+        any_size: The scorer sees of a request its numbers alone, not which site or service it is of: what is learned
+            in one cluster decides in others, whatever their nodes, access points and services.
     """
-    correction = scorer(example, config or ScorerConfig(identity=False))
+
+    def seen(observation: Observation) -> Observation:
+        return numbers_alone(observation) if any_size else observation
+
+    shown = example._replace(observation=jax.eval_shape(seen, example.observation))
+    correction = scorer(shown, config or ScorerConfig(identity=False))
     numbers = (replica_rule_params() if rule is None else rule)["params"]
 
     def init(key: Array) -> PyTree:
@@ -73,10 +84,16 @@ def replica_residual(
     def logits(params: PyTree, observation: Observation, legal: Array) -> Array:
         layers = dict(params["params"])
         base = scores(jax.lax.stop_gradient(layers.pop(ON_TIME_BY_REPLICAS)), observation)
-        change = correction.logits({"params": layers}, observation, legal)
+        change = correction.logits({"params": layers}, seen(observation), legal)
         return mask_logits(SHARPNESS * base + change, legal)
 
     return Actor(init, logits)
+
+
+def numbers_alone(observation: Observation) -> Observation:
+    """What is seen of nodes, and of the request without its vocabularies."""
+    node, request = parts_of(observation)
+    return Observation(node, jnp.concatenate([request[: len(_OF_REQUEST)], request[_WAITED:]]))
 
 
 def scores(numbers: PyTree, observation: PyTree) -> Array:

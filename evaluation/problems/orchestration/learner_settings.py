@@ -22,6 +22,8 @@ from twin.contracts import PyTree
 SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
 RESIDUAL = "residual"
 """A network that corrects the expected on-time rule."""
+ANY_SIZE = "residual_any_size"
+"""The same, for clusters of any size."""
 USUAL_MARGIN = 0.3
 """Of the papers' dispatchers, whose logits are positive and small."""
 
@@ -46,9 +48,10 @@ MakeDispatch = Callable[[Example, PyTree], DispatchLearner]
 """(shapes, numbers of the expected on-time rule) -> how to train."""
 
 
-def residual(example: Example, rule: PyTree) -> DispatchLearner:
+def residual(example: Example, rule: PyTree, *, any_size: bool = False) -> DispatchLearner:
     """PPO from the expected on-time rule: a small scorer, shared by all nodes, corrects it."""
-    network = replica_residual(example, rule, ScorerConfig((32, 16), identity=False, pooled=False))
+    scorer = ScorerConfig((32, 16), identity=False, pooled=False)
+    network = replica_residual(example, rule, scorer, any_size=any_size)
     config = PPOConfig(
         horizon_s=10.0,
         num_epochs=2,
@@ -58,6 +61,11 @@ def residual(example: Example, rule: PyTree) -> DispatchLearner:
         critic_hidden=(64, 32),
     )
     return DispatchLearner(ppo(example, config, network=network), network, RULE_MARGIN)
+
+
+def residual_any_size(example: Example, rule: PyTree) -> DispatchLearner:
+    """The same without the names of sites and services: its parameters serve other clusters."""
+    return residual(example, rule, any_size=True)
 
 
 def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
@@ -96,8 +104,8 @@ def deterministic(example: Example, _rule: PyTree) -> DispatchLearner:
 def dispatchers() -> dict[str, MakeDispatch]:
     """Who learns to dispatch, by name."""
     return {
-        RESIDUAL: residual, "mappo": mappo, "cmmac": coordinated, "cmmac_central": coordinated_in_one_place,
-        "ac": actor_critic, "ddpg": deterministic,
+        RESIDUAL: residual, ANY_SIZE: residual_any_size, "mappo": mappo, "cmmac": coordinated,
+        "cmmac_central": coordinated_in_one_place, "ac": actor_critic, "ddpg": deterministic,
     }  # fmt: skip
 
 

@@ -112,7 +112,7 @@ def _unevenly(fitted: FittedCluster, num_streams: int) -> Dispatch:
         key_usual, key_any, key_which = jax.random.split(key, 3)
         score = jnp.where(legal, jax.random.uniform(key_any, legal.shape), -1.0)
         anywhere = jnp.argmax(score, axis=0).astype(jnp.int32)
-        explores = jax.random.uniform(key_which, anywhere.shape) < share
+        explores = jax.random.uniform(key_which, anywhere.shape) < share[None]
         return jnp.where(explores, anywhere, usual(key_usual, state, legal))
 
     return dispatch
