@@ -36,6 +36,10 @@ def add_tables(tables: _SubParsersAction) -> None:
             "gpg, gpo, gpo_without_gnn, gpo_single_critic, or none (default: all; with --quick residual)",
         )  # fmt: skip
         parser.add_argument(
+            "--updates", metavar="N", type=int,
+            help="updates of everything that is trained (default: 40; with --quick 4)",
+        )  # fmt: skip
+        parser.add_argument(
             "--carry-over", action="store_true",
             help="instead: train on this cluster, and judge on the preset large (10 access points, 130 nodes)",
         )  # fmt: skip
@@ -74,6 +78,8 @@ def run(arguments: Namespace) -> int:
     bench = replace(config.bench, **{name: value for name, value in given.items() if value is not None})
     config = replace(config, bench=bench, days=config.days if arguments.days is None else arguments.days)
     budget = QUICK_BUDGET if arguments.quick else TrainingBudget()
+    if arguments.updates is not None:
+        budget = replace(budget, num_updates=arguments.updates)
     chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
     worlds = partial(chosen_world, arguments.table, arguments.world)
     arguments.out.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ Student's over the repeats, and shows what another system, log and training woul
 differences of what is trained and what it has to beat, paired by repeat.
 """
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +39,7 @@ def repeated(
         worlds: Repeat -> its world.
         config: Of one table; every repeat has its number as seed of log and training.
         num_repeats: At least 1.
-        out: Folder for the logs.
+        out: Folder for the logs, and for the table of every repeat.
         learners: See `reproduce`.
         progress: Where to show how far it is.
 
@@ -53,7 +54,9 @@ def repeated(
     for seed in range(num_repeats):
         progress.note(f"repeat {seed + 1} of {num_repeats}")
         own = replace(config, seed=seed, train_seeds=(seed,), bench=replace(config.bench, seed=seed))
-        tables.append(reproduce(worlds(seed), own, out / f"repeat{seed}", learners, progress))
+        folder = out / f"repeat{seed}"
+        tables.append(reproduce(worlds(seed), own, folder, learners, progress))
+        (folder / "table.json").write_text(json.dumps(tables[-1], indent=1) + "\n")
     return over_worlds(tables)
 
 
