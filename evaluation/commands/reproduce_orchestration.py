@@ -9,6 +9,8 @@ TABLES = {
     "kais": "dispatch and orchestration as KaiS compares them (Han et al. 2021)",
     "kmps": "dispatch and orchestration as KMPS compares them (Huang et al.)",
 }
+CARRY_OVER, CENTRAL = "carry_over", "central"
+FIGURES = (CARRY_OVER, CENTRAL)
 
 
 def add_tables(tables: _SubParsersAction) -> None:
@@ -40,8 +42,9 @@ def add_tables(tables: _SubParsersAction) -> None:
             help="updates of everything that is trained (default: 40; with --quick 4)",
         )  # fmt: skip
         parser.add_argument(
-            "--carry-over", action="store_true",
-            help="instead: train on this cluster, and judge on the preset large (10 access points, 130 nodes)",
+            "--figure", metavar="NAME", choices=FIGURES,
+            help="instead of the table: carry_over (trained on this cluster, judged on the preset large), or central "
+            "(dispatch at access points and in one place, by load and delay)",
         )  # fmt: skip
         parser.add_argument(
             "--quick",
@@ -61,10 +64,12 @@ def run(arguments: Namespace) -> int:
 
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.carry_over import carry_over
+    from evaluation.reproduction.centralised import centralised
     from evaluation.reproduction.orchestration import (
         QUICK_LEARNERS,
         OrchestrationConfig,
         quick,
+        twin_of,
     )
     from evaluation.reproduction.orchestration_learners import learners
     from evaluation.reproduction.orchestration_repeats import repeated
@@ -80,15 +85,18 @@ def run(arguments: Namespace) -> int:
     budget = QUICK_BUDGET if arguments.quick else TrainingBudget()
     if arguments.updates is not None:
         budget = replace(budget, num_updates=arguments.updates)
-    chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
-    worlds = partial(chosen_world, arguments.table, arguments.world)
-    arguments.out.mkdir(parents=True, exist_ok=True)
+    worlds, out = partial(chosen_world, arguments.table, arguments.world), arguments.out
+    out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
-        if arguments.carry_over:
-            pair = worlds(0), chosen_world("large", None)
-            found = carry_over(pair, config, budget, arguments.out, progress)
+        if arguments.figure == CARRY_OVER:
+            found = carry_over((worlds(0), chosen_world("large", None)), config, budget, out, progress)
+        elif arguments.figure == CENTRAL:
+            fitted = twin_of(worlds(0), config, bench, out, progress)
+            found = centralised(worlds(0), config.days[0], bench, fitted, progress)
         else:
-            found = repeated(worlds, config, arguments.repeats, arguments.out, chosen, progress)
-    (arguments.out / f"{arguments.table}.json").write_text(json.dumps(found, indent=1) + "\n")
+            chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
+            found = repeated(worlds, config, arguments.repeats, out, chosen, progress)
+    name = arguments.figure or arguments.table
+    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
     show_result(arguments, found, as_text(as_tables(found)).rstrip())
     return 0

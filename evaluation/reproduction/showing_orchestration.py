@@ -8,6 +8,8 @@ def as_tables(found: Mapping[str, Any]) -> Any:
     """Rows and, of several repeats, differences as rich tables, with 95 % intervals."""
     from rich.console import Group
 
+    if "delay_s" in found["rows"][0]:
+        return _centralised(found)
     parts = [_rows(found)]
     if "differences" in found:
         parts.append(_differences(found))
@@ -34,6 +36,21 @@ def _rows(found: Mapping[str, Any]) -> Any:
     return table
 
 
+def _centralised(found: Mapping[str, Any]) -> Any:
+    """Dispatch at access points and in one place."""
+    from rich.table import Table
+
+    table = Table(title=f"{found['world']}, day {found['day']}: the expected on-time rule, static deployment")
+    for heading in ("load", "decides in", "delay s", "on time of those sent", "response s"):
+        table.add_column(heading)
+    for row in found["rows"]:
+        table.add_row(
+            f"{row['load']:g}", row["dispatch"], f"{row['delay_s']:g}", _interval(row, name="on_time_of_sent"),
+            _interval(row, name="response_s"),
+        )  # fmt: skip
+    return table
+
+
 def _differences(found: Mapping[str, Any]) -> Any:
     """What is trained less what it has to beat."""
     from rich.table import Table
@@ -46,8 +63,9 @@ def _differences(found: Mapping[str, Any]) -> Any:
     return table
 
 
-def _interval(row: Mapping[str, Any], sign: str = "") -> str:
-    shown = f"{row['on_time']:{sign}.3f}"
-    if row["low"] is None or row["high"] is None:
+def _interval(row: Mapping[str, Any], sign: str = "", name: str = "on_time") -> str:
+    low, high = ("low", "high") if name == "on_time" else (f"{name}_low", f"{name}_high")
+    shown = f"{row[name]:{sign}.3f}"
+    if row[low] is None or row[high] is None:
         return shown
-    return f"{shown} [{row['low']:{sign}.3f}, {row['high']:{sign}.3f}]"
+    return f"{shown} [{row[low]:{sign}.3f}, {row[high]:{sign}.3f}]"

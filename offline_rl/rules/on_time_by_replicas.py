@@ -30,7 +30,7 @@ _TINY = 1e-6
 
 
 def replica_rule_params(
-    latency_s: tuple[float, float, float] = (0.0, 0.0, 0.0),
+    latency_s: tuple[float | Array, float | Array, float | Array] = (0.0, 0.0, 0.0),
     spread: float = 0.5,
     price: float = 0.02,
     haste: float = 1e-3,

@@ -50,7 +50,7 @@ def rivals(fitted: FittedCluster) -> Entrants:
     )
 
 
-def dispatch_rule(fitted: FittedCluster, delay_s: float = 0.0) -> Policy:
+def dispatch_rule(fitted: FittedCluster, delay_s: float | Array = 0.0) -> Policy:
     """The expected on-time rule with the log's numbers; it draws among the nodes whose chances are near the best.
 
     Its decisions come `delay_s` late.
