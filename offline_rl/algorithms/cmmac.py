@@ -130,18 +130,15 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
 
     def values(params: PyTree, inputs: Array) -> Array:
         """[seats, T, B]."""
-        found = apply(critic, params, inputs)
-        if config.single:
-            return jnp.broadcast_to(found, (num_seats, *found.shape[1:]))
-        return found if config.central else found[0]
+        found = apply(critic, params, inputs)  # [values, T, B], or [1, seats, T, B] without `central`
+        return jnp.broadcast_to(found, (num_seats, *found.shape[1:])) if config.central else found[0]
 
     def prepared(params: CMMACParams, trajectory: Trajectory) -> _DispatchBatch:
         observation, legal, action, reward, active, settled = time_as_stream(
             (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward, trajectory.active,
              trajectory.settled)
         )  # fmt: skip
-        if config.single:
-            reward = jnp.broadcast_to(jnp.sum(reward, axis=0), reward.shape)
+        reward = jnp.broadcast_to(jnp.sum(reward, axis=0), reward.shape) if config.single else reward
         inputs = _critic_inputs(trajectory, observation, config.central)
         value = values(params.critic, inputs)  # [seats, T + 1, B]
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
@@ -178,8 +175,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         active = trajectory.active.astype(jnp.float32)
         reward = weighted_mean(trajectory.reward, active * trajectory.settled)
         settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
-        policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
-        return state, CMMACInfo(reward, policy_loss, value_loss, spread, settled)
+        return state, CMMACInfo(reward, *(jnp.mean(one) for one in seen), settled)
 
     return Algorithm(
         init,

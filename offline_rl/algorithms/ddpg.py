@@ -159,22 +159,26 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
         earned = weighted_mean(trajectory.reward, trajectory.settled.astype(jnp.float32))
         return state, DDPGInfo(jnp.mean(loss), jnp.mean(found), earned)
 
-    def exploring(state: DDPGState) -> Policy:
-        usual = greedy_policy(network, state.params.actor)
+    return Algorithm(
+        init,
+        step,
+        lambda state: _exploring(network, state.params.actor, config.exploration),
+        lambda state: greedy_policy(network, state.params.actor),
+    )
 
-        def decide(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
-            key_any, key_which = jax.random.split(key)
-            anything = sample(
-                key_any, jax.tree.map(lambda mask: mask_logits(jnp.zeros(mask.shape), mask), legal)
-            )
-            action = usual(key, observation, legal)
-            seats = jax.tree.leaves(action)[0].shape
-            explores = jax.random.uniform(key_which, seats) < config.exploration
-            return jax.tree.map(lambda other, own: jnp.where(explores, other, own), anything, action)
 
-        return decide
+def _exploring(network: Actor, params: PyTree, share: float) -> Policy:
+    """The policy, or with a probability any legal choice."""
+    usual = greedy_policy(network, params)
 
-    return Algorithm(init, step, exploring, lambda state: greedy_policy(network, state.params.actor))
+    def decide(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
+        key_any, key_which = jax.random.split(key)
+        even = jax.tree.map(lambda mask: mask_logits(jnp.zeros(mask.shape), mask), legal)
+        anything, action = sample(key_any, even), usual(key, observation, legal)
+        explores = jax.random.uniform(key_which, jax.tree.leaves(action)[0].shape) < share
+        return jax.tree.map(lambda other, own: jnp.where(explores, other, own), anything, action)
+
+    return decide
 
 
 def _unit(chosen: Array, num_choices: int) -> Array:

@@ -43,7 +43,8 @@ def test_a_dispatcher_of_three_access_points_and_24_nodes_scores_a_hundred_in_an
     network = dispatching(24, 3, 12)
     params = jax.tree.map(lambda leaf: leaf + 0.1, network.init(KEY))
     observation, legal = seen(100, 10, 40)
-    logits = np.asarray(jax.jit(network.logits)(params, observation, legal))
+    score = jax.jit(network.logits)
+    logits = np.asarray(score(params, observation, legal))
     moved = observation._replace(node=observation.node[:, ORDER])
     np.testing.assert_allclose(
         network.logits(params, moved, legal[ORDER]), logits[ORDER], rtol=1e-5, atol=1e-5
