@@ -46,17 +46,13 @@ def test_a_dispatcher_of_three_access_points_and_24_nodes_scores_a_hundred_in_an
     score = jax.jit(network.logits)
     logits = np.asarray(score(params, observation, legal))
     moved = observation._replace(node=observation.node[:, ORDER])
-    np.testing.assert_allclose(
-        network.logits(params, moved, legal[ORDER]), logits[ORDER], rtol=1e-5, atol=1e-5
-    )
+    np.testing.assert_allclose(score(params, moved, legal[ORDER]), logits[ORDER], rtol=1e-5, atol=1e-5)
     assert logits[legal].std() > 1e-2
     request = observation.request.copy()
     request[len(NUMERIC_REQUEST_FEATURES) : -len(SLOT_REQUEST_FEATURES)] = (
         0.0  # of which site and service it is
     )
-    np.testing.assert_array_equal(
-        network.logits(params, observation._replace(request=request), legal), logits
-    )
+    np.testing.assert_array_equal(score(params, observation._replace(request=request), legal), logits)
     chosen = near_best_policy(network, params, 0.0)(KEY, observation, legal)
     assert np.take_along_axis(legal, np.asarray(chosen)[None], axis=0).all()
 
