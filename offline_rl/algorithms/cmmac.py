@@ -147,10 +147,9 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
         weight = (active & settled).astype(jnp.float32)
         spread = jnp.sqrt(weighted_mean(error**2, weight))
-        target = value[:, :-1] + error
         return _DispatchBatch(
-            observation, legal, action, inputs[..., :-1, :], target, error / (spread + 1e-6), weight
-        )
+            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, error / (spread + 1e-6), weight
+        )  # fmt: skip
 
     def loss_of(params: CMMACParams, batch: _DispatchBatch) -> tuple[Array, tuple[Array, ...]]:
         logits = network.logits(params.actor, batch.observation, batch.legal)
@@ -175,7 +174,8 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         active = trajectory.active.astype(jnp.float32)
         reward = weighted_mean(trajectory.reward, active * trajectory.settled)
         settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
-        return state, CMMACInfo(reward, *(jnp.mean(one) for one in seen), settled)
+        policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
+        return state, CMMACInfo(reward, policy_loss, value_loss, spread, settled)
 
     return Algorithm(
         init,
