@@ -4,6 +4,7 @@ Nothing heavy is imported before a command needs it, so that help is immediate.
 """
 
 import argparse
+import gc
 import os
 import sys
 import traceback
@@ -52,6 +53,7 @@ def _main(argv: list[str]) -> int:
     arguments = _parser(argv).parse_args(argv)
     _keep_compiled_programs()
     _sum_in_one_order()
+    gc.set_threshold(50_000, 20, 20)  # tracing programs makes many objects and little garbage
     try:
         with sigterm_raises():
             refuse_missing(arguments)

@@ -99,12 +99,17 @@ def fold_slots(
         The pytree combined over all slots, from the last to the first.
     """
     depth = leaves[0].shape[1]
+    once = jax.jit(
+        per_slot
+    )  # traced and lowered once for all slots; the compiler puts it in place of every call
 
     def at(index: int | Array) -> Folded:
         if isinstance(index, int):
-            return per_slot(tuple(leaf[:, index] for leaf in leaves), jnp.int32(index))
+            return once(
+                tuple(jax.lax.index_in_dim(leaf, index, 1, False) for leaf in leaves), jnp.int32(index)
+            )
         slices = tuple(jax.lax.dynamic_index_in_dim(leaf, index, 1, False) for leaf in leaves)
-        return per_slot(slices, index)
+        return once(slices, index)
 
     def block(sofar: Folded, last: int | Array, length: int) -> Folded:
         for back in range(length):
