@@ -30,6 +30,10 @@ MEMORY = 0.99
 """Of the moving mean over gradient steps that a member's parameters are taken from."""
 MIN_WINDOWS = 12
 """With fewer windows than this, rows are held out instead of whole windows."""
+LEAST_ROWS, LEAST_ASIDE = 8_192, 2_048
+"""Rows that there is room for at least, in all and held out: a single day takes the program of a few."""
+LEAST_LOOKS = 64
+"""Likewise looks."""
 
 
 class FitReport(NamedTuple):
@@ -73,7 +77,7 @@ def fit_answers(
         )  # fmt: skip
     key_split, key_fit = jax.random.split(key)
     weights, held_out = _shares(key_split, offers.window, config)
-    rows = _padded(offers, weights, held_out)
+    rows = _padded(offers, weights, held_out, config.num_steps)
     run = fit_program(encoding, config) if program is None else program
     parameters, *curves = run(jax.random.split(key_fit, config.num_members), rows)
     started, finished = offers.observed.started, offers.observed.finished
@@ -85,7 +89,10 @@ def fit_answers(
         support_limit_s(encoding, offers),
     )
     train, valid, best, spread = (np.asarray(curve) for curve in curves)
-    return model, FitReport(train, valid, best, spread, int(num_rows - held_out.sum()), int(held_out.sum()))
+    looks = slice(_num_looks(config))
+    return model, FitReport(
+        train[looks], valid[looks], best, spread, int(num_rows - held_out.sum()), int(held_out.sum())
+    )
 
 
 def _shares(key: Array, window: np.ndarray, config: AnswerConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -139,6 +146,8 @@ class _Search(NamedTuple):
 class _Rows(NamedTuple):
     """Rows in arrays of a power of two: few shapes, few programs. Added rows have no weight."""
 
+    num_steps: Leaf  # [] gradient steps at most
+
     inputs: Leaf  # [inputs, rows]
     observed: Observed  # leaves [rows]
     cumulative: Leaf  # [members, rows] distribution function of the members' sampling of rows
@@ -146,37 +155,51 @@ class _Rows(NamedTuple):
     aside_weight: Leaf  # [held-out]
 
 
-def _padded(offers: Offers, weights: np.ndarray, held_out: np.ndarray) -> _Rows:
+def _padded(offers: Offers, weights: np.ndarray, held_out: np.ndarray, num_steps: int) -> _Rows:
     num_rows = offers.inputs.shape[1]
-    source = np.resize(np.arange(num_rows), _room(num_rows))
+    source = np.resize(np.arange(num_rows), _room(num_rows, LEAST_ROWS))
     cumulative = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
     kept = np.flatnonzero(held_out)
+    aside = _room(len(kept), LEAST_ASIDE)
     return _Rows(
+        np.int32(num_steps),
         offers.inputs[:, source],
         Observed(*(leaf[source] for leaf in offers.observed)),
         np.pad(cumulative, ((0, 0), (0, len(source) - num_rows)), constant_values=2.0).astype(np.float32),
-        np.resize(kept, _room(len(kept))),
-        (np.arange(_room(len(kept))) < len(kept)).astype(np.float32),
+        np.resize(kept, aside),
+        (np.arange(aside) < len(kept)).astype(np.float32),
     )
 
 
-def _room(count: int) -> int:
-    return 1 << max(0, count - 1).bit_length()
+def _room(count: int, least: int) -> int:
+    return max(least, 1 << max(0, count - 1).bit_length())
+
+
+def _num_looks(config: AnswerConfig) -> int:
+    return max(1, config.num_steps // config.evaluate_every)
+
+
+def _optimiser(config: AnswerConfig, num_steps: Array) -> optax.GradientTransformation:
+    def schedule(count: Array) -> Array:  # optax's cosine takes no traced number of steps
+        angle = jnp.pi * jnp.minimum(count, num_steps) / num_steps
+        return config.learning_rate * 0.5 * (1.0 + jnp.cos(angle))
+
+    return optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=config.weight_decay)
+    )
 
 
 FitProgram = Callable[[Array, _Rows], tuple[PyTree, Array, Array, Array, Array]]
 
 
 def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
-    """Compiled once for each shape.
+    """Compiled once for each shape; the number of gradient steps is an argument, so that fits of few steps share the
+    program of many.
 
     keys [members], rows -> parameters, both curves [looks, members], best steps [members], spread [2].
     """
     network, unit_s = answer_network(config), encoding.problem.time_unit_s
-    schedule = optax.cosine_decay_schedule(config.learning_rate, config.num_steps)
-    optimiser = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=config.weight_decay)
-    )
+    room = _room(_num_looks(config), LEAST_LOOKS)
 
     def likelihood(parameters: PyTree, data: _Rows, rows: Array) -> Array:
         inputs = data.inputs[:, rows]
@@ -191,11 +214,9 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         rows = jnp.searchsorted(below, jax.random.uniform(key_step, (config.batch_size,)))
         rows = jnp.minimum(rows, below.shape[0] - 1)
         loss, gradient = jax.value_and_grad(mean_loss)(parameters, data, rows, jnp.ones(rows.shape))
-        updates, state = optimiser.update(gradient, state, parameters)
+        updates, state = _optimiser(config, data.num_steps).update(gradient, state, parameters)
         parameters = optax.apply_updates(parameters, updates)
         return (parameters, optax.incremental_update(parameters, mean, 1.0 - MEMORY), state), loss
-
-    num_looks = max(1, config.num_steps // config.evaluate_every)
 
     def look(key_looks: Array, data: _Rows, below: Array, carry: _Search) -> _Search:
         keys = jax.random.split(jax.random.fold_in(key_looks, carry.num_looks), config.evaluate_every)
@@ -212,17 +233,22 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
             held_out=carry.held_out.at[carry.num_looks].set(-loss),
         )
 
-    def goes_on(carry: _Search) -> Array:
+    def goes_on(carry: _Search, num_steps: Array) -> Array:
+        num_looks = jnp.maximum(1, num_steps // config.evaluate_every)
         return (carry.num_looks < num_looks) & (carry.num_looks - carry.best_look < config.patience)
 
     def member(key_member: Array, data: _Rows, below: Array) -> tuple[PyTree, Array, Array, Array]:
         key_init, key_looks = jax.random.split(key_member)
         parameters = network.init(key_init, jnp.zeros((num_inputs(encoding.cluster), 1)))
-        none = jnp.full(num_looks, jnp.nan)
+        none = jnp.full(room, jnp.nan)
         zero = jnp.int32(0)
-        walk = (parameters, parameters, optimiser.init(parameters))
+        walk = (parameters, parameters, _optimiser(config, data.num_steps).init(parameters))
         start = _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)
-        last = jax.lax.while_loop(goes_on, lambda carry: look(key_looks, data, below, carry), start)
+        last = jax.lax.while_loop(
+            lambda carry: goes_on(carry, data.num_steps),
+            lambda carry: look(key_looks, data, below, carry),
+            start,
+        )
         return last.best, last.train, last.held_out, last.best_look * config.evaluate_every
 
     every = jax.vmap(member, in_axes=(0, None, 0), out_axes=(0, 1, 1, 0))

@@ -26,6 +26,8 @@ from twin.rollout import follow
 
 AT_ONCE = 64
 """Windows whose offers are made at once: what a rollout records of a window is far more than what is kept of it."""
+FEW = 16
+"""So many or fewer are padded to so many, all others to `AT_ONCE`: two shapes, two programs."""
 
 
 def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable | None = None) -> Environment:
@@ -122,8 +124,8 @@ def _offers_of(
     run: Callable[[Windows, ReplayTable], tuple[Array, Array]],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Inputs [inputs, T, part] of the offers of some windows (indices), and which are illegal [T, part]."""
-    availability = AT_ONCE if windows.num_windows > AT_ONCE else 1 << (len(part) - 1).bit_length()
-    padded = pad_windows(select(windows, part), windows.num_steps, availability)
+    width = AT_ONCE if windows.num_windows > FEW else FEW
+    padded = pad_windows(select(windows, part), windows.num_steps, width)
     table = answers_of_history(padded, encoding, windows)
     inputs, illegal = run(padded, table)
     return np.asarray(inputs)[..., : len(part)], np.asarray(illegal)[..., : len(part)]

@@ -38,11 +38,15 @@ def calibrate_spread(
         each = jax.lax.map(log_likelihood, shifted(parameters, output_layer, shift))
         return jnp.sum(weight * jax.nn.logsumexp(each, axis=0))
 
-    chosen = jnp.zeros(NUM_OUTPUTS)
-    factors = []
-    for scales in (WAIT_SCALES, RUN_SCALES):
-        tried = jnp.stack([chosen.at[scales].set(factor) for factor in LOG_FACTORS])
+    log_factors = jnp.array(LOG_FACTORS)
+
+    def settle(chosen: Array, scales: Array) -> tuple[Array, Array]:
+        tried = jnp.where(scales[None], log_factors[:, None], chosen[None])
         best = jnp.argmax(jax.lax.map(pooled, tried))
-        chosen = tried[best]
-        factors.append(jnp.exp(jnp.array(LOG_FACTORS))[best])
-    return shifted(parameters, output_layer, chosen), jnp.stack(factors)
+        return tried[best], jnp.exp(log_factors)[best]
+
+    both = jnp.stack(
+        [jnp.zeros(NUM_OUTPUTS, bool).at[scales].set(True) for scales in (WAIT_SCALES, RUN_SCALES)]
+    )
+    chosen, factors = jax.lax.scan(settle, jnp.zeros(NUM_OUTPUTS), both)  # one program for the two
+    return shifted(parameters, output_layer, chosen), factors
