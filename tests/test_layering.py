@@ -11,6 +11,8 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 FLOORS = ("logs_schema", "twin", "offline_rl", "evaluation")  # from the ground up
 HEAVY = {"jax", "jaxlib", "flax", "optax", "sklearn", "matplotlib"}
+SELDOM_USED = ("matplotlib", "sklearn", "scipy.optimize", "scipy.stats")
+"""Slow to import: the functions that need them import them."""
 
 
 def imported(source: str, package: str) -> Iterator[tuple[int, str]]:
@@ -54,6 +56,22 @@ def test_logs_schema_is_light_when_imported():
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT
     )
     assert done.stdout.split() == []
+
+
+def at_the_start(source: str) -> list[str]:
+    """What a module imports when it is imported itself."""
+    first = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [name for _, name in imported("\n".join(map(ast.unparse, first)), "a.b")]
+
+
+def test_commands_do_not_start_with_what_few_of_them_use():
+    alone = ROOT / "evaluation" / "reproduction"  # imported by its own commands alone
+    files = [file for floor in FLOORS for file in (ROOT / floor).rglob("*.py") if alone not in file.parents]
+    found = {file: at_the_start(file.read_text(encoding="utf-8")) for file in files}
+    assert at_the_start("import scipy.stats\ndef f():\n    import matplotlib") == ["scipy.stats"]
+    assert [
+        (file, name) for file, names in found.items() for name in names if name.startswith(SELDOM_USED)
+    ] == []
 
 
 def test_the_reader_of_imports_sees_every_form():

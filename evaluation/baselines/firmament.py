@@ -22,7 +22,6 @@ a baseline of KaiS, section V.
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from evaluation.baselines.baseline import Baseline, any_best_legal, free_cores, node_feature
 from twin.contracts import Array, Policy
@@ -73,6 +72,8 @@ def solve_flow(slot_cost: np.ndarray, legal: np.ndarray, tie: np.ndarray) -> np.
     Returns:
         [seats, *streams] int32 node of every request; 0 where none is legal, and such a seat takes no slot.
     """
+    from scipy.optimize import linear_sum_assignment
+
     num_nodes, num_slots = slot_cost.shape[:2]
     num_seats, streams = legal.shape[1], legal.shape[2:]
     costs, masks, ties = (np.asarray(leaf).reshape((*leaf.shape[:2], -1)) for leaf in (slot_cost, legal, tie))

@@ -22,12 +22,11 @@ INFOCOM 2019; baseline (iii) of KaiS, section V.
 """
 
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linprog
-from scipy.sparse import coo_array, csr_array, vstack
 
 from evaluation.baselines.truth_baseline import TruthBaseline
 from evaluation.simulator.conditions import DayConditions, WorldAgents, conditions, service_mix, world_draw
@@ -35,6 +34,9 @@ from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array
 from twin.placement.types import PlacementState
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 EVENNESS = 1e-3
 """Weight of the busiest node's load: small, so that serving requests has priority."""
@@ -102,6 +104,9 @@ def solve(
     Returns:
         [sites, services, nodes] shares x.
     """
+    from scipy.optimize import linprog
+    from scipy.sparse import coo_array
+
     site, service, node = np.nonzero((time_ratio <= 1.0) & (rate > 0.0)[..., None])
     num, num_kinds = len(node), rate.size
     offered = rate[site, service]
@@ -128,14 +133,16 @@ def solve(
 
 
 def _within_replicas(
-    matrix: csr_array,
+    matrix: "csr_array",
     limit: np.ndarray,
     work: np.ndarray,
     replicas: np.ndarray,
     service: np.ndarray,
     node: np.ndarray,
-) -> tuple[csr_array, np.ndarray]:
+) -> tuple["csr_array", np.ndarray]:
     """The constraints and those of replicas: no more work [columns] for a service on a node than they can serve."""
+    from scipy.sparse import coo_array, vstack
+
     pair = service * replicas.shape[1] + node
     column = np.arange(len(work))
     rows = coo_array((work, (pair, column)), shape=(replicas.size, matrix.shape[1]))

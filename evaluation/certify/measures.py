@@ -8,7 +8,6 @@ noise floor, the same measure between two real samples of the same sizes.
 from itertools import combinations
 
 import numpy as np
-from scipy.stats import ks_2samp, wasserstein_distance
 from threadpoolctl import threadpool_limits
 
 from evaluation.certify.samples import Coding, Sample
@@ -130,12 +129,16 @@ def _square_distances(one: np.ndarray, two: np.ndarray) -> np.ndarray:
 
 def kolmogorov_smirnov(real: np.ndarray, generated: np.ndarray) -> float:
     """Largest distance of the two distribution functions, in [0, 1]; unknown values are left out."""
+    from scipy.stats import ks_2samp
+
     one, two = (values[np.isfinite(values)] for values in (real, generated))
     return float(ks_2samp(one, two).statistic) if len(one) and len(two) else float("nan")
 
 
 def relative_wasserstein(real: np.ndarray, generated: np.ndarray) -> float:
     """Earth mover's distance over the real sample's deviation; unknown values are left out."""
+    from scipy.stats import wasserstein_distance
+
     one, two = (values[np.isfinite(values)] for values in (real, generated))
     if not len(one) or not len(two):
         return float("nan")

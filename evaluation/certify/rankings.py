@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 import jax
 import numpy as np
-from scipy.stats import rankdata
 
 from evaluation.baselines import BASELINES
 from evaluation.certify.config import CertifyConfig
@@ -121,6 +120,8 @@ def policy_values(
 
 def weighted_spearman(one: np.ndarray, two: np.ndarray) -> Statistic:
     """Rank correlation of two columns, every row counted as often as its weight (whole numbers)."""
+
+    from scipy.stats import rankdata
 
     def of(weights: np.ndarray) -> float:
         rows = np.repeat(np.arange(len(one)), weights.astype(int))

@@ -7,7 +7,6 @@ the truth is available, each judge's rank correlation and error over all policie
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from evaluation.comparison.entries import JudgeTrust, Run, is_far
 from evaluation.comparison.metrics import Metric
@@ -59,6 +58,8 @@ def _against(
         return None, None, None, 0
     estimates, truths = (np.array([values[policy] for policy in both]) for values in (found, true))
     is_ranked = np.ptp(estimates) > 0 and np.ptp(truths) > 0
+    from scipy.stats import spearmanr
+
     rank = float(spearmanr(estimates, truths).statistic) if is_ranked else None
     errors = estimates - truths
     return float(np.mean(np.abs(errors))), float(np.mean(errors)), rank, len(both)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import linprog
 
 from evaluation.simulator.options import LINK_KINDS, PROCESSOR_SHARING, LinkFault, Outage
 from evaluation.simulator.request_lists import DayRequests
@@ -205,6 +204,8 @@ def peak_load(world: World, day: float = 0.0) -> float:
     `sum_s rate_s * split[s, n] * work_s / affinity[s, n] <= r * cores_n * speed_n` for every node. Below 1
     some assignment keeps up even at the peak; links, preferences and weekends are ignored, rules are not.
     """
+    from scipy.optimize import linprog
+
     population, today = world_draw(world), conditions(world, day)
     scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
     rate_per_s = world.requests_per_day / world.day_s * (1.0 + world.daily_amplitude)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from scipy.optimize import linprog
 
 from evaluation.simulator.pool import ArrivalPool, day_requests_of
 from evaluation.simulator.request_lists import DayRequests
@@ -123,6 +122,8 @@ def swings(share: np.ndarray, work: np.ndarray, memory: np.ndarray, *, of_memory
     Raises:
         ConfigError: one sum cannot vary without the other (a single service, or equal services).
     """
+    from scipy.optimize import linprog
+
     moving, still = (share * memory, share * work) if of_memory else (share * work, share * memory)
     solved = linprog(-moving, A_eq=still[None], b_eq=[0.0], bounds=(-1.0, 1.0))
     reach = float(moving @ solved.x) / float(moving.sum())

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from twin.assignment.ran_requests import RanRequests
 
@@ -117,6 +116,8 @@ def between(ways: Ways, here: str, there: str) -> Way:
 
 def _fit(size_mib: np.ndarray, delay_s: np.ndarray, source: str) -> Way:
     """Least squares with neither part negative."""
+    from scipy.optimize import nnls
+
     both = np.stack([np.ones(len(size_mib)), size_mib], axis=1)
     (latency_s, s_per_mib), _ = nnls(both, delay_s)
     return Way(float(latency_s), float(s_per_mib), len(size_mib), source)

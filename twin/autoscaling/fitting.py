@@ -12,7 +12,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from scipy.optimize import nnls
 
 from logs_schema.errors import ConfigError
 from twin.autoscaling.laws import MOST_RHO, Laws, law_s, tail_features
@@ -189,6 +188,8 @@ def _end_to_end(
     log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Weights of own times in the mean from end to end, and coefficients of its tail."""
+    from scipy.optimize import nnls
+
     own = log.columns["response_s"][rows]
     target = log.gateway["response_s"][rows]
     known = np.isfinite(own).all(axis=1) & np.isfinite(target) & (target > 0.0)

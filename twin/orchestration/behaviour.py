@@ -12,7 +12,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import minimize
 
 from twin.contracts import Array
 from twin.orchestration.deployment import Orchestration
@@ -41,6 +40,8 @@ def fit_clone(edge: EdgeCloud, rows: SlotRows, replicas: ReplicaRows, seed: int 
         replicas: Deployments of the same days.
         seed: Of the sample of rows that is looked at.
     """
+    from scipy.optimize import minimize
+
     sent = np.flatnonzero((rows.node >= 0) & np.isfinite(rows.decided_s))
     random = np.random.default_rng(seed)
     sent = np.sort(random.permutation(sent)[:MOST_ROWS])

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.ndimage import gaussian_filter1d
-from scipy.stats import norm
 
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError
@@ -173,6 +172,8 @@ def _completed(
     value: np.ndarray, ended: np.ndarray, mean: np.ndarray, deviation: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """First and second moments of every logarithm, given what was seen of it."""
+    from scipy.stats import norm
+
     z = (value - mean) / deviation
     hazard = np.exp(norm.logpdf(z) - norm.logsf(z))
     first = np.where(ended, value, mean + deviation * hazard)
@@ -202,6 +203,8 @@ def _shrunk(group: np.ndarray, value: np.ndarray, num_groups: int, shrink_rows: 
 
 def _quantiles(residual: np.ndarray, ended: np.ndarray, deviation: float) -> np.ndarray:
     """The product-limit estimate at (k + 1/2) / quantiles; a normal law beyond the last end that was seen."""
+    from scipy.stats import norm
+
     order = np.lexsort((~ended, residual))
     left = len(residual) - np.arange(len(residual))
     survival = np.cumprod(1.0 - ended[order] / left)

@@ -24,7 +24,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import nnls
 from scipy.special import ndtri
 
 from twin.contracts import Array
@@ -275,6 +274,8 @@ def _memory(score: np.ndarray, order: np.ndarray) -> tuple[np.ndarray, np.ndarra
     Scores of equal gaps (a log in whole seconds) stand for hidden ones that differ. With `v` the variance of the means,
     the covariance of the means is, to first order, `v^2` times that of the hidden scores.
     """
+    from scipy.optimize import nnls
+
     lags = np.array([lag for lag in LAGS if lag < len(score) // 4])
     near = [order[lag:] - order[:-lag] == lag for lag in lags]
     products = [

@@ -4,17 +4,18 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import matplotlib
 import numpy as np
 from markupsafe import escape
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label
-from evaluation.comparison.report.plots import AXES_INK, OTHERS, STYLE, series_style, svg_of
+from evaluation.comparison.report.plots import AXES_INK, OTHERS, series_style, styled_figure, svg_of
 from evaluation.comparison.report.roles import Strong, strong_policies
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 WIDTH, HEIGHT = 5.3, 3.6
 """Of a panel, in inches."""
@@ -154,10 +155,8 @@ def _panel(
     strong: dict[str, Strong],
     over: str | None,
 ) -> str:
-    with matplotlib.rc_context(
-        {**STYLE, "font.size": 10, "svg.hashsalt": f"{judge}/{comparison.main_metric}/{over}"}
-    ):
-        figure = Figure(figsize=(WIDTH, HEIGHT))
+    salt = f"{judge}/{comparison.main_metric}/{over}"
+    with styled_figure(salt, width=WIDTH, height=HEIGHT, style={"font.size": 10}) as figure:
         axes = figure.add_axes(AXES)
         axes.grid(axis="y")
         axes.set_axisbelow(True)
@@ -182,7 +181,7 @@ def _panel(
         return svg_of(figure)
 
 
-def _scale(axes: Axes, lines: Sequence[_Line], strong: dict[str, Strong]) -> None:
+def _scale(axes: "Axes", lines: Sequence[_Line], strong: dict[str, Strong]) -> None:
     """One scale for all panels: logarithmic where the range of values is large, and linear about zero where some of
     them are not positive."""
     shown = [line.y for line in lines]
@@ -204,7 +203,7 @@ def _scale(axes: Axes, lines: Sequence[_Line], strong: dict[str, Strong]) -> Non
     axes.set_ylim(low / 1.3 if low > 0.0 else 1.3 * low, 1.3 * high if high > 0.0 else high / 1.3)
 
 
-def _draw_strong(axes: Axes, line: _Line, style: int, offset: float) -> None:
+def _draw_strong(axes: "Axes", line: _Line, style: int, offset: float) -> None:
     """Points with intervals, joined; `offset` keeps the bars of several policies apart."""
     x = np.arange(len(line.y)) + offset
     bars = np.maximum([line.y - line.low, line.high - line.y], 0.0)
@@ -213,7 +212,7 @@ def _draw_strong(axes: Axes, line: _Line, style: int, offset: float) -> None:
     )
 
 
-def _name(axes: Axes, lines: Sequence[_Line], strong: dict[str, Strong]) -> None:
+def _name(axes: "Axes", lines: Sequence[_Line], strong: dict[str, Strong]) -> None:
     """Names at the right end of the lines, moved apart where they would overlap."""
     if not lines:
         return
@@ -262,7 +261,7 @@ def shortened(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
 
 
-def _mark_empty(axes: Axes, lines: Sequence[_Line], num_shifts: int) -> None:
+def _mark_empty(axes: "Axes", lines: Sequence[_Line], num_shifts: int) -> None:
     """Labels shifts without any value as "not judged", so that a gap is not read as zero."""
     for position in range(num_shifts):
         if not any(math.isfinite(line.y[position]) for line in lines):

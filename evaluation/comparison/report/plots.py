@@ -5,14 +5,15 @@ logs, so they are never interpreted as mathematics or markup.
 """
 
 import io
-from typing import Any
-
-import matplotlib
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_svg import FigureCanvasSVG
-from matplotlib.figure import Figure
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from evaluation.comparison.report.content import Chart
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 COLOURS = ("#2A8FD0", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#8E6BD8", "#56B4E9")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X")
@@ -41,8 +42,12 @@ STYLE: dict[Any, Any] = {
 
 def chart_plot(chart: Chart) -> str:
     """SVG of a chart of curves."""
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": f"{chart.title}/{chart.y_label}"}):
-        figure, axes = _figure(width=5.6, height=3.7)
+    with styled_figure(
+        f"{chart.title}/{chart.y_label}", width=5.6, height=3.7, layout="constrained"
+    ) as figure:
+        axes = figure.add_subplot()
+        axes.grid(axis="y")
+        axes.set_axisbelow(True)
         for index, curve in enumerate(chart.curves):
             colour = COLOURS[index % len(COLOURS)]
             marker = MARKERS[index % len(MARKERS)] if len(curve.x) <= 30 else None
@@ -65,15 +70,19 @@ def series_style(order: int) -> dict[str, Any]:
     return {"color": COLOURS[place], "marker": MARKERS[place], "fillstyle": FILLS[turn % len(FILLS)]}
 
 
-def _figure(*, width: float, height: float) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.add_subplot()
-    axes.grid(axis="y")
-    axes.set_axisbelow(True)
-    return figure, axes
+@contextmanager
+def styled_figure(
+    salt: str, *, width: float, height: float, layout: Any = None, style: dict[Any, Any] | None = None
+) -> Iterator["Figure"]:
+    """An empty figure of so many inches, in the style of reports; `salt` makes the names within its SVG its own."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context({**STYLE, **(style or {}), "svg.hashsalt": salt}):
+        yield Figure(figsize=(width, height), layout=layout)
 
 
-def _legend(axes: Axes, num_series: int) -> None:
+def _legend(axes: "Axes", num_series: int) -> None:
     if num_series > 0:
         columns = min(num_series, 4)
         axes.legend(
@@ -81,8 +90,10 @@ def _legend(axes: Axes, num_series: int) -> None:
         )
 
 
-def svg_of(figure: Figure) -> str:
+def svg_of(figure: "Figure") -> str:
     """A figure as an SVG element in the colours of the page."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
     FigureCanvasSVG(figure)
     buffer = io.StringIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

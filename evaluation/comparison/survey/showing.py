@@ -3,14 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-import matplotlib
 import numpy as np
 from markupsafe import Markup
-from matplotlib.colors import LinearSegmentedColormap
-from matplotlib.figure import Figure
 
 from evaluation.comparison.report.pages import page_environment
-from evaluation.comparison.report.plots import AXES_INK, COLOURS, STYLE, svg_of
+from evaluation.comparison.report.plots import AXES_INK, COLOURS, styled_figure, svg_of
 from evaluation.comparison.survey.survey import Aspect, DaySurvey
 
 PAGE = "survey.html"
@@ -128,8 +125,7 @@ def write_page(found: DaySurvey, path: Path) -> None:
 
 def _shifts_plot(found: DaySurvey) -> str:
     """Every aspect's distance against the shift, in multiples of its limit."""
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": found.archive}):
-        figure = Figure(figsize=(9.0, 4.0), layout="constrained")
+    with styled_figure(found.archive, width=9.0, height=4.0, layout="constrained") as figure:
         axes = figure.add_subplot()
         axes.grid(axis="y")
         for one, colour in zip(found.aspects, COLOURS, strict=False):
@@ -149,9 +145,10 @@ def _shifts_plot(found: DaySurvey) -> str:
 
 def _days_plot(found: DaySurvey, one: Aspect) -> str:
     """An aspect's distance between every two days, in multiples of its limit."""
+    from matplotlib.colors import LinearSegmentedColormap
+
     shown = np.unique(np.linspace(0, len(found.days) - 1, MAX_SHOWN).round().astype(int))
-    with matplotlib.rc_context({**STYLE, "svg.hashsalt": one.name}):
-        figure = Figure(figsize=(4.6, 3.9), layout="constrained")
+    with styled_figure(one.name, width=4.6, height=3.9, layout="constrained") as figure:
         axes = figure.add_subplot()
         colours = LinearSegmentedColormap.from_list(
             "limit", ["#f4f7fa", "#8fc3e8", "#2A8FD0", "#D55E00", "#7a2c00"]

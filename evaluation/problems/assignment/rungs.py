@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from offline_rl.assignment.assigner import Assigner
 from offline_rl.assignment.insertion import insertion
@@ -96,7 +96,7 @@ def _rung(
     if is_compared:
         num = int(tested.sum())
         error = float(np.std(ratio[tested], ddof=1)) / math.sqrt(num)
-        high = math.exp(mean + float(student.ppf(level, num - 1)) * error)
+        high = math.exp(mean + float(stdtrit(num - 1, level)) * error)
     return AssignerRung(
         float(found_s.mean()), math.exp(mean), high, math.exp(float(ratio.max())), int(tested.sum())
     )

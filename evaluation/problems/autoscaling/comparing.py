@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.stats import spearmanr
 
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
 from evaluation.comparison.comparison import Comparison
@@ -284,6 +283,8 @@ def _judged(
 
 def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]:
     """How the twin's rewards stand to the true ones, by shift, where both judged."""
+
+    from scipy.stats import spearmanr
 
     def values(judge: str, shift: int) -> dict[str, float]:
         return {

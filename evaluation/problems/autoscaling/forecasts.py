@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from evaluation.problems.autoscaling.certifying import ReplayedDays, simulated_again
 from logs_schema.errors import ConfigError
@@ -151,6 +150,8 @@ def scored(forecaster: AnswerForecaster, found: ForecastRows) -> ForecastScore:
 
     def error(values: np.ndarray, rows: np.ndarray) -> float | None:
         return float(np.mean(np.abs(np.log(values[rows]) - logs[rows]))) if rows.any() else None
+
+    from scipy.stats import spearmanr
 
     every = np.ones(len(logs), bool)
     middle, low, high = found.forecast.middle, found.forecast.low, found.forecast.high

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from scipy.stats import spearmanr
 
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
@@ -136,6 +135,8 @@ def compare_orders(
 
 def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
     """How the twin's mean bounded slowdowns of the policies stand to those of replay, at every shift."""
+    from scipy.stats import spearmanr
+
     values: dict[tuple[str, int], dict[str, float]] = {}
     for run in runs:
         value = BOUNDED_SLOWDOWN.compute(run.decisions)

@@ -16,8 +16,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from sklearn.preprocessing import StandardScaler
-from sklearn.svm import LinearSVC
 
 from logs_schema.errors import ConfigError
 from offline_rl.autoscaling.teaching import TeacherConfig, teacher_policy, train_teacher
@@ -134,6 +132,9 @@ def fit_locator(found: np.ndarray, blame: np.ndarray) -> Locator:
             "no deployment that loses replicas in the twin breaks the objective alone", where="autoscaler firm",
             allowed="an objective that some intervals keep and others break", advice="choose another objective",
         )  # fmt: skip
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.svm import LinearSVC
+
     scaler = StandardScaler().fit(found)
     machine = LinearSVC(class_weight="balanced", random_state=0).fit(scaler.transform(found), blame)
     weight = machine.coef_[0] / scaler.scale_

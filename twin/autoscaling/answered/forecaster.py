@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.neighbors import NearestNeighbors
 
 from logs_schema.errors import ConfigError
 from twin.autoscaling.answered.inputs import AnswerInputs, inputs_of, load_source_of, quantity_of
@@ -80,6 +79,8 @@ class _Support(NamedTuple):
 
     def near(self, levels: np.ndarray, apart: np.ndarray | None = None) -> tuple[np.ndarray, np.ndarray]:
         """Distances [rows], and indices [rows, NEIGHBOURS] of neighbours; `apart`: [intervals] bool to look among."""
+        from sklearn.neighbors import NearestNeighbors
+
         among = np.arange(len(self.logs)) if apart is None else np.flatnonzero(apart)
         table = NearestNeighbors(n_neighbors=NEIGHBOURS).fit(self.levels[among])
         distance, index = table.kneighbors(self.scaling(levels))

@@ -9,8 +9,6 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 Predict = Callable[[np.ndarray], np.ndarray]
@@ -71,6 +69,8 @@ def nearest(number: int) -> Fit:
     """The median of the nearest logged intervals: a table that is looked up."""
 
     def fit(features: np.ndarray, logs: np.ndarray, _columns: Columns) -> Predict:
+        from sklearn.neighbors import NearestNeighbors
+
         scaling = scaling_of(features)
         table = NearestNeighbors(n_neighbors=min(number, len(logs))).fit(scaling(features))
         return lambda rows: np.median(logs[table.kneighbors(scaling(rows), return_distance=False)], axis=1)
@@ -82,6 +82,8 @@ def trees(monotone: bool) -> Fit:
     """Boosted trees of the median; rising with load and falling with grants if `monotone`."""
 
     def fit(features: np.ndarray, logs: np.ndarray, columns: Columns) -> Predict:
+        from sklearn.ensemble import HistGradientBoostingRegressor
+
         signs = np.zeros(features.shape[1], int)
         if monotone:
             signs[: columns.loads], signs[columns.loads : columns.levels] = 1, -1

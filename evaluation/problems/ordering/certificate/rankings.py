@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from scipy.stats import rankdata
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
@@ -82,6 +81,8 @@ def _values(weeks: Sequence[ReplayedWeek], names: Sequence[str], num_units: int)
 
 
 def _spearman(one: Values, two: Values) -> Statistic:
+    from scipy.stats import rankdata
+
     def statistic(weights: np.ndarray) -> np.ndarray:
         ranks = [rankdata(values(weights), axis=1) for values in (one, two)]
         first, second = (rank - rank.mean(axis=1, keepdims=True) for rank in ranks)
