@@ -22,8 +22,8 @@ from evaluation.commands import cli
 from evaluation.commands.bundle_text import bundle_facts
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.products import load_comparison, refuse_other_twin
-from evaluation.comparison.shifts import ShiftConfig
-from evaluation.comparison.training_days import DaysConfig
+from evaluation.comparison.shifts import ShiftConfig, answerable
+from evaluation.comparison.training_days import DaysConfig, plan_of
 from evaluation.jobs.engine.config import EngineConfig
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import load_contender
@@ -31,6 +31,7 @@ from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.pipeline.run import run
 from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.placement.case import candidates
+from evaluation.problems.placement.shifted import fit_beside
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     build_bundle,
@@ -62,7 +63,7 @@ from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, encode_days, load_encoding
+from twin.placement.model import PlacementTwin, encode_days, fit_twin, load_encoding
 from twin.population import PopulationConfig
 
 TINY = RunConfig(
@@ -483,6 +484,20 @@ def test_policies_of_ones_own_stand_beside_ours(
         assert cells[0] == cells[1], judge
         assert cells[2] is not None, judge
         assert cells[3] is None, judge
+
+
+def test_twins_of_shifted_days_fitted_beside_the_training_are_those_fitted_alone(
+    products: dict[str, Path],
+) -> None:
+    archive, twin = Archive(products["archive"] / "archive"), PlacementTwin.load(products["twin"])
+    (shift,) = answerable(plan_of(archive, twin.encoding.train_days, TINY.shifts))
+    key = jax.random.fold_in(jax.random.key(TINY.judge.seed), shift.shift_days)
+    config = replace(twin.config, num_steps=TINY.judge.num_fit_steps)
+    alone = fit_twin(key, archive, twin.encoding, shift.days, config)
+    begun = fit_beside(archive.path, products["twin"], TINY).result()
+    assert list(begun) == [shift.name]
+    jax.tree.map(np.testing.assert_array_equal, begun[shift.name].model, alone.model)
+    assert len(begun[shift.name].report.train_log_likelihood) == config.num_steps // config.evaluate_every
 
 
 def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:

@@ -10,6 +10,7 @@ from evaluation.baselines import COMPARED
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import Metric, main_metric
 from evaluation.comparison.shifts import ShiftPlan, TestDays
+from evaluation.jobs.background import Background
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import (
@@ -21,6 +22,7 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.judges.windows import (
     Candidate,
 )
+from evaluation.problems.placement.shifted import ShiftedTwins
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.recipes.schedulers import Schedulers, example_for, policy_of, policy_params
@@ -45,6 +47,8 @@ class Case:
     keep: Unfinished = field(default_factory=Unfinished)
     only: tuple[str, int] | None = None
     """Judge and shift (days) of a task that evaluates only these; None: all."""
+    shifted: Background[ShiftedTwins] | None = None
+    """Twins of shifted days by shift, begun before (`shifted.fit_beside`); those not among them are fitted here."""
 
     @property
     def main(self) -> Metric:

@@ -45,6 +45,7 @@ from evaluation.judges.windows import (
 )
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.seeds import joined, spread_of
+from evaluation.problems.placement.shifted import config_of_shifted, key_of_shift
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example, actor
@@ -157,7 +158,7 @@ def _runs(
     in_windows = {**players, **entered.window_players()}
     replay = replay_program(encoding, in_windows, others)
     program = twin_program(encoding, case.twin.config, in_windows, others)
-    config = replace(case.twin.config, num_steps=case.config.num_fit_steps)
+    config = config_of_shifted(case.twin, case.config)
     programs = fit_programs(encoding, config)
     tried = _tried_of(case, entered, network)
     nothing = tried[0].params
@@ -170,7 +171,7 @@ def _runs(
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
-            key = jax.random.fold_in(jax.random.key(case.config.seed), shift.shift_days)
+            key = key_of_shift(case.config, shift)
             here = unspecified(case.archive, shift.days)
             seen = {
                 name: encode_days(case.archive, other, shift.days, num_steps=case.config.num_steps)
@@ -308,7 +309,13 @@ def _shifted_twin(
     key: Array, case: Case, config: AnswerConfig, programs: FitPrograms, shift: TestDays, notes: list[str]
 ) -> PlacementTwin | None:
     """A twin fitted on the test days, or None with a note where they lack what it needs."""
-    fit = partial(fit_twin, key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
+
+    def fit() -> PlacementTwin:
+        begun = {} if case.shifted is None else case.shifted.result()
+        if shift.name in begun:
+            return begun[shift.name]
+        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
+
     try:
         return case.keep.unit(f"twin, {shift.name}", fit, PlacementTwin.save, PlacementTwin.load)
     except ConfigError as error:

@@ -39,6 +39,7 @@ from evaluation.problems.placement.certifying import certify, refused
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.refreshing import placement_parts
+from evaluation.problems.placement.shifted import ShiftedTwins, fit_beside
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     POLICY_CODE,
@@ -136,14 +137,19 @@ def train_plan(config: RunConfig, begun: Background[Contenders] | None = None) -
 
 
 def compare_plan(
-    config: RunConfig, title: str, policies: Mapping[str, UserPolicy], held_back: str = ""
+    config: RunConfig,
+    title: str,
+    policies: Mapping[str, UserPolicy],
+    held_back: str = "",
+    shifted: Background[ShiftedTwins] | None = None,
 ) -> StepPlan:
-    """The plan of a comparison on shifted days; `held_back`: why nothing was trained, if it was refused."""
+    """The plan of a comparison on shifted days; `held_back`: why nothing was trained, if it was refused; `shifted`:
+    from `fit_beside`."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         return build_comparison(
             out, inputs["archive"], inputs["twin"], inputs.get("policy"), config, progress, title=title,
-            policies=policies, warnings=[held_back] if held_back else [],
+            policies=policies, warnings=[held_back] if held_back else [], shifted=shifted,
         )  # fmt: skip
 
     settings: dict[str, Any] = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
@@ -219,7 +225,8 @@ def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options
 def run(job: Job) -> dict[str, Path]:
     """Fit, certify, train, compare, export; without a choice of node, or a passed certificate, no training.
 
-    What is trained whatever the certificate says is trained beside it.
+    What is trained whatever the certificate says is trained beside it, and beside the rest of that training the twins
+    of shifted days are fitted.
     """
     config = job.config
     _refuse_untestable(config, Archive(job.archive))
@@ -239,10 +246,15 @@ def run(job: Job) -> dict[str, Path]:
     if held_back or not has_choice:
         plan = compare_plan(config, job.title, {}, held_back)
         return job.make([plan.step("comparison", inputs, job.resolve)])
+    shifted = None
+    if begun is not None and not twin.with_name("comparison").exists():
+        shifted = fit_beside(job.archive, twin, config)
     return job.make(
         [
             train_plan(config, begun).step("policy", ("twin", CERTIFICATE), job.resolve),
-            compare_plan(config, job.title, {}).step("comparison", (*inputs, "policy"), job.resolve),
+            compare_plan(config, job.title, {}, shifted=shifted).step(
+                "comparison", (*inputs, "policy"), job.resolve
+            ),
             Step("bundle", "job-bundle", _export_beside, inputs=("policy",)),
         ]
     )

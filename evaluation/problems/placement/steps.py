@@ -34,6 +34,7 @@ from evaluation.problems.placement.case import Case
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.judging_tasks import judge_ahead
 from evaluation.problems.placement.reporting import make_report
+from evaluation.problems.placement.shifted import ShiftedTwins
 from evaluation.problems.placement.spreading import spread_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
@@ -280,12 +281,13 @@ def build_comparison(
     title: str,
     policies: Mapping[str, UserPolicy] | None = None,
     warnings: Sequence[str] = (),
+    shifted: Background[ShiftedTwins] | None = None,
 ) -> dict[str, Any]:
     """Compares the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
 
     Without a policy only those that need no training are compared. `policies` are the user's own. Finished parts are
     saved beside `out` until all are done, so that a killed comparison is resumed. The report begins with `warnings`,
-    and with a missing or failed certificate of the twin that was trained in.
+    and with a missing or failed certificate of the twin that was trained in. `shifted`: from `fit_beside`.
     """
     archive = Archive(archive_path)
     refuse_other_nodes(archive, twin_path)
@@ -304,7 +306,9 @@ def build_comparison(
     settings |= {"code": COMPARISON_CODE}
     keep = Unfinished.beside(out, "comparison", hashes, settings, engine=config.engine)
     judge_ahead(archive_path, twin_path, policy_path, config, plan, policies or {}, keep, progress)
-    case = Case(archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, keep)
+    case = Case(
+        archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, keep, shifted=shifted
+    )
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     with progress.stage("report"):

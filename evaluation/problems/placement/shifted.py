@@ -1,0 +1,57 @@
+"""The twins of shifted days that a comparison judges in, fitted on their own or beside other work."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import jax
+
+from evaluation.comparison.shifts import TestDays, answerable
+from evaluation.comparison.training_days import plan_of
+from evaluation.jobs.background import Background
+from evaluation.judges.config import JudgeConfig
+from evaluation.problems.configuration import RunConfig
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from twin.contracts import Array
+from twin.placement.learned import AnswerConfig
+from twin.placement.model import PlacementTwin, fit_programs, fit_twin
+
+ShiftedTwins = Mapping[str, PlacementTwin]
+"""By the names of shifts."""
+
+
+def config_of_shifted(twin: PlacementTwin, judge: JudgeConfig) -> AnswerConfig:
+    """How the twins of shifted days are fitted: as the twin, in fewer steps."""
+    return replace(twin.config, num_steps=judge.num_fit_steps)
+
+
+def key_of_shift(judge: JudgeConfig, shift: TestDays) -> Array:
+    """The PRNG key of a shift's twin and of all that is played on it."""
+    return jax.random.fold_in(jax.random.key(judge.seed), shift.shift_days)
+
+
+def fit_shifted(
+    archive: Archive, twin: PlacementTwin, shifts: Sequence[TestDays], judge: JudgeConfig
+) -> ShiftedTwins:
+    """Fits a twin on the days of every shift; those whose days lack what it takes are left out."""
+    config = config_of_shifted(twin, judge)
+    programs, found = fit_programs(twin.encoding, config), {}
+    for shift in shifts:
+        with suppress(ConfigError):  # the comparison names it
+            found[shift.name] = fit_twin(
+                key_of_shift(judge, shift), archive, twin.encoding, shift.days, config, programs=programs
+            )
+    return found
+
+
+def fit_beside(archive_path: Path, twin_path: Path, config: RunConfig) -> Background[ShiftedTwins]:
+    """Begins the fits of a comparison beside other work."""
+
+    def make() -> ShiftedTwins:
+        archive, twin = Archive(archive_path), PlacementTwin.load(twin_path)
+        plan = plan_of(archive, twin.encoding.train_days, config.shifts)
+        return fit_shifted(archive, twin, answerable(plan), config.judge)
+
+    return Background(make)
