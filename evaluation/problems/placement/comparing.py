@@ -333,10 +333,12 @@ def _tried(
     notes: list[str],
     tell: Callable[..., None],
 ) -> Iterator[Run]:
-    """One run for each policy name, saved as soon as it is done; seeds are joined, and their spread is noted.
+    """One run for each policy name, saved as soon as it is done; seeds are joined, and their spread is noted. What the
+    ladder chose is another policy under another name, and is not played again.
 
     The user's own policies are evaluated again each time: the name of a function does not identify its code.
     """
+    runs: dict[tuple[tuple[str, int], ...], Run] = {}
     for name in dict.fromkeys(candidate.name for candidate in tried):
         tell(text=f"shift {shift.name}, {judge.name}: {name}")
         same = [candidate for candidate in tried if candidate.name == name]
@@ -346,10 +348,15 @@ def _tried(
                 yield joined(judge.name, shift, name, results)
             continue
 
-        def make(name: str = name, same: Sequence[Candidate] = same) -> Run:
+        played = tuple((one.kind, id(one.params)) for one in same)
+        known = runs.get(played)
+
+        def make(name: str = name, same: Sequence[Candidate] = same, known: Run | None = known) -> Run:
+            if known is not None:
+                return replace(known, policy=name)
             return joined(judge.name, shift, name, judge.evaluate(key, same))
 
-        run = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
+        run = runs[played] = case.keep.unit(f"{judge.name}, {shift.name}, {name}", make, save_run, load_run)
         notes += spread_of(run, shift, case.main)
         yield run
 
