@@ -31,7 +31,7 @@ from twin.placement.types import COMPLETED
 from twin.rollout import rollout
 
 LOADS = (0.5, 1.0, 1.5)
-DELAYS_S = (0.0, 0.25, 0.5, 1.0)
+DELAYS_S = (0.0, 0.25, 0.5, 1.0, 2.0)
 Played = Callable[[Array, Array], tuple[Array, Array, Array]]
 """(key, delay) -> requests sent, of those answered on time, mean response of those answered; [runs]."""
 

@@ -38,10 +38,12 @@ def test_the_later_the_decisions_of_one_place_come_the_later_are_its_answers(tmp
     """At a third of the load nobody waits, so that an answer is later by the delay; loads raise response times."""
     world = small_kais(2, 2)
     fitted = twin_of(world, CONFIG, BENCH, tmp_path, SilentProgress())
-    found = centralised(world, 0, BENCH, fitted, SilentProgress(), loads=(0.3, 1.5), delays_s=(0.0, 0.25))
+    found = centralised(
+        world, 0, BENCH, fitted, SilentProgress(), loads=(0.3, 1.5), delays_s=(0.0, 0.25, 1.5)
+    )
     rows = {(row["load"], row["dispatch"], row["delay_s"]): row for row in found["rows"]}
     at_once, late = rows[0.3, "one_place", 0.0], rows[0.3, "one_place", 0.25]
     assert late["response_s"] - at_once["response_s"] == pytest.approx(0.25, abs=0.1)
-    assert late["on_time_of_sent"] < at_once["on_time_of_sent"]
+    assert rows[0.3, "one_place", 1.5]["on_time_of_sent"] < at_once["on_time_of_sent"]
     assert rows[1.5, "access_points", 0.0]["response_s"] > rows[0.3, "access_points", 0.0]["response_s"]
-    assert len(as_tables(found).rows) == 6
+    assert len(as_tables(found).rows) == 8

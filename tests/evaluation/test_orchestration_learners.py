@@ -1,5 +1,8 @@
 """Everything that `reproduce kais` and `reproduce kmps` train goes from a log to a row of the truth."""
 
+from functools import partial
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -13,12 +16,15 @@ from evaluation.problems.orchestration.bench import (
 )
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
+from evaluation.reproduction import orchestration_repeats
 from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of_seeds, joined
 from evaluation.reproduction.orchestration_learners import learners
 from evaluation.reproduction.orchestration_pairs import LEARNED_PAIRS, NAMES, absent, name_of, pairs_of
-from evaluation.reproduction.orchestration_repeats import BEST_BASELINE, over_worlds
+from evaluation.reproduction.orchestration_repeats import BEST_BASELINE, over_worlds, repeated
 from evaluation.simulator.frames import FrameConfig
 from evaluation.simulator.slots import SlotConfig
+from evaluation.simulator.world import World
+from evaluation.simulator.world_files import chosen_world
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
@@ -129,6 +135,26 @@ def test_several_repeats_have_students_interval_and_differences_paired_by_repeat
     (gap,) = found["differences"]
     assert (gap["name"], gap["reference"]) == ("residual_and_planned", BEST_BASELINE)
     np.testing.assert_allclose(gap["each"], [0.05, 0.1])
+
+
+def test_every_repeat_has_a_world_a_log_and_trainings_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def recorded(world: World, config: OrchestrationConfig, out: Path, *_: object) -> dict[str, object]:
+        out.mkdir()
+        made.append((world.seed, config.seed, config.train_seeds, config.bench.seed, out))
+        return {"rows": [], "absent": []}
+
+    monkeypatch.setattr(orchestration_repeats, "reproduce", recorded)
+    worlds = partial(chosen_world, "kmps", None)
+    found = repeated(worlds, OrchestrationConfig(), 3, tmp_path, {}, SilentProgress())
+    assert found["interval"] == "95 % over 3 repeats of world, log, twin and training"
+    assert all(len(set(one)) == 3 for one in zip(*made, strict=True))
+    assert all((folder / "table.json").exists() for *_, folder in made)
+    with pytest.raises(ConfigError, match="0 repeats"):
+        repeated(worlds, OrchestrationConfig(), 0, tmp_path, {}, SilentProgress())
 
 
 def test_one_seed_has_the_interval_of_its_runs_and_several_that_of_the_seeds() -> None:
