@@ -3,12 +3,14 @@
 from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts
 from offline_rl.rules.in_twin import DESCRIPTIONS
+from offline_rl.rules.size_intervals import SIZE_INTERVALS, WORDS
 
 TWIN_POLICY, USERS, LADDER = "twin", "user", "ladder"
 REPLAY, SHIFTED_TWIN, TRAINING_TWIN = "replay", "twin of shifted days", "training twin"
 POLICIES = (
     *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
     *(PolicyFacts(name, "rule", words) for name, words in DESCRIPTIONS.items()),
+    PolicyFacts(SIZE_INTERVALS, "rule", WORDS),
     PolicyFacts("history", "history", "the logged decisions"),
     PolicyFacts("bc", "imitation", "behaviour cloning, sampled"),
     PolicyFacts("bc_greedy", "imitation", "behaviour cloning, most probable decision"),

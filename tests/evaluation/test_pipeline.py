@@ -58,6 +58,7 @@ from offline_rl.recipes.schedulers import (
 )
 from offline_rl.recipes.training import train_schedulers
 from offline_rl.rules.in_twin import DESCRIPTIONS
+from offline_rl.rules.size_intervals import SIZE_INTERVALS
 from offline_rl.runner import load_network
 from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
@@ -142,7 +143,15 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     comparison = load_comparison(products["comparison"])
     names = {policy.name for policy in comparison.policies}
     baselines = {baseline.name for baseline in (*RULES, *KNOWING)}
-    assert names == baselines | {"history", "bc", "bc_greedy", "twin", "ladder", *DESCRIPTIONS}
+    assert names == baselines | {
+        "history",
+        "bc",
+        "bc_greedy",
+        "twin",
+        "ladder",
+        *DESCRIPTIONS,
+        SIZE_INTERVALS,
+    }
     knowing = KNOWING[0].name
     assert comparison.cell("replay", 0, knowing, "on_time") is None
     assert comparison.cell("truth", 30, knowing, "on_time") is not None

@@ -27,6 +27,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.recipes.schedulers import Schedulers, example_for, policy_of, policy_params
 from offline_rl.rules.in_twin import rules_of
+from offline_rl.rules.size_intervals import SIZE_INTERVALS, size_intervals_of
 from twin.contracts import Policy
 from twin.placement.model import PlacementTwin
 from twin.placement.types import Cluster
@@ -61,12 +62,17 @@ class Case:
 
     @cached_property
     def rules(self) -> Mapping[str, Policy]:
-        """The rules from the log by name, and the correction of one: from training, else estimated from the log."""
+        """The rules from the log by name, and the correction of one: from training, else estimated from the log; and
+        size intervals, which are no candidate for export."""
         if self.twin.encoding.cluster.num_nodes < 2:
             return {}
         found = rules_of(self.twin) if self.schedulers is None else self.schedulers.rules
         example = example_for(self.twin.encoding, self.twin.windows)
-        return {name: policy_of(params, example) for name, params in found.items()}
+        encoding, windows = self.twin.encoding, self.twin.disjoint_windows()
+        by_size = size_intervals_of(windows, encoding.cluster, encoding.problem.time_unit_s)
+        return {name: policy_of(params, example) for name, params in found.items()} | {
+            SIZE_INTERVALS: by_size
+        }
 
 
 def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:
