@@ -57,7 +57,8 @@ def fit_size_intervals(size: np.ndarray, strength: np.ndarray) -> SizeIntervals:
         strength: [nodes] positive; equal nodes are in their own order.
     """
     known, count = np.unique(size[np.isfinite(size) & (size > 0.0)], return_counts=True)
-    share = np.cumsum(known * count) / max(np.sum(known * count), _TINY)
+    work = known * count
+    share = np.cumsum(work) / np.maximum(work.sum(), _TINY)
     kept = np.unique(np.searchsorted(share[:-1], np.arange(1, MOST_SIZES + 1) / MOST_SIZES))[: len(known)]
     known, below = known[kept], np.concatenate([[0.0], share[kept]])
     order = np.argsort(strength, kind="stable")

@@ -30,7 +30,8 @@ def fullest_share(_key, observation, legal):
 def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = replace(preset("small"), requests_per_day=735.0)
     monkeypatch.setattr("evaluation.simulator.presets.PRESETS", (short,))
-    monkeypatch.setattr("evaluation.problems.placement.comparing.COMPARED", (RANDOM, LEAST_LOADED))
+    for module in ("case", "comparing"):
+        monkeypatch.setattr(f"evaluation.problems.placement.{module}.COMPARED", (RANDOM, LEAST_LOADED))
     monkeypatch.setattr("evaluation.judges.truth.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
     monkeypatch.setattr("evaluation.problems.placement.comparing.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
     simulate("small", 4, "mix", 0, tmp_path / "log")
@@ -47,7 +48,7 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     )  # fmt: skip
 
     table = found.table("on_time")
-    for name in ("bc", "ppo", "mine", "history", "least_loaded"):
+    for name in ("bc", "ppo", "mine", "history", "least_loaded", "size_intervals"):
         assert re.search(rf"│ {name} +│ +[01]\.\d{{3}} \[", table), name
     assert set(found.comparison.refused) == {"wrong"}
     estimated = {row.policy for row in found.comparison.off_policy}
