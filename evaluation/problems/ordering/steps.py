@@ -288,7 +288,8 @@ def winner_to_export(
         return winner_of(comparison)
     if chosen is None:
         return Winner(None, NOT_COMPARED)
-    winner = winner_of_ladder(chosen.order, chosen.rule, chosen.words)
+    why = chosen.words.removeprefix(f"{chosen.order}: ")
+    winner = winner_of_ladder(chosen.order, chosen.rule, why)
     if seed is None:
         return winner
     return winner._replace(rule=None, words=f"the index of seed {seed}, as requested")
