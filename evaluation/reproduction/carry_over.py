@@ -9,7 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from evaluation.problems.orchestration.bench import Entrants, Pair, bench_orchestration, with_changes
+from evaluation.problems.orchestration.bench import (
+    Entrants,
+    Pair,
+    PairScore,
+    bench_orchestration,
+    with_changes,
+)
 from evaluation.problems.orchestration.learner_settings import ANY_SIZE
 from evaluation.problems.orchestration.learners import (
     corrected_plan,
@@ -20,7 +26,8 @@ from evaluation.problems.orchestration.learners import (
 )
 from evaluation.problems.orchestration.references import PLANNED
 from evaluation.problems.orchestration.rivals import rivals
-from evaluation.reproduction.orchestration import OrchestrationConfig, as_row, joined, twin_of
+from evaluation.reproduction.orchestration import OrchestrationConfig, as_row, joined, source_of, twin_of
+from evaluation.reproduction.orchestration_pairs import trained_sides
 from evaluation.simulator.world import World
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
@@ -100,7 +107,7 @@ def carry_over(
     return {
         "world": worlds[1].name, "frames": bench.num_frames, "changes_per_frame": config.num_changes,
         "interval": "95 % over runs of a day", "trained_on": {"world": worlds[0].name, **_size(small)},
-        "judged_on": _size(large), "rows": [_row(one.pair, as_row(one, "twin")) for one in found], "absent": [],
+        "judged_on": _size(large), "rows": [_row(one) for one in found], "absent": [],
     }  # fmt: skip
 
 
@@ -109,5 +116,5 @@ def _size(fitted: FittedCluster) -> dict[str, int]:
     return {"access_points": edge.num_seats, "nodes": edge.num_nodes, "services": edge.num_services - 1}
 
 
-def _row(pair: Pair, row: dict[str, Any]) -> dict[str, Any]:
-    return row | {"num_trainings": int(ANY_SIZE in pair or GPG in pair)}
+def _row(score: PairScore) -> dict[str, Any]:
+    return as_row(score, source_of(score.pair)) | {"num_trainings": len(trained_sides(score.pair))}

@@ -35,6 +35,7 @@ from evaluation.reproduction.orchestration_pairs import (
     absent,
     name_of,
     pairs_of,
+    trained_sides,
 )
 from evaluation.simulator.world import World
 from logs_schema import Archive
@@ -119,7 +120,7 @@ def reproduce(
         found = bench_orchestration(
             world, config.days, config.untrained, bench, lambda done, what: stage(done, text=what), known
         )
-    rows = [as_row(score, _source(score.pair)) for score in found if score.pair in config.untrained]
+    rows = [as_row(score, source_of(score.pair)) for score in found if score.pair in config.untrained]
     if learners:
         rows += _learned_rows(world, config, bench, fitted, known, learners, progress)
     return {
@@ -214,7 +215,7 @@ def as_row_of_seeds(scores: Sequence[PairScore]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _source(pair: Pair) -> str:
-    """Where a policy that was not trained comes from: the twin's tables, or nothing but the cluster."""
-    from_tables = {EXPECTED_ON_TIME, CENTRAL_RULE, CENTRAL_AT_ONCE, PLANNED, LOOKAHEAD}
-    return "twin" if from_tables & set(pair) else ""
+def source_of(pair: Pair) -> str:
+    """What a pair was made of: the twin, or nothing but the cluster."""
+    of_twin = {EXPECTED_ON_TIME, CENTRAL_RULE, CENTRAL_AT_ONCE, PLANNED, LOOKAHEAD, *trained_sides(pair)}
+    return "twin" if of_twin & set(pair) else ""
