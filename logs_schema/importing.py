@@ -32,6 +32,11 @@ from logs_schema.importing_parts import import_parts
 from logs_schema.mapping import TaskMap
 from logs_schema.tables import REQUESTS
 
+OTHER_SYSTEMS = (
+    "check that this is the right file; logs of any other system come in with requests_csv and a mapping, "
+    "see logs_schema/README.md"
+)
+
 
 @dataclass(frozen=True)
 class ImportReport:
@@ -158,7 +163,7 @@ def refuse_other_formats(module: ModuleType, files: Sequence[Path]) -> None:
             f"this is no {module.NAME} log: {line[:100]!r}" if number else "the file holds no rows",
             where=f"{path}, line {number}" if number else str(path),
             allowed=module.EXPECTED,
-            advice=f"it looks like {' or '.join(likely)}" if likely else "check that this is the right file",
+            advice=f"it looks like {' or '.join(likely)}" if likely else OTHER_SYSTEMS,
         )
 
 

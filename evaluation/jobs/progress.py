@@ -38,17 +38,21 @@ class LineProgress:
         indent = "  " * self.depth
         start_s = last_s = time.monotonic()
         seen: tuple[float, float | None, str] = 0.0, total, ""
+        base: tuple[float, float] | None = (
+            None  # units and instant of the first report: compilation precedes it
+        )
 
         def line() -> str:
             done, known, text = seen
-            passed_s = time.monotonic() - start_s
+            now_s, left = time.monotonic(), ""
             so_far = f"{amount(done, known, unit)}, " if done or known else ""
-            return (
-                f"{indent}{name}: {so_far}{passed_s:.0f} s{time_left(done, known, passed_s)} {text}".rstrip()
-            )
+            if base is not None and known:
+                left = time_left(done - base[0], known - base[0], now_s - base[1])
+            return f"{indent}{name}: {so_far}{now_s - start_s:.0f} s{left}{text and f', {text}'}"
 
         def show(done: float, total: float | None = None, text: str = "") -> None:
-            nonlocal last_s, seen
+            nonlocal base, last_s, seen
+            base = base or ((done, time.monotonic()) if done else None)
             seen = done, seen[1] if total is None else total, text
             if (now_s := time.monotonic()) - last_s >= self.every_s:
                 last_s = now_s

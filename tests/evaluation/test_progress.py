@@ -31,7 +31,7 @@ def test_lines_say_what_begins_runs_and_ends():
         "fit ...",
         "fit: 5 rows, 0 s",
         "  answers ...",
-        "  answers: 50 % of 4 steps, 0 s member 1",
+        "  answers: 50 % of 4 steps, 0 s, member 1",
         "  answers: done",
         "fit: 50 % of 20 rows, 0 s",
         "odd row",
@@ -44,6 +44,20 @@ def test_the_time_left_is_that_of_the_pace_so_far():
     assert time_left(10, 100, 60.0) == ", about 9 min left"
     for nothing in ((0, 4, 30.0), (4, 4, 30.0), (5, 4, 30.0), (1, None, 30.0), (1, 4, 1.0)):
         assert time_left(*nothing) == ""
+
+
+def test_what_comes_before_the_first_report_is_no_pace(monkeypatch):
+    """A minute of compilation, then one of ten updates every two seconds: 12 s are left after the fourth."""
+    now = [0.0]
+    monkeypatch.setattr("evaluation.jobs.progress.time.monotonic", lambda: now[0])
+    stream = StringIO()
+    with LineProgress(stream, every_s=1.0, silent_s=1e6).stage("train", total=10, unit="updates") as train:
+        for now[0], done in ((60.0, 1), (66.0, 4)):
+            train(done)
+    assert stream.getvalue().splitlines()[1:3] == [
+        "train: 10 % of 10 updates, 60 s",
+        "train: 40 % of 10 updates, 66 s, about 12 s left",
+    ]
 
 
 def test_lines_are_not_more_frequent_than_asked():
@@ -66,7 +80,7 @@ def test_long_work_in_one_piece_is_told_by_what_it_said_last():
     lines = stream.getvalue().splitlines()
     fitting, judging = (
         next(number for number, line in enumerate(lines) if re.fullmatch(form, line))
-        for form in (r"  fit: \d s", r"judge: 25 % of 4 shifts, \d s shift 1d, replay: twin")
+        for form in (r"  fit: \d s", r"judge: 25 % of 4 shifts, \d s, shift 1d, replay: twin")
     )
     assert 1 < fitting < judging < len(lines) - 1
     assert lines[-1].startswith("judge: done")  # nothing is said when all is over
