@@ -16,6 +16,15 @@ from logs_schema.errors import FormatError
 MAX_LINE_LETTERS = 1 << 20
 """A longer line is quarantined: no row of any format comes near."""
 _BLOCK_LETTERS = 1 << 20
+_GZIP = b"\x1f\x8b"
+_PACKED = {
+    b"BZh": "bzip2",
+    b"\xfd7zXZ": "xz",
+    b"PK\x03\x04": "zip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf": "7z",
+}
+"""How files begin that are compressed in other ways."""
 
 
 def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
@@ -111,12 +120,25 @@ def head(path: Path, num_letters: int = 1 << 17) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
+def _begins(path: Path) -> bytes:
+    """The first bytes of a file; FormatError where they tell that it is compressed otherwise than by gzip."""
+    with path.open("rb") as file:
+        begin = file.read(8)
+    for magic, name in _PACKED.items():
+        if begin.startswith(magic):
+            raise FormatError(
+                f"the file is compressed by {name}", where=str(path), allowed="plain text or gzip",
+                advice="unpack it first",
+            )  # fmt: skip
+    return begin
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[IO[str]]:
-    """A text file for reading, plain or gzip; FormatError when it cannot be opened or its data is broken."""
+    """A text file for reading, plain or gzip by name or content; FormatError when it cannot be opened or is broken."""
     try:
         refuse_special(path)
-        open_text = gzip.open if path.name.endswith(".gz") else open
+        open_text = gzip.open if path.name.endswith(".gz") or _begins(path).startswith(_GZIP) else open
         # a byte order mark would hide the first line, header or comment, from parsers
         with open_text(path, "rt", encoding="utf-8-sig", errors="backslashreplace") as file:
             yield cast(IO[str], file)

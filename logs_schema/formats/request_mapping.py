@@ -34,6 +34,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import pyarrow as pa
+
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.request_values import AMOUNT_UNITS, CLOCK, HOSTLIST, INSTANT_UNITS, QUANTITIES
@@ -64,15 +66,30 @@ class MappedColumn:
         """The pattern as a regular expression."""
         return re.compile(self.pattern)
 
-    @property
+    @cached_property
     def column_unit(self) -> str:
         """The unit of the column itself."""
         return "s" if self.column == WAIT else REQUESTS.column(self.column).unit
 
-    @property
+    @cached_property
+    def type(self) -> pa.DataType:
+        """The type of the column itself."""
+        return pa.float64() if self.column == WAIT else REQUESTS.column(self.column).type
+
+    @cached_property
     def is_instant(self) -> bool:
         """Whether the column holds instants."""
-        return self.column != WAIT and REQUESTS.column(self.column).type == INSTANT
+        return bool(self.type == INSTANT)
+
+    @cached_property
+    def is_count(self) -> bool:
+        """Whether the column holds whole numbers."""
+        return bool(pa.types.is_integer(self.type))
+
+    @cached_property
+    def is_amount(self) -> bool:
+        """Whether the column holds numbers."""
+        return self.is_count or bool(pa.types.is_floating(self.type))
 
     def allowed_units(self) -> tuple[str, ...]:
         """The units that the column's fields may have."""

@@ -21,7 +21,6 @@ from logs_schema.formats.request_values import (
     hostlist,
     quantity,
 )
-from logs_schema.tables import REQUESTS
 
 SITE = "cluster"
 _AFTER = {"decided": "arrival", "start": "arrival", "finish": "start"}
@@ -117,24 +116,23 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
         return instants.read(meant, one.column, one.unit or "s")
     if one.column in NODE_COLUMNS:
         return _nodes(one, meant)
-    declared = None if one.column == WAIT else REQUESTS.column(one.column).type
-    if declared is not None and pa.types.is_boolean(declared):
+    if one.is_amount:
+        return _amount(one, meant)
+    if pa.types.is_boolean(one.type):
         if meant.casefold() not in _TRUTHS:
             raise BadRow(f"not_a_boolean:{one.column}")
         return _TRUTHS[meant.casefold()]
-    if declared is None or pa.types.is_floating(declared) or pa.types.is_integer(declared):
-        return _amount(one, meant, is_count=declared is not None and pa.types.is_integer(declared))
     return meant
 
 
 def _nodes(one: MappedColumn, text: str) -> Any:
     names = hostlist(text, one.column) if one.unit == HOSTLIST else [text]
-    if REQUESTS.column(one.column).type != LABELS:
+    if one.type != LABELS:
         return names[0]
     return None if one.column == "ran_nodes" and len(names) == 1 else names
 
 
-def _amount(one: MappedColumn, text: str, *, is_count: bool) -> Any:
+def _amount(one: MappedColumn, text: str) -> Any:
     """A duration, an amount or a count; a pair where it is for every core or node."""
     if one.unit in QUANTITIES:
         value, per = quantity(text, one.column, one.column_unit, is_binary=one.unit == BINARY_QUANTITY)
@@ -146,7 +144,7 @@ def _amount(one: MappedColumn, text: str, *, is_count: bool) -> Any:
         value = number(text, one.column)
         value = value * factor if factor >= 1.0 else value / (1.0 / factor)  # 18708 millicores are 18.708
     value *= one.scale
-    if is_count:
+    if one.is_count:
         return count(value, one.column)
     return duration(value, one.column) if one.column_unit == "s" else value
 

@@ -1,5 +1,6 @@
 """Numbers, lines, inventories and files that a log should not hold cost a row or are named; never the import."""
 
+import bz2
 import gzip
 import json
 import os
@@ -67,6 +68,16 @@ def test_a_broken_number_does_not_make_the_machine_larger(tmp_path: Path) -> Non
     pods = (swapped(POD, f10="1e14"), swapped(POD, f1="b", f8="Running"))
     found = collect(openb, [written(tmp_path, openb.DEFAULT_PODS, PODS_HEADER, *pods)])
     assert found.rows["requests"][0]["status"] == "running", "the log ends with the last pod that is one"
+
+
+def test_a_compressed_file_is_known_by_its_content(tmp_path: Path) -> None:
+    file, header, rows, _ = SAMPLES["lumos"]
+    text = "\n".join([*header, *rows]).encode()
+    (tmp_path / file).write_bytes(gzip.compress(text))
+    assert import_log("lumos", [tmp_path / file], tmp_path / "a").rows["requests"] == len(rows)
+    (tmp_path / file).write_bytes(bz2.compress(text))
+    with pytest.raises(FormatError, match="compressed by bzip2"):
+        import_log("lumos", [tmp_path / file], tmp_path / "b")
 
 
 def test_a_line_without_an_end_is_a_quarantined_row(tmp_path: Path) -> None:
