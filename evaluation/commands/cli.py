@@ -71,8 +71,15 @@ def _main(argv: list[str]) -> int:
             raise
         if arguments.verbose:
             traceback.print_exc()
-        print(f"schedtwin {arguments.command.NAME}: {error}", file=sys.stderr)
+        print(f"schedtwin {arguments.command.NAME}: {_told(error)}", file=sys.stderr)
         return USER_ERROR
+
+
+def _told(error: Exception) -> str:
+    """An error a user can cause, in its parts."""
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.strerror[:1].lower()}{error.strerror[1:]}\n  where: {error.filename}"
+    return str(error)
 
 
 def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:

@@ -53,6 +53,9 @@ def test_a_real_series_is_laid_under_the_load(tmp_path):
     (tmp_path / "rates.txt").write_text("1\n2\nthree\n")
     with pytest.raises(FormatError, match="no series of request rates") as error:
         read_series(tmp_path / "rates.txt")
+    (tmp_path / "rates.txt").write_bytes(b"1\n\xe5\xff\n")
+    with pytest.raises(FormatError, match="no series of request rates"):
+        read_series(tmp_path / "rates.txt")
     assert "row 3" in str(error.value)
 
 

@@ -83,7 +83,7 @@ def read_series(path: Path) -> np.ndarray:
         FormatError: A line holds no number, or a rate is negative.
     """
     values, bad = [], []
-    for row, line in enumerate(path.read_text().splitlines(), 1):
+    for row, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         words = line.replace(";", " ").replace(",", " ").split()
         try:
             values.append(float(words[-1]))
