@@ -17,6 +17,7 @@ MAX_LINE_LETTERS = 1 << 20
 """A longer line is quarantined: no row of any format comes near."""
 _BLOCK_LETTERS = 1 << 20
 _GZIP = b"\x1f\x8b"
+_TAR, _TAR_BYTES = b"ustar", 262
 _PACKED = {
     b"BZh": "bzip2",
     b"\xfd7zXZ": "xz",
@@ -121,9 +122,17 @@ def head(path: Path, num_letters: int = 1 << 17) -> list[str]:
 
 
 def _begins(path: Path) -> bytes:
-    """The first bytes of a file; FormatError where they tell that it is compressed otherwise than by gzip."""
+    """The first bytes of a file; FormatError where they tell of a tar archive, or of another compression than gzip."""
     with path.open("rb") as file:
-        begin = file.read(8)
+        begin = file.read(_TAR_BYTES)
+    inside = begin
+    if begin.startswith(_GZIP):
+        with gzip.open(path) as unpacked:
+            inside = unpacked.read(_TAR_BYTES)
+    if inside[_TAR_BYTES - len(_TAR) :] == _TAR:
+        raise FormatError(
+            "the file is a tar archive", where=str(path), allowed="the files in it", advice="unpack it first"
+        )
     for magic, name in _PACKED.items():
         if begin.startswith(magic):
             raise FormatError(
@@ -138,7 +147,8 @@ def opened(path: Path) -> Iterator[IO[str]]:
     """A text file for reading, plain or gzip by name or content; FormatError when it cannot be opened or is broken."""
     try:
         refuse_special(path)
-        open_text = gzip.open if path.name.endswith(".gz") or _begins(path).startswith(_GZIP) else open
+        is_gzip = _begins(path).startswith(_GZIP) or path.name.endswith(".gz")
+        open_text = gzip.open if is_gzip else open
         # a byte order mark would hide the first line, header or comment, from parsers
         with open_text(path, "rt", encoding="utf-8-sig", errors="backslashreplace") as file:
             yield cast(IO[str], file)

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import os
+import tarfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -78,6 +79,11 @@ def test_a_compressed_file_is_known_by_its_content(tmp_path: Path) -> None:
     (tmp_path / file).write_bytes(bz2.compress(text))
     with pytest.raises(FormatError, match="compressed by bzip2"):
         import_log("lumos", [tmp_path / file], tmp_path / "b")
+    for mode in ("w", "w:gz"):
+        with tarfile.open(tmp_path / "logs.tar.gz", mode) as archive:
+            archive.add(tmp_path / file, file)
+        with pytest.raises(FormatError, match="tar archive"):
+            import_log("lumos", [tmp_path / "logs.tar.gz"], tmp_path / "b")
 
 
 def test_a_line_without_an_end_is_a_quarantined_row(tmp_path: Path) -> None:
