@@ -21,9 +21,10 @@ import numpy as np
 from numpy.lib import format as npy
 
 from logs_schema.errors import ProductError
-from logs_schema.product import read_manifest
-from offline_rl.contract import PolicyContract, refusing
+from logs_schema.product import Manifest, read_manifest
+from offline_rl.contract import PolicyContract, read_contract, refusing
 from offline_rl.numpy_networks import wanted_shapes
+from twin.problems import ASSIGNMENT, AUTOSCALING
 
 KIND, SCALING_KIND, ASSIGNMENT_KIND = "bundle", "scaling-bundle", "assignment-bundle"
 """Kinds of products in their manifests: choices among nodes, jobs and replicas; grants of deployments; edges of many
@@ -33,6 +34,8 @@ RUN_BY = {
     ASSIGNMENT_KIND: "schedtwin serve",
 }  # fmt: skip
 """Kind -> who runs it."""
+PROBLEMS = {SCALING_KIND: AUTOSCALING, ASSIGNMENT_KIND: ASSIGNMENT}
+"""Kind -> problem, where a kind has one; else the contract says which."""
 TOLERANCE = 1e-4
 """How far a logit of a legal choice may be from the original's; relative where it is larger than 1."""
 
@@ -56,6 +59,16 @@ def kind_of(folder: Path) -> str | None:
     except ProductError:
         return None
     return found if found in RUN_BY else None
+
+
+def read_bundle(folder: Path) -> Manifest:
+    """The manifest of a bundle of any kind; ProductError where there is none."""
+    return read_manifest(folder, kind_of(folder) or KIND)
+
+
+def problem_of_bundle(folder: Path) -> str:
+    """The problem that a bundle decides; ProductError where there is none, or its contract is damaged."""
+    return PROBLEMS.get(read_bundle(folder).kind) or read_contract(folder).problem
 
 
 def refuse_other_kind(folder: Path, kind: str) -> None:

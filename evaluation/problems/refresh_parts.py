@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 from evaluation.comparison.comparison import Comparison
 from evaluation.problems.configuration import RunConfig
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from logs_schema.tables import REQUESTS
 
 NEW, RUNNING = "new", "running"
 CONTENDERS = {NEW: "the policy of this refresh", RUNNING: "the policy in use"}
@@ -44,6 +46,7 @@ class RefreshParts:
             ProductError where it cannot be evaluated at all.
         judge: (history, twin, held-out days, new bundle, running bundle, progress) -> comparison, paired, under shift
             0; names of the policies as in `CONTENDERS`.
+        table: table of the archive that the problem learns from.
     """
 
     num_days: int
@@ -53,3 +56,21 @@ class RefreshParts:
     hold_out: Callable[[Archive, int], HistorySplit]
     refuse_other: Callable[[Path, Path], None]
     judge: Callable[[Path, Path, tuple[dt.date, ...], Path, Path, Progress], Comparison]
+    table: str = REQUESTS.name
+
+
+def newest_days(archive: Archive, num_days: int, table: str = REQUESTS.name) -> HistorySplit:
+    """The newest days of a table.
+
+    Raises:
+        ConfigError: That leaves no day to learn from.
+    """
+    days = archive.days(table)
+    if len(days) <= num_days:
+        raise ConfigError(
+            f"the history has {len(days)} days with {table}, and {num_days} of them are to be held out",
+            where=str(archive.path),
+            allowed="at least one day more than is held out",
+            advice="hold out fewer days (--judge-days), or begin with a longer log",
+        )
+    return HistorySplit(tuple(days[-num_days:]), days[-num_days] - dt.timedelta(days=1))

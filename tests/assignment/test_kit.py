@@ -146,6 +146,35 @@ def test_one_command_makes_the_whole_job_and_holds_back_what_is_not_certified(jo
     assert "network" in {one["name"] for one in told["comparison_data"]["policies"]}
 
 
+def test_a_refresh_appends_judges_and_decides(job, capsys):
+    more = write_log(job.with_name("more"), num_days=7, num_rows=120)
+    days = Archive(more).days("requests")
+    pq.write_table(Archive(more).read("requests", days=days[5:]), job.with_name("new.parquet"))
+    words = [
+        "refresh",
+        str(job),
+        "--problem",
+        "assignment",
+        "--log",
+        str(job.with_name("new.parquet")),
+        "--force",
+    ]
+    words += ["--work", str(job.with_name("work")), "--accept", "not-worse", "--no-progress", "--json"]
+    assert main(words) in (
+        11,
+        12,
+    )  # certified on too few requests: without a running policy nothing is exported
+    told = json.loads(capsys.readouterr().out)
+    assert told["history"]["requests_added"] == 240
+    assert told["judged_days"] == [day.isoformat() for day in days[5:]]
+    candidate = job.with_name("work") / "refresh" / "candidate" / "bundle"
+    assert main([*words, "--bundle", str(candidate)]) == 0  # the same scheduler is not worse than itself
+    told = json.loads(capsys.readouterr().out)
+    assert [one["judge"] for one in told["judgements"]] == ["twin of shifted days"]
+    assert told["judgements"][0]["difference"]["value"] == 0.0
+    assert load_assigner(told["bundle"]).setting.network == SEARCH
+
+
 def test_a_job_on_a_log_of_another_problem_names_what_is_missing(job, capsys):
     job.write_text(job.read_text().replace("[assign]", "[orchestration]\n[assign]"))
     words = ["run", str(job), "--out", str(job.with_name("job")), "--no-progress"]

@@ -54,6 +54,7 @@ def build_history(
     previous: Path | None,
     files: Sequence[Path],
     stage: Stage,
+    table: str = REQUESTS.name,
 ) -> dict[str, Any]:
     """Writes the history with the log's rows into the empty folder `out`.
 
@@ -63,9 +64,10 @@ def build_history(
         previous: The previous history; None begins one from `base`.
         files: Files of the decision log, in this project's own format.
         stage: Progress, in rows read.
+        table: That the problem learns from.
 
     Returns:
-        Facts: the numbers of appended rows of `requests`, whether they add information to the history (`is_news`), and
+        Facts: the numbers of appended rows of the table, whether they add information to the history (`is_news`), and
         the days that the history covers.
 
     Raises:
@@ -82,18 +84,18 @@ def build_history(
         )
     source = base if previous is None else previous / ARCHIVE
     shutil.copytree(source, out / ARCHIVE, copy_function=_link)
-    return {"base": origin} | append(out / ARCHIVE, files, stage)
+    return {"base": origin} | append(out / ARCHIVE, files, stage, table)
 
 
-def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
+def append(path: Path, files: Sequence[Path], stage: Stage, table: str = REQUESTS.name) -> dict[str, Any]:
     """Appends the new rows of the files to the archive at `path`; facts as in `build_history`."""
     archive = Archive(path)
     seen = set(archive.made_from.values())
     present = [_as_it_is_now(file) for file in files]
     unseen = [file for file in present if file_hash(file) not in seen]
     counts = {"files": len(present), "new_files": len(unseen), "rows_read": 0, "rows_known": 0}
-    before, bad_before = archive.num_rows(REQUESTS.name), _num_bad(archive)
-    held = archive.days_hash(REQUESTS.name, archive.days(REQUESTS.name))
+    before, bad_before = archive.num_rows(table), _num_bad(archive, table)
+    held = archive.days_hash(table, archive.days(table))
     if unseen:
         refuse_other_formats(native, unseen)
         settled = settled_among(archive, _request_ids(native.read(unseen)))
@@ -102,16 +104,17 @@ def append(path: Path, files: Sequence[Path], stage: Stage) -> dict[str, Any]:
             tally = LineTally()
             for item in native.read(unseen):
                 tally.add(item)
-                _take(writer, item, settled, counts)
+                _take(writer, item, settled, counts, table)
                 stage(counts["rows_read"])
             tally.refuse_loss(first(unseen))
         archive = Archive(path)
-    days = archive.days(REQUESTS.name)
+    days = archive.days(table)
     return counts | {
-        "requests_added": archive.num_rows(REQUESTS.name) - before,
-        "rows_quarantined": _num_bad(archive) - bad_before,
-        "requests": archive.num_rows(REQUESTS.name),
-        "is_news": archive.days_hash(REQUESTS.name, days) != held,
+        "requests_added": archive.num_rows(table) - before,
+        "rows_quarantined": _num_bad(archive, table) - bad_before,
+        "requests": archive.num_rows(table),
+        "table": table,
+        "is_news": archive.days_hash(table, days) != held,
         "first_day": days[0].isoformat() if days else None,
         "last_day": days[-1].isoformat() if days else None,
     }
@@ -130,14 +133,15 @@ def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
     return pa.concat_arrays(found) if found else pa.array([], pa.string())
 
 
-def _take(writer: ArchiveWriter, item: Item, settled: pa.Array, counts: dict[str, int]) -> None:
+def _take(writer: ArchiveWriter, item: Item, settled: pa.Array, counts: dict[str, int], table: str) -> None:
     if isinstance(item, Reject):
         writer.reject(item.table, item.rule, item.source, item.row, item.raw)
     if not isinstance(item, Chunk):
         return
     rows, numbers, raw = item.rows, item.first_row, item.raw
-    if item.table == REQUESTS.name:
+    if item.table == table:
         counts["rows_read"] += rows.num_rows
+    if item.table == REQUESTS.name:
         known = pc.is_in(pc.cast(rows["request_id"], pa.string()), value_set=settled)
         num_known = pc.sum(known).as_py() or 0
         counts["rows_known"] += num_known
@@ -160,8 +164,8 @@ def _request_ids(items: Iterator[Item]) -> pa.Array:
     return pc.unique(pa.chunked_array(ids, pa.string()))
 
 
-def _num_bad(archive: Archive) -> int:
-    return sum(archive.quarantined(REQUESTS.name).values())
+def _num_bad(archive: Archive, table: str) -> int:
+    return sum(archive.quarantined(table).values())
 
 
 def _as_it_is_now(file: Path) -> Path:
@@ -180,8 +184,9 @@ def _link(source: str, goal: str) -> None:
 
 def in_words(facts: Mapping[str, Any]) -> str:
     """The numbers of appended rows, as a sentence."""
+    rows = facts.get("table", REQUESTS.name)
     return (
-        f"{facts['requests_added']:,} requests added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
+        f"{facts['requests_added']:,} {rows} added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
         f"read, {facts['rows_known']:,} of requests whose end was known, {facts['rows_quarantined']:,} quarantined); "
-        f"the history now holds {facts['requests']:,} requests, {facts['first_day']} to {facts['last_day']}"
+        f"the history now holds {facts['requests']:,} {rows}, {facts['first_day']} to {facts['last_day']}"
     )

@@ -52,7 +52,8 @@ from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.progress import Progress
 from logs_schema.records import to_plain
-from offline_rl.contract import read_contract
+from logs_schema.tables import REQUESTS
+from offline_rl.bundle import problem_of_bundle, read_bundle
 
 Products = Mapping[str, Path]
 FOLDER, DECISION = "refresh", "decision"
@@ -113,7 +114,7 @@ def _refresh_alone(
 ) -> tuple[ExportDecision, dict[str, Path]]:
     running = find_running(bundle, work)
     if running is not None:
-        read_manifest(running, "bundle")
+        read_bundle(running)
     base = (
         run_steps([archive_step(base_log, here, config.engine)], work, progress)["archive"]
         / appending.ARCHIVE
@@ -125,7 +126,7 @@ def _refresh_alone(
     if running is not None:
         refuse_other_decisions(running, kit.name)
     place = work / FOLDER
-    steps = [history_step(base, place, appending.log_files(log), progress)]
+    steps = [history_step(base, place, appending.log_files(log), progress, parts.table)]
     products = run_steps(steps, place, progress)
     if not (settings.force or is_news(products["history"])):
         products = run_steps([*steps, _idle_step(settings)], place, progress)
@@ -165,7 +166,7 @@ def refuse_other_decisions(bundle: Path, problem: str) -> None:
     Raises:
         ProductError: It is of another problem, or damaged.
     """
-    found = read_contract(bundle).problem
+    found = problem_of_bundle(bundle)
     if found != problem:
         raise ProductError(
             f"the running policy is of the problem '{found}', the refresh of '{problem}'",
@@ -184,8 +185,8 @@ def choose_running(
     """
     if running is None:
         return None, []
-    candidate = read_manifest(products["candidate"] / BUNDLE, "bundle").content_hash
-    if read_manifest(running, "bundle").content_hash == candidate and (place / DECISION / DATA).is_file():
+    candidate = read_bundle(products["candidate"] / BUNDLE).content_hash
+    if read_bundle(running).content_hash == candidate and (place / DECISION / DATA).is_file():
         before = load_decision(place / DECISION)
         if before.new == candidate and before.result is Result.EXPORTED:
             kept = place / "running" / BUNDLE
@@ -203,8 +204,10 @@ def load_decision(folder: Path) -> ExportDecision:
     return ExportDecision.from_json(json.loads((folder / DATA).read_text(encoding="utf-8")))
 
 
-def history_step(base: Path, place: Path, files: list[Path], progress: Progress) -> Step:
-    """The step that appends a decision log to the history in `place`; an unfinished refresh keeps the previous one."""
+def history_step(
+    base: Path, place: Path, files: list[Path], progress: Progress, table: str = REQUESTS.name
+) -> Step:
+    """The step that appends a log of `table` to the history in `place`; an unfinished refresh keeps the one before."""
     previous = place / "history" if (place / "history" / MANIFEST).is_file() else None
     log_hash = json_hash(sorted(file_hash(path) for path in files))
     turn, is_owed = 0, False
@@ -223,7 +226,7 @@ def history_step(base: Path, place: Path, files: list[Path], progress: Progress)
 
     def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
         with progress.stage("append", unit="rows") as stage:
-            facts = appending.build_history(out, base, previous, files, stage)
+            facts = appending.build_history(out, base, previous, files, stage, table)
         progress.note(appending.in_words(facts))
         return facts | {"turn": turn, "log": log_hash, "is_news": facts["is_news"] or is_owed}
 
@@ -299,7 +302,7 @@ def _running_step(running: Path) -> Step:
     def build(out: Path, _: Products, __: Progress) -> None:
         shutil.copytree(running, out / BUNDLE)
 
-    source = {"bundle": read_manifest(running, "bundle").content_hash}
+    source = {"bundle": read_bundle(running).content_hash}
     return Step("running", "job-bundle", build, config=source)
 
 

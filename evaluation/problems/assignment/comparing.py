@@ -32,6 +32,7 @@ from evaluation.problems.assignment.regions import (
 )
 from evaluation.problems.assignment.rungs import SEARCHED
 from evaluation.problems.assignment.training import interval_of
+from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.rounds import PlayedRounds, Region
 from evaluation.simulator.true_rounds import unknown_truth
 from logs_schema import Archive
@@ -121,7 +122,7 @@ def compare_assigners(
         unit_kind="blocks of consecutive requests",
         policies=[one.facts for one in contenders if one.facts.name in played],
         judges=[JudgeFacts(name, JUDGES[name]) for name in dict.fromkeys(run.judge for run in runs)], shifts=facts,
-        metrics=METRICS, references=(AT_ONCE, ALONE, SEARCHED, HISTORY), main_metric=MEAN_RESPONSE.name,
+        metrics=METRICS, references=(AT_ONCE, ALONE, SEARCHED, HISTORY, RUNNING), main_metric=MEAN_RESPONSE.name,
         trust=judges_trust(runs, MEAN_RESPONSE), notes=list(dict.fromkeys(notes)), lead_reference=AT_ONCE,
         config=intervals,
     )  # fmt: skip

@@ -30,16 +30,20 @@ from evaluation.problems.assignment.rungs import NETWORK, in_words
 from evaluation.problems.assignment.training import build_policy, export_policy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.problems.refresh_parts import RefreshParts
+from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
+from offline_rl.assignment.assigner import load_assigner
 from offline_rl.assignment.config import ASSIGN_CODE, AssignConfig
 from twin.assignment.from_logs import EdgesFromLog, fit_edges, lacking
 from twin.assignment.persistence import load_edges, save_edges
 from twin.problems import ASSIGNMENT as NAME
 from twin.problems import KEY
 
+JUDGE_DAYS = 2
 LIMITS = (
     "Services are not distinguished: an edge's computing time is a function of the size alone.",
     "Every request that ran is played, and no agent refuses: acceptance is no part of this problem.",
@@ -216,6 +220,15 @@ def trained(facts: Facts) -> list[str]:
     ]
 
 
+def refresh_parts(config: RunConfig) -> RefreshParts:
+    """What a refresh judges; any scheduler takes any edges, so a bundle is refused only where it is damaged."""
+
+    def refuse_damaged(bundle: Path, _twin: Path) -> None:
+        load_assigner(bundle)
+
+    return usual_refresh(config, compare_plan, refuse_damaged, num_days=JUDGE_DAYS)
+
+
 ASSIGNMENT_KIT = Kit(
     name=NAME,
     decides="which edge takes each of many requests at once",
@@ -232,5 +245,6 @@ ASSIGNMENT_KIT = Kit(
     certifier=certifier,
     fitted=fitted,
     trained=trained,
+    refresh=refresh_parts,
     refuses_lacking=True,
 )

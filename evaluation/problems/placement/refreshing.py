@@ -9,9 +9,8 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import refuse_uneven_replications
 from evaluation.problems.placement.comparing import COMPARISON_CODE
 from evaluation.problems.placement.refresh_judging import judge_both
-from evaluation.problems.refresh_parts import HistorySplit, RefreshParts
+from evaluation.problems.refresh_parts import RefreshParts, newest_days
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.config import even_streams
 from twin.placement.model import PlacementTwin, load_encoding
@@ -46,23 +45,6 @@ def placement_parts(config: RunConfig) -> RefreshParts:
         refuse_other=_refuse_other,
         judge=judge,
     )
-
-
-def newest_days(archive: Archive, num_days: int) -> HistorySplit:
-    """The newest days with requests.
-
-    Raises:
-        ConfigError: That leaves no day to learn from.
-    """
-    days = archive.days("requests")
-    if len(days) <= num_days:
-        raise ConfigError(
-            f"the history has {len(days)} days with requests, and {num_days} of them are to be held out",
-            where=str(archive.path),
-            allowed="at least one day more than is held out",
-            advice="hold out fewer days (--judge-days), or begin with a longer log",
-        )
-    return HistorySplit(tuple(days[-num_days:]), days[-num_days] - dt.timedelta(days=1))
 
 
 def _refuse_other(bundle: Path, twin: Path) -> None:
