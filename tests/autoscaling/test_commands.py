@@ -5,26 +5,31 @@ import json
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
+from evaluation.judges.contender import OtherSystemError
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
+from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscaler
+from evaluation.problems.autoscaling.training import policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
 from evaluation.problems.orchestration import kit as slots_kit
 from evaluation.reproduction.drpc import DrpcConfig, table, traces_of
 from evaluation.simulator.applications.load import LoadConfig, made_rates, read_series
 from evaluation.simulator.applications.presets import application
+from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.runner.scaling import load_scaling
+from offline_rl.runner.scaling import FORMS, load_scaling
 
 
 def test_load_has_its_mean_its_day_and_its_drift():
@@ -106,8 +111,8 @@ def test_days_that_are_asked_for_are_taken():
 
 
 def test_what_is_not_there_says_so(tmp_path):
-    with pytest.raises(ConfigError, match="autoscalers of your own are not compared"):
-        AUTOSCALING_KIT.compare(RunConfig(), "", {"mine": None})
+    with pytest.raises(ConfigError, match="policy 'mine' is no function"):
+        own_autoscaler("mine", None, ["web"], policy_of)
     with writing(tmp_path / "policy", "policy", extra={"tried": {"hpa": {"reward": 0.0}}, "seeds": [0]}):
         pass
     with pytest.raises(ConfigError, match="no such autoscaler to export"):
@@ -255,4 +260,52 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     kept = found.cell("truth", 0, "lookahead", "objective_kept")
     assert 0.0 <= kept.low <= kept.value <= 1.0
     assert main(["export", policy, "--policy", "students_lookahead", "--out", bundle]) == 0
-    assert load_scaling(bundle).setting.names == tuple(sorted(application("chain").deployments))
+    names = load_scaling(bundle).setting.names
+    assert names == tuple(sorted(application("chain").deployments))
+    with pytest.raises(OtherSystemError, match="for other deployments"):
+        bundled_autoscaler(tmp_path / "b", names[::-1], policy_of)
+    mine = "tests.autoscaling.test_commands"
+    for own in (f"old={bundle}", f"still={mine}:still", f"wrong={mine}:wrong"):
+        arguments += ["--policy", own]
+    assert main([*arguments, "--replace"]) == 2  # one of them is refused, and the others are kept
+    found = Comparison.from_json(json.loads(capsys.readouterr().out))
+    assert set(found.refused) == {"wrong"}
+    assert "returns a tuple of arrays" in found.refused["wrong"]
+    for metric in ("reward", "cpu_cores"):  # the bundle decides as what it was made from
+        same = [found.cell("twin", 0, name, metric).value for name in ("old", "students_lookahead")]
+        assert same[0] == pytest.approx(same[1], rel=1e-4)
+    assert found.cell("twin", 0, "still", "cpu_cores").value > 0.0
+
+
+def still(_key, state):
+    return state.grants
+
+
+def wrong(_key, state):
+    return tuple(state.grants)
+
+
+@pytest.mark.slow
+def test_the_whole_job_and_its_daily_form_on_samples_of_deployments(tmp_path, capsys):
+    log = Archive(tmp_path / "log")
+    assert (
+        main(["simulate", "--preset", "chain", "--days", "4", "--out", str(log.path), "--no-progress"]) == 0
+    )
+    days = log.days("deployment_samples")
+    for name, kept in (("old", days[:3]), ("new", days[3:])):
+        pq.write_table(log.read("deployment_samples", days=kept), tmp_path / f"{name}.parquet")
+    (tmp_path / "job.toml").write_text(
+        '[log]\nformat = "native"\npaths = ["old.parquet"]\n[shifts]\nshifts = "0d"\n[train]\nseeds = [0]\n'
+        "[scale]\nupdates = 2\ntrial_episodes = 2\ntrial_steps = 60\n"
+    )
+    work = ["--no-progress", "--json"]
+    capsys.readouterr()
+    assert main(["run", str(tmp_path / "job.toml"), "--force", "--out", str(tmp_path / "work"), *work]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert load_scaling(f"{told['bundle']}/bundle").setting.form in FORMS
+    words = ["refresh", str(tmp_path / "job.toml"), "--log", str(tmp_path / "new.parquet"), "--force"]
+    assert main([*words, "--work", str(tmp_path / "work"), *work]) in (0, 10)
+    told = json.loads(capsys.readouterr().out)
+    assert told["history"]["requests_added"] == log.num_rows("deployment_samples") // 4
+    assert told["judged_days"] == [days[3].isoformat()]
+    assert (told["metric"], told["judgements"][0]["judge"]) == ("reward", "twin")

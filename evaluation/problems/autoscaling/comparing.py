@@ -26,8 +26,10 @@ from evaluation.comparison.entries import (
     ShiftFacts,
     Tally,
 )
+from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
 from evaluation.problems.autoscaling.training import ScalingTask
+from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.applications.load import made_rates, split_rates
 from evaluation.simulator.applications.presets import application
 from evaluation.simulator.applications.response import application_response, usual_grants
@@ -66,10 +68,17 @@ PARTS = {
 
 
 class ComparedAutoscaler(NamedTuple):
-    """A policy that is compared: autoscalers of all its seeds."""
+    """A policy that is compared: autoscalers of all its seeds.
+
+    Attributes:
+        facts: Name, kind, description.
+        autoscalers: Of each seed.
+        is_users: Whether an error of it leaves it out, instead of ending the comparison.
+    """
 
     facts: PolicyFacts
     autoscalers: Sequence[Autoscaler]
+    is_users: bool = False
 
 
 class Day(NamedTuple):
@@ -91,7 +100,7 @@ def compare_autoscalers(
     reward: Reward,
     progress: Progress,
     *,
-    references: Sequence[str] = ("hpa_calibrated", "lookahead", LOGGED),
+    references: Sequence[str] = ("hpa_calibrated", "lookahead", LOGGED, RUNNING),
     seed: int = 0,
     config: IntervalConfig | None = None,
 ) -> Comparison:
@@ -105,12 +114,20 @@ def compare_autoscalers(
     cells: list[Cell] = []
     differences: list[Difference] = []
     tallies: list[Tally] = []
+    refused: dict[str, str] = {}
     with progress.stage("judge", unit="days") as stage:
         for done, day in enumerate(days, 1):
             found = {}
             for row, one in enumerate(contenders):
                 stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
-                found[one.facts.name] = _sums(day, task, one.autoscalers, reward, seed)
+                if one.facts.name not in refused:
+                    try:
+                        found[one.facts.name] = _sums(day, task, one.autoscalers, reward, seed)
+                    except Exception as error:  # of a function of the user's: anything
+                        if not one.is_users:
+                            raise
+                        told = error if isinstance(error, ConfigError) else raised(one.facts.name, error)
+                        refused[one.facts.name] = str(told)
             if day.logged is not None:
                 found[LOGGED] = _sums(day, task, [as_that_day(day.logged, task)], reward, seed)
             made = _judged(day, found, references, config)
@@ -121,7 +138,7 @@ def compare_autoscalers(
                 for name, sums in found.items()
             ]
             stage(float(done), float(len(days)))
-    policies = [one.facts for one in contenders]
+    policies = [one.facts for one in contenders if one.facts.name not in refused]
     if any(day.logged is not None for day in days):
         policies.insert(0, PolicyFacts(LOGGED, "history", "the grants of the log, one after the other"))
     judges = [JudgeFacts(name, JUDGES[name]) for name in dict.fromkeys(day.judge for day in days)]
@@ -133,7 +150,7 @@ def compare_autoscalers(
     return Comparison(
         entry, tuple(day.isoformat() for day in train_days), "episodes of two hours", config.level, "reward",
         tuple(policies), tuple(judges), facts, METRICS, tuple(cells), tuple(differences), tuple(tallies),
-        _trust(cells, days),
+        _trust(cells, days), refused=refused,
     )  # fmt: skip
 
 

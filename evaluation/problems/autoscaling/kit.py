@@ -20,10 +20,13 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify
 from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
+from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison
-from evaluation.problems.autoscaling.training import build_policy
+from evaluation.problems.autoscaling.training import build_policy, policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.problems.refresh_parts import RefreshParts
+from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
@@ -123,20 +126,15 @@ def train_plan(config: RunConfig) -> StepPlan:
 
 
 def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """Autoscalers in twins of the shifted days and, where known, in the truth; ConfigError for a user's own policy."""
-    if policies:
-        raise ConfigError(
-            "autoscalers of your own are not compared", where=f"--policy {', '.join(policies)}",
-            allowed="what schedtwin train has trained, and the calibrated rules",
-            advice="call evaluation.problems.autoscaling.comparing.compare_autoscalers from Python",
-        )  # fmt: skip
+    """Autoscalers in twins of the shifted days and, where known, in the truth."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         refuse_other_application(Archive(inputs["archive"]), inputs["twin"])
-        return build_comparison(out, inputs, config, title, progress)
+        return build_comparison(out, inputs, config, title, policies, progress)
 
     settings = {
-        "shifts": config.shifts.shifts, "scale": config.scale, "intervals": config.intervals, "title": title
+        "shifts": config.shifts.shifts, "scale": config.scale, "intervals": config.intervals, "title": title,
+        "policies": sorted(policies),
     }  # fmt: skip
     return StepPlan("comparison", build, settings, config.judge.seed, SCALE_CODE)
 
@@ -214,6 +212,15 @@ def trained(facts: Facts) -> list[str]:
     return [*lines, f"recommended: {facts['recommended']}"]
 
 
+def refresh_parts(config: RunConfig) -> RefreshParts:
+    """What a refresh judges; a bundle is refused where it is of other deployments, or damaged."""
+
+    def refuse_other(bundle: Path, twin: Path) -> None:
+        bundled_autoscaler(bundle, load_application_twin(twin).deployments, policy_of)
+
+    return usual_refresh(config, compare_plan, refuse_other, num_days=1, table=TABLE)
+
+
 AUTOSCALING_KIT = Kit(
     name=NAME,
     decides="what each deployment of an application is granted",
@@ -230,5 +237,6 @@ AUTOSCALING_KIT = Kit(
     certifier=certifier,
     fitted=fitted,
     trained=trained,
+    refresh=refresh_parts,
     refuses_lacking=True,
 )

@@ -10,7 +10,9 @@ from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.problems.autoscaling.comparing import ComparedAutoscaler, compare_autoscalers
+from evaluation.judges.user_policies import UserPolicy, refuse_taken
+from evaluation.problems.autoscaling.comparing import LOGGED, ComparedAutoscaler, compare_autoscalers
+from evaluation.problems.autoscaling.own import own_autoscaler
 from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
@@ -44,7 +46,12 @@ LIMITS = (
 
 
 def build_comparison(
-    out: Path, inputs: Mapping[str, Path], config: RunConfig, title: str, progress: Progress
+    out: Path,
+    inputs: Mapping[str, Path],
+    config: RunConfig,
+    title: str,
+    policies: Mapping[str, UserPolicy],
+    progress: Progress,
 ) -> dict[str, Any]:
     """Writes `comparison.json` and the report into `out`."""
     archive, twin = Archive(inputs["archive"]), load_application_twin(inputs["twin"])
@@ -54,6 +61,11 @@ def build_comparison(
     task = setting_of(scale, twin, log)
     days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]]
     contenders = contenders_of(policy, task, twin, log)
+    refuse_taken(policies, [LOGGED, *(one.facts.name for one in contenders)])
+    for name, one in policies.items():
+        own = own_autoscaler(name, one, twin.deployments, policy_of)
+        words = f"the bundle {one}" if isinstance(one, Path) else "a policy of the user"
+        contenders.append(ComparedAutoscaler(PolicyFacts(name, "baseline", words), [own], is_users=True))
     comparison = compare_autoscalers(
         archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
         cost_under_slo(scale.violation_weight), progress, seed=config.judge.seed, config=config.intervals,

@@ -1,0 +1,75 @@
+"""Autoscalers of the user's in a comparison: functions, and bundles."""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from evaluation.judges.contender import OtherSystemError
+from evaluation.judges.user_policies import UserPolicy
+from logs_schema.errors import ConfigError
+from offline_rl.autoscaling.export import config_of
+from offline_rl.bundle import ARRAYS, read_arrays
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
+from offline_rl.runner.scaling import load_scaling
+from twin.autoscaling.state import ScalingState
+from twin.autoscaling.types import Grants
+from twin.contracts import Array, Policy, PyTree
+from twin.nested import nested
+
+SIGNATURE = (
+    "a function (key, state) -> grants: state a twin.autoscaling.state.ScalingState, grants a "
+    "twin.autoscaling.types.Grants with leaves [deployments, *streams], as state.grants has them"
+)
+
+
+def own_autoscaler(
+    name: str, policy: UserPolicy, deployments: Sequence[str], network: Callable[[str, PyTree], Policy]
+) -> Autoscaler:
+    """A policy of the user's as an autoscaler.
+
+    Args:
+        name: Its name, for messages.
+        policy: A function, see `SIGNATURE`, or the folder of a bundle.
+        deployments: Of the application.
+        network: (form of a bundle, parameters) -> policy.
+
+    Raises:
+        ConfigError: It is neither.
+        OtherSystemError: The bundle is of other deployments.
+        ProductError: The bundle is damaged.
+    """
+    if isinstance(policy, Path):
+        return bundled_autoscaler(policy, deployments, network)
+    if not callable(policy):
+        raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=SIGNATURE)
+    function: Callable[..., Any] = policy
+
+    def decide(key: Array, memory: PyTree, state: ScalingState) -> tuple[PyTree, Grants]:
+        wanted = function(key, state)
+        shapes = [jax.numpy.shape(leaf) for leaf in jax.tree.leaves(wanted)]
+        if not isinstance(wanted, Grants) or shapes != [leaf.shape for leaf in state.grants]:
+            raise ConfigError(
+                f"policy {name!r} returns a {type(wanted).__name__} of arrays {shapes}", where="--policy",
+                allowed=SIGNATURE,
+            )  # fmt: skip
+        return memory, wanted
+
+    return Autoscaler(lambda _grants: (), decide)
+
+
+def bundled_autoscaler(
+    bundle: Path, deployments: Sequence[str], network: Callable[[str, PyTree], Policy]
+) -> Autoscaler:
+    """The autoscaler of a bundle; errors as of `own_autoscaler`."""
+    setting = load_scaling(bundle).setting
+    if setting.names != tuple(deployments):
+        raise OtherSystemError(
+            "the running policy was trained for other deployments",
+            where=f"{bundle}: {', '.join(setting.names)}",
+            allowed=", ".join(deployments),
+            advice="it is not compared with; the certificate alone decides",
+        )
+    params = nested(read_arrays(bundle / ARRAYS))
+    return learned(*config_of(setting), network(setting.form, {"params": params}))
