@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from offline_rl.assignment.by_regions import by_regions, neighbouring
 from offline_rl.assignment.corais import corais_logits
 from offline_rl.assignment.decoding import DecodingConfig, best_of_samples, decode, greedy
 from offline_rl.assignment.exact import exact
@@ -50,6 +51,9 @@ def hand_written(exact_s: float, search_s: float) -> Mapping[str, Solve]:
         "random_100": partial(_random, 100),
         "random_1000": partial(_random, 1000),
         "insertion": lambda instance, _: insertion(instance.costs),
+        "insertion_by_regions": lambda instance, _: by_regions(
+            instance.costs, neighbouring(instance.edges.xy, round(instance.edges.xy.shape[0] ** 0.5))
+        ),
         "insertion_local_search": lambda instance, _: insertion_local_search(instance.costs),
         "insertion_local_search_restarts": lambda instance, rng: improve(
             instance.costs, insertion(instance.costs), search, rng
