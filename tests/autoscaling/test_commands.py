@@ -267,6 +267,7 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     mine = "tests.autoscaling.test_commands"
     for own in (f"old={bundle}", f"still={mine}:still", f"wrong={mine}:wrong"):
         arguments += ["--policy", own]
+    capsys.readouterr()
     assert main([*arguments, "--replace"]) == 2  # one of them is refused, and the others are kept
     found = Comparison.from_json(json.loads(capsys.readouterr().out))
     assert set(found.refused) == {"wrong"}
@@ -287,10 +288,9 @@ def wrong(_key, state):
 
 @pytest.mark.slow
 def test_the_whole_job_and_its_daily_form_on_samples_of_deployments(tmp_path, capsys):
+    made = str(tmp_path / "log")
+    assert main(["simulate", "--preset", "chain", "--days", "4", "--out", made, "--no-progress"]) == 0
     log = Archive(tmp_path / "log")
-    assert (
-        main(["simulate", "--preset", "chain", "--days", "4", "--out", str(log.path), "--no-progress"]) == 0
-    )
     days = log.days("deployment_samples")
     for name, kept in (("old", days[:3]), ("new", days[3:])):
         pq.write_table(log.read("deployment_samples", days=kept), tmp_path / f"{name}.parquet")
