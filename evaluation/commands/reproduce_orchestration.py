@@ -85,6 +85,7 @@ def run(arguments: Namespace) -> int:
     budget = QUICK_BUDGET if arguments.quick else TrainingBudget()
     if arguments.updates is not None:
         budget = replace(budget, num_updates=arguments.updates)
+    chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
     worlds, out = partial(chosen_world, arguments.table, arguments.world), arguments.out
     out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
@@ -94,7 +95,6 @@ def run(arguments: Namespace) -> int:
             fitted = twin_of(worlds(0), config, bench, out, progress)
             found = centralised(worlds(0), config.days[0], bench, fitted, progress)
         else:
-            chosen = learners(budget, arguments.learned or (QUICK_LEARNERS if arguments.quick else None))
             found = repeated(worlds, config, arguments.repeats, out, chosen, progress)
     name = arguments.figure or arguments.table
     (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")

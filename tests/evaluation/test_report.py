@@ -260,7 +260,7 @@ def names_beside_lines(svg, comparison):
 def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crowded):
     strong = strong_policies(crowded)
     assert [one.policy for one in strong] == [
-        LADDER, "bc_greedy", "history", "least_expected_response", "mine 0", "mine 1",
+        LADDER, "bc_greedy", "history", "size_intervals", "mine 0", "mine 1",
     ]  # fmt: skip
     looks = {tuple(series_style(one.style).items()) for one in strong}
     assert len(looks) == len(strong) <= len(COLOURS) < len(crowded.policies)

@@ -85,7 +85,10 @@ def test_days_without_what_the_main_metric_needs_are_not_estimated(
     for name in ("network_for", "probability_program", "candidates"):
         monkeypatch.setattr(comparing, name, lambda *_: [])
     windows = [encode_days(archive, encoding, [DAY], num_steps=8)]
-    twin = cast(PlacementTwin, SimpleNamespace(encoding=encoding, windows=windows[0]))
+    twin = cast(
+        PlacementTwin,
+        SimpleNamespace(encoding=encoding, windows=windows[0], disjoint_windows=lambda: windows[0]),
+    )
     case = comparing.Case(
         archive, twin, cast(Schedulers, SimpleNamespace(rules={})),
         ShiftPlan((DAY,), ()), JudgeConfig(), IntervalConfig(),

@@ -79,7 +79,11 @@ def test_a_pool_of_an_swf_log_without_a_size_can_be_given_one(tmp_path):
         ("lumos", {"batch": 5.0}, "'batch', which is no pool of this log"),
         ("lumos", {"pool": 0.0}, "cannot have 0 cores"),
         ("lumos", {"pool": float("nan")}, "cannot have nan cores"),
-        ("alibaba2018", {"pool": 5.0}, r"no pool whose size could be[\s\S]*capacities for lumos, swf"),
+        (
+            "alibaba2018",
+            {"pool": 5.0},
+            r"no pool whose size could be[\s\S]*capacities for lumos, requests_csv, swf",
+        ),
     ],
 )
 def test_capacities_that_mean_nothing_are_refused(tmp_path, name, capacity, message):
