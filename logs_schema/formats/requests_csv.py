@@ -133,8 +133,7 @@ def _inventory(paths: Sequence[Path]) -> list[Path]:
 def _read_file(
     path: Path, mapping: RequestMapping, instants: InstantReading, pool: str | None
 ) -> Iterator[Item]:
-    names, num_skipped = _names(path, mapping)
-    as_fields = _json_fields if _is_json(path) else _csv_fields(names, mapping.separator)
+    as_fields, num_skipped = _reader(path, mapping)
 
     def parse_row(line_number: int, line: str) -> Row | None:
         if line_number <= num_skipped or not line.strip():
@@ -148,14 +147,10 @@ def _read_file(
     yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
 
 
-def _is_json(path: Path) -> bool:
-    return path.name.endswith(JSON_LINES)
-
-
-def _names(path: Path, mapping: RequestMapping) -> tuple[list[str], int]:
-    """The names of a CSV file's columns, and how many lines they take; FormatError where one is missing."""
-    if _is_json(path):
-        return [], 0
+def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mapping[str, Any]], int]:
+    """Reads a line's fields, and how many lines the names take; FormatError where a CSV file lacks a column."""
+    if path.name.endswith(JSON_LINES):
+        return _json_fields, 0
     if mapping.header:
         names = [str(name) for name in mapping.header]
     else:
@@ -165,7 +160,7 @@ def _names(path: Path, mapping: RequestMapping) -> tuple[list[str], int]:
             f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
             allowed=", ".join(names)[:1000], advice=f"mend the mapping {mapping.path}, or its separator",
         )  # fmt: skip
-    return names, 0 if mapping.header else 1
+    return _csv_fields(names, mapping.separator), 0 if mapping.header else 1
 
 
 def _csv_fields(names: Sequence[str], separator: str) -> Callable[[str], Mapping[str, Any]]:
@@ -192,8 +187,7 @@ def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> 
     arrival = mapping.columns["arrival"]
     if mapping.time_format or not files or not arrival.sources:
         return False
-    names, num_skipped = _names(files[0], mapping)
-    as_fields = _json_fields if _is_json(files[0]) else _csv_fields(names, mapping.separator)
+    as_fields, num_skipped = _reader(files[0], mapping)
     for line in head(files[0])[num_skipped:]:
         try:
             text = text_of(found_at(as_fields(line), arrival.sources[0]))
