@@ -118,8 +118,8 @@ def _keep_compiled_programs() -> None:
 
 def _sum_in_one_order() -> None:
     """Keeps linear algebra of this process and its workers to one thread: the order of its sums, and with it the last
-    digits, would depend on the number of threads, and Ray gives a task one. Small networks,
-    as servers run them, would lose time by more. Before NumPy is imported."""
+    digits, would depend on the number of threads, and Ray gives a task one. Small networks, as servers run them,
+    would lose time by more. Before NumPy is imported."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 

@@ -9,7 +9,7 @@ or chooses nodes that are not legal is refused by name, and the others are evalu
 import importlib
 import os
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -139,6 +139,18 @@ class PolicyEntries:
     def window_players(self) -> dict[str, Player]:
         """The players for judges of the log's own windows."""
         return {**self.players, **{name: bundle.player(name) for name, bundle in self.bundles.items()}}
+
+
+def words_of(policy: UserPolicy) -> str:
+    """What a report says of a user's function or bundle."""
+    return f"the bundle {policy}" if isinstance(policy, Path) else "a policy of the user"
+
+
+def function_of(name: str, policy: UserPolicy, signature: str) -> Callable[..., Any]:
+    """The user's function; ConfigError where the policy is none."""
+    if not callable(policy):
+        raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=signature)
+    return policy
 
 
 def refuse_taken(policies: Collection[str], taken: Collection[str]) -> None:

@@ -115,6 +115,10 @@ class ExportOptions:
     replace: bool = False
 
 
+Export = Callable[[Path, Path, ExportOptions], Facts]
+"""(bundle folder, policy, options) -> facts."""
+
+
 @dataclass(frozen=True)
 class Job:
     """The inputs of a problem's part of `run`.
@@ -184,7 +188,7 @@ class Kit:
     fit: Callable[[RunConfig], StepPlan]
     train: Callable[[RunConfig], StepPlan] | None
     compare: Callable[[RunConfig, str, Mapping[str, UserPolicy]], StepPlan] | None
-    export: Callable[[Path, Path, ExportOptions], Facts] | None
+    export: Export | None
     certifier: Callable[[Path, Path | None], Certifier]
     fitted: Callable[[Facts], list[str]]
     trained: Callable[[Facts], list[str]]

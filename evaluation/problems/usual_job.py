@@ -6,7 +6,7 @@ from pathlib import Path
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.jobs.job import Step
-from evaluation.problems.kit import ExportOptions, Facts, Inputs, Job, Kit, ProblemOptions
+from evaluation.problems.kit import Export, ExportOptions, Facts, Inputs, Job, Kit, ProblemOptions
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -36,13 +36,19 @@ def usual_job(kit: Kit, job: Job) -> dict[str, Path]:
         alone = replace(plan, settings={**to_plain(plan.settings), "held_back": held_back})
         return job.make([alone.step("comparison", ("archive", "twin"), job.resolve)])
 
-    def export_beside(out: Path, inputs: Inputs, _: Progress) -> Facts:
-        return export(out / BUNDLE, inputs["policy"], ExportOptions())
-
     return job.make(
         [
             train(config).step("policy", ("twin", CERTIFICATE), job.resolve),
             compare(config, job.title, {}).step("comparison", ("archive", "twin", "policy"), job.resolve),
-            Step(BUNDLE, "job-bundle", export_beside, inputs=("policy",)),
+            bundle_step(export),
         ]
     )
+
+
+def bundle_step(export: Export, name: str = BUNDLE) -> Step:
+    """The step that exports what the training recommends; the bundle is a folder inside its product."""
+
+    def build(out: Path, inputs: Inputs, _: Progress) -> Facts:
+        return export(out / BUNDLE, inputs["policy"], ExportOptions())
+
+    return Step(name, "job-bundle", build, inputs=("policy",))

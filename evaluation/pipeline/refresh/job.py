@@ -43,9 +43,10 @@ from evaluation.pipeline.refresh.deciding import (
 from evaluation.pipeline.run import BUNDLE, archive_step
 from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.configuration import LogConfig, RunConfig
-from evaluation.problems.kit import ExportOptions, Kit, ProblemOptions
+from evaluation.problems.kit import Kit, ProblemOptions
 from evaluation.problems.kits import choose_kit
 from evaluation.problems.refresh_parts import HistorySplit, RefreshParts
+from evaluation.problems.usual_job import bundle_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import file_hash, json_hash
@@ -139,7 +140,10 @@ def _refresh_alone(
     trained, judged = certification_in(products[CERTIFICATE]).passed or settings.force, False
     if trained:
         train = kit.need(kit.train, "schedtwin train")
-        steps += [train(parts.config).step("policy", ("twin", CERTIFICATE)), _candidate_step(kit)]
+        steps += [
+            train(parts.config).step("policy", ("twin", CERTIFICATE)),
+            bundle_step(kit.need(kit.export, "schedtwin export"), "candidate"),
+        ]
         products = run_steps(steps, place, progress)
         running, notes = choose_running(running, place, products, parts)
         judged = running is not None
@@ -287,13 +291,6 @@ def _certificate_step(config: RunConfig, held_out: HistorySplit) -> Step:
         replace(config.certify, rankings=False), held_out.days, record_refusal=True, engine=config.engine
     )
     return plan.step(CERTIFICATE, ("history", "twin"), _archive_of)
-
-
-def _candidate_step(kit: Kit) -> Step:
-    def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
-        return kit.need(kit.export, "schedtwin export")(out / BUNDLE, inputs["policy"], ExportOptions())
-
-    return Step("candidate", "job-bundle", build, inputs=("policy",))
 
 
 def _running_step(running: Path) -> Step:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.comparison.entries import PolicyFacts
-from evaluation.judges.user_policies import UserPolicy, raised, refuse_taken
+from evaluation.judges.user_policies import UserPolicy, function_of, raised, refuse_taken, words_of
 from evaluation.problems.assignment.rungs import NETWORK, SEARCHED
 from evaluation.problems.assignment.training import assigner_of
 from evaluation.simulator.rounds import PlayedRounds, QueueBooks, Region, Solver, play_at_once, play_together
@@ -84,8 +84,7 @@ def entrants(policy: Path | None, users: Mapping[str, UserPolicy]) -> list[Compa
         found.append(_entrant(NETWORK, "trained", [_together(_by(one)) for one in trained]))
     refuse_taken(users, [one.facts.name for one in found])
     for name, one in users.items():
-        words = f"the bundle {one}" if isinstance(one, Path) else "a policy of the user"
-        facts = PolicyFacts(name, "baseline", words)
+        facts = PolicyFacts(name, "baseline", words_of(one))
         found.append(ComparedAssigner(facts, [_together(_users(name, one))], is_users=True))
     return found
 
@@ -129,9 +128,7 @@ def _fixed(name: str) -> ComparedAssigner:
 def _users(name: str, policy: UserPolicy) -> Callable[[np.random.Generator], Solver]:
     if isinstance(policy, Path):
         return _by(load_assigner(policy))
-    if not callable(policy):
-        raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=SIGNATURE)
-    function: Callable[..., np.ndarray] = policy
+    function = function_of(name, policy, SIGNATURE)
 
     def solve(costs: Costs) -> np.ndarray:
         try:

@@ -2,12 +2,11 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import jax
 
 from evaluation.judges.contender import OtherSystemError
-from evaluation.judges.user_policies import UserPolicy
+from evaluation.judges.user_policies import UserPolicy, function_of
 from logs_schema.errors import ConfigError
 from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import ARRAYS, read_arrays
@@ -42,9 +41,7 @@ def own_autoscaler(
     """
     if isinstance(policy, Path):
         return bundled_autoscaler(policy, deployments, network)
-    if not callable(policy):
-        raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=SIGNATURE)
-    function: Callable[..., Any] = policy
+    function = function_of(name, policy, SIGNATURE)
 
     def decide(key: Array, memory: PyTree, state: ScalingState) -> tuple[PyTree, Grants]:
         wanted = function(key, state)

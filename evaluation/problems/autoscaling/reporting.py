@@ -10,7 +10,7 @@ from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.judges.user_policies import UserPolicy, refuse_taken
+from evaluation.judges.user_policies import UserPolicy, refuse_taken, words_of
 from evaluation.problems.autoscaling.comparing import LOGGED, ComparedAutoscaler, compare_autoscalers
 from evaluation.problems.autoscaling.own import own_autoscaler
 from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
@@ -64,8 +64,9 @@ def build_comparison(
     refuse_taken(policies, [LOGGED, *(one.facts.name for one in contenders)])
     for name, one in policies.items():
         own = own_autoscaler(name, one, twin.deployments, policy_of)
-        words = f"the bundle {one}" if isinstance(one, Path) else "a policy of the user"
-        contenders.append(ComparedAutoscaler(PolicyFacts(name, "baseline", words), [own], is_users=True))
+        contenders.append(
+            ComparedAutoscaler(PolicyFacts(name, "baseline", words_of(one)), [own], is_users=True)
+        )
     comparison = compare_autoscalers(
         archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
         cost_under_slo(scale.violation_weight), progress, seed=config.judge.seed, config=config.intervals,

@@ -18,7 +18,6 @@ from evaluation.comparison.report.roles import strongest_rule
 from evaluation.comparison.shifts import ShiftPlan, answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
 from evaluation.jobs.background import Background
-from evaluation.jobs.job import Step
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import LADDER
@@ -51,6 +50,7 @@ from evaluation.problems.placement.steps import (
     refuse_other_nodes,
     train_beside,
 )
+from evaluation.problems.usual_job import bundle_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
@@ -62,7 +62,6 @@ from twin.problems import PLACEMENT
 
 TWIN_CODE = 13
 """Raised when changes of the code change fits: those of older code are made again."""
-BUNDLE = "bundle"
 
 
 def lacking(archive: Archive) -> str:
@@ -255,7 +254,7 @@ def run(job: Job) -> dict[str, Path]:
             compare_plan(config, job.title, {}, shifted=shifted).step(
                 "comparison", (*inputs, "policy"), job.resolve
             ),
-            Step("bundle", "job-bundle", _export_beside, inputs=("policy",)),
+            bundle_step(export),
         ]
     )
 
@@ -266,10 +265,6 @@ def _refuse_untestable(config: RunConfig, archive: Archive) -> None:
     even_streams(config.train, config.twin.num_members)
     refuse_uneven_replications(config.judge, config.twin.num_members)
     answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
-
-
-def _export_beside(out: Path, inputs: Inputs, _: Progress) -> Facts:
-    return export(out / BUNDLE, inputs["policy"], ExportOptions())
 
 
 def fitted(facts: Facts) -> list[str]:
