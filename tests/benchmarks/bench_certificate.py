@@ -12,34 +12,28 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from evaluation.certify.behaving import fit_behaviour
-from evaluation.certify.biases import bias_lines
 from evaluation.certify.certificate import certificate_of
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.family import settled
-from evaluation.certify.forecasting import forecast
 from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Line, Verdict
 from evaluation.certify.measuring import measure
-from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.tested_system import SystemUnderTest
 from evaluation.commands.bench_worlds import EXAMPLES
 from evaluation.problems.placement.certifying import ABOUT
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.presets import preset
-from evaluation.simulator.world import Drift, World
+from evaluation.simulator.world import World
 from evaluation.simulator.world_files import load_world, redrawn
 from logs_schema import Archive
 from logs_schema.progress import SilentProgress
 from tests.evaluation.planted import acceptance_lowered, means_swapped, waits_halved
 from tests.evaluation.test_certify_forecasts import ACCEPTANCE, BESIDE, RUNS, WAITS
-from tests.evaluation.true_twins import true_twin
-from twin.placement.model import encode_days
+from tests.evaluation.true_twins import one_step_lines, true_twin, without_memory
 
 SMALL = "small"
 NUM_TRAIN, NUM_HELD = 2, 2
@@ -67,8 +61,7 @@ class Found(NamedTuple):
 def control(name: str, seed: int, discipline: str = "fifo") -> World:
     """A world without what a truth without memory cannot say: agents of a scenario are alike, nothing drifts."""
     world = preset(SMALL) if name == SMALL else load_world(EXAMPLES / f"{name}.toml")
-    nodes = tuple(replace(node, discipline=discipline) for node in world.nodes)
-    return redrawn(replace(world, nodes=nodes, stubbornness=0.0, drift=Drift()), seed)
+    return redrawn(without_memory(world, discipline), seed)
 
 
 def days(first: int, number: int) -> list[dt.date]:
@@ -94,9 +87,7 @@ def one_log(
     clone = fit_behaviour(tested, config, SilentProgress())
 
     def one_step(system: SystemUnderTest, log: Archive) -> Sequence[Line]:
-        parts = [encode_days(log, system.encoding, [day], num_steps=128) for day in held]
-        forecasts = forecast(system, clone, parts, seed=0)
-        return settled([*bias_lines(forecasts, config), *model_class_lines(forecasts, config)], len(held))
+        return one_step_lines(system, clone, log, held, config)
 
     def found(fault: str, line: str, lines: Sequence[Line]) -> Found:
         (verdict,) = {one.verdict.value for one in lines if one.name == line}

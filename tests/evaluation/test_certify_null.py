@@ -8,15 +8,12 @@ import numpy as np
 import pytest
 
 from evaluation.certify.behaving import fit_behaviour
-from evaluation.certify.biases import bias_lines
 from evaluation.certify.certificate import certificate_of
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.family import settled
 from evaluation.certify.forecasting import forecast
 from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Verdict
 from evaluation.certify.measuring import measure
-from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.playing import real_days, states_with_logged_luck
 from evaluation.problems.placement.certifying import ABOUT
 from evaluation.simulator.logs import simulate
@@ -24,7 +21,7 @@ from logs_schema import Archive
 from logs_schema.progress import SilentProgress
 from tests.evaluation.planted import acceptance_lowered, means_swapped, waits_halved
 from tests.evaluation.test_certify_forecasts import ACCEPTANCE, BESIDE, PERSISTENCE, RUNS, WAITS
-from tests.evaluation.true_twins import control_world, true_twin
+from tests.evaluation.true_twins import control_world, one_step_lines, true_twin
 from twin.placement.model import encode_days
 
 pytestmark = (
@@ -59,9 +56,7 @@ def made(tmp_path_factory):
 
 
 def one_step(made, tested, archive) -> dict[str, Verdict]:
-    parts = [encode_days(archive, tested.encoding, [day], num_steps=128) for day in HELD]
-    told = forecast(tested, made.clone, parts, seed=0)
-    lines = settled([*bias_lines(told, QUICK), *model_class_lines(told, QUICK)], len(HELD))
+    lines = one_step_lines(tested, made.clone, archive, HELD, QUICK)
     return {line.name: line.verdict for line in lines}
 
 

@@ -6,7 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.tested_system import SystemUnderTest
+from evaluation.certify.biases import bias_lines
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.family import settled
+from evaluation.certify.forecasting import forecast
+from evaluation.certify.lines import Line
+from evaluation.certify.model_class import model_class_lines
+from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from evaluation.simulator import presets
 from evaluation.simulator.answers import draw_offer
 from evaluation.simulator.conditions import conditions, world_draw
@@ -24,9 +30,22 @@ NAME = "control"
 
 def control_world(discipline: str = "fifo") -> World:
     """`small` without what a stateless truth cannot know: agents of one scenario are alike, and nothing drifts."""
-    small = presets.preset("small")
-    nodes = tuple(replace(node, discipline=discipline) for node in small.nodes)
-    return replace(small, name=NAME, nodes=nodes, stubbornness=0.0, drift=Drift())
+    return replace(without_memory(presets.preset("small"), discipline), name=NAME)
+
+
+def without_memory(world: World, discipline: str = "fifo") -> World:
+    """A world in which agents of a scenario are alike, and nothing drifts."""
+    nodes = tuple(replace(node, discipline=discipline) for node in world.nodes)
+    return replace(world, nodes=nodes, stubbornness=0.0, drift=Drift())
+
+
+def one_step_lines(
+    tested: SystemUnderTest, clone: CloneBehaviour, archive, days, config: CertifyConfig
+) -> list[Line]:
+    """The lines of a certificate that rest on forecasts from logged states, settled as one family."""
+    parts = [encode_days(archive, tested.encoding, [day], num_steps=config.num_steps) for day in days]
+    told = forecast(tested, clone, parts, seed=0)
+    return settled([*bias_lines(told, config), *model_class_lines(told, config)], len(days))
 
 
 def true_answers(world: World, cluster: Cluster, today) -> Answers:
