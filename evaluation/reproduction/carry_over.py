@@ -26,6 +26,7 @@ from evaluation.problems.orchestration.learners import (
 )
 from evaluation.problems.orchestration.references import PLANNED
 from evaluation.problems.orchestration.rivals import rivals
+from evaluation.problems.orchestration.trained import GPG
 from evaluation.reproduction.orchestration import OrchestrationConfig, as_row, joined, source_of, twin_of
 from evaluation.reproduction.orchestration_pairs import trained_sides
 from evaluation.simulator.world import World
@@ -39,7 +40,6 @@ from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.orchestrating import Orchestrate
 
-GPG = "gpg"
 CARRIED = (
     Pair("least_loaded", "static"), Pair(EXPECTED_ON_TIME, "static"), Pair(ANY_SIZE, "static"),
     Pair("least_loaded", PLANNED), Pair(EXPECTED_ON_TIME, PLANNED), Pair(ANY_SIZE, PLANNED),

@@ -99,9 +99,8 @@ def fold_slots(
         The pytree combined over all slots, from the last to the first.
     """
     depth = leaves[0].shape[1]
-    once = jax.jit(
-        per_slot
-    )  # traced and lowered once for all slots; the compiler puts it in place of every call
+    # Traced and lowered once for all slots; the compiler puts it in place of every call.
+    once = jax.jit(per_slot)
 
     def at(index: int | Array) -> Folded:
         if isinstance(index, int):
