@@ -84,7 +84,7 @@ TINY = RunConfig(
         residual_updates=0,
     ),
     shifts=ShiftConfig("0d,30d"),
-    judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=20, num_true_days=6),
+    judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=0, num_true_days=6),
     intervals=IntervalConfig(num_replicates=200),
 )
 RULES, KNOWING = (RANDOM, LEAST_LOADED), (LEAST_EXPECTED_DELAY,)
@@ -165,16 +165,28 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
         assert truth.value is not None
         assert truth.low is not None
         assert truth.low <= truth.value <= truth.high
+    assert not comparison.off_policy
+    page = products["report"].read_text()
+    assert "<svg" in page
+    assert "http://" not in page.replace("http://www.w3.org", "")
+
+
+@pytest.mark.slow
+def test_every_policy_is_estimated_off_policy_or_declined(
+    products: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_small(monkeypatch)
+    shutil.copytree(products["archive"].parents[1], tmp_path, dirs_exist_ok=True)
+    found = do(tmp_path, replace(TINY, judge=replace(TINY.judge, off_policy_updates=20)))
+    comparison = load_comparison(found["comparison"])
+    names = {policy.name for policy in comparison.policies}
     told = {(row.policy, row.method): row for row in comparison.off_policy if row.shift_days == 0}
     assert {policy for policy, _ in told} == names - {"history"} - {one.name for one in KNOWING}
     for row in told.values():
         assert (row.estimate.value is None) == row.estimate.reason.startswith("declines")
     assert told["twin", "importance sampling over 20"].estimate.reason.startswith("declines")
     assert all(row.estimated for row in comparison.off_policy)  # a simulated log hides its propensities
-    page = products["report"].read_text()
-    assert "declines:" in page
-    assert "<svg" in page
-    assert "http://" not in page.replace("http://www.w3.org", "")
+    assert "declines:" in found["report"].read_text()
 
 
 def test_the_summary_names_a_certificate_that_was_not_passed(products: dict[str, Path]) -> None:
@@ -495,6 +507,7 @@ def test_policies_of_ones_own_stand_beside_ours(
         assert cells[3] is None, judge
 
 
+@pytest.mark.slow
 def test_twins_of_shifted_days_fitted_beside_the_training_are_those_fitted_alone(
     products: dict[str, Path],
 ) -> None:

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from evaluation.judges.players import PlayerInput, Players, play
 from evaluation.judges.windows import Candidate, Judged, all_at_once, compiled, slim
@@ -29,6 +30,7 @@ def players() -> Players:
     return {"drawn": drawn, "stated": stated, "looking": looking}
 
 
+@pytest.mark.slow
 def test_players_side_by_side_decide_as_each_alone() -> None:
     def run(key: Array, kind: Array | None, params: PyTree) -> Judged:
         problem, response = toy_problem(), toy_response(length=9)

@@ -41,6 +41,7 @@ def is_alive(pid: int) -> bool:
     return state != "Z"
 
 
+@pytest.mark.slow
 def test_a_step_that_is_terminated_leaves_nothing_beside_its_product(tmp_path: Path) -> None:
     command = (
         sys.executable,

@@ -131,6 +131,7 @@ def test_refused_offers_annoy_as_much_as_told():
     np.testing.assert_allclose(impatience, [[0.2, 0.2 + 0.5 * 0.6 * 0.8, 0.2]], rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_others_come_in_the_place_of_those_who_leave_and_have_names_of_their_own():
     """One agent, all requests late, leaving after the second: pairs of requests, gaps of `newcomer_s` between pairs."""
     newcomer_s, rate = 500.0, 800.0 / 86_400.0

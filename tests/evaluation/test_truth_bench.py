@@ -37,6 +37,7 @@ def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(name):
     assert longest_day(QUIET) == 500 + int(6 * 500**0.5) + 1
 
 
+@pytest.mark.slow
 def test_all_policies_live_the_same_requests():
     """Without drift the tables of day 0 are those of day 30, so whoever knows either decides alike, to the bit."""
     still = replace(SMALL, drift=Drift())

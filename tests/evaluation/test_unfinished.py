@@ -174,6 +174,7 @@ def test_records_are_kept_to_the_bit(tmp_path: Path) -> None:
         assert np.array([found.x, found.y]).tobytes() == np.array([curve.x, curve.y]).tobytes()
 
 
+@pytest.mark.slow
 def test_killed_at_any_point_after_its_build_a_step_makes_no_unit_again(tmp_path: Path) -> None:
     """Real processes that die before every change of the file system that ends a step."""
     command = (sys.executable, "-m", "tests.evaluation.stopped_points", str(tmp_path))

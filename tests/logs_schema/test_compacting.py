@@ -162,6 +162,7 @@ for day in range(400, 404):
 """
 
 
+@pytest.mark.slow
 def test_no_row_is_lost_where_one_adds_and_one_packs(tmp_path: Path) -> None:
     archive = grown(tmp_path / "a")
     rows, days = archive.num_rows("requests"), set(archive.days("requests"))

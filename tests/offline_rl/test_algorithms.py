@@ -111,6 +111,7 @@ def cloned():
     return algorithm, *train(jax.random.key(1), algorithm, from_logs(trajectory, 32), 200)
 
 
+@pytest.mark.slow
 def test_cloning_recovers_a_deterministic_expert():
     algorithm, state, info = cloned()
     assert np.asarray(info.agreement)[-10:].mean() > 0.98

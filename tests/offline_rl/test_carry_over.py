@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Actor, Example, near_best_policy
@@ -68,6 +69,7 @@ def orchestrating(view: ChangeView, point_of_node: np.ndarray) -> StepwiseActor:
     return stepwise_actor(view, lambda one, _: one, tuple(point_of_node.tolist()), 2, CONFIG)
 
 
+@pytest.mark.slow
 def test_an_orchestrator_of_40_nodes_changes_the_same_replicas_of_a_hundred_in_any_order() -> None:
     params = orchestrating(view_of(40, 5, 12), np.repeat(np.arange(5), 8)).init(KEY)
     params = jax.tree.map(lambda leaf: 3.0 * leaf, params)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jax
 import numpy as np
+import pytest
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
@@ -52,6 +53,7 @@ def on_devices(file: str) -> None:
     np.savez(file, *trained(algorithm, experience))
 
 
+@pytest.mark.slow
 def test_two_devices_learn_what_one_does(tmp_path: Path) -> None:
     assert not can_spread(NUM_STREAMS)
     file, call = tmp_path / "numbers.npz", "import sys; from tests.offline_rl import test_devices as t"

@@ -107,6 +107,7 @@ def test_ddpg_refuses_numbers_and_impossible_sizes():
         DDPGConfig(updates=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("single", [True, False])
 def test_to_a_single_agent_only_the_sum_of_the_seats_rewards_matters(single):
     """Rewards that change places between the seats are the same to one agent, and not to one agent a seat."""

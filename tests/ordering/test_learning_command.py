@@ -41,6 +41,7 @@ def archive(tmp_path, capsys):
     return tmp_path / "archive"
 
 
+@pytest.mark.slow
 def test_rules_are_judged_without_training(archive, tmp_path, capsys):
     out = tmp_path / "comparison"
     text = (tmp_path / "log.swf").read_text() + "9999 2999000 0 -7 1 -1 -1 1 600 -1 1 1 1 -1 1 -1 -1 -1\n"

@@ -173,6 +173,7 @@ def test_what_the_ladder_chose_is_exported_be_it_a_rule_or_an_index():
     assert winner_to_export(None).words == NOT_COMPARED
 
 
+@pytest.mark.slow
 def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     folder, own = trained
     words = ("export", own / "policy", "--out", tmp_path / "bundle", "--replace")
