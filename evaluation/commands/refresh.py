@@ -9,8 +9,8 @@ from evaluation.commands.options import add_options, given
 NAME = "refresh"
 HELP = (
     "the daily job: append a decision log, refit, certify, retrain, compare with the running policy, export the "
-    "better one; exit status 0: exported, 10: kept the running policy, or no new decisions, 11: certificate failed, "
-    "12: certificate cannot tell"
+    "better one; exit status 0: exported, 10: kept the running policy (also without new decisions or need), "
+    "11: certificate failed, 12: certificate cannot tell"
 )
 
 
@@ -33,9 +33,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--bundle", metavar="RUNNING", type=Path,
         help="bundle of the running policy (default: that of the last export in FOLDER, if there is one)",
     )  # fmt: skip
-    add_options(
-        parser, RefreshConfig, {"--accept": "accept", "--judge-days": "judge_days", "--force": "force"}
-    )
+    named = ("accept", "judge_days", "force", "when_needed", "reward_below")
+    add_options(parser, RefreshConfig, {f"--{name.replace('_', '-')}": name for name in named})
     add_problem_arguments(parser)
 
 

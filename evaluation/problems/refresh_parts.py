@@ -32,6 +32,17 @@ class HistorySplit(NamedTuple):
     last_train_day: dt.date
 
 
+class Notice(NamedTuple):
+    """Whether a running policy has to be trained again, with the reasons in words."""
+
+    needed: bool
+    reasons: tuple[str, ...]
+
+
+Notifier = Callable[[Path, Path, tuple[dt.date, ...], float | None], Notice]
+"""(history, running bundle, held-out days, threshold of the mean reward) -> notice."""
+
+
 @dataclass(frozen=True)
 class RefreshParts:
     """The parts of a refresh that differ between problems, besides the steps of the kit.
@@ -47,6 +58,7 @@ class RefreshParts:
         judge: (history, twin, held-out days, new bundle, running bundle, progress) -> comparison, paired, under shift
             0; names of the policies as in `CONTENDERS`.
         table: table of the archive that the problem learns from.
+        notifier: says whether training is due; None where a problem has no such test.
     """
 
     num_days: int
@@ -57,6 +69,7 @@ class RefreshParts:
     refuse_other: Callable[[Path, Path], None]
     judge: Callable[[Path, Path, tuple[dt.date, ...], Path, Path, Progress], Comparison]
     table: str = REQUESTS.name
+    notifier: Notifier | None = None
 
 
 def newest_days(archive: Archive, num_days: int, table: str = REQUESTS.name) -> HistorySplit:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 from types import SimpleNamespace
 
 import numpy as np
@@ -303,9 +304,16 @@ def test_the_whole_job_and_its_daily_form_on_samples_of_deployments(tmp_path, ca
     assert main(["run", str(tmp_path / "job.toml"), "--force", "--out", str(tmp_path / "work"), *work]) == 0
     told = json.loads(capsys.readouterr().out)
     assert load_scaling(f"{told['bundle']}/bundle").setting.form in FORMS
-    words = ["refresh", str(tmp_path / "job.toml"), "--log", str(tmp_path / "new.parquet"), "--force"]
+    shutil.copytree(tmp_path / "work", tmp_path / "idle")
+    words = ["refresh", str(tmp_path / "job.toml"), "--log", str(tmp_path / "new.parquet"), "--when-needed"]
+    assert main([*words, "--work", str(tmp_path / "idle"), "--reward-below", "-1000000", *work]) == 10
+    told = json.loads(capsys.readouterr().out)
+    assert told["reason"].startswith("training is not due, so nothing was fitted: mean reward")
+    assert not (tmp_path / "idle" / "refresh" / "twin").exists()
+    words += ["--reward-below", "0", "--force"]
     assert main([*words, "--work", str(tmp_path / "work"), *work]) in (0, 10)
     told = json.loads(capsys.readouterr().out)
+    assert any(note.startswith("training is due: mean reward") for note in told["notes"])
     assert told["history"]["requests_added"] == log.num_rows("deployment_samples") // 4
     assert told["judged_days"] == [days[3].isoformat()]
     assert (told["metric"], told["judgements"][0]["judge"]) == ("reward", "twin")

@@ -57,7 +57,7 @@ def refreshed(
 def test_a_better_policy_is_exported_a_worse_one_is_not(folder: Path) -> None:
     for stage in (
         "append",
-        "hold them against each other",
+        "compare twin and log",
         "train in the twin",
         "fit a twin of the newest days",
     ):

@@ -24,7 +24,7 @@ class LoggedMoments(NamedTuple):
 
 def logged_moments(config: AutoscalingConfig, log: ScalingLog) -> LoggedMoments:
     """All moments before which the log has no gap as long as the state remembers."""
-    events = _events(log)
+    events = logged_events(log)
     leaves = jax.tree.leaves(events)
     whole = np.all([np.isfinite(leaf).reshape(-1, leaf.shape[-1]).all(axis=0) for leaf in leaves], axis=0)
     first = np.convolve(whole, np.ones(config.window + 1), mode="valid") == config.window + 1
@@ -42,7 +42,7 @@ def logged_moments(config: AutoscalingConfig, log: ScalingLog) -> LoggedMoments:
     return LoggedMoments(ScalingState(before, past), action_towards(config, before, after))
 
 
-def _events(log: ScalingLog) -> ScalingEvents:
+def logged_events(log: ScalingLog) -> ScalingEvents:
     """The log as events, leaves [..., intervals] NumPy."""
     column: dict[str, Any] = {name: values.T for name, values in log.columns.items()}
     gateway: dict[str, Any] = log.gateway

@@ -18,13 +18,24 @@ class RefreshConfig:
         accept: Required verdict of the comparison on the new policy.
         force: Also without new decisions, or with a twin that has not passed its certificate: export a policy that is
             better than the running one.
+        when_needed: Fit and train only where the problem's notifier says that the running policy has to be trained
+            again; without a running policy always.
+        reward_below: Threshold of the notifier: mean reward of the newest days; by default what the training days of
+            the running policy earned at the same loads.
     """
 
     judge_days: int | None = None
     accept: str = field(default=BETTER, metadata={"choices": ACCEPTED})
     force: bool = False
+    when_needed: bool = False
+    reward_below: float | None = None
 
     def __post_init__(self) -> None:
+        if self.reward_below is not None and not self.when_needed:
+            raise ConfigError(
+                "a threshold of the notifier without the notifier", where="--reward-below",
+                allowed="together with --when-needed",
+            )  # fmt: skip
         if (self.judge_days is not None and self.judge_days < 1) or self.accept not in ACCEPTED:
             raise ConfigError(
                 "the refresh is misconfigured",

@@ -117,9 +117,11 @@ class ExportDecision:
         return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
 
 
-def idle_decision(history: Mapping[str, Any], accept: str) -> ExportDecision:
-    """The decision where the log adds nothing to the history; arguments as in `ExportDecision`."""
-    reason = "no new decisions, so nothing was fitted (--force fits all the same)"
+NO_NEWS = "no new decisions, so nothing was fitted (--force fits all the same)"
+
+
+def idle_decision(history: Mapping[str, Any], accept: str, reason: str = NO_NEWS) -> ExportDecision:
+    """The decision where nothing is fitted; arguments as in `ExportDecision`."""
     return ExportDecision(
         Result.KEPT,
         reason,

@@ -33,6 +33,7 @@ from evaluation.judges.contender import OtherSystemError
 from evaluation.pipeline.refresh import appending
 from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import (
+    NO_NEWS,
     ExportDecision,
     Result,
     better_rules,
@@ -45,7 +46,7 @@ from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import Kit, ProblemOptions
 from evaluation.problems.kits import choose_kit
-from evaluation.problems.refresh_parts import HistorySplit, RefreshParts
+from evaluation.problems.refresh_parts import HistorySplit, Notice, RefreshParts
 from evaluation.problems.usual_job import bundle_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
@@ -134,6 +135,13 @@ def _refresh_alone(
         return load_decision(products[DECISION]), products
     history = Archive(products["history"] / appending.ARCHIVE)
     held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
+    causes: tuple[str, ...] = ()
+    if settings.when_needed and running is not None:
+        needed, causes = notice(kit.name, parts, history, running, held_out, settings.reward_below)
+        if not needed:
+            reason = f"training is not due, so nothing was fitted: {'; '.join(causes)}"
+            products = run_steps([*steps, _idle_step(settings, reason)], place, progress)
+            return load_decision(products[DECISION]), products
     steps += [_twin_step(kit, parts.config, held_out, progress), _certificate_step(config, held_out)]
     products = run_steps(steps, place, progress)
     notes: list[str] = []
@@ -146,6 +154,7 @@ def _refresh_alone(
         ]
         products = run_steps(steps, place, progress)
         running, notes = choose_running(running, place, products, parts)
+        notes = [*(f"training is due: {cause}" for cause in causes), *notes]
         judged = running is not None
         if running is not None:
             steps += [_running_step(running), _judged_step(parts, config, held_out)]
@@ -155,6 +164,24 @@ def _refresh_alone(
     if decision.result is Result.EXPORTED:
         products = run_steps([*steps, _bundle_step()], place, progress)
     return decision, products
+
+
+def notice(
+    problem: str,
+    parts: RefreshParts,
+    history: Archive,
+    running: Path,
+    held_out: HistorySplit,
+    below: float | None,
+) -> Notice:
+    """Whether training is due; ConfigError where the problem has no notifier."""
+    if parts.notifier is None:
+        raise ConfigError(
+            f"the problem '{problem}' has no test of whether training is due", where="--when-needed",
+            allowed="a refresh without it, or of the problem 'autoscaling'",
+            advice="without it every refresh trains, and exports only what is better",
+        )  # fmt: skip
+    return parts.notifier(history.path, running, held_out.days, below)
 
 
 def find_running(named: Path | None, work: Path) -> Path | None:
@@ -263,14 +290,15 @@ def is_news(history: Path) -> bool:
     return bool(read_manifest(history, appending.KIND).extra.get("is_news", True))
 
 
-def _idle_step(settings: RefreshConfig) -> Step:
-    """The decision where there are no new decisions."""
+def _idle_step(settings: RefreshConfig, reason: str = NO_NEWS) -> Step:
+    """The decision where nothing is fitted."""
 
     def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
         facts = read_manifest(inputs["history"], appending.KIND).extra
-        return _write(out, idle_decision(facts, settings.accept))
+        return _write(out, idle_decision(facts, settings.accept, reason))
 
-    return Step(DECISION, "refresh", build, inputs=("history",), config={"accept": settings.accept})
+    asked = {"accept": settings.accept} | ({} if reason == NO_NEWS else {"reason": reason})
+    return Step(DECISION, "refresh", build, inputs=("history",), config=asked)
 
 
 def _twin_step(kit: Kit, config: RunConfig, held_out: HistorySplit, progress: Progress) -> Step:

@@ -20,12 +20,13 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify
 from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
+from evaluation.problems.autoscaling.notifying import notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison
 from evaluation.problems.autoscaling.training import build_policy, policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
-from evaluation.problems.refresh_parts import RefreshParts
+from evaluation.problems.refresh_parts import Notice, RefreshParts
 from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
@@ -218,7 +219,12 @@ def refresh_parts(config: RunConfig) -> RefreshParts:
     def refuse_other(bundle: Path, twin: Path) -> None:
         bundled_autoscaler(bundle, load_application_twin(twin).deployments, policy_of)
 
-    return usual_refresh(config, compare_plan, refuse_other, num_days=1, table=TABLE)
+    def notifier(history: Path, bundle: Path, days: tuple[dt.date, ...], below: float | None) -> Notice:
+        weight = (config.scale or ScaleConfig()).violation_weight
+        return notice_from(history, bundle, days, weight, below)
+
+    parts = usual_refresh(config, compare_plan, refuse_other, num_days=1, table=TABLE)
+    return replace(parts, notifier=notifier)
 
 
 AUTOSCALING_KIT = Kit(

@@ -1,0 +1,175 @@
+"""Whether the autoscaler in service has to be trained again.
+
+The retraining notifier of paper DRPC (algorithm 4) holds the mean of the last rewards against a threshold, as soon as
+enough are known. The rewards are those of the logged intervals, by the objective of the running bundle. The threshold
+is given, or is what the training days earned at the same loads: a policy replaced whatever wrote that log because it
+promised more, and should earn more than it. Then rewards have to lie below by more than two samples of one behaviour
+differ (one-sided, 5 %, by blocks of consecutive intervals). Section IV-B names two further reasons, which are measured
+as well: intervals with more calls than training has seen, and another composition of the requests.
+"""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from evaluation.problems.refresh_parts import Notice
+from logs_schema import Archive
+from logs_schema.errors import ConfigError, first
+from offline_rl.autoscaling.export import config_of
+from offline_rl.bundle import read_bundle
+from offline_rl.runner.scaling import ScalingSetting, load_scaling
+from twin.autoscaling.logged import logged_events
+from twin.autoscaling.rewards import cost_under_slo, earned
+from twin.autoscaling.scaling_log import TABLE, ScalingLog, read_scaling_log
+
+ENOUGH = 20
+"""Rewards that have to be known before their mean counts."""
+NEAREST = 25
+"""Intervals of the training days, nearest in load, that tell what was earned at a load."""
+BLOCKS = 20
+"""Blocks of consecutive intervals, whose means scatter about independently: an hour each, of a day."""
+QUANTILE = 1.729
+"""95 % of Student's t, of one block less."""
+UNSEEN_SHARE = 0.05
+"""Share of intervals with more calls than on the training days, from which training is due."""
+CHANGED = 1.25
+"""Factor by which the calls that a user's request causes may change, either way."""
+
+
+def notice_from(
+    history: Path, bundle: Path, days: Sequence[dt.date], violation_weight: float, below: float | None
+) -> Notice:
+    """The notice on the newest days of a history.
+
+    Args:
+        history: Archive with the training days of the running policy and the days after.
+        bundle: The running policy.
+        days: The newest days.
+        violation_weight: See `ScaleConfig`.
+        below: Threshold of the mean reward; by the training days if None.
+
+    Raises:
+        ConfigError: No threshold is given, and the history lacks the training days.
+        ProductError: The bundle is damaged.
+        ArchiveError: The samples cannot be read.
+    """
+    archive, setting = Archive(history), load_scaling(bundle).setting
+    newest = read_scaling_log(archive, days, whole=False)
+    trained_on = {dt.date.fromisoformat(day) for day in read_bundle(bundle).extra.get("train_days") or ()}
+    known = trained_on and trained_on <= set(archive.days(TABLE))
+    if not known and below is None:
+        raise ConfigError(
+            "the history lacks the days that the running policy was trained on, so nothing says what it has to earn",
+            where=str(bundle), allowed="a history with these days, or a threshold of the mean reward",
+            advice="give the threshold (--reward-below)",
+        )  # fmt: skip
+    trained = read_scaling_log(archive, sorted(trained_on), whole=False) if known else None
+    return retraining_notice(setting, violation_weight, trained, newest, below)
+
+
+def retraining_notice(
+    setting: ScalingSetting,
+    violation_weight: float,
+    trained: ScalingLog | None,
+    newest: ScalingLog,
+    below: float | None,
+) -> Notice:
+    """The notice on logs; arguments as for `notice_from`. Without `trained`, the composition is not looked at."""
+    if newest.deployments != setting.names:
+        return Notice(True, ("the application has other deployments than the running policy",))
+    rewards, rates = rewards_of(setting, violation_weight, newest)
+    if len(rewards) < ENOUGH:
+        return Notice(False, (f"{len(rewards)} rewards are known, and {ENOUGH} are asked for",))
+    earns = f"mean reward {np.mean(rewards):.3g} of {len(rewards):,} intervals"
+    if below is not None:
+        against, is_below = f"below the threshold, {below:.3g}", bool(np.mean(rewards) < below)
+    else:
+        assert trained is not None
+        before = rewards_of(setting, violation_weight, trained)
+        at_load = earned_at(rates, *before)
+        against = f"surely below what the training days earned at these loads, {np.mean(at_load):.3g}"
+        noise = np.hypot(
+            error_of_mean(rewards - at_load), error_of_mean(before[0] - earned_at(before[1], *before))
+        )
+        is_below = np.mean(rewards - at_load) < -QUANTILE * noise
+    causes = [f"{earns} is {against}"] if is_below else []
+    causes += _unseen(setting, newest) + ([] if trained is None else _composition(trained, newest))
+    return Notice(bool(causes), tuple(causes) or (f"{earns} is not {against}",))
+
+
+def rewards_of(
+    setting: ScalingSetting, violation_weight: float, log: ScalingLog
+) -> tuple[np.ndarray, np.ndarray]:
+    """Rewards of the application and requests per second of users, of the intervals where both are known."""
+    config, limits = config_of(setting)
+    events = logged_events(log)
+    reward = cost_under_slo(violation_weight)(config, limits, events.grants, earned(config, events))
+    total = np.asarray(reward).sum(axis=0)
+    rates = log.gateway["request_rate_per_s"]
+    known = np.isfinite(total) & np.isfinite(rates)
+    return total[known], rates[known]
+
+
+def earned_at(rates: np.ndarray, rewards: np.ndarray, rewarded_rates: np.ndarray) -> np.ndarray:
+    """[rates] the mean reward of the `NEAREST` rewarded intervals about the place of each rate in their order.
+
+    Raises:
+        ConfigError: No interval has a reward.
+    """
+    if not len(rewards):
+        raise ConfigError(
+            "no interval of the training days has a reward", where=f"table {TABLE}",
+            allowed="grants, rates and response times of every deployment and the gateway",
+            advice="give the threshold (--reward-below)",
+        )  # fmt: skip
+    order = np.argsort(rewarded_rates, kind="stable")
+    width = min(NEAREST, len(order))
+    summed = np.concatenate([[0.0], np.cumsum(rewards[order], dtype=float)])
+    place = np.searchsorted(rewarded_rates[order], rates) - width // 2
+    begin = np.clip(place, 0, len(order) - width)
+    found: np.ndarray = (summed[begin + width] - summed[begin]) / width
+    return found
+
+
+def error_of_mean(values: np.ndarray) -> float:
+    """Standard error of the mean of consecutive values, by the scatter of their blocks; infinite of too few values."""
+    if len(values) < BLOCKS:
+        return float("inf")
+    blocks = np.array([block.mean() for block in np.array_split(values, BLOCKS)])
+    return float(blocks.std(ddof=1) / np.sqrt(BLOCKS))
+
+
+def _unseen(setting: ScalingSetting, newest: ScalingLog) -> list[str]:
+    """A cause where calls were often more than training has seen."""
+    with np.errstate(invalid="ignore"):
+        beyond = newest.columns["request_rate_per_s"] > setting.limit("most_rate_per_s")
+    share = float(np.mean(np.any(beyond, axis=1)))
+    if share <= UNSEEN_SHARE:
+        return []
+    names = [setting.names[place] for place in np.flatnonzero(np.any(beyond, axis=0))]
+    return [f"{share:.1%} of the intervals have more calls than the training days: {first(names)}"]
+
+
+def _composition(trained: ScalingLog, newest: ScalingLog) -> list[str]:
+    """A cause where requests of users cause other numbers of calls than on the training days."""
+    before, now = calls_per_request(trained), calls_per_request(newest)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        factor = now / before
+    changed = np.isfinite(factor) & (np.maximum(factor, 1.0 / np.maximum(factor, 1e-9)) > CHANGED)
+    if not changed.any():
+        return []
+    found = [f"{newest.deployments[place]} {factor[place]:.2g}" for place in np.flatnonzero(changed)]
+    return [f"calls per request of a user, as a multiple of those of the training days: {first(found)}"]
+
+
+def calls_per_request(log: ScalingLog) -> np.ndarray:
+    """[deployments] calls per request of a user, over the intervals where both are known."""
+    calls, requests = log.columns["request_rate_per_s"], log.gateway["request_rate_per_s"][:, None]
+    known = np.isfinite(calls) & np.isfinite(requests)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found: np.ndarray = np.where(known, calls, 0.0).sum(axis=0) / np.where(known, requests, 0.0).sum(
+            axis=0
+        )
+    return found
