@@ -132,6 +132,10 @@ def test_what_is_not_there_says_so(tmp_path):
         (["reproduce", "drpc", "--autoscalers", "hpa,zoo"], "there is no autoscaler zoo"),
         (["reproduce", "kmps", "--quick", "--days=-1"], "days -1"),
         (["reproduce", "kais", "--quick", "--learned", "zoo"], "no learner 'zoo'"),
+        (
+            ["simulate", "--preset", "zoo", "--out", "OUT"],
+            "kais, kmps, large; of applications: chain, boutique",
+        ),
         (["simulate", "--preset", "chain", "--behaviour", "mix", "--out", "OUT"], "under 'mix'"),
         (["simulate", "--preset", "chain", "--pattern", "logged", "--out", "OUT"], "series of request rates"),
         (
