@@ -16,7 +16,7 @@ from types import ModuleType
 from evaluation.commands import COMMANDS
 from evaluation.commands.inputs import refuse_missing
 from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERROR
-from evaluation.commands.stopping import Terminated, sigterm_raises
+from evaluation.commands.stopping import Terminated, leave_threads, sigterm_raises
 from logs_schema.extras import how_to_install
 
 DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
@@ -36,7 +36,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit status.
     """
     try:
-        return _main(sys.argv[1:] if argv is None else list(argv))
+        if argv is not None:
+            return _main(list(argv))
+        status = _main(sys.argv[1:])
+        if status != DONE:
+            leave_threads(status)
+        return status
     except ModuleNotFoundError as error:
         missing = (error.name or "").split(".")[0]
         if missing not in TRAINING_STACK:

@@ -1,6 +1,8 @@
 """Signals that end commands: SIGTERM ends jobs as Ctrl-C does, and controllers after the step that is under way."""
 
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -29,6 +31,18 @@ def sigterm_raises() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, usual)
+
+
+def leave_threads(status: int) -> None:
+    """Ends the process at once where threads go on, such as a training beside a certificate.
+
+    The interpreter would wait for none of them, and abort the process (SIGABRT) where one comes back from compiled code
+    meanwhile. What commands write aside has been removed before.
+    """
+    if threading.active_count() > 1:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation.pipeline.refresh.config import RefreshConfig
-from evaluation.problems.autoscaling.notifying import earned_at, retraining_notice, rewards_of
+from evaluation.problems.autoscaling.notifying import Rewards, earned_at, retraining_notice, rewards_of
 from logs_schema.errors import ConfigError
 from offline_rl.runner.scaling import STUDENTS, DeploymentSetting, ScalingSetting
 from twin.autoscaling.scaling_log import DEPLOYMENT_COLUMNS, GATEWAY_COLUMNS, ScalingLog
@@ -49,7 +49,7 @@ DAY = 40.0 + 15.0 * np.sin(np.linspace(0.0, 2 * np.pi, 480, endpoint=False))
 
 
 def test_within_the_objective_the_reward_is_minus_what_is_granted():
-    found, rates = rewards_of(setting(), WEIGHT, log([20.0, 40.0]))
+    found, rates, _ = rewards_of(setting(), WEIGHT, log([20.0, 40.0]))
     granted = np.array([2 + 1, 4 + 2]) * (0.5 + 0.8 / 8.0)
     np.testing.assert_allclose(found, -granted, rtol=1e-5)
     np.testing.assert_array_equal(rates, [20.0, 40.0])
@@ -64,7 +64,8 @@ def test_intervals_of_which_something_is_not_known_have_no_reward():
 
 def test_what_was_earned_at_a_load_is_that_of_its_neighbours():
     rates = np.random.default_rng(0).permutation(np.arange(200.0))
-    found = earned_at(np.array([-5.0, 100.0, 500.0]), -2.0 * rates, rates)
+    asked = np.array([-5.0, 100.0, 500.0])
+    found = earned_at(Rewards(asked, asked, asked * 0), Rewards(-2.0 * rates, rates, rates * 0))
     np.testing.assert_allclose(found, [-2.0 * 12.0, -2.0 * 100.0, -2.0 * 187.0])
 
 
@@ -83,6 +84,15 @@ def test_what_differs_by_chance_alone_is_seldom_a_cause():
 def differs_by_chance(rng):
     before, after = (log(DAY, response_s=0.06 * rng.lognormal(0.0, 0.3, len(DAY))) for _ in range(2))
     return retraining_notice(setting(), WEIGHT, before, after, None).needed
+
+
+def test_a_day_no_worse_than_one_of_the_training_days_is_no_cause():
+    """Two training days, one of them slow: another slow day is nothing new, a slower one is."""
+    slow = np.repeat([0.05, 0.3], 2880)
+    trained = log(np.tile(DAY, 12), response_s=slow)
+    for response_s, due in ((0.29, False), (0.5, True)):
+        found = retraining_notice(setting(), WEIGHT, trained, log(DAY, response_s=response_s), None)
+        assert found.needed == due, found
 
 
 def test_more_load_alone_is_no_lower_reward():
