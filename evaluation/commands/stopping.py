@@ -12,25 +12,41 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM has come; raised in the main thread wherever it is, as Ctrl-C raises KeyboardInterrupt."""
 
 
+AGAIN_S = 1.0
+"""Time after which what was raised, and swallowed by a library, is raised again."""
+
+
 def _terminate(*_: object) -> None:
-    raise Terminated
+    signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
+    if not _is_ending(sys.exc_info()[1]):
+        raise Terminated
+
+
+def _is_ending(error: BaseException | None) -> bool:
+    """Whether an exception that is being handled is, or came while handling, `Terminated`: the command cleans up."""
+    while error is not None and not isinstance(error, Terminated):
+        error = error.__context__
+    return error is not None
 
 
 @contextmanager
 def sigterm_raises() -> Iterator[None]:
     """SIGTERM raises `Terminated`, so that what is being written aside is removed and worker processes are ended.
 
-    The handler before is restored in the end. Outside of the main thread, where Python handles no signals, nothing
-    changes.
+    It is raised again where a library swallows it, as some do while they are imported or compile. The handlers before
+    are restored in the end. Outside of the main thread, where Python handles no signals, nothing changes.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    usual = signal.signal(signal.SIGTERM, _terminate) or signal.SIG_DFL
+    both = signal.SIGTERM, signal.SIGALRM
+    usual = {one: signal.signal(one, _terminate) or signal.SIG_DFL for one in both}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, usual)
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for one, handler in usual.items():
+            signal.signal(one, handler)
 
 
 def leave_threads(status: int) -> None:

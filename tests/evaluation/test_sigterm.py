@@ -5,12 +5,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from evaluation.commands.statuses import TERMINATED
-from evaluation.commands.stopping import Terminated, sigterm_raises
+from evaluation.commands.stopping import AGAIN_S, Terminated, sigterm_raises
 from tests.evaluation.test_killed import started
 
 
@@ -64,6 +65,23 @@ def test_a_step_that_is_terminated_leaves_nothing_beside_its_product(tmp_path: P
         )  # what is compiled when the signal comes is compiled first
     assert (process.returncode, errors.decode()) == (TERMINATED, "interrupted; run again to resume\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_what_a_library_swallows_is_raised_again_and_not_while_cleaning_up() -> None:
+    cleaned = []
+
+    def work() -> None:
+        with suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+        try:
+            time.sleep(10.0)
+        finally:
+            time.sleep(1.5 * AGAIN_S)
+            cleaned.append(True)
+
+    with pytest.raises(Terminated), sigterm_raises():
+        work()
+    assert cleaned
 
 
 def test_the_handler_before_is_restored() -> None:
