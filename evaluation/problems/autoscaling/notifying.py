@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import stdtrit
 
 from evaluation.problems.refresh_parts import Notice
 from logs_schema import Archive
@@ -32,7 +33,7 @@ NEAREST = 25
 """Intervals of the training days, nearest in load, that tell what was earned at a load."""
 BLOCKS = 20
 """Blocks of consecutive intervals, whose means scatter about independently: an hour each, of a day."""
-QUANTILE = 1.729
+QUANTILE = float(stdtrit(BLOCKS - 1, 0.95))
 """95 % of Student's t, of one block less."""
 UNSEEN_SHARE = 0.05
 """Share of intervals with more calls than on the training days, from which training is due."""
@@ -176,8 +177,7 @@ def calls_per_request(log: ScalingLog) -> np.ndarray:
     """[deployments] calls per request of a user, over the intervals where both are known."""
     calls, requests = log.columns["request_rate_per_s"], log.gateway["request_rate_per_s"][:, None]
     known = np.isfinite(calls) & np.isfinite(requests)
+    num_calls, num_requests = (np.where(known, rates, 0.0).sum(axis=0) for rates in (calls, requests))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: np.ndarray = np.where(known, calls, 0.0).sum(axis=0) / np.where(known, requests, 0.0).sum(
-            axis=0
-        )
+        found: np.ndarray = num_calls / num_requests
     return found
