@@ -128,6 +128,7 @@ def rows_of(log):
     return found
 
 
+@pytest.mark.slow
 def test_a_log_without_metrics_of_deployments_is_fitted_and_certified_on_another_arm(tmp_path, capsys):
     archive(tmp_path / "one", rows_of(arm(0, (2, 8), rows=400)))
     archive(tmp_path / "two", rows_of(arm(1, (3, 7), rows=400)))  # the same day under another autoscaler

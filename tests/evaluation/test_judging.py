@@ -44,6 +44,7 @@ def program(logged: tuple) -> tuple:
     return replay_program(encoding, players), network.init(jax.random.key(0))
 
 
+@pytest.mark.slow
 def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> None:
     rows, encoding, windows = logged
     run, params = program

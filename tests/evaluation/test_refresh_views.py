@@ -78,8 +78,9 @@ def some(windows: Windows) -> Windows:
     return select(windows, np.linspace(0, windows.num_windows - 1, 4).astype(int))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    "network", [BOUND, pytest.param(FREE, marks=pytest.mark.slow)], ids=["bound", "free"]
+    "network", [BOUND, FREE], ids=["bound", "free"]
 )
 def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Path, network: object) -> None:
     earlier, today = archive.days("requests")

@@ -62,6 +62,7 @@ def test_ratios_count_what_started():
     assert np.isnan(correlation(known, np.array([0.5, 0.5, 0.1])))
 
 
+@pytest.mark.slow
 def test_simulator_and_log_tell_one_story(log, how):
     world = preset("small")
     simulated = play(world, behaviour("mix"), range(DAYS_AT_ONCE), 0)

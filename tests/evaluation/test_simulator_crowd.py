@@ -35,6 +35,7 @@ def asked_by(day):
     return np.bincount(day.request.agent, minlength=NUM_AGENTS)
 
 
+@pytest.mark.slow
 def test_who_is_annoyed_for_sure_leaves_after_the_second_request_and_never_asks_again():
     """Nothing is judged before the second request; then impatience is 1, and so is the probability to leave."""
     rows = simulated(impatient(Reactions(memory=1.0, leaving=1.0)), "random", num_streams=4, chunk_steps=200)

@@ -74,6 +74,7 @@ def everything():
     return simulated(EVERYTHING, "random", num_streams=4, chunk_steps=CHUNK_STEPS)
 
 
+@pytest.mark.slow
 def test_fates_drawn_at_once_and_fates_that_unfold_are_the_same(first_come):
     """Two implementations of one world: waits, drops, outages, slow links and outputs, request by request."""
     played = simulated(FIRST_COME, "random", num_streams=4, chunk_steps=CHUNK_STEPS, mechanics=unfolding)

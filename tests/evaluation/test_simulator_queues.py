@@ -45,12 +45,13 @@ def test_exponential_runs_wait_as_erlang_says(num_cores, load):
     check(mean_waits(world), erlang_wait_s(num_cores, load, world.services[0].work_s))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "law",
     [
         lognormal(0.8),
-        pytest.param(constant(), marks=pytest.mark.slow),
-        pytest.param(HEAVY, marks=pytest.mark.slow),
+        constant(),
+        HEAVY,
     ],
     ids=lambda law: law.name,
 )

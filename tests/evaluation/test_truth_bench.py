@@ -24,7 +24,8 @@ QUIET = replace(SMALL, requests_per_day=500.0, day_s=20_000.0)
 WHOLE_DAYS = TruthBenchConfig(num_seeds=8, days_per_seed=2, depth=64)
 
 
-@pytest.mark.parametrize("name", ["random", pytest.param("least_expected_delay", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["random", "least_expected_delay"])
 def test_a_policy_scores_in_the_bench_what_it_scores_in_the_history(name):
     """Over whole days, from an empty midnight to the last request."""
     (score,) = bench_truth(QUIET, [0], WHOLE_DAYS, policies=(name,))

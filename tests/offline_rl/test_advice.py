@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.instance import instance
@@ -22,6 +23,7 @@ NUM_SEATS = 2
 SMALL = StepwiseConfig(GraphConfig(4, (4,)), hidden=(8, 4))
 
 
+@pytest.mark.slow
 def test_the_likeliest_changes_are_the_advice_until_something_is_learned():
     """Two additions of one service at two nodes; one less of a service and nothing; nothing at all."""
     num_services, num_nodes = EDGE.num_services, EDGE.num_nodes

@@ -23,6 +23,14 @@ NAMES = [
     for name in algorithms.__all__
     if not name.endswith("Config") and name not in (*CONTINUOUS, *STEPWISE)
 ]
+SOME = [
+    pytest.param(
+        name,
+        marks=[pytest.mark.slow] * (name in ("advantage_weighted", "cmmac", "ddpg", "implicit_q")),
+    )
+    for name in NAMES
+]
+"""All of them; quick are those whose steps compile in a second or two."""
 KEY = jax.random.key(0)
 
 
@@ -53,7 +61,7 @@ def episodes(*, ended=False):
     return jax.jit(lambda key: rollout(key, system, anything, 4, (4,)))(KEY)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", SOME)
 def test_a_step_keeps_the_state_s_shape_repeats_its_bits_and_is_traced_once(name):
     subject, trajectory = built(name), episodes()
     one, info = subject.step(KEY, subject.state, trajectory)

@@ -154,6 +154,7 @@ def test_decisions_without_an_outcome_do_not_move_the_policy():
     assert not np.array_equal(jax.tree.leaves(one.params.actor)[0], jax.tree.leaves(state.params.actor)[0])
 
 
+@pytest.mark.slow
 def test_inactive_and_replaced_decisions_are_not_cloned():
     trajectory = expert_trajectory()
     algorithm = behaviour_cloning(example_in(trajectory), CLONING)

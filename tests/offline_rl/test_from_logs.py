@@ -80,7 +80,7 @@ def test_conservatism_keeps_to_what_the_log_has_tried():
     assert decisions(algorithm, state)[2] != BEST[2]
 
 
-@pytest.mark.parametrize("missing", [False, True])
+@pytest.mark.parametrize("missing", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_implicit_q_finds_the_best_of_what_was_logged(missing):
     walks = logged_walks(never=[(2, int(BEST[2]))]) if missing else WALKS
     config = ImplicitQConfig(HORIZON_S, expectile=0.9, target_rate=0.05, learning_rate=5e-3, hidden=(32,))
@@ -137,6 +137,7 @@ def test_a_learner_is_tuned_on_held_out_windows_and_the_search_is_kept():
     assert (told["held_out_value"], told["num_updates"]) == (search.value.max(), (search.chosen[1] + 1) * 20)
 
 
+@pytest.mark.slow
 def test_advantage_weighting_improves_on_the_log_by_one_step():
     """The best decision against the values of the random walk itself, found by solving its linear equations."""
     mean = np.zeros((NUM_STATES, NUM_STATES))

@@ -104,6 +104,7 @@ def test_a_group_s_clock_runs_from_decision_to_decision():
     jax.tree.map(np.testing.assert_array_equal, slots.global_observation, whole.global_observation)
 
 
+@pytest.mark.slow
 def test_an_end_between_two_decisions_is_the_end_of_the_first():
     """Cut short after two frames of four; and a frame that the trajectory's end leaves open is not settled."""
     frames = own("orchestrate", NUM_FRAMES, num_frames=2)

@@ -58,6 +58,7 @@ def test_scores_are_the_chance_to_be_on_time_less_a_price_for_cores():
     assert np.asarray(replica_rule().logits(PARAMS, observation, legal))[0, 0] == MASKED_LOGIT
 
 
+@pytest.mark.slow
 def test_what_corrects_the_rule_begins_as_the_rule_and_serves_any_number_of_nodes():
     observation, legal = offered()
     example = Example(observation, legal, None)

@@ -191,6 +191,7 @@ def test_nodes_may_come_in_any_order_and_number(rule: str) -> None:
     np.testing.assert_allclose(scores_of(rule, fewer), scores[:2], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", RULES)
 def test_a_bundle_decides_as_the_rule(rule: str, tmp_path: Path) -> None:
     """Random golden observations and replayed ones, in NumPy and by ONNX Runtime."""
@@ -284,6 +285,7 @@ def test_little_is_taken_from_a_thin_log() -> None:
     assert nothing.num_runs == 0
 
 
+@pytest.mark.slow
 def test_a_made_log_of_refusals_drops_and_failures_gives_finite_numbers() -> None:
     encoding, windows = made_system()
     found = fit_rules(labelled_offers(windows, encoding), encoding)

@@ -58,6 +58,7 @@ def test_the_same_weights_score_any_number_of_choices_and_illegal_ones_do_not_ex
     assert np.all(wide[4:] == MASKED_LOGIT)
 
 
+@pytest.mark.slow
 def test_single_streams_are_scored_the_same():
     network = scorer(example(6))
     params = network.init(jax.random.key(1))

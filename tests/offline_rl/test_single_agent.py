@@ -52,6 +52,7 @@ def experience(key, policy, num_steps=STEPS, num_streams=STREAMS):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_ddpg_finds_the_choice_that_pays_later():
     algorithm = ddpg(EXAMPLE, CONFIG)
     state, info = train(KEY, algorithm, experience, 150)

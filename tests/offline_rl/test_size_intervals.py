@@ -73,6 +73,7 @@ def test_work_follows_the_strength_of_nodes_small_requests_go_to_weak_ones():
     assert size[node == 1].max() <= size[node == 2].min() * 1.01 < size[node == 0].min() * 1.03
 
 
+@pytest.mark.slow
 def test_requests_of_one_size_are_drawn_and_what_is_not_legal_goes_to_the_neighbour():
     intervals = fit_size_intervals(np.full(4_000, 2.0), np.ones(4))
     share = np.bincount(decided(intervals, np.full(4_000, 2.0)), minlength=4) / 4_000

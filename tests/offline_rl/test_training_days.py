@@ -26,6 +26,7 @@ from twin.placement.history import replay_log
 from twin.placement.model import encode_days
 
 
+@pytest.mark.slow
 def test_ranges_keep_flags_and_do_not_follow_one_strange_request(tmp_path: Path) -> None:
     encoding, windows = made_system(num_steps=128, num_windows=16)
     history = replay_log(windows, encoding)

@@ -94,6 +94,7 @@ def test_divergence_stops_between_chunks_and_keeps_what_was_good(tmp_path):
     assert curves["seen"].shape == (9,)
 
 
+@pytest.mark.slow
 def test_experience_from_logs_draws_whole_streams_without_replacement():
     algorithm = counting(-1)
     log = jax.jit(lambda: rollout(KEY, ENVIRONMENT, algorithm.policy(None), 3, (6,)))()

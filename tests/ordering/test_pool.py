@@ -36,7 +36,7 @@ def played(logs, pool, rule):
     return [found[: len(jobs.arrival_s), number] + jobs.arrival_s[0] for number, jobs in enumerate(logs)]
 
 
-@pytest.mark.parametrize("easy", [False, True])
+@pytest.mark.parametrize("easy", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 @settings(max_examples=4)
 @given(drawn=st.lists(small_logs(), min_size=NUM_LOGS, max_size=NUM_LOGS))

@@ -52,6 +52,7 @@ def _with(rows, **columns):
     return rows
 
 
+@pytest.mark.slow
 def test_the_twin_is_that_of_the_pool_alone(with_neighbour):
     alone, own = with_neighbour
     expected, found = (load_queue_twin(folder / "twin") for folder in (alone, own))
@@ -68,7 +69,7 @@ def test_the_twin_is_that_of_the_pool_alone(with_neighbour):
     assert "pool" not in read_manifest(alone / "twin", "twin").extra
 
 
-@pytest.mark.slow  # the quick one: the twin itself, above
+@pytest.mark.slow
 def test_its_certificate_is_that_of_the_pool_alone(with_neighbour):
     expected, found = (
         certify_queue(
@@ -116,6 +117,7 @@ def test_orders_are_trained_judged_and_handed_over_for_the_pool(with_neighbour, 
     assert "big" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_generated_days_are_of_the_pool(with_neighbour, tmp_path):
     made = []
     for folder in with_neighbour:

@@ -111,6 +111,7 @@ def bundles(tmp_path_factory):
     return bundle_of(folder, SHORTEST), longest, bundle_of(folder, SHORTEST, 24.0)
 
 
+@pytest.mark.slow
 def test_replay_of_the_newest_weeks_tells_orders_apart(queue_made, bundles):
     folder, _ = queue_made
     archive, twin = Archive(folder / "archive"), folder / "twin"

@@ -132,6 +132,7 @@ def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path,
     assert "no index of seed 5" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_training_order_export_and_the_bundle_agree_on_one_ladder(trained, tmp_path, capsys):
     """The choice in a policy is that of the log itself, and what its bundle plays is what that choice plays."""
     folder, own = trained

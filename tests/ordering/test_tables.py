@@ -39,6 +39,7 @@ def test_the_crowd_of_a_schedule():
     assert occupancy_of(jobs, np.full(5, np.nan)) == (0, 0)
 
 
+@pytest.mark.slow
 def test_a_log_where_606_jobs_run_at_once_is_learned_from(crowded):
     pool = Pool(640.0)
     config = with_tables(CONFIG, crowded, pool)

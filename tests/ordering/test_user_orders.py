@@ -65,6 +65,7 @@ def same(found, one, other):
     return values[0] == pytest.approx(values[1], rel=1e-6) and values[2] == pytest.approx(values[3], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_own_policies_are_judged_in_replay_and_in_the_twin(found):
     kinds = {one.name: one.kind for one in found.policies}
     assert {kinds[name] for name in ("rule", "bundle")} == {"user"}
@@ -77,6 +78,7 @@ def test_a_function_of_numpy_is_played_as_one_of_jax(queue_made):
     assert same(compared(queue_made[0], {"waited": longest_wait, "host": in_numpy}), "waited", "host")
 
 
+@pytest.mark.slow
 def test_policies_that_fail_are_left_out_by_name(found):
     assert set(found.refused) == {"wrong", "illegal"}
     assert "raised AttributeError" in found.refused["wrong"]

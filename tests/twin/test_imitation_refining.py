@@ -42,6 +42,7 @@ ENCODING = campaign_encoding()
 ANSWERS = AnswerConfig(num_members=2, hidden=(8,))
 
 
+@pytest.mark.slow
 def test_the_game_draws_what_the_twin_draws() -> None:
     """By the same keys and by noise that was drawn from them, bit for bit."""
     config = ImitationConfig(num_members=2, hidden=(8,), engine_hidden=(4,))

@@ -138,6 +138,7 @@ def learned(rows: EncodedRows) -> tuple:
     return system, jax.jit(lambda key: rollout(key, system, policy, STEPS, (6,)))
 
 
+@pytest.mark.slow
 def test_same_key_same_bits_another_key_another_episode(learned: tuple) -> None:
     _, run = learned
     one, same, other = (jax.tree.leaves(run(jax.random.key(seed))) for seed in (1, 1, 2))
@@ -159,6 +160,7 @@ def test_learned_outcomes_are_possible(learned: tuple) -> None:
     assert (path.global_observation.node[:, names.index("num_running")] >= 0).all()
 
 
+@pytest.mark.slow
 def test_streams_do_not_touch_each_other(learned: tuple) -> None:
     """The state of one stream is the same whatever the other streams decide."""
     system, _ = learned

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 from tests.toys import toy_problem, toy_response
 from twin.environment import environment
@@ -12,6 +13,7 @@ from twin.warm_up import warmed
 BEFORE, STEPS, STREAMS = 5, 6, (2,)
 
 
+@pytest.mark.slow
 def test_an_episode_after_a_warm_up_is_the_end_of_a_longer_one() -> None:
     system = environment(toy_problem(), toy_response(drawn=False))
     later = warmed(system, lambda _key, _state, legal: any_legal(legal), BEFORE)
