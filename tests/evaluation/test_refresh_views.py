@@ -79,9 +79,7 @@ def some(windows: Windows) -> Windows:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "network", [BOUND, FREE], ids=["bound", "free"]
-)
+@pytest.mark.parametrize("network", [BOUND, FREE], ids=["bound", "free"])
 def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Path, network: object) -> None:
     earlier, today = archive.days("requests")
     made_policy(tmp_path / "bundle", turned(fit_encoding(archive, [earlier])), network)
