@@ -84,8 +84,8 @@ def test_tasks_that_are_interrupted_remove_what_they_write_aside(tmp_path: Path)
 
 def test_a_task_that_does_not_end_is_named() -> None:
     with (
-        tasks_on(EngineConfig(workers=2, deadline_s=5.0), SilentProgress()) as tasks,
-        pytest.raises(EngineError, match="days: a task did not end within 5 s") as caught,
+        tasks_on(EngineConfig(workers=2, deadline_s=2.0), SilentProgress()) as tasks,
+        pytest.raises(EngineError, match="days: a task did not end within 2 s") as caught,
     ):
         tasks(sleeps, [0.0, 600.0], "days")
     assert caught.value.where == "600.0"

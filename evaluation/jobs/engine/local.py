@@ -120,13 +120,18 @@ class LocalTasks:
         self._pool = None
 
 
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM has come to a worker with a task."""
+
+
 def _meet_sigterm() -> None:
-    """In a worker, once: SIGTERM interrupts its task, and without one ends the process."""
+    """In a worker, once: SIGTERM ends the process, after it has interrupted the task that may be running."""
 
     def end(*_: object) -> None:
         if not _at_work:
             os._exit(_TERMINATED)
-        raise KeyboardInterrupt
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is written aside is removed undisturbed
+        raise _Terminated
 
     signal.signal(signal.SIGTERM, end)
 
@@ -135,6 +140,8 @@ def _run_task(task: Callable[[Item], Result], item: Item) -> Result:
     _at_work.append(item)
     try:
         return task(item)
+    except _Terminated:
+        os._exit(_TERMINATED)
     finally:
         _at_work.clear()
 
