@@ -10,6 +10,7 @@ t to the normal quantile (Hesterberg 2015, "What teachers should know about the 
 ten units cover 90 % instead of 95 %. Below `min_units` no interval is reliable, and none is given.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
@@ -220,16 +221,27 @@ def verdict(difference: Estimate, better: str) -> DifferenceVerdict:
 
 def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, level: float) -> tuple[float, float]:
     """Bias-corrected and accelerated percentiles at levels widened for few units."""
-    num_units, num = len(without_one), len(replicates)
+    num_units, num, ordered = len(without_one), len(replicates), np.sort(replicates)
     deviation = without_one.mean() - without_one
     spread = float(np.sum(deviation**2))
     flat = spread <= 1e-24 * value**2  # a percentile that no single unit moves
     acceleration = 0.0 if flat else float(np.sum(deviation**3)) / (6.0 * spread**1.5)
-    below = (np.sum(replicates < value) + 0.5 * np.sum(replicates == value)) / num
-    bias = float(ndtri(np.clip(below, 1.0 / num, 1.0 - 1.0 / num)))
+    below = 0.5 * float(ordered.searchsorted(value, "left") + ordered.searchsorted(value, "right")) / num
+    bias = float(ndtri(min(max(below, 1.0 / num), 1.0 - 1.0 / num)))
     student = float(stdtrit(num_units - 1, 0.5 + 0.5 * level))
-    normal = np.array([-1.0, 1.0]) * np.sqrt(num_units / (num_units - 1)) * student
-    shifted = bias + normal
-    adjusted = ndtr(bias + shifted / np.maximum(1.0 - acceleration * shifted, 1e-3))
-    low, high = np.quantile(replicates, adjusted)
+    widened = math.sqrt(num_units / (num_units - 1)) * student
+    ends = []
+    for shifted in (bias - widened, bias + widened):
+        adjusted = float(ndtr(bias + shifted / max(1.0 - acceleration * shifted, 1e-3)))
+        ends.append(_percentile(ordered, adjusted))
+    low, high = ends
     return float(min(low, value)), float(max(high, value))
+
+
+def _percentile(ordered: np.ndarray, level: float) -> float:
+    """`numpy.quantile` of values in their order, which takes several times as long."""
+    place = level * (len(ordered) - 1)
+    index = math.floor(place)
+    part, low = place - index, float(ordered[index])
+    high = float(ordered[min(index + 1, len(ordered) - 1)])
+    return high - (high - low) * (1.0 - part) if part >= 0.5 else low + (high - low) * part

@@ -13,6 +13,8 @@ from evaluation.comparison.bootstrap import Statistic, blocks_of
 from evaluation.comparison.decisions import Decisions
 
 CHUNK_ELEMENTS = 4_000_000
+STRIDE = 32
+"""Values between two of which a quantile knows the counts of every unit."""
 
 
 @dataclass(frozen=True)
@@ -81,27 +83,33 @@ def quantile(decisions: Decisions, value: np.ndarray, where: np.ndarray, level: 
     the whole.
 
     For unit weights this is `numpy.quantile(..., method="inverted_cdf")`. Replicates are found by bisection
-    over the sorted values, vectorised over replicates, without a table of replicates by rows.
+    over the sorted values, vectorised over replicates, without a table of replicates by rows: first among every
+    `STRIDE`-th value, of which a table of units knows the counts, then by single values.
     """
     blocks = blocks_of(decisions.unit)
     order = np.flatnonzero(where)[np.argsort(value[where], kind="stable")]
     ascending, row_unit = value[order], blocks.row_unit[order]
-    position = [np.flatnonzero(row_unit == unit) for unit in range(blocks.num_units)]
-
-    def weight_up_to(rank: np.ndarray, weights: np.ndarray) -> np.ndarray:
-        counts = [np.searchsorted(ranks, rank, side="right") for ranks in position]
-        return np.einsum("ru,ur->r", weights, np.array(counts, np.float64))
+    num_rows, num_units = len(order), blocks.num_units
+    num_marks = -(-num_rows // STRIDE)
+    marked = np.zeros((num_marks + 1, num_units))
+    np.add.at(marked, (np.arange(num_rows) // STRIDE + 1, row_unit), 1.0)
+    marked = np.cumsum(marked, axis=0)  # [marks + 1, units] rows before the mark
 
     def statistic(weights: np.ndarray) -> np.ndarray:
-        low, high = np.zeros(len(weights), np.int64), np.full(len(weights), len(ascending) - 1)
-        total = weights @ np.array([len(ranks) for ranks in position], np.float64)
-        if len(ascending) == 0:
+        total = weights @ marked[-1]
+        if num_rows == 0:
             return np.full(len(weights), np.nan)
+        wanted = level * total * (1.0 - 1e-12)
+        low, high = np.zeros(len(weights), np.int64), np.full(len(weights), num_marks - 1)
         while np.any(low < high):
             middle = (low + high) // 2
-            reached = weight_up_to(middle, weights) >= level * total * (1.0 - 1e-12)
+            reached = np.einsum("ru,ru->r", weights, marked[middle + 1]) >= wanted
             low, high = np.where(reached, low, middle + 1), np.where(reached, middle, high)
-        return np.where(total > 0.0, ascending[high], np.nan)
+        rank = np.minimum(high[:, None] * STRIDE + np.arange(STRIDE), num_rows - 1)
+        before = np.einsum("ru,ru->r", weights, marked[high])
+        within = np.cumsum(np.take_along_axis(weights, row_unit[rank], axis=1), axis=1)
+        first = np.argmax(before[:, None] + within >= wanted[:, None], axis=1)
+        return np.where(total > 0.0, ascending[rank[np.arange(len(rank)), first]], np.nan)
 
     return statistic
 
