@@ -29,7 +29,7 @@ BASELINES = (
 """Every baseline that needs the cluster only."""
 
 COMPARED = (RANDOM, HOME, CLOUD_ONLY, LEAST_LOADED, LEAST_BACKLOG, K8S_DEFAULT)
-"""The baselines of every comparison; the others are chosen by name (`schedtwin bench truth --policies`)."""
+"""The baselines of a comparison that names none; the others are chosen by name."""
 
 TRUTH_BASELINES = (LEAST_EXPECTED_DELAY, GSP_SS)
 """Every baseline that reads the tables of the simulated world."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from evaluation.baselines import BASELINES, COMPARED, TRUTH_BASELINES, Baseline, TruthBaseline
 from logs_schema.errors import ConfigError
 from logs_schema.settings import refuse_below_one
 
@@ -17,6 +18,8 @@ class JudgeConfig:
         num_fit_steps: Gradient steps of the twins of shifted days.
         off_policy_updates: Gradient steps of the fitted off-policy estimates; 0 leaves those estimates out.
         num_true_days: Replications of a day in the simulated truth, for logs of the ground truth.
+        baselines: Names of the published rules to compare with; those that read the simulated world's tables act in
+            the truth alone.
         seed: Seed of the judges.
     """
 
@@ -25,9 +28,15 @@ class JudgeConfig:
     num_fit_steps: int = 600
     off_policy_updates: int = 1000
     num_true_days: int = 16
+    baselines: tuple[str, ...] = tuple(one.name for one in (*COMPARED, *TRUTH_BASELINES))
     seed: int = 0
 
     def __post_init__(self) -> None:
+        known = [one.name for one in (*BASELINES, *TRUTH_BASELINES)]
+        if unknown := [name for name in self.baselines if name not in known]:
+            raise ConfigError(
+                f"no baseline {', '.join(unknown)}", where="[judge] baselines", allowed=", ".join(known)
+            )
         if self.off_policy_updates < 0:
             raise ConfigError(
                 f"off_policy_updates = {self.off_policy_updates}", where="[judge]", allowed="0 or more"
@@ -36,3 +45,11 @@ class JudgeConfig:
             "[judge]", copies=self.copies, num_steps=self.num_steps, num_fit_steps=self.num_fit_steps,
             num_true_days=self.num_true_days,
         )  # fmt: skip
+
+    def compared(self) -> tuple[Baseline, ...]:
+        """The baselines that need the cluster only."""
+        return tuple(one for one in BASELINES if one.name in self.baselines)
+
+    def compared_in_truth(self) -> tuple[TruthBaseline, ...]:
+        """The baselines that read the tables of the simulated world."""
+        return tuple(one for one in TRUTH_BASELINES if one.name in self.baselines)

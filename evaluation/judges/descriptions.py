@@ -1,6 +1,6 @@
 """Names and descriptions of the policies and judges of a placement comparison."""
 
-from evaluation.baselines import COMPARED, TRUTH_BASELINES
+from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from offline_rl.rules.size_intervals import SIZE_INTERVALS, WORDS
@@ -8,7 +8,7 @@ from offline_rl.rules.size_intervals import SIZE_INTERVALS, WORDS
 TWIN_POLICY, USERS, LADDER = "twin", "user", "ladder"
 REPLAY, SHIFTED_TWIN, TRAINING_TWIN = "replay", "twin of shifted days", "training twin"
 POLICIES = (
-    *(PolicyFacts(one.name, "baseline", one.description) for one in (*COMPARED, *TRUTH_BASELINES)),
+    *(PolicyFacts(one.name, "baseline", one.description) for one in (*BASELINES, *TRUTH_BASELINES)),
     *(PolicyFacts(name, "rule", words) for name, words in DESCRIPTIONS.items()),
     PolicyFacts(SIZE_INTERVALS, "rule", WORDS),
     PolicyFacts("history", "history", "the logged decisions"),

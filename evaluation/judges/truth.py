@@ -12,7 +12,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.baselines import TRUTH_BASELINES
+from evaluation.baselines import TruthBaseline
 from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.comparison.decisions import decisions_from
 from evaluation.comparison.shifts import TestDays
@@ -60,13 +60,14 @@ def truth_program(
     workload: Workload | None = None,
     num_days: int = JudgeConfig.num_true_days,
     *,
+    rules: Sequence[TruthBaseline] = (),
     side_by_side: bool = False,
 ) -> Program:
     """The compiled truth; shared arguments: today, weekday.
 
     Every day is replicated `num_days` times; each replication is a resampling unit. The logged behaviour takes the
-    place of the logged decisions; rules that read the world's tables act here beside `players`, but not where these
-    act `side_by_side` (see `compiled`).
+    place of the logged decisions; it and `rules`, which read the world's tables, act here beside `players`, but not
+    where these act `side_by_side` (see `compiled`).
 
     Raises:
         ConfigError: the log was made of another archive's requests, and the workload is not given.
@@ -79,7 +80,7 @@ def truth_program(
     names = names_in(world, encoding.cluster)
     num_steps = longest_day(world) if workload is None else workload.num_rows
     truth_rules = {HISTORY: as_behaviour(behaviour(truth["behaviour"]))}
-    truth_rules |= {baseline.name: baseline.decide for baseline in TRUTH_BASELINES}
+    truth_rules |= {baseline.name: baseline.decide for baseline in rules}
     if side_by_side:
         truth_rules = {}
 

@@ -24,11 +24,12 @@ from logs_schema.progress import Progress, SilentProgress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.contract import RULES
-from offline_rl.export import network_facts, network_of
+from offline_rl.export import network_facts
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams, num_held_out_members
+from offline_rl.recipes.correcting import correctors_of, kind_of, uncorrected
 from offline_rl.recipes.ladder import (
     Judge,
     Referee,
@@ -44,8 +45,7 @@ from offline_rl.recipes.log_learners import LearnerSearch, learn_from_log
 from offline_rl.recipes.schedulers import Schedulers, policy_params
 from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import DESCRIPTIONS, rules_in_words, rules_of, tune_rules
-from offline_rl.rules.residual import on_rule, residual
-from offline_rl.scorer import ScorerConfig
+from offline_rl.rules.residual import on_rule
 from offline_rl.selecting import Selected, train_selecting
 from offline_rl.training_loop import Experience
 from twin.arrays import load_structure, save_arrays
@@ -66,8 +66,6 @@ _RESIDUAL = 5
 RESIDUAL, SEED, CLONE = "residual", "seed", "clone.npz"
 RESIDUAL_KL = 0.003
 """Weight of the divergence from the rule that a residual begins at; its entropy has none."""
-CORRECTIONS = {"narrow_scorer": ScorerConfig((32, 16))}
-"""Kind of network -> the correction of a rule, where it is not as wide as usual."""
 LOOK_STREAMS = 96
 """Streams in which a policy is looked at with the members held out."""
 
@@ -101,13 +99,13 @@ class Contenders(NamedTuple):
     """All that is trained, and the referee, before the ladder."""
 
     judges: Referee
-    example: Example
     network: Actor
+    correctors: Mapping[str, Actor]
     found: Schedulers  # without a ladder
 
     def ranked(self, progress: Progress, *, is_trusted: bool) -> Schedulers:
         """The schedulers with the ladder's choice; `is_trusted` as of `train_schedulers`."""
-        steps = _ladder(self.judges, self.example, self.network, self.found, progress, is_trusted)
+        steps = _ladder(self.judges, self.network, self.correctors, self.found, progress, is_trusted)
         return self.found._replace(ladder=steps)
 
 
@@ -133,9 +131,19 @@ def train_contenders(
     runs = start.in_twin(key, twin, config, progress, keep)
     example, network, clone = start.example, start.network, start.clone
     known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
+    correctors = correctors_of(example, rules, config.network) if config.residual_updates else {}
+    known += [(one, uncorrected(one, key, rules, rule)) for rule, one in correctors.items()]
     judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1], known)
     rules |= _residual(
-        jax.random.fold_in(key, _RESIDUAL), twin, example, rules, judges.select, config, progress, keep
+        jax.random.fold_in(key, _RESIDUAL),
+        twin,
+        example,
+        rules,
+        correctors,
+        judges.select,
+        config,
+        progress,
+        keep,
     )
     learned, searches = start.from_log(key, twin, config, progress, keep)
     found = Schedulers(
@@ -150,7 +158,7 @@ def train_contenders(
         {},
         searches,
     )
-    return Contenders(judges, example, network, found)
+    return Contenders(judges, network, correctors, found)
 
 
 class TrainingStart(NamedTuple):
@@ -224,17 +232,17 @@ def _residual(
     twin: PlacementTwin,
     example: Example,
     rules: Mapping[str, PyTree],
+    correctors: Mapping[str, Actor],
     judge: Judge,
     config: TrainingConfig,
     progress: Progress,
     keep: Path | None,
 ) -> dict[str, PyTree]:
     """PPO in the twin from the best of the rules, correcting its scores; nothing where it is not configured."""
-    if not config.residual_updates:
+    if not correctors:
         return {}
     best, _ = chosen_of(climb(_rule_rungs(rules), judge))
-    (rule,) = rules[best]["params"]
-    network = residual(example, rule, CORRECTIONS.get(config.network))
+    network = correctors[kind_of(rules[best])]
     start = on_rule(network.init(key), rules[best])
     alone = replace(
         config,
@@ -252,11 +260,16 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
     """The rules from the simplest on."""
     actors = {rule: rule_actor(rule) for rule in RULES}
     known = [(name, rules[name]) for name in DESCRIPTIONS if name in rules]
-    return [Rung(name, 0, actors[next(iter(params["params"]))], params) for name, params in known]
+    return [Rung(name, 0, actors[kind_of(params)], params) for name, params in known]
 
 
 def _ladder(
-    judges: Referee, example: Example, network: Actor, found: Schedulers, progress: Progress, is_trusted: bool
+    judges: Referee,
+    network: Actor,
+    correctors: Mapping[str, Actor],
+    found: Schedulers,
+    progress: Progress,
+    is_trusted: bool,
 ) -> dict[str, RungStep]:
     """How rules, the clone, learners from logs and the policies from the twin did with the members held out."""
     rungs = _rule_rungs(found.rules)
@@ -266,7 +279,7 @@ def _ladder(
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
     if RESIDUAL in found.rules:
         params = found.rules[RESIDUAL]
-        rungs.append(Rung(RESIDUAL, 0, network_of(network_facts(params), example), params))
+        rungs.append(Rung(RESIDUAL, 0, correctors[str(network_facts(params).corrects)], params))
     with progress.stage("ladder"):
         steps = climb(rungs, judges.judge, is_trusted=is_trusted)
     progress.note(f"ladder: {in_words(steps, is_trusted=is_trusted)}")

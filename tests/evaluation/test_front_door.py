@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import pytest
 
 from evaluation import compare, shifted_days
-from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.judges.config import JudgeConfig
 from evaluation.problems.kits import KITS
@@ -30,10 +29,6 @@ def fullest_share(_key, observation, legal):
 def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     short = replace(preset("small"), requests_per_day=735.0)
     monkeypatch.setattr("evaluation.simulator.presets.PRESETS", (short,))
-    for module in ("case", "comparing"):
-        monkeypatch.setattr(f"evaluation.problems.placement.{module}.COMPARED", (RANDOM, LEAST_LOADED))
-    monkeypatch.setattr("evaluation.judges.truth.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
-    monkeypatch.setattr("evaluation.problems.placement.comparing.TRUTH_BASELINES", (LEAST_EXPECTED_DELAY,))
     simulate("small", 4, "mix", 0, tmp_path / "log")
 
     split = shifted_days(Archive(tmp_path / "log"), "0d", num_days=1)
@@ -44,7 +39,10 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     found = compare(
         {"bc": bc, "ppo": rl, "mine": fullest_share, "wrong": lambda key, seen, legal: seen.missing},
         twin, split.test, intervals=IntervalConfig(num_replicates=200),
-        judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, num_true_days=6, off_policy_updates=20),
+        judge=JudgeConfig(
+            copies=2, num_steps=64, num_fit_steps=20, num_true_days=6, off_policy_updates=20,
+            baselines=("random", "least_loaded", "least_expected_delay"),
+        ),
     )  # fmt: skip
 
     table = found.table("on_time")

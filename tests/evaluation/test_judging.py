@@ -6,6 +6,7 @@ import pytest
 
 from evaluation.baselines import BASELINES
 from evaluation.comparison.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.players import players_of
 from evaluation.judges.windows import (
     RARE,
@@ -16,6 +17,7 @@ from evaluation.judges.windows import (
     replay_program,
     window_units,
 )
+from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
 from tests.twin.made import made_cluster, made_encoding, made_rows
@@ -120,3 +122,12 @@ def test_units_are_blocks_in_order_of_arrival(logged: tuple) -> None:
     assert "blocks" in kind
     assert np.all(np.diff(unit[windows.valid()][order]) >= 0)
     assert len(np.unique(unit[windows.valid()])) > 6
+
+
+def test_baselines_are_chosen_by_name_and_those_of_the_truth_act_there_alone() -> None:
+    chosen = JudgeConfig(baselines=("gsp_ss", "firmament"))
+    assert [one.name for one in chosen.compared()] == ["firmament"]
+    assert [one.name for one in chosen.compared_in_truth()] == ["gsp_ss"]
+    with pytest.raises(ConfigError, match="no baseline nosuch") as caught:
+        JudgeConfig(baselines=("random", "nosuch"))
+    assert "firmament" in caught.value.allowed

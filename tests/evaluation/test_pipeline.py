@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.baselines import LEAST_EXPECTED_DELAY, LEAST_LOADED, RANDOM
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands import cli
 from evaluation.commands.bundle_text import bundle_facts
@@ -84,10 +83,17 @@ TINY = RunConfig(
         residual_updates=0,
     ),
     shifts=ShiftConfig("0d,30d"),
-    judge=JudgeConfig(copies=2, num_steps=64, num_fit_steps=20, off_policy_updates=0, num_true_days=6),
+    judge=JudgeConfig(
+        copies=2,
+        num_steps=64,
+        num_fit_steps=20,
+        off_policy_updates=0,
+        num_true_days=6,
+        baselines=("random", "least_loaded", "least_expected_delay"),
+    ),
     intervals=IntervalConfig(num_replicates=200),
 )
-RULES, KNOWING = (RANDOM, LEAST_LOADED), (LEAST_EXPECTED_DELAY,)
+RULES, KNOWING = TINY.judge.compared(), TINY.judge.compared_in_truth()
 """Few, since each is one more branch of every judge's program; `test_judging` has all of them in one."""
 
 
@@ -99,15 +105,11 @@ def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 def make_small(patch: pytest.MonkeyPatch) -> None:
-    """A short day, simulated few times, and few rules to be judged in it."""
+    """A short day, simulated few times."""
     short = replace(preset("small"), requests_per_day=735.0)
     patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
     patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 4)
-    for module in ("case", "comparing"):
-        patch.setattr(f"evaluation.problems.placement.{module}.COMPARED", RULES)
-    for module in ("problems.placement.comparing", "judges.truth"):
-        patch.setattr(f"evaluation.{module}.TRUTH_BASELINES", KNOWING)
 
 
 def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
@@ -392,7 +394,7 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
         trained=jax.tree.map(lambda leaf: np.concatenate([leaf, leaf + 1.0]), schedulers.trained),
         reward_curve=np.repeat(schedulers.reward_curve, 2, axis=0),
     )
-    tried = candidates(both, PlacementTwin.load(products["twin"]).encoding.cluster)
+    tried = candidates(both, PlacementTwin.load(products["twin"]).encoding.cluster, RULES)
     first, second = (one.params for one in tried if one.name == TWIN_POLICY)
     jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
 

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.baselines import BASELINES
+from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.commands import cli
 from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.shifts import ShiftConfig, plan_shifts
@@ -343,7 +343,7 @@ def test_the_logs_behaviour_lives_the_listed_day_again_as_it_was_logged(tasks, t
     network = actor(example_of(system))
     nothing = network.init(jax.random.key(0))
     players = players_of(encoding.cluster, network, BASELINES)
-    program = truth_program(log.facts, encoding, players, kept, num_days=16)
+    program = truth_program(log.facts, encoding, players, kept, num_days=16, rules=TRUTH_BASELINES)
     plan = plan_shifts({}, days, ShiftConfig("0d"), truth=True)
     judge = truth_judge(program, log.facts, encoding, plan.shifts[0], kept)
     names = ("history", "random", "gsp_ss")

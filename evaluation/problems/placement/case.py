@@ -6,7 +6,7 @@ from functools import cached_property
 
 import jax
 
-from evaluation.baselines import COMPARED
+from evaluation.baselines import Baseline
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import Metric, main_metric
 from evaluation.comparison.shifts import ShiftPlan, TestDays
@@ -75,13 +75,15 @@ class Case:
         }
 
 
-def candidates(schedulers: Schedulers | None, cluster: Cluster, rules: Iterable[str] = ()) -> list[Candidate]:
-    """The evaluated candidates, `rules` among them, one for each seed of the twin-trained policy; without schedulers
-    those that need no training."""
+def candidates(
+    schedulers: Schedulers | None, cluster: Cluster, baselines: Iterable[Baseline], rules: Iterable[str] = ()
+) -> list[Candidate]:
+    """The evaluated candidates, `baselines` and `rules` among them, one for each seed of the twin-trained policy;
+    without schedulers those that need no training."""
     nothing = None if schedulers is None else schedulers.clone
     if cluster.num_nodes < 2:  # all policies decide the same
         return [Candidate(HISTORY, HISTORY, nothing)]
-    names = (*(baseline.name for baseline in COMPARED if baseline.applies(cluster)), *rules, HISTORY)
+    names = (*(baseline.name for baseline in baselines if baseline.applies(cluster)), *rules, HISTORY)
     plain = [Candidate(name, name, nothing) for name in names]
     if schedulers is None:
         return plain

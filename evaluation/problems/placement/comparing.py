@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from evaluation.baselines import COMPARED, TRUTH_BASELINES
 from evaluation.comparison.comparison import REFERENCES, Comparison, compare
 from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
@@ -123,8 +122,10 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
         for shift in tested
     ]
-    ours = candidates(case.schedulers, case.twin.encoding.cluster)
-    taken = dict.fromkeys([*(one.name for one in ours), *(one.name for one in TRUTH_BASELINES)])
+    ours = candidates(case.schedulers, case.twin.encoding.cluster, case.config.compared())
+    taken = dict.fromkeys(
+        [*(one.name for one in ours), *(one.name for one in case.config.compared_in_truth())]
+    )
     entered = enter(
         case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
     )
@@ -153,7 +154,7 @@ def _runs(
     encoding, shape = case.twin.encoding, common_shape(windows)
     example = example_for(encoding, windows[0])
     network = _network_of(case, entered, example) or actor(example)
-    players = players_of(encoding.cluster, network, COMPARED, case.rules)
+    players = players_of(encoding.cluster, network, case.config.compared(), case.rules)
     others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
     in_windows = {**players, **entered.window_players()}
     replay = replay_program(encoding, in_windows, others)
@@ -227,7 +228,7 @@ def _network_of(case: Case, entered: PolicyEntries, example: Example) -> Actor |
 
 def _tried_of(case: Case, entered: PolicyEntries, network: Actor) -> list[Candidate]:
     """What is tried besides the user's functions and bundles; all parameters are of one form."""
-    tried = candidates(case.schedulers, case.twin.encoding.cluster, case.rules)
+    tried = candidates(case.schedulers, case.twin.encoding.cluster, case.config.compared(), case.rules)
     if case.schedulers is not None:
         return tried
     unused = jax.jit(network.init)(jax.random.key(0))
@@ -249,7 +250,7 @@ def _off_policy(
     network = _network_of(case, entered, example)
     if not num_updates or network is None or encoding.cluster.num_nodes < 2:
         return []
-    players = players_of(encoding.cluster, network, COMPARED, case.rules)
+    players = players_of(encoding.cluster, network, case.config.compared(), case.rules)
     program = probability_program({**players, **entered.players}, network)
     config = OffPolicyConfig(intervals=case.intervals)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
@@ -290,10 +291,11 @@ def _true_runs(
     plan = plan_shifts({}, case.plan.train_days, ShiftConfig(text), truth=True)
     workload = workload_beside(case.archive)
     program = truth_program(
-        case.archive.facts, case.twin.encoding, players, workload, case.config.num_true_days
-    )
+        case.archive.facts, case.twin.encoding, players, workload, case.config.num_true_days,
+        rules=case.config.compared_in_truth(),
+    )  # fmt: skip
     nothing = tried[0].params
-    tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in TRUTH_BASELINES)]
+    tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in case.config.compared_in_truth())]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             if not case.wants(TRUTH, shift):
