@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Mapping
 from math import prod
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import numpy as np
 from numpy.lib import format as npy
@@ -69,6 +69,33 @@ def read_bundle(folder: Path) -> Manifest:
 def problem_of_bundle(folder: Path) -> str:
     """The problem that a bundle decides; ProductError where there is none, or its contract is damaged."""
     return PROBLEMS.get(read_bundle(folder).kind) or read_contract(folder).problem
+
+
+class BundleOrigin(NamedTuple):
+    """What a bundle of any kind was made from.
+
+    Attributes:
+        problem: What it decides.
+        first_day, last_day: ISO dates of its training days; empty where it names none.
+        certificate: Content hash of the certificate that its twin passed; None without.
+    """
+
+    problem: str
+    first_day: str
+    last_day: str
+    certificate: str | None
+
+
+def origin_of(folder: Path) -> BundleOrigin:
+    """What a bundle was made from; ProductError where there is none, or its contract is damaged."""
+    manifest = read_bundle(folder)
+    if manifest.kind in PROBLEMS:
+        days = sorted(map(str, manifest.extra.get("train_days") or ()))
+        ends = (days[0], days[-1]) if days else ("", "")
+        return BundleOrigin(PROBLEMS[manifest.kind], *ends, manifest.extra.get("certificate"))
+    contract = read_contract(folder)
+    first, last = (str(contract.trained_on.get(name) or "") for name in ("first_day", "last_day"))
+    return BundleOrigin(contract.problem, first, last, contract.certificate)
 
 
 def refuse_other_kind(folder: Path, kind: str) -> None:

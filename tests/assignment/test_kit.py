@@ -173,6 +173,26 @@ def test_a_refresh_appends_judges_and_decides(job, capsys):
     assert [one["judge"] for one in told["judgements"]] == ["twin of shifted days"]
     assert told["judgements"][0]["difference"]["value"] == 0.0
     assert load_assigner(told["bundle"]).setting.network == SEARCH
+    fleet = job.with_name("fleet.toml")
+    cluster = {
+        "name": "edge",
+        "config": job.name,
+        "log": "new.parquet",
+        "work": "work",
+        "problem": "assignment",
+    }
+    fleet.write_text("\n".join(["[[clusters]]", *(f'{key} = "{value}"' for key, value in cluster.items())]))
+    assert (
+        main(["fleet", "status", str(fleet), "--no-progress", "--json"]) == 13
+    )  # the fleet never refreshed it
+    (state,) = json.loads(capsys.readouterr().out)["clusters"]
+    assert not state["trouble"]
+    assert state["running"]["problem"] == "assignment"
+    assert state["running"]["last_day"] == days[4].isoformat()
+    assert main(["fleet", "prune", str(fleet), "--all", "--no-progress", "--json"]) == 0
+    (planned,) = json.loads(capsys.readouterr().out)["clusters"]
+    fates = {one["path"].removeprefix(f"{job.with_name('work')}/"): one for one in planned["entries"]}
+    assert not fates["refresh/bundle"]["goes"]
 
 
 def test_a_job_on_a_log_of_another_problem_names_what_is_missing(job, capsys):

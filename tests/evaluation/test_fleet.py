@@ -43,7 +43,7 @@ from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.aside import try_lock
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.mapping import one_by_one
-from logs_schema.product import read_manifest
+from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
 from offline_rl.contract import read_contract, write_contract
 from tests.evaluation.fleets import (
@@ -454,11 +454,11 @@ def test_drift_is_the_planted_one_in_its_unit(tmp_path: Path) -> None:
         lambda day, rng: f"s{rng.integers(5)}",
     )
     bundle, running = make_bundle(tmp_path / "bundle"), tmp_path / "running"
-    running.mkdir()
 
     def trained_on(first: str, last: str) -> LogDrift:
         window = {"first_day": first, "last_day": last}
-        write_contract(running, replace(read_contract(bundle), trained_on=window))
+        with writing(running, "bundle", replace=True) as folder:
+            write_contract(folder, replace(read_contract(bundle), trained_on=window))
         return drift_of(cluster.work, running, 3)
 
     found = trained_on("2024-01-01", "2024-01-04")
@@ -475,6 +475,6 @@ def test_drift_is_the_planted_one_in_its_unit(tmp_path: Path) -> None:
 
 def test_days_of_training_and_newest_days() -> None:
     days = [dt.date(2024, 1, day) for day in range(1, 10)]
-    trained, newest = split_days(days, {"first_day": "2024-01-02", "last_day": "2024-01-05"}, 2)
+    trained, newest = split_days(days, "2024-01-02", "2024-01-05", 2)
     assert ([one.day for one in trained], [one.day for one in newest]) == ([4, 5], [8, 9])
-    assert split_days(days, {}, 2) == ([], [])
+    assert split_days(days, "", "", 2) == ([], [])

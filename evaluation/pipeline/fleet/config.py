@@ -21,6 +21,7 @@ from evaluation.problems.kits import KITS, choose_kit, find_kit
 from logs_schema.errors import ConfigError, FormatError, ProductError, SchedtwinError
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.settings import load_settings
+from offline_rl.bundle import read_bundle
 from twin.problems import problem_of
 
 NAMES = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
@@ -264,7 +265,7 @@ def _needed_products(work: Path) -> Iterator[Path]:
 def _refuse_other_problem(cluster: FleetCluster) -> None:
     running = cluster.running
     if running is not None:
-        read_manifest(running, "bundle")
+        read_bundle(running)
     archive = cluster.work / ARCHIVE / appending.ARCHIVE
     if cluster.options.problem is not None:
         problem = cluster.options.problem

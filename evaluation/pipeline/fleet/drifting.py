@@ -17,7 +17,7 @@ from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
 from logs_schema.mapping import TaskMap, one_by_one
-from offline_rl.contract import read_contract
+from offline_rl.bundle import origin_of
 
 
 def drift_of(work: Path, running: Path | None, num_days: int, run_tasks: TaskMap = one_by_one) -> LogDrift:
@@ -34,8 +34,10 @@ def drift_of(work: Path, running: Path | None, num_days: int, run_tasks: TaskMap
     try:
         archive = work / FOLDER / "history" / ARCHIVE
         days = Archive(archive).days("requests")
-        trained_on = read_contract(running).trained_on
-        trained, newest = split_days(days, trained_on, num_days)
+        if not days:
+            return LogDrift((), "the log has no requests, by which days are compared", "")
+        origin = origin_of(running)
+        trained, newest = split_days(days, origin.first_day, origin.last_day, num_days)
         if not (trained and newest):
             return LogDrift((), _why_none(trained), "")
         found = survey(archive, SurveyConfig(), run_tasks, [*trained, *newest])
@@ -47,10 +49,9 @@ def drift_of(work: Path, running: Path | None, num_days: int, run_tasks: TaskMap
 
 
 def split_days(
-    days: Sequence[dt.date], trained_on: dict[str, object], num_days: int
+    days: Sequence[dt.date], first: str, last: str, num_days: int
 ) -> tuple[list[dt.date], list[dt.date]]:
-    """The newest training days among the days of a log, and its newest days after them; either may be empty."""
-    first, last = (str(trained_on.get(name) or "") for name in ("first_day", "last_day"))
+    """The newest training days (ISO, `first` to `last`) of a log, and its newest days after; either may be empty."""
     trained = [day for day in days if first <= day.isoformat() <= last]
     newest = [day for day in days if day.isoformat() > last] if last else []
     return trained[-num_days:], newest[-num_days:]

@@ -12,7 +12,8 @@ from pathlib import Path
 from evaluation.pipeline.refresh.job import FOLDER
 from evaluation.pipeline.run import BUNDLE
 from logs_schema.aside import into_place, locked_folder, sweep, sync
-from logs_schema.product import MANIFEST, read_manifest
+from logs_schema.product import MANIFEST
+from offline_rl.bundle import read_bundle
 
 EXPORTS = "exports"
 KEPT = ("bundle", "candidate", "policy", "twin", "certificate", "running", "judged", "decision")
@@ -39,7 +40,7 @@ def keep_export(work: Path) -> Path | None:
     place = work / FOLDER
     if not (place / "bundle" / BUNDLE / MANIFEST).is_file():
         return None
-    goal = folder_of(work.absolute(), read_manifest(place / "bundle" / BUNDLE, "bundle").content_hash)
+    goal = folder_of(work.absolute(), read_bundle(place / "bundle" / BUNDLE).content_hash)
     sweep(goal)
     if goal.exists():
         return goal

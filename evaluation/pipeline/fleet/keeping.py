@@ -9,6 +9,7 @@ from evaluation.pipeline.refresh.job import FOLDER as REFRESH
 from evaluation.pipeline.refresh.job import has_ended
 from evaluation.pipeline.run import BUNDLE
 from logs_schema.product import MANIFEST, read_manifest
+from offline_rl.bundle import RUN_BY
 
 STEPS = (
     "bundle",
@@ -82,7 +83,7 @@ def _bundle_hash(one: Holding) -> str:
     """Content hash of the bundle that a product is or holds; empty if there is none."""
     if one.manifest is None:
         return ""
-    if one.manifest.kind == BUNDLE:
+    if one.manifest.kind in RUN_BY:
         return one.manifest.content_hash
     inside = one.path / BUNDLE
     return read_manifest(inside).content_hash if (inside / MANIFEST).is_file() else ""

@@ -34,7 +34,7 @@ from evaluation.pipeline.fleet.outcomes import FOLDER as FLEET
 from evaluation.pipeline.fleet.outcomes import read_outcome
 from logs_schema.aside import discard, try_lock
 from logs_schema.errors import ConfigError
-from logs_schema.product import read_manifest
+from offline_rl.bundle import read_bundle
 
 BLOCK_BYTES = 512
 """Unit of `st_blocks`."""
@@ -108,7 +108,7 @@ def running_hashes(clusters: Sequence[FleetCluster]) -> dict[str, str]:
     found = {}
     for cluster in clusters:
         if (running := cluster.running) is not None:
-            found[read_manifest(running, "bundle").content_hash] = f"the running bundle of {cluster.name}"
+            found[read_bundle(running).content_hash] = f"the running bundle of {cluster.name}"
     return found
 
 

@@ -28,7 +28,7 @@ from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.errors import SchedtwinError
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.records import to_plain
-from offline_rl.contract import read_contract
+from offline_rl.bundle import origin_of, read_bundle
 
 State = TypeVar("State")
 HOUR_S = 3600.0
@@ -75,7 +75,7 @@ class RunningState:
         problem: What it decides.
         content_hash: Of the bundle.
         created: ISO time of the export.
-        first_day, last_day: ISO dates of its training days; empty where its contract names none.
+        first_day, last_day: ISO dates of its training days; empty where it names none.
         certificate: Content hash of the certificate that its twin passed; None without.
     """
 
@@ -219,9 +219,8 @@ def _twin_state(work: Path) -> TwinState | None:
 def _running_state(bundle: Path | None) -> RunningState | None:
     if bundle is None:
         return None
-    manifest, contract = read_manifest(bundle, "bundle"), read_contract(bundle)
-    days = [str(contract.trained_on.get(name) or "") for name in ("first_day", "last_day")]
+    manifest, origin = read_bundle(bundle), origin_of(bundle)
     return RunningState(
-        str(bundle), contract.problem, manifest.content_hash, manifest.created, days[0], days[1],
-        contract.certificate,
+        str(bundle), origin.problem, manifest.content_hash, manifest.created, origin.first_day,
+        origin.last_day, origin.certificate,
     )  # fmt: skip
