@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
@@ -41,6 +41,7 @@ class LocalTasks:
     def __init__(self, workers: int, deadline_s: float, progress: Progress, *, apart: bool = False) -> None:
         self.workers, self.deadline_s, self.progress, self.apart = workers, deadline_s, progress, apart
         self._pool: ProcessPoolExecutor | None = None
+        self._num_processes = 0
 
     def __enter__(self) -> "LocalTasks":
         return self
@@ -70,12 +71,13 @@ class LocalTasks:
         name: str,
         stage: Callable[[float], None],
     ) -> list[Result]:
+        self._widen(min(self.workers, len(items)))
         results: dict[int, Result] = {}
         waiting, losses = deque(range(len(items))), Counter[int]()
         running: dict[Future[Result], tuple[int, float]] = {}
         while waiting or running:
             try:
-                while waiting and len(running) < (1 if losses[waiting[0]] else self.workers):
+                while waiting and len(running) < self._most_beside(waiting[0], running.values(), losses):
                     future = self._submit(task, items[waiting[0]])
                     running[future] = waiting.popleft(), time.monotonic() + self.deadline_s
                 first_s = min(until_s for _, until_s in running.values())
@@ -101,8 +103,23 @@ class LocalTasks:
 
     def _submit(self, task: Callable[[Item], Result], item: Item) -> Future[Result]:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, get_context("spawn"), _meet_sigterm)
+            self._pool = ProcessPoolExecutor(self._num_processes, get_context("spawn"), _meet_sigterm)
+            # All processes start with the first task: the pool's thread must not meet one that starts (a
+            # dictionary that grows) while it ends a broken pool.
+            self._pool._safe_to_dynamically_spawn_children = False  # type: ignore[attr-defined]
         return self._pool.submit(_run_task, task, item)
+
+    def _most_beside(
+        self, index: int, running: Iterable[tuple[int, float]], losses: Mapping[int, int]
+    ) -> int:
+        """How many tasks may run with that of the index: a task whose worker died runs alone."""
+        return 1 if any(losses[one] for one in (index, *(other for other, _ in running))) else self.workers
+
+    def _widen(self, num_processes: int) -> None:
+        """Ends the pool where it has fewer processes than are needed now; the next task starts another."""
+        if num_processes > self._num_processes:
+            self._end(kills=False)
+            self._num_processes = num_processes
 
     def _end(self, *, kills: bool) -> None:
         if self._pool is None:
