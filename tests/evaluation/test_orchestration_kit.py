@@ -59,7 +59,7 @@ def test_a_comparison_holds_pairs_against_each_other_in_twin_and_truth(folder: P
     assert main([*words, "--config", str(folder / "settings.toml")]) == 0
     told = json.loads((folder / "comparison" / "comparison.json").read_text())
     assert {cell["judge"] for cell in told["cells"]} == {"twin of shifted days", "truth"}
-    assert "least_loaded+lookahead" in {cell["policy"] for cell in told["cells"]}
+    assert "expected_on_time+lookahead" in {cell["policy"] for cell in told["cells"]}
 
 
 def test_a_twin_makes_up_days_that_are_a_log_again(folder: Path) -> None:

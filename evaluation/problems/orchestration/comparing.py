@@ -45,8 +45,8 @@ COMPARED = (
     Pair("random", "static"), Pair("least_loaded", "static"), Pair("firmament", "static"),
     Pair("least_loaded", "random_scaling"), Pair("least_loaded", "hpa"), Pair("firmament", "hpa"),
     Pair("least_loaded", "hpa_requests"), Pair("least_loaded", "greedy_scaling"),
-    Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, PLANNED), Pair("least_loaded", PLANNED),
-    Pair("least_loaded", LOOKAHEAD),
+    Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, PLANNED), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+    Pair("least_loaded", PLANNED), Pair("least_loaded", LOOKAHEAD),
 )  # fmt: skip
 """Who stands in every comparison; what plans does so with the twin's tables."""
 REFERENCE = Pair("least_loaded", "static")
