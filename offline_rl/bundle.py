@@ -66,11 +66,6 @@ def read_bundle(folder: Path) -> Manifest:
     return read_manifest(folder, kind_of(folder) or KIND)
 
 
-def problem_of_bundle(folder: Path) -> str:
-    """The problem that a bundle decides; ProductError where there is none, or its contract is damaged."""
-    return PROBLEMS.get(read_bundle(folder).kind) or read_contract(folder).problem
-
-
 class BundleOrigin(NamedTuple):
     """What a bundle of any kind was made from.
 

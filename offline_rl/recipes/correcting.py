@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 
+import jax
+import numpy as np
+
 from offline_rl.networks import Actor, Example
 from offline_rl.rules.residual import on_rule, residual
 from offline_rl.scorer import ScorerConfig
@@ -22,6 +25,8 @@ def correctors_of(example: Example, rules: Mapping[str, PyTree], network: str) -
     return {kind: residual(example, kind, CORRECTIONS.get(network)) for kind in kinds}
 
 
-def uncorrected(network: Actor, key: Array, rules: Mapping[str, PyTree], kind: str) -> PyTree:
-    """Parameters of a corrector on some rule of the kind."""
-    return on_rule(network.init(key), next(params for params in rules.values() if kind_of(params) == kind))
+def shaped_as(network: Actor, key: Array, rules: Mapping[str, PyTree], kind: str) -> PyTree:
+    """Zeros in the shapes of a corrector's parameters on a rule of the kind."""
+    rule = next(params for params in rules.values() if kind_of(params) == kind)
+    shapes = jax.eval_shape(lambda key: on_rule(network.init(key), rule), key)
+    return jax.tree.map(lambda leaf: np.zeros(leaf.shape, leaf.dtype), shapes)

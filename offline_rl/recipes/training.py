@@ -29,7 +29,7 @@ from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams, num_held_out_members
-from offline_rl.recipes.correcting import correctors_of, kind_of, uncorrected
+from offline_rl.recipes.correcting import correctors_of, kind_of, shaped_as
 from offline_rl.recipes.ladder import (
     Judge,
     Referee,
@@ -132,7 +132,7 @@ def train_contenders(
     example, network, clone = start.example, start.network, start.clone
     known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
     correctors = correctors_of(example, rules, config.network) if config.residual_updates else {}
-    known += [(one, uncorrected(one, key, rules, rule)) for rule, one in correctors.items()]
+    known += [(one, shaped_as(one, key, rules, rule)) for rule, one in correctors.items()]
     judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1], known)
     rules |= _residual(
         jax.random.fold_in(key, _RESIDUAL),

@@ -182,9 +182,8 @@ def test_a_refresh_appends_judges_and_decides(job, capsys):
         "problem": "assignment",
     }
     fleet.write_text("\n".join(["[[clusters]]", *(f'{key} = "{value}"' for key, value in cluster.items())]))
-    assert (
-        main(["fleet", "status", str(fleet), "--no-progress", "--json"]) == 13
-    )  # the fleet never refreshed it
+    overdue = 13  # the fleet never refreshed it
+    assert main(["fleet", "status", str(fleet), "--no-progress", "--json"]) == overdue
     (state,) = json.loads(capsys.readouterr().out)["clusters"]
     assert not state["trouble"]
     assert state["running"]["problem"] == "assignment"

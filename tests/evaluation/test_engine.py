@@ -62,10 +62,16 @@ def test_a_task_that_always_kills_its_worker_is_named(two) -> None:
     assert "17" in caught.value.where
 
 
-def test_tasks_that_are_interrupted_remove_what_they_write_aside(tmp_path: Path) -> None:
-    # A shell ignores SIGINT for what it starts in the background.
+@pytest.fixture
+def heeds_sigint():
+    """SIGINT interrupts, as it does not in what a shell has started in the background."""
     usual = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, usual)
 
+
+@pytest.mark.usefixtures("heeds_sigint")
+def test_tasks_that_are_interrupted_remove_what_they_write_aside(tmp_path: Path) -> None:
     def interrupts() -> None:
         until_s = time.monotonic() + 120.0
         while time.monotonic() < until_s and len(list(tmp_path.glob(".*.writing/begun"))) < 2:
@@ -78,7 +84,6 @@ def test_tasks_that_are_interrupted_remove_what_they_write_aside(tmp_path: Path)
         tasks_on(EngineConfig(workers=2), SilentProgress()) as tasks,
     ):
         tasks(writes_aside, [tmp_path / "one", tmp_path / "two"])
-    signal.signal(signal.SIGINT, usual)
     assert not list(tmp_path.iterdir())
 
 

@@ -23,7 +23,7 @@ NAMES = [
     for name in algorithms.__all__
     if not name.endswith("Config") and name not in (*CONTINUOUS, *STEPWISE)
 ]
-SOME = [
+BY_COST = [
     pytest.param(
         name,
         marks=[pytest.mark.slow] * (name in ("advantage_weighted", "cmmac", "ddpg", "implicit_q")),
@@ -61,7 +61,7 @@ def episodes(*, ended=False):
     return jax.jit(lambda key: rollout(key, system, anything, 4, (4,)))(KEY)
 
 
-@pytest.mark.parametrize("name", SOME)
+@pytest.mark.parametrize("name", BY_COST)
 def test_a_step_keeps_the_state_s_shape_repeats_its_bits_and_is_traced_once(name):
     subject, trajectory = built(name), episodes()
     one, info = subject.step(KEY, subject.state, trajectory)

@@ -55,7 +55,7 @@ from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.progress import Progress
 from logs_schema.records import to_plain
 from logs_schema.tables import REQUESTS
-from offline_rl.bundle import problem_of_bundle, read_bundle
+from offline_rl.bundle import origin_of, read_bundle
 
 Products = Mapping[str, Path]
 FOLDER, DECISION = "refresh", "decision"
@@ -197,7 +197,7 @@ def refuse_other_decisions(bundle: Path, problem: str) -> None:
     Raises:
         ProductError: It is of another problem, or damaged.
     """
-    found = problem_of_bundle(bundle)
+    found = origin_of(bundle).problem
     if found != problem:
         raise ProductError(
             f"the running policy is of the problem '{found}', the refresh of '{problem}'",
