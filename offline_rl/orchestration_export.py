@@ -17,7 +17,14 @@ from offline_rl.contract import NOT_STATED, FeatureFacts, PolicyContract
 from offline_rl.export import export_policy, network_facts
 from offline_rl.networks import Example
 from offline_rl.numpy_orchestrator import orchestrator_arrays
-from offline_rl.rules.orchestration.planned import ADVICE, lead_of, plan_tables, planned
+from offline_rl.rules.orchestration.planned import (
+    ADVICE,
+    frame_seconds,
+    hosted_busy,
+    lead_of,
+    plan_numbers,
+    planned,
+)
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables
 from offline_rl.runner.orchestrator import (
     NUM_FRAMES,
@@ -32,8 +39,8 @@ from twin.contracts import PyTree
 from twin.orchestration.deployment import Deployment
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.forecast import DayForecast
-from twin.orchestration.frame_config import FrameConfig
-from twin.orchestration.frame_state import FrameState, Load
+from twin.orchestration.frame_config import FrameConfig, history_frames
+from twin.orchestration.frame_state import FrameState, Load, Measured
 from twin.orchestration.frames import frame_problem
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
 from twin.placement.features import Feature, request_features
@@ -124,7 +131,7 @@ def golden_frames(
     """Frames drawn by chance, and what the original changes; leaves [frames, ...]."""
     edge, frames, forecast = plan
     problem = advised(frame_problem(edge, frames), planned(edge, forecast, frames, ADVICE))
-    state, views = _drawn(edge, forecast, rng)
+    state, views = _drawn(plan, rng)
     with jax.default_matmul_precision("highest"):
         observation, legal = problem.observe(state), problem.legal(state)
         shapes = jax.tree.map(
@@ -136,8 +143,9 @@ def golden_frames(
     return found | {name: np.asarray(leaf).T.astype(np.int64) for name, leaf in chosen._asdict().items()}
 
 
-def _drawn(edge: EdgeCloud, forecast: DayForecast, rng: np.random.Generator) -> tuple[FrameState, FrameView]:
+def _drawn(plan: Plan, rng: np.random.Generator) -> tuple[FrameState, FrameView]:
     """States of the original with streams of frames, and the same as views [frames, ...]."""
+    edge, frames, forecast = plan
     num_services, num_nodes, number = edge.num_services, edge.num_nodes, NUM_FRAMES
     shape = (number, num_services, num_nodes)
     replicas = (
@@ -162,12 +170,16 @@ def _drawn(edge: EdgeCloud, forecast: DayForecast, rng: np.random.Generator) -> 
             if service and (adds or replicas[frame, service, node] > removing[frame, service, node]):
                 changes[:, frame, place] = service, node, adds
                 kind[frame, service, node] += 1
+    busy = rng.exponential(1.0, (number, history_frames(edge.config, frames), num_services))
+    busy[rng.random(busy.shape[:2]) < 0.3] = np.nan
+    requests = busy + rng.exponential(1.0, busy.shape)
     clock_s = rng.random(number) * forecast.bin_s * len(forecast.rate_per_s)
     used_gib = np.einsum("s,fsn->fn", edge.replica_gib, replicas + adding)
     leaves = [
         np.asarray(one, np.float32) for one in (clock_s, replicas, adding, removing, running, waiting, queued)
     ]
-    view = FrameView(leaves[0], up, *(leaf[:, 1:] for leaf in leaves[1:]))
+    past = [np.asarray(one, np.float32) for one in (busy, requests)]
+    view = FrameView(leaves[0], up, *(leaf[:, 1:] for leaf in leaves[1:]), *(leaf[..., 1:] for leaf in past))
 
     def streams(leaf: np.ndarray) -> jax.Array:
         kind = leaf.dtype if leaf.dtype == bool else np.int32 if leaf.dtype.kind == "i" else np.float32
@@ -179,23 +191,25 @@ def _drawn(edge: EdgeCloud, forecast: DayForecast, rng: np.random.Generator) -> 
     )  # fmt: skip
     unread: Any = None
     load = Load(streams(running), streams(waiting), streams(queued))
-    return FrameState(jnp.asarray(leaves[0]), streams(up), deployment, load, unread, unread), view
+    measured = Measured(streams(past[0]), streams(past[1]), unread, unread)
+    return FrameState(jnp.asarray(leaves[0]), streams(up), deployment, load, measured, unread), view
 
 
 def _copy(params: PyTree, plan: Plan, config: StepwiseConfig) -> Orchestrator:
     """The orchestrator in NumPy."""
     edge, frames, forecast = plan
-    cluster, tables = edge.cluster, plan_tables(edge, forecast, ADVICE)
+    cluster, frame_s = edge.cluster, frame_seconds(edge)
     seat_of_site = np.full(len(cluster.sites), -1)
     seat_of_site[edge.seat_site] = np.arange(edge.num_seats)
     facts = OrchestratorFacts(
         cluster.node_names, cluster.services[1:], tuple(cluster.sites[site] for site in edge.seat_site),
-        edge.config.slot_s * edge.config.slots_per_frame, frames.num_changes, config.graph.num_hops, config.graph.mean,
+        frame_s, history_frames(edge.config, frames), frames.num_changes, config.graph.num_hops, config.graph.mean,
         SHARPNESS,
     )  # fmt: skip
     fixed = OrchestrationTables(
         edge.cores, edge.memory_gib, np.asarray(cluster.is_cloud, bool), np.asarray(cluster.site_of_node), seat_of_site,
         edge.hosts[1:], edge.replica_gib[1:], edge.work_s[1:], edge.pull_s[1:], forecast.run_s[1:],
-        tables.wanted[:, 1:], tables.busy[:, 1:], np.asarray(forecast.bin_s), np.asarray(lead_of(edge, ADVICE)),
+        hosted_busy(edge, forecast)[:, 1:], np.asarray(forecast.bin_s), np.asarray(frame_s),
+        np.asarray(lead_of(edge, ADVICE)), np.array(plan_numbers(edge, ADVICE), np.float32),
     )  # fmt: skip
     return Orchestrator(facts, fixed, orchestrator_arrays(params))

@@ -33,6 +33,10 @@ def add_tables(tables: _SubParsersAction) -> None:
             "intervals over them (default: 1)",
         )  # fmt: skip
         parser.add_argument(
+            "--seed", metavar="N", type=int, default=0,
+            help="of world, log and training; the second repeat has N + 1 (default: 0)",
+        )  # fmt: skip
+        parser.add_argument(
             "--learned", metavar="LIST", type=words,
             help="learners trained in the twin: residual, residual_any_size, mappo, cmmac, cmmac_central, ac, ddpg, "
             "gpg, gpo, gpo_without_gnn, gpo_single_critic, or none (default: all; with --quick residual)",
@@ -81,7 +85,8 @@ def run(arguments: Namespace) -> int:
     config = quick(config) if arguments.quick else config
     given = {"num_frames": arguments.frames, "num_seeds": arguments.seeds}
     bench = replace(config.bench, **{name: value for name, value in given.items() if value is not None})
-    config = replace(config, bench=bench, days=config.days if arguments.days is None else arguments.days)
+    days = config.days if arguments.days is None else arguments.days
+    config = replace(config, bench=bench, days=days, seed=arguments.seed)
     budget = QUICK_BUDGET if arguments.quick else TrainingBudget()
     if arguments.updates is not None:
         budget = replace(budget, num_updates=arguments.updates)
@@ -90,10 +95,12 @@ def run(arguments: Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     with progress_of(arguments) as progress:
         if arguments.figure == CARRY_OVER:
-            found = carry_over((worlds(0), chosen_world("large", None)), config, budget, out, progress)
+            found = carry_over(
+                (worlds(config.seed), chosen_world("large", None)), config, budget, out, progress
+            )
         elif arguments.figure == CENTRAL:
-            fitted = twin_of(worlds(0), config, bench, out, progress)
-            found = centralised(worlds(0), config.days[0], bench, fitted, progress)
+            fitted = twin_of(worlds(config.seed), config, bench, out, progress)
+            found = centralised(worlds(config.seed), config.days[0], bench, fitted, progress)
         else:
             found = repeated(worlds, config, arguments.repeats, out, chosen, progress)
     name = arguments.figure or arguments.table

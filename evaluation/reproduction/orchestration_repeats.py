@@ -36,8 +36,8 @@ def repeated(
     """The table of `reproduce`, or of several repeats their means.
 
     Args:
-        worlds: Repeat -> its world.
-        config: Of one table; every repeat has its number as seed of log and training.
+        worlds: Seed -> its world.
+        config: Of one table; the first repeat has its seed for world, log and training, each next one the next.
         num_repeats: At least 1.
         out: Folder for the logs, and for the table of every repeat.
         learners: See `reproduce`.
@@ -49,10 +49,10 @@ def repeated(
     if num_repeats < 1:
         raise ConfigError(f"{num_repeats} repeats", where="reproduce --repeats", allowed="1 or more")
     if num_repeats == 1:
-        return reproduce(worlds(0), config, out, learners, progress)
+        return reproduce(worlds(config.seed), config, out, learners, progress)
     tables = []
-    for seed in range(num_repeats):
-        progress.note(f"repeat {seed + 1} of {num_repeats}")
+    for seed in range(config.seed, config.seed + num_repeats):
+        progress.note(f"repeat {seed - config.seed + 1} of {num_repeats}: seed {seed}")
         own = replace(config, seed=seed, train_seeds=(seed,), bench=replace(config.bench, seed=seed))
         folder = out / f"repeat{seed}"
         tables.append(reproduce(worlds(seed), own, folder, learners, progress))

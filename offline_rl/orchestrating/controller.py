@@ -11,7 +11,7 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.orchestrating.cluster import NODE, SERVICE, ClusterError, Hosted, ScalableCluster
 from offline_rl.orchestrating.frame import DAY_S, WaitingRemovals, Write, make, places_of, view_of, writes_of
 from offline_rl.orchestrating.leading import Leading
-from offline_rl.orchestrating.loads import LoadsError, read_loads
+from offline_rl.orchestrating.loads import LoadsError, PastLoads, read_loads
 from offline_rl.orchestrating.recording import FrameMetrics, Recording
 from offline_rl.runner.orchestrator import Orchestrator, OrchestratorFacts
 
@@ -75,10 +75,12 @@ class FrameController:
         self._orchestrator, self._cluster, self._config = orchestrator, cluster, config
         self._leading, self._recording, self.metrics, self._clock_s = leading, recording, metrics, clock_s
         self._waiting = WaitingRemovals()
+        self._past = PastLoads(orchestrator.facts)
 
     def frame(self) -> FrameResult:
         """Decides and makes the changes of one frame; never raises what the cluster or the loads do wrong."""
         now_s, begun_s = self._clock_s(), time.monotonic()
+        self._past.begin()
         try:
             frame = self._decided(now_s)
         except (ClusterError, LoadsError, PolicyInputError) as error:
@@ -122,8 +124,10 @@ class FrameController:
         if not places:
             raise _other_cluster(facts, hosted)
         loads = read_loads(config.loads, facts, now_s)
+        self._past.measured(loads)
+        time_of_day_s = (now_s - config.midnight_s) % DAY_S
         view = view_of(
-            facts, places, self._cluster.nodes_up(), loads, self._waiting, (now_s - config.midnight_s) % DAY_S
+            facts, places, self._cluster.nodes_up(), loads, self._past, self._waiting, time_of_day_s
         )
         chosen = self._orchestrator.decide(view)
         waiting = WaitingRemovals(dict(self._waiting.removals))

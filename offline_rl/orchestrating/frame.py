@@ -13,7 +13,7 @@ import numpy as np
 
 from offline_rl.numpy_orchestrator import Chosen
 from offline_rl.orchestrating.cluster import ClusterError, Hosted, ScalableCluster, UnreachableError
-from offline_rl.orchestrating.loads import Loads
+from offline_rl.orchestrating.loads import Loads, PastLoads
 from offline_rl.runner.frame_view import FrameView
 from offline_rl.runner.orchestrator import OrchestratorFacts
 
@@ -68,6 +68,7 @@ def view_of(
     places: Mapping[Place, Hosted],
     up: Mapping[str, bool],
     loads: Loads,
+    past: PastLoads,
     waiting: WaitingRemovals,
     time_of_day_s: float,
 ) -> FrameView:
@@ -79,7 +80,10 @@ def view_of(
         adding[place] = max(one.desired - one.ready, 0)
         removing[place] = min(waiting.removals.get(place, 0), replicas[place])
     is_up = np.array([up.get(name, False) for name in facts.nodes])
-    return FrameView(time_of_day_s, is_up, replicas, adding, removing, *vars(loads).values())
+    return FrameView(
+        time_of_day_s, is_up, replicas, adding, removing, loads.running, loads.waiting, loads.queued,
+        past.busy.copy(), past.requests.copy(),
+    )  # fmt: skip
 
 
 def writes_of(

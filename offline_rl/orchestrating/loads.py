@@ -35,6 +35,29 @@ class Loads:
     queued: np.ndarray  # [services, access points]
 
 
+class PastLoads:
+    """Loads by service of the last frames, this one the last; NaN where they were not read.
+
+    Attributes:
+        busy, requests: [frames, services], as in `FrameView`.
+    """
+
+    def __init__(self, facts: OrchestratorFacts) -> None:
+        self.busy = np.full((facts.num_past_frames, len(facts.services)), np.nan, np.float32)
+        self.requests = self.busy.copy()
+
+    def begin(self) -> None:
+        """A frame begins, of which nothing has been read."""
+        for past in (self.busy, self.requests):
+            past[:-1] = past[1:]
+            past[-1] = np.nan
+
+    def measured(self, loads: Loads) -> None:
+        """What was read of this frame."""
+        self.busy[-1] = loads.running.sum(axis=1)
+        self.requests[-1] = self.busy[-1] + loads.waiting.sum(axis=1) + loads.queued.sum(axis=1)
+
+
 def read_loads(source: str, facts: OrchestratorFacts, now_s: float) -> Loads:
     """Reads the latest report.
 

@@ -1,14 +1,52 @@
 """The planned deployment in NumPy: the arithmetic of `offline_rl.rules.orchestration.planned`, without draws.
 
-Services are without the unknown one, and so are all tables here.
+Services are without the unknown one, and so are all tables here; `load_level` and `wanted_replicas` are the original's
+own, in NumPy or JAX.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from offline_rl.numpy_orchestrator import Chosen
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables
+
+
+class PlanNumbers(NamedTuple):
+    """What a plan is made with; see `offline_rl.rules.orchestration.planned.PlannedConfig`."""
+
+    target: Any
+    safety: Any
+    most_gib: Any  # memory that replicas may take, of all nodes together
+    prior: Any
+    backlog: Any
+
+
+def load_level(numbers: PlanNumbers, busy: Any, requests: Any, forecast: Any, np: Any = np) -> Any:
+    """[services, *streams] load of the last frames over what was forecast for them.
+
+    Args:
+        numbers: See `PlanNumbers`.
+        busy: [frames, services, *streams] mean number of requests in service; NaN where it was not measured.
+        requests: The same of all requests, waiting ones included.
+        forecast: The same shape, what was expected to be in service.
+        np: NumPy or JAX.
+    """
+    seen = busy + numbers.backlog * (requests - busy)
+    is_known = np.isfinite(seen)
+    came, expected = (np.where(is_known, one, 0.0).sum(axis=0) for one in (seen, forecast))
+    return (numbers.prior + came) / (numbers.prior + expected)
+
+
+def wanted_replicas(numbers: PlanNumbers, busy: Any, replica_gib: Any, np: Any = np) -> Any:
+    """[services, *streams] replicas for a number of busy ones, all alike fewer where memory does not suffice.
+
+    Of what is wanted at all there is at least one; `replica_gib` [services, ...] broadcasts to the result.
+    """
+    wanted = busy / numbers.target + numbers.safety * np.sqrt(busy)
+    needed_gib = (wanted * replica_gib).sum(axis=0, keepdims=True)
+    share = np.minimum(1.0, numbers.most_gib / np.maximum(needed_gib, 1e-9))
+    return np.where(wanted > 0.0, np.maximum(wanted * share, 1.0), 0.0)
 
 
 class _Sofar(NamedTuple):
@@ -27,9 +65,13 @@ def planned_changes(tables: OrchestrationTables, view: FrameView, num_changes: i
         view: What is known as the frame begins.
         num_changes: H.
     """
-    row = int((view.time_of_day_s + tables.lead_s) / tables.bin_s)
-    row = min(max(row, 0), len(tables.wanted) - 1)
-    wanted, busy = tables.wanted[row], tables.busy[row]
+    ago_s = float(tables.frame_s) * (len(view.busy) - 0.5 - np.arange(len(view.busy)))
+    past = _expected(tables, view.time_of_day_s - ago_s)
+    numbers = PlanNumbers(*tables.plan)
+    busy = _expected(tables, view.time_of_day_s + tables.lead_s) * load_level(
+        numbers, view.busy, view.requests, past
+    )
+    wanted = wanted_replicas(numbers, busy, tables.replica_gib)
     sofar = _Sofar(view.specified(), view.used_gib(tables), view.removable())
     nodes, changes = [], []
     for _ in range(num_changes):
@@ -37,6 +79,12 @@ def planned_changes(tables: OrchestrationTables, view: FrameView, num_changes: i
         nodes.append(node)
         changes.append(change)
     return Chosen(np.array(nodes), np.array(changes))
+
+
+def _expected(tables: OrchestrationTables, time_of_day_s: float | np.ndarray) -> np.ndarray:
+    """[..., services] replicas that are expected to be in service at times of day."""
+    row = np.asarray(time_of_day_s / tables.bin_s).astype(int)
+    return np.asarray(tables.busy[np.clip(row, 0, len(tables.busy) - 1)])
 
 
 def _one(

@@ -24,14 +24,21 @@ class OrchestrationTables(NamedTuple):
     work_s: np.ndarray  # [services] mean declared work
     pull_s: np.ndarray  # [services, nodes]
     run_s: np.ndarray  # [services, nodes] expected run of a request
-    wanted: np.ndarray  # [bins, services] planned replicas by the time of day
-    busy: np.ndarray  # [bins, services] of them that are expected to be in service
+    busy: np.ndarray  # [bins, services] replicas that are expected to be in service, by the time of day
     bin_s: np.ndarray  # [] length of a bin
+    frame_s: np.ndarray  # [] from one frame to the next
     lead_s: np.ndarray  # [] how far ahead is planned
+    plan: np.ndarray  # [5] `frame_plan.PlanNumbers`
+
+
+NOT_MEASURED = np.zeros((0, 1), np.float32)
+"""Loads of no frame at all."""
 
 
 class FrameView(NamedTuple):
-    """What is known as a frame begins; services without the unknown one, loads are means over the last frame."""
+    """What is known as a frame begins; services without the unknown one, loads are means over a frame, NaN where
+    they are not known.
+    """
 
     time_of_day_s: float | np.ndarray
     up: np.ndarray  # [nodes] bool
@@ -41,6 +48,8 @@ class FrameView(NamedTuple):
     running: np.ndarray  # [services, nodes] requests in service
     waiting: np.ndarray  # [services, nodes] requests waiting there, or on their way
     queued: np.ndarray  # [services, access points]
+    busy: np.ndarray = NOT_MEASURED  # [frames, services] in service in the last frames, the latest last
+    requests: np.ndarray = NOT_MEASURED  # [frames, services] those and the waiting and queued ones
 
     def specified(self) -> np.ndarray:
         """[services] replicas as requested."""

@@ -37,6 +37,7 @@ class OrchestratorFacts:
     Attributes:
         nodes, services, points: Names, in the order of all arrays; points are the sites with an access point.
         frame_s: Seconds from one decision to the next.
+        num_past_frames: Frames whose loads a plan looks back on (`FrameView.busy`); fewer are taken, too.
         num_changes: Replicas that a decision may change.
         num_hops: Of the graph's encoder.
         mean: Whether its summaries are means.
@@ -47,6 +48,7 @@ class OrchestratorFacts:
     services: tuple[str, ...]
     points: tuple[str, ...]
     frame_s: float
+    num_past_frames: int
     num_changes: int
     num_hops: int
     mean: bool

@@ -172,3 +172,12 @@ def test_one_seed_has_the_interval_of_its_runs_and_several_that_of_the_seeds() -
     several = as_row_of_seeds([first._replace(per_run=np.full(4, share)) for share in shares])
     assert (several["on_time"], several["num_trainings"]) == (pytest.approx(0.7), 5)
     assert 0.5 <= several["low"] < 0.7 < several["high"] <= 0.9
+
+
+def test_the_rules_are_left_only_for_what_is_surely_better() -> None:
+    runs = np.linspace(0.7, 0.8, 8)
+    scatter = np.resize([0.05, -0.05], 8)
+    tried = {"rules": runs, "luck": runs + 0.01 + scatter, "better": runs + 0.02 + 0.1 * scatter}
+    assert chosen_pair(tried) == "better"
+    assert chosen_pair({"rules": runs, "luck": runs + 0.01 + scatter}) == "rules"
+    assert chosen_pair({"rules": runs, "worse": runs - 0.1}) == "rules"

@@ -1,9 +1,12 @@
 """Logs of slot mode: what they tell is possible, a twin fitted to them finds its laws, and what lacks is named."""
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -12,17 +15,24 @@ from evaluation.problems.orchestration.simulating import SlotLogConfig, SlotLogR
 from evaluation.simulator.frames import FrameConfig, deployed_on
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.slots import SlotConfig, time_scaled
+from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.forecast import true_forecast
 from evaluation.simulator.slots.instance import Instance
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError, ConfigError
-from tests.evaluation.slot_runs import small_kais
+from tests.evaluation.slot_runs import random_policy, small_kais
+from twin.contracts import Array, EnvironmentState, PyTree
+from twin.environment import environment
 from twin.orchestration.behaviour import fit_clone
+from twin.orchestration.chance import SlotAnswer
 from twin.orchestration.encode import SlotRows, read_replicas, read_rows
 from twin.orchestration.fit import FittedCluster, fit_orchestration
-from twin.orchestration.learned import learned_forecast
+from twin.orchestration.learned import learned_chance, learned_forecast
+from twin.orchestration.mechanics import slot_response
 from twin.orchestration.persistence import load_fitted, save_fitted
-from twin.placement.types import COMPLETED, DROPPED
+from twin.orchestration.slots import SLOT_NODE_FEATURES, slot_problem
+from twin.placement.run_filter import RunDynamics
+from twin.placement.types import COMPLETED, DROPPED, Cluster, Requests
 
 SLOTS = SlotConfig(node_places=6, queue_places=8, slots_per_frame=20, image_mib_per_gib=20.0)
 LOG = SlotLogConfig(slots=SLOTS, frames=FrameConfig(samples_per_frame=5))
@@ -103,6 +113,56 @@ def test_a_fit_finds_the_laws_of_the_world(logged: Logged) -> None:
         true.run_s[rows.service[ended], rows.node[ended]] / logged.truth.public.work_s[rows.service[ended]]
     )
     assert abs(np.log(naive.mean() / expected.mean())) > abs(ratio.mean())
+
+
+def test_a_chance_with_levels_brings_more_of_some_services(logged: Logged) -> None:
+    edge, tables = logged.fitted.edge, logged.fitted.tables
+    key, streams, level = jax.random.key(0), (2000,), np.ones(edge.num_services, np.float32)
+
+    def first(level: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        wide = None if level is None else jnp.asarray(level)[:, None]
+        chance = learned_chance(edge, tables, begin_s=0.5 * float(tables.day_s), level=wide)
+        arrival_s = chance.first_s(key, streams)
+        request, _ = chance.arrival(chance.numbers(key, streams), 0, arrival_s)
+        return np.asarray(arrival_s), np.asarray(request.service)
+
+    usual_s, usual = first(None)
+    same_s, same = first(level)
+    np.testing.assert_allclose(same_s, usual_s, rtol=1e-5)
+    assert np.mean(same == usual) > 0.999
+    level[1] = 4.0
+    more_s, more = first(level)
+    share = np.mean(usual == 1)
+    assert np.mean(more == 1) == pytest.approx(4.0 * share / (1.0 + 3.0 * share), abs=0.03)
+    assert np.median(more_s / usual_s) == pytest.approx(1.0 / (1.0 + 3.0 * share), rel=0.15)
+
+
+def test_what_a_dispatcher_is_shown_follows_the_runs_that_end(logged: Logged) -> None:
+    """Where runs take four times as long as in the log, the run time shown rises towards that."""
+    chance, decide = true_chance(logged.truth), random_policy(logged.truth)
+    row = [feature.name for feature in SLOT_NODE_FEATURES].index("usual_run")
+
+    def slower(drawn: PyTree, request: Requests, node: Array) -> SlotAnswer:
+        answer = chance.answer(drawn, request, node)
+        return answer._replace(run_s=4.0 * answer.run_s)
+
+    def shown_s(cluster: Cluster) -> np.ndarray:
+        case = logged.truth.public._replace(cluster=cluster)
+        system = environment(slot_problem(case), slot_response(case, chance._replace(answer=slower)))
+
+        def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
+            return system.step(key, state, decide(key, system.problem.legal(state.problem)))[0], None
+
+        @jax.jit
+        def run(key: Array) -> Array:
+            state, _ = jax.lax.scan(slot, system.reset(key, (8,)), jax.random.split(key, 1500))
+            return jnp.expm1(system.problem.observe(state.problem).node[row])
+
+        return np.asarray(run(jax.random.key(3)))
+
+    cluster = logged.fitted.edge.cluster
+    as_logged_s = shown_s(replace(cluster, dynamics=RunDynamics()))
+    assert 1.4 < shown_s(cluster).mean() / as_logged_s.mean() < 4.5
 
 
 def test_how_long_images_take_is_seen_in_replicas_and_samples(logged: Logged) -> None:

@@ -15,8 +15,8 @@ from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Example
 from offline_rl.orchestration_export import Plan, _copy, _drawn, golden_frames
 from offline_rl.rules.orchestration.planned import ADVICE, planned
-from offline_rl.runner.frame_plan import planned_changes
-from offline_rl.runner.frame_view import FrameView
+from offline_rl.runner.frame_plan import PlanNumbers, load_level, planned_changes, wanted_replicas
+from offline_rl.runner.frame_view import NOT_MEASURED, FrameView
 from offline_rl.runner.orchestrator import NUM_FRAMES, replay_frames
 from offline_rl.stepwise_actor import StepwiseConfig
 from tests.evaluation.slot_runs import small_kais
@@ -30,7 +30,7 @@ SMALL = StepwiseConfig(GraphConfig(4, (4,)), hidden=(8, 4))
 
 
 def test_the_plan_in_numpy_asks_for_what_the_original_asks_for() -> None:
-    state, views = _drawn(PLAN.edge, PLAN.forecast, np.random.default_rng(1))
+    state, views = _drawn(PLAN, np.random.default_rng(1))
     original = jax.jit(planned(PLAN.edge, PLAN.forecast, FRAMES, ADVICE))(jax.random.key(0), state)
     tables = _copy({"params": {}}, PLAN, SMALL).tables
     asked = np.asarray(original.change)
@@ -47,10 +47,9 @@ def test_a_service_that_nobody_may_host_holds_up_no_other() -> None:
     tables = _copy({"params": {}}, PLAN, SMALL).tables
     num_services, num_nodes = tables.hosts.shape
     nothing = np.zeros((num_services, num_nodes), np.float32)
-    view = FrameView(
-        0.0, np.ones(num_nodes, bool), *[nothing] * 5, np.zeros((num_services, PLAN.edge.num_seats))
-    )
-    lacks_most = int(np.argmax(tables.wanted[0]))
+    queued = np.zeros((num_services, PLAN.edge.num_seats))
+    view = FrameView(0.0, np.ones(num_nodes, bool), *[nothing] * 5, queued)
+    lacks_most = int(np.argmax(tables.busy[0]))
     assert planned_changes(tables, view, 1).change.tolist() == [lacks_most + 1]
     hosts = PLAN.edge.hosts.copy()
     hosts[lacks_most + 1] = False
@@ -58,6 +57,23 @@ def test_a_service_that_nobody_may_host_holds_up_no_other() -> None:
     changes = planned_changes(without, view, 3).change
     assert (changes > 0).all()
     assert lacks_most + 1 not in changes
+
+
+def test_a_forecast_is_corrected_by_the_load_of_the_last_frames() -> None:
+    numbers = PlanNumbers(target=0.8, safety=0.7, most_gib=np.inf, prior=0.5, backlog=0.3)
+    forecast = np.full((4, 3), 2.0)
+    busy = np.array([[np.nan] * 3, [np.nan] * 3, [2.0, 4.0, 0.0], [2.0, 4.0, 0.0]])
+    level = load_level(numbers, busy, busy + np.array([0.0, 10.0, 0.0]), forecast)
+    np.testing.assert_allclose(level, [1.0, (0.5 + 2 * (4 + 3)) / 4.5, 0.5 / 4.5])
+    nothing = np.full((4, 3), np.nan)
+    np.testing.assert_array_equal(load_level(numbers, nothing, nothing, forecast), 1.0)
+    np.testing.assert_array_equal(load_level(numbers, NOT_MEASURED, NOT_MEASURED, forecast[:0]), 1.0)
+
+
+def test_what_is_wanted_fits_the_memory_and_leaves_nobody_without_a_replica() -> None:
+    numbers = PlanNumbers(target=0.5, safety=0.0, most_gib=6.0, prior=0.5, backlog=0.3)
+    busy, gib = np.array([4.0, 0.1, 0.0]), np.array([1.0, 1.0, 1.0])
+    np.testing.assert_allclose(wanted_replicas(numbers, busy, gib), [8.0 * 6.0 / 8.2, 1.0, 0.0])
 
 
 @pytest.mark.slow
@@ -78,7 +94,7 @@ def _example() -> Example:
     from offline_rl.advice import advised
     from twin.orchestration.frames import frame_problem
 
-    state, _ = _drawn(PLAN.edge, PLAN.forecast, np.random.default_rng(0))
+    state, _ = _drawn(PLAN, np.random.default_rng(0))
     problem = advised(frame_problem(PLAN.edge, FRAMES), planned(PLAN.edge, PLAN.forecast, FRAMES, ADVICE))
     seen = problem.observe(state), problem.legal(state)
     return Example(*jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[:-1], leaf.dtype), seen), None)

@@ -15,7 +15,7 @@ from offline_rl.orchestrating.recording import FrameMetrics, Recording
 from offline_rl.runner.frame_view import FrameView
 from offline_rl.runner.orchestrator import OrchestratorFacts
 
-FACTS = OrchestratorFacts(("n0", "n1"), ("ocr", "asr"), ("site",), 25.0, 2, 1, True, 5.0)
+FACTS = OrchestratorFacts(("n0", "n1"), ("ocr", "asr"), ("site",), 25.0, 3, 2, 1, True, 5.0)
 NOW_S = 1_700_000_000.0
 MORE_OCR, LESS_OCR, MORE_ASR, NOTHING = 1, 3, 2, 0
 """Changes as the orchestrator counts them."""

@@ -51,6 +51,20 @@ def test_a_frame_sees_the_cluster_and_makes_its_changes(bench: Bench, api: Stand
     assert view.time_of_day_s == NOW_S % 86400
 
 
+def test_the_last_frames_loads_are_shown_and_those_that_could_not_be_read_are_unknown(bench: Bench) -> None:
+    bench.report(running={"ocr": {"n0": 0.5}}, queued={"asr": {"site": 3}})
+    bench.frame((0, NOTHING))
+    bench.report(time_s=NOW_S - 3600.0)
+    assert bench.frame((0, NOTHING)).outcome == "failed"
+    bench.report(running={"ocr": {"n0": 2.0}}, waiting={"ocr": {"n1": 1.0}})
+    bench.frame((0, NOTHING))
+    first, last = bench.seen
+    unknown = [np.nan, np.nan]
+    np.testing.assert_array_equal(first.busy, [unknown, unknown, [0.5, 0.0]])
+    np.testing.assert_array_equal(last.busy, [[0.5, 0.0], unknown, [2.0, 0.0]])
+    np.testing.assert_array_equal(last.requests, [[0.5, 3.0], unknown, [3.0, 0.0]])
+
+
 def test_without_apply_nothing_is_written(api: StandIn, tmp_path: Path) -> None:
     idle = Bench(access(api), tmp_path, applies=False)
     found = idle.frame((0, MORE_OCR))

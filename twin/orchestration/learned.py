@@ -6,6 +6,8 @@ its kind and of inputs of its size took in the log. A run is what is requested t
 service and node. Nodes fail and come back from slot to slot.
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -52,7 +54,11 @@ class ChanceTables(NamedTuple):
 
 
 def learned_chance(
-    edge: EdgeCloud, tables: ChanceTables, begin_s: float | Array = 0.0, weekday: int = 0
+    edge: EdgeCloud,
+    tables: ChanceTables,
+    begin_s: float | Array = 0.0,
+    weekday: int = 0,
+    level: Array | None = None,
 ) -> Chance:
     """The chance of a day by the tables.
 
@@ -61,12 +67,11 @@ def learned_chance(
         tables: See there.
         begin_s: Time of day at which episodes begin.
         weekday: 0 for Monday.
+        level: [services, *streams] or broadcasting to it: how many times as much of every service comes; as in the
+            tables if not given.
     """
-    num_bins, slot_s = tables.rate_per_s.shape[0], edge.config.slot_s
-    of_seat = np.moveaxis(tables.rate_per_s[:, :, edge.seat_site], 1, 2)  # [bins, seats, services]
-    total = of_seat.sum(axis=2)
-    cumulative = jnp.asarray(np.cumsum(of_seat, axis=2) / np.maximum(total[..., None], 1e-12), jnp.float32)
-    rates = jnp.asarray(np.maximum(total, 1e-9), jnp.float32)
+    slot_s = edge.config.slot_s
+    rate, up_to_service = _arrival_rates(edge, tables, level)
     fails = bool(np.any(tables.goes_down > 0.0))
 
     def numbers(key: Array, streams: Streams) -> PyTree:
@@ -76,16 +81,10 @@ def learned_chance(
         nodes = jax.random.uniform(key_nodes, (edge.num_nodes, *streams)) if fails else None
         return seats, nodes
 
-    def at(table: Array, time_s: Array) -> Array:
-        """[seats, *streams, ...] entries of a table [bins, seats, ...] at times of day [seats, *streams]."""
-        row = jnp.clip((time_s / tables.bin_s).astype(jnp.int32), 0, num_bins - 1)
-        seat = jnp.arange(edge.num_seats).reshape((-1,) + (1,) * (time_s.ndim - 1))
-        return table[row, seat]
-
     def gap_s(arrival_s: Array, uniform: Array) -> Array:
         exponential, time_s = -jnp.log1p(-uniform), since_midnight(begin_s, arrival_s)
-        half_s = 0.5 * exponential / at(rates, time_s)
-        return exponential / at(rates, time_s + jnp.minimum(half_s, tables.bin_s))
+        half_s = 0.5 * exponential / rate(time_s)
+        return exponential / rate(time_s + jnp.minimum(half_s, tables.bin_s))
 
     def first_s(key: Array, streams: Streams) -> Array:
         uniform = jax.random.uniform(key, (edge.num_seats, *streams), minval=_LEAST)
@@ -95,7 +94,7 @@ def learned_chance(
         first = NUM_DECISION_UNIFORMS + one * UNIFORMS_PER_ARRIVAL
         which, logged, gap = drawn[0][first : first + UNIFORMS_PER_ARRIVAL]
         time_s = since_midnight(begin_s, arrival_s)
-        service = jnp.sum(which[..., None] >= at(cumulative, time_s), axis=-1, dtype=jnp.int32)
+        service = jnp.sum(which[..., None] >= up_to_service(time_s), axis=-1, dtype=jnp.int32)
         service = jnp.minimum(service, edge.num_services - 1)
         rows = jnp.asarray(tables.num_rows)[service]
         row = jnp.asarray(tables.first_row)[service] + jnp.minimum(
@@ -131,6 +130,36 @@ def learned_chance(
     return Chance(
         begin_s, float(tables.day_s), weekday, numbers, first_s, arrival, answer, available, fails, _identity
     )  # fmt: skip
+
+
+def _arrival_rates(
+    edge: EdgeCloud, tables: ChanceTables, level: Array | None
+) -> tuple[Callable[[Array], Array], Callable[[Array], Array]]:
+    """What times of day [seats, *streams] say: the rate of arrivals [seats, *streams] a second, and the distribution
+    function of a request's service [seats, *streams, services]."""
+    num_bins = tables.rate_per_s.shape[0]
+    of_seat = np.moveaxis(tables.rate_per_s[:, :, edge.seat_site], 1, 2)  # [bins, seats, services]
+
+    def at(table: Array, time_s: Array) -> Array:
+        """[seats, *streams, ...] entries of a table [bins, seats, ...]."""
+        row = jnp.clip((time_s / tables.bin_s).astype(jnp.int32), 0, num_bins - 1)
+        seat = jnp.arange(edge.num_seats).reshape((-1,) + (1,) * (time_s.ndim - 1))
+        return table[row, seat]
+
+    if level is None:
+        total = of_seat.sum(axis=2)
+        shares = np.cumsum(of_seat, axis=2) / np.maximum(total[..., None], 1e-12)
+        rates, cumulative = (jnp.asarray(one, jnp.float32) for one in (np.maximum(total, 1e-9), shares))
+        return partial(at, rates), partial(at, cumulative)
+    scaled, by_service = jnp.moveaxis(level, 0, -1)[None], jnp.asarray(of_seat, jnp.float32)
+
+    def running(time_s: Array) -> Array:
+        return jnp.cumsum(at(by_service, time_s) * scaled, axis=-1)
+
+    def up_to_service(time_s: Array) -> Array:
+        return running(time_s) / jnp.maximum(running(time_s)[..., -1:], 1e-9)
+
+    return lambda time_s: jnp.maximum(running(time_s)[..., -1], 1e-9), up_to_service
 
 
 def _request(

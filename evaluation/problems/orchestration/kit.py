@@ -76,7 +76,8 @@ def fit_plan(config: RunConfig) -> StepPlan:
             "num_requests": len(fitted.tables.requested_run_s),
         }
 
-    return StepPlan("twin", build, {"days": config.days, "shifts": config.shifts}, config.seed)
+    settings = {"days": config.days, "shifts": config.shifts}
+    return StepPlan("twin", build, settings, config.seed, ORCHESTRATION_CODE)
 
 
 def train_plan(config: RunConfig) -> StepPlan:
@@ -167,10 +168,13 @@ def fitted_lines(facts: Facts) -> list[str]:
 
 def trained_lines(facts: Facts) -> list[str]:
     """What was tried in the twin, best first, and what is handed over."""
-    found = sorted(facts["tried"].items(), key=lambda pair: -pair[1])
+    found, gain = sorted(facts["tried"].items(), key=lambda pair: -pair[1]), facts["gain_at_least"]
+    why = (
+        f"better than the rules by at least {gain:.1%}" if gain else "nothing is surely better than the rules"
+    )
     return [
         *(f"{name}: {share:.1%} on time in the twin" for name, share in found),
-        f"chosen: {facts['chosen']}",
+        f"chosen: {facts['chosen']}, {why}",
     ]
 
 

@@ -19,7 +19,7 @@ from offline_rl.advice import advised, advised_actor
 from offline_rl.networks import Actor, Example, example_of, near_best_policy
 from offline_rl.orchestration_config import COPIES, TrainingBudget
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
-from offline_rl.rules.orchestration.planned import ADVICE, planned
+from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.training_loop import in_twin, train
 from twin.contracts import Array, Policy, Problem, PyTree
@@ -120,7 +120,8 @@ def _unevenly(fitted: FittedCluster, num_streams: int) -> Dispatch:
 
 def _planned_by_slots(fitted: FittedCluster, begin_s: Array) -> Orchestrator:
     """The planned deployment as slots ask for it: it reads the clock, the nodes and the deployment alone."""
-    rule = planned(fitted.edge, learned_forecast(fitted.edge, fitted.tables), fitted.frames, begin_s=begin_s)
+    forecast, by_forecast = learned_forecast(fitted.edge, fitted.tables), PlannedConfig(follows=False)
+    rule = planned(fitted.edge, forecast, fitted.frames, by_forecast, begin_s)
 
     def orchestrate(key: Array, state: SlotState) -> Orchestration:
         inner, view = state.placement, state.view

@@ -4,7 +4,7 @@ They plan with the world's own rates and runs (`slots.forecast`), and try propos
 other luck; what they cannot see is the luck of the day itself.
 """
 
-from collections.abc import Callable
+from dataclasses import replace
 
 from evaluation.baselines.greedy_scaling import GREEDY_SCALING
 from evaluation.baselines.horizontal_scaling import HPA_REQUESTS
@@ -13,29 +13,34 @@ from evaluation.baselines.static_deployment import STATIC_DEPLOYMENT
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.forecast import true_forecast
 from evaluation.simulator.slots.instance import Instance
-from offline_rl.rules.orchestration.lookahead import DeploymentLookahead, lookahead
+from offline_rl.rules.orchestration.lookahead import DeploymentLookahead, ModelOf, lookahead
 from offline_rl.rules.orchestration.planned import PlannedConfig, planned
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.forecast import DayForecast
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch
+from twin.orchestration.frame_state import FrameState
 from twin.orchestration.orchestrating import Orchestrate
 
 PLANNED, LOOKAHEAD = "planned", "lookahead"
 REFERENCES = (PLANNED, LOOKAHEAD)
 """Names of what plans ahead: in a bench with the truth's tables, elsewhere with a log's."""
-OTHER_PLANS = (
+PLANS = (
+    PlannedConfig(),
     PlannedConfig(lead_frames=3.0),
     PlannedConfig(target=0.6, safety=1.0),
     PlannedConfig(target=1.0, safety=0.3),
 )
+"""What the lookahead chooses among; the first is the planned deployment."""
 
 
-def proposing(case: EdgeCloud, forecast: DayForecast, frames: FrameConfig) -> list[Orchestrate]:
+def proposing(
+    case: EdgeCloud, forecast: DayForecast, frames: FrameConfig, follows: bool = True
+) -> list[Orchestrate]:
     """Who proposes changes to the lookahead; the planned deployment is the base rule."""
     baselines = (STATIC_DEPLOYMENT, HPA_REQUESTS, GREEDY_SCALING, RANDOM_SCALING)
-    plans = [planned(case, forecast, frames, config) for config in (None, *OTHER_PLANS)]
+    plans = [planned(case, forecast, frames, replace(plan, follows=follows)) for plan in PLANS]
     return [*plans, *(one.rule(case, frames) for one in baselines)]
 
 
@@ -43,18 +48,25 @@ def planning(
     name: str,
     case: EdgeCloud,
     forecast: DayForecast,
-    chance_at: Callable[..., Chance],
+    model_of: ModelOf,
     dispatch: Dispatch,
     frames: FrameConfig,
     config: DeploymentLookahead | None = None,
+    follows: bool = True,
 ) -> Orchestrate:
-    """The orchestrator called `name` with a forecast and a model, of the truth or of a twin."""
+    """The orchestrator called `name` with a forecast and a model, of the truth or of a twin.
+
+    The forecast of another day has to be corrected by what is seen (`follows`), that of the truth of the day does not.
+    """
     if name == PLANNED:
-        return planned(case, forecast, frames)
-    return lookahead(case, chance_at, dispatch, frames, proposing(case, forecast, frames), config)
+        return planned(case, forecast, frames, PlannedConfig(follows=follows))
+    return lookahead(case, model_of, dispatch, frames, proposing(case, forecast, frames, follows), config)
 
 
 def reference(name: str, case: Instance, dispatch: Dispatch, frames: FrameConfig) -> Orchestrate:
     """The orchestrator called `name`, which knows the truth of the day."""
-    forecast = true_forecast(case)
-    return planning(name, case.public, forecast, lambda begin_s: true_chance(case, begin_s), dispatch, frames)
+
+    def model_of(state: FrameState) -> Chance:
+        return true_chance(case, state.clock_s[..., None, None])
+
+    return planning(name, case.public, true_forecast(case), model_of, dispatch, frames, follows=False)

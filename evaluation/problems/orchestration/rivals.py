@@ -9,12 +9,14 @@ from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED, pla
 from offline_rl.contract import EXPECTED_ON_TIME, SHARPNESS
 from offline_rl.networks import near_best_policy
 from offline_rl.rules.on_time_by_replicas import replica_rule, replica_rule_params
+from offline_rl.rules.orchestration.planned import load_levels
 from twin.contracts import Array, Policy
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import CLOUD, ELSEWHERE, LOCAL, FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
+from twin.orchestration.frame_state import FrameState
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.orchestrating import Orchestrate
 
@@ -35,10 +37,13 @@ def rivals(fitted: FittedCluster) -> Entrants:
         def make(case: EdgeCloud, frames: FrameConfig, dispatch: Dispatch) -> Orchestrate:
             model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
 
-            def chance_at(begin_s: Array) -> Chance:
-                return learned_chance(model, fitted.tables, begin_s)
+            level = load_levels(model, forecast)
 
-            return planning(name, model, forecast, chance_at, dispatch, frames)
+            def model_of(state: FrameState) -> Chance:
+                begin_s = state.clock_s[..., None, None]
+                return learned_chance(model, fitted.tables, begin_s, level=level(state)[..., None, None])
+
+            return planning(name, model, forecast, model_of, dispatch, frames)
 
         return make
 

@@ -1,8 +1,9 @@
-"""A dispatcher and an orchestrator for a cluster: each trained in its twin from a rule, kept where it beats the rule.
+"""A dispatcher and an orchestrator for a cluster: each trained in its twin from a rule, kept where it surely beats it.
 
 The product holds both policies' parameters and the twin's tables, which both of them read.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.comparison.bootstrap import Estimate
 from evaluation.comparison.products import trained_in
+from evaluation.comparison.seeds import over_seeds
 from evaluation.problems.orchestration.learner_settings import RESIDUAL, SMALL
 from evaluation.problems.orchestration.learners import (
     TrainedDispatch,
@@ -50,7 +53,7 @@ def build_policy(
     orchestration = train_orchestration(GPG, fitted, budget, seed, progress)
     with progress.stage("try in the twin"):
         tried = tried_pairs(fitted, dispatch, orchestration, budget.num_trial_frames)
-    best = max(tried, key=lambda name: tried[name])
+    best = chosen_pair(tried)
     dispatcher, orchestrator = best.split("+")
     key = jax.random.key(seed)  # what is not trained is the rule itself
     save_arrays(out / DISPATCHER, dispatch.params if dispatcher == RESIDUAL else dispatch.network.init(key))
@@ -59,13 +62,31 @@ def build_policy(
         orchestration.state.actor if orchestrator == GPG else orchestration.network.init(key),
     )
     save_fitted(out, fitted)
-    return {"tried": tried, "chosen": best, "seed": seed}
+    means = {name: float(np.mean(runs)) for name, runs in tried.items()}
+    return {"tried": means, "chosen": best, "gain_at_least": _gain(tried, best).low, "seed": seed}
+
+
+def chosen_pair(tried: Mapping[str, np.ndarray]) -> str:
+    """The first pair, which is made of rules, unless others are better with confidence; of those the best in the mean.
+
+    Args:
+        tried: Pair -> what it reached in each of some runs, paired by run.
+    """
+    first = next(iter(tried))
+    gains = {name: _gain(tried, name) for name in tried if name != first}
+    sure = {name: one.value or 0.0 for name, one in gains.items() if one.low is not None and one.low > 0.0}
+    return max(sure, key=lambda name: sure[name]) if sure else first
+
+
+def _gain(tried: Mapping[str, np.ndarray], name: str) -> Estimate:
+    """What a pair reached over the first one."""
+    return over_seeds((tried[name] - tried[next(iter(tried))]).tolist())
 
 
 def tried_pairs(
     fitted: FittedCluster, dispatch: TrainedDispatch, orchestration: TrainedOrchestration, num_frames: int
-) -> dict[str, float]:
-    """Pair -> share of requests answered in time in frames of the twin, the rules that both began as among them."""
+) -> dict[str, np.ndarray]:
+    """Pair -> [runs] share of requests answered in time in frames of the twin; first the rules that both began as."""
     edge, frames = fitted.edge, fitted.frames
     corrected = stepwise_policy(orchestration.network, orchestration.state.actor, draws=False)
     dispatchers = {EXPECTED_ON_TIME: dispatch_rule(fitted), RESIDUAL: dispatch.policy()}
@@ -83,8 +104,8 @@ def tried_pairs(
     for row, dispatcher in enumerate(dispatchers):
         for column, orchestrator in enumerate(orchestrators):
             counts = program(jax.random.key(TRIAL_SEED), jnp.int32(row), jnp.int32(column))
-            share = np.sum(np.asarray(counts.on_time)) / max(int(np.sum(np.asarray(counts.arrived))), 1)
-            found[f"{dispatcher}+{orchestrator}"] = float(share)
+            share = np.asarray(counts.on_time, np.float64) / np.maximum(np.asarray(counts.arrived), 1)
+            found[f"{dispatcher}+{orchestrator}"] = share
     return found
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import jax
 import jax.numpy as jnp
 
-from twin.contracts import Array, EnvironmentState, Streams
+from twin.contracts import Array, EnvironmentState, PyTree, Streams
 from twin.environment import beside, environment
 from twin.orchestration.chance import Chance
 from twin.orchestration.deployment import Deployment
@@ -26,8 +26,8 @@ from twin.orchestration.frames import frame_problem
 from twin.orchestration.orchestrating import Orchestrate
 from twin.orchestration.paired import paired
 
-ChanceAt = Callable[[Array], Chance]
-"""Time of day [] or [*streams] at which a clock is zero -> all chance from then on."""
+ModelOf = Callable[[FrameState], Chance]
+"""State as a frame begins -> all chance from then on, with a clock that begins at zero; streams [*streams, 1, 1]."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class DeploymentLookahead:
 
 def lookahead(
     case: EdgeCloud,
-    chance_at: ChanceAt,
+    model_of: ModelOf,
     dispatch: Dispatch,
     frames: FrameConfig,
     proposals: Sequence[Orchestrate],
@@ -57,7 +57,7 @@ def lookahead(
 
     Args:
         case: The cluster.
-        chance_at: The model.
+        model_of: The model.
         dispatch: Plays the slots in the model.
         frames: As in the system itself.
         proposals: Who proposes changes; the first is the base rule.
@@ -71,7 +71,7 @@ def lookahead(
         keys = jax.random.split(key_rules, num_proposals)
         proposed = [rule(one, state) for rule, one in zip(proposals, keys, strict=True)]
         stacked: Scaling = jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=-1), *proposed)
-        values = _tried(case, chance_at, dispatch, frames, proposals[0], config, key_play, state, stacked)
+        values = _tried(case, model_of, dispatch, frames, proposals[0], config, key_play, state, stacked)
         best = jnp.argmax(values, axis=-1)
         return jax.tree.map(
             lambda leaf: jnp.take_along_axis(leaf, best[None, ..., None], axis=-1)[..., 0], stacked
@@ -82,7 +82,7 @@ def lookahead(
 
 def _tried(
     case: EdgeCloud,
-    chance_at: ChanceAt,
+    model_of: ModelOf,
     dispatch: Dispatch,
     frames: FrameConfig,
     base: Orchestrate,
@@ -94,29 +94,36 @@ def _tried(
     """[*streams, proposals] what the proposals [H, *streams, proposals] are worth in the model."""
     num_proposals, repetitions = stacked.node.shape[-1], config.num_repetitions
     streams = (*state.clock_s.shape, repetitions, num_proposals)
-    chance = paired(chance_at(state.clock_s[..., None, None]), num_proposals)
+    chance = paired(model_of(state), num_proposals)
 
     def deployed(streams: Streams) -> Deployment:
         due_s = state.deployment.due_s - beside(state.clock_s, state.deployment.due_s)
         deployment = state.deployment._replace(due_s=due_s)
-        return jax.tree.map(
-            lambda leaf: jnp.broadcast_to(leaf[..., None, None], (*leaf.shape, *streams[-2:])), deployment
-        )
+        copies: Deployment = _copies(deployment, streams[-2:])
+        return copies
 
     system = environment(
         frame_problem(case, frames), frame_response(case, chance, dispatch, frames, deployed)
     )
     key_reset, key_first, key_rest = jax.random.split(key, 3)
-    model, _ = system.step(key_first, system.reset(key_reset, streams), _wide(stacked, repetitions))
+    begun = system.reset(key_reset, streams)
+    begun = begun._replace(problem=begun.problem._replace(measured=_copies(state.measured, streams[-2:])))
+    model, _ = system.step(key_first, begun, _wide(stacked, repetitions))
 
     def frame(model: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
         key_rule, key_frame = jax.random.split(key)
-        return system.step(key_frame, model, base(key_rule, model.problem))[0], None
+        now = model.problem._replace(clock_s=model.problem.clock_s + state.clock_s[..., None, None])
+        return system.step(key_frame, model, base(key_rule, now))[0], None
 
     model, _ = jax.lax.scan(frame, model, jax.random.split(key_rest, config.num_frames - 1))
     counts = model.problem.counts
     paid = config.price * counts.pulled_mib / 1024.0 / config.num_frames
     return jnp.mean(counts.on_time / jnp.maximum(counts.arrived, 1) - paid, axis=-2)
+
+
+def _copies(leaves: PyTree, streams: Streams) -> PyTree:
+    """Every leaf once for each of some trailing streams."""
+    return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[..., None, None], (*leaf.shape, *streams)), leaves)
 
 
 def _wide(stacked: Scaling, repetitions: int) -> Scaling:
