@@ -16,6 +16,7 @@ from evaluation.problems.orchestration.bench import (
 )
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
+from evaluation.problems.orchestration.training import chosen_pair
 from evaluation.reproduction import orchestration_repeats
 from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of_seeds, joined
 from evaluation.reproduction.orchestration_learners import learners
