@@ -18,6 +18,7 @@ from evaluation.simulator.applications.response import limits_of
 from logs_schema import Archive
 from logs_schema.progress import Progress
 from offline_rl.algorithms.td3 import td3
+from offline_rl.autoscaling.config import SCALE_CODE
 from offline_rl.autoscaling.students import (
     Lessons,
     StudentConfig,
@@ -39,7 +40,7 @@ from twin.autoscaling.persistence import ApplicationTwin, load_application_twin
 from twin.autoscaling.problem import autoscaling_problem, legal_steps
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
-from twin.autoscaling.workload import made_rates
+from twin.autoscaling.workload import LEVEL_SPREAD, made_rates
 from twin.contracts import Array, Environment, Policy, PyTree
 from twin.environment import environment
 
@@ -77,7 +78,7 @@ def school_of(
     twin, app = load_application_twin(products["twin"]), application(preset)
     scaling, limits = scaling_config(app, twin.interval_s), limits_of(app)
     log = read_scaling_log(Archive(products["archive"] / archive), deployments=twin.deployments)
-    rates = made_rates(twin.load, TRAINING_DAYS, 2)
+    rates = made_rates(twin.load, TRAINING_DAYS, 2, LEVEL_SPREAD)
     response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
     system = environment(autoscaling_problem(scaling, limits, cost_under_slo()), response)
     return School(system, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin)
@@ -101,7 +102,7 @@ def learning_step(preset: str, kind: str, archive: str, num_seeds: int, updates:
 
     before = ("archive", "twin", "teacher") if kind in TAUGHT else ("archive", "twin")
     settings = {"preset": preset, "num_seeds": num_seeds, "updates": updates}
-    return Step(kind, "autoscaling-policy", build, inputs=before, config=settings)
+    return Step(kind, "autoscaling-policy", build, inputs=before, config=settings, code_version=SCALE_CODE)
 
 
 def planner_of(school: School) -> Autoscaler:

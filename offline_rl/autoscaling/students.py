@@ -41,7 +41,7 @@ class StudentConfig:
 
     hidden: tuple[int, ...] = (20, 12)
     discrete: bool = False
-    updates: int = 1500
+    updates: int = 3000
     batch: int = 256
     learning_rate: float = 3e-3
     dead_zone: float = 0.5

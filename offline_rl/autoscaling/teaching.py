@@ -87,7 +87,7 @@ def teach(
     teacher: Policy,
     config: StudentConfig | None = None,
     *,
-    rounds: int = 3,
+    rounds: int = 6,
     steps: int = 240,
     streams: int = 8,
 ) -> Students:

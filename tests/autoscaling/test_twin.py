@@ -162,6 +162,15 @@ def test_new_days_ask_as_the_logged_ones_did():
     assert not np.array_equal(rates, made_rates(load, 4, 1))
 
 
+def test_days_to_learn_in_are_busier_and_quieter_as_a_whole():
+    load = fit_load(LOG)
+    usual, varied = (made_rates(load, 40, 0, spread).reshape(40, -1) for spread in (0.0, 0.5))
+    level = np.log(varied / usual)
+    np.testing.assert_allclose(level, level[:, :1] + 0 * level, atol=1e-4)  # a day is scaled whole
+    assert np.abs(level).max() <= 0.5 + 1e-4
+    assert level[:, 0].std() == pytest.approx(0.5 / np.sqrt(3.0), rel=0.25)
+
+
 def test_a_twin_comes_back_as_it_was_kept(tmp_path, laws):
     twin = ApplicationTwin(("a", "b"), 30.0, Laws(*laws), fit_load(LOG), coverage_of(LOG, laws))
     save_application_twin(tmp_path, twin)

@@ -47,15 +47,28 @@ def fit_load(log: ScalingLog) -> LoadModel:
     return LoadModel(seen, whole, np.asarray(log.interval_s))
 
 
-def made_rates(model: LoadModel, num_days: int, seed: int) -> np.ndarray:
-    """Requests a second [intervals] of `num_days` new days, from midnight on."""
+LEVEL_SPREAD = 0.5
+"""To learn in: logarithms of the levels of days lie within this of those of the log, so that what is learned has met
+the load of a month later, and of a quiet week."""
+
+
+def made_rates(model: LoadModel, num_days: int, seed: int, level_spread: float = 0.0) -> np.ndarray:
+    """Requests a second [intervals] of `num_days` new days, from midnight on.
+
+    Args:
+        model: Of the log.
+        num_days: How many.
+        seed: Of what is drawn.
+        level_spread: Every day is as a whole `exp(u)` times as busy, `u` uniform within this of zero.
+    """
     random = np.random.default_rng([seed, 0x7A7E])
     rows = model.rows_per_day * num_days
     length = model.deviation.shape[1]
     drawn = random.integers(0, len(model.deviation), -(-rows // length))
     away = model.deviation[drawn].reshape(-1)[:rows]
     time_s = (np.arange(rows) + 0.5) * float(model.interval_s)
-    return np.exp(_profile(model.log_rate, time_s) + away).astype(np.float32)
+    level = np.repeat(random.uniform(-level_spread, level_spread, num_days), model.rows_per_day)
+    return np.exp(_profile(model.log_rate, time_s) + away + level).astype(np.float32)
 
 
 def _profile(log_rate: np.ndarray, time_s: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.problem import autoscaling_problem
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
-from twin.autoscaling.workload import made_rates
+from twin.autoscaling.workload import LEVEL_SPREAD, made_rates
 from twin.contracts import Array, Policy, PyTree
 from twin.environment import environment
 from twin.nested import nested
@@ -119,7 +119,7 @@ def _learned(
 ) -> dict[str, Autoscaler]:  # fmt: skip
     """A teacher, its students and those of the planner, their parameters written beside."""
     scaling, limits = setting
-    rates = made_rates(twin.load, DAYS, TRAINING_SEED)
+    rates = made_rates(twin.load, DAYS, TRAINING_SEED, LEVEL_SPREAD)
     response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
     system = environment(
         autoscaling_problem(scaling, limits, cost_under_slo(config.violation_weight)), response

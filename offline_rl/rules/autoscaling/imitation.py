@@ -30,7 +30,7 @@ def students_of(
     planner: Autoscaler,
     student: StudentConfig | None = None,
     *,
-    rounds: int = 4,
+    rounds: int = 6,
     steps: int = 240,
     streams: int = 8,
 ) -> Students:
