@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
+from logs_schema.background import Background, NotesAlone
 from logs_schema.progress import Progress, SilentProgress
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
@@ -128,23 +129,17 @@ def train_contenders(
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
     start = _start(key, twin, config, progress, keep)
     ahead([*(f"{SEED} {seed}" for seed in config.seeds), *config.from_logs])
-    runs = start.in_twin(key, twin, config, progress, keep)
     example, network, clone = start.example, start.network, start.clone
     known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
     correctors = correctors_of(example, rules, config.network) if config.residual_updates else {}
     known += [(one, shaped_as(one, key, rules, rule)) for rule, one in correctors.items()]
     judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1], known)
-    rules |= _residual(
-        jax.random.fold_in(key, _RESIDUAL),
-        twin,
-        example,
-        rules,
-        correctors,
-        judges.select,
-        config,
-        progress,
-        keep,
+    key_residual, beside = jax.random.fold_in(key, _RESIDUAL), NotesAlone(progress)
+    corrected = Background(
+        lambda: _residual(key_residual, twin, example, rules, correctors, judges.select, config, beside, keep)
     )
+    runs = start.in_twin(key, twin, config, progress, keep)
+    rules = rules | corrected.result()
     learned, searches = start.from_log(key, twin, config, progress, keep)
     found = Schedulers(
         start.clone,

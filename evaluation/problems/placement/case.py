@@ -10,7 +10,6 @@ from evaluation.baselines import Baseline
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import Metric, main_metric
 from evaluation.comparison.shifts import ShiftPlan, TestDays
-from evaluation.jobs.background import Background
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import (
@@ -24,6 +23,7 @@ from evaluation.judges.windows import (
 )
 from evaluation.problems.placement.shifted import ShiftedTwins
 from logs_schema import Archive
+from logs_schema.background import Background
 from logs_schema.errors import ConfigError
 from offline_rl.recipes.schedulers import Schedulers, example_for, policy_of, policy_params
 from offline_rl.rules.in_twin import rules_of

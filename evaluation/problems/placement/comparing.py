@@ -15,7 +15,6 @@ from evaluation.comparison.comparison import REFERENCES, Comparison, compare
 from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan_shifts
-from evaluation.jobs.background import Background, NotesAlone
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import (
     JUDGES,
@@ -45,6 +44,7 @@ from evaluation.judges.windows import (
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.seeds import joined, spread_of
 from evaluation.problems.placement.shifted import config_of_shifted, key_of_shift
+from logs_schema.background import Background, NotesAlone
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example, actor

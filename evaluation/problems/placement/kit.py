@@ -17,7 +17,6 @@ from evaluation.comparison.products import archive_facts
 from evaluation.comparison.report.roles import strongest_rule
 from evaluation.comparison.shifts import ShiftPlan, answerable
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
-from evaluation.jobs.background import Background
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import LADDER
@@ -52,6 +51,7 @@ from evaluation.problems.placement.steps import (
 )
 from evaluation.problems.usual_job import bundle_step
 from logs_schema import Archive
+from logs_schema.background import Background
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress

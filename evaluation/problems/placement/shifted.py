@@ -9,10 +9,10 @@ import jax
 
 from evaluation.comparison.shifts import TestDays, answerable
 from evaluation.comparison.training_days import plan_of
-from evaluation.jobs.background import Background
 from evaluation.judges.config import JudgeConfig
 from evaluation.problems.configuration import RunConfig
 from logs_schema import Archive
+from logs_schema.background import Background
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.placement.learned import AnswerConfig

@@ -24,7 +24,6 @@ from evaluation.comparison.products import (
 from evaluation.comparison.report import write_report
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
-from evaluation.jobs.background import Background, NotesAlone
 from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import TWIN_POLICY
@@ -37,6 +36,7 @@ from evaluation.problems.placement.reporting import make_report
 from evaluation.problems.placement.shifted import ShiftedTwins
 from evaluation.problems.placement.spreading import spread_of
 from logs_schema import Archive
+from logs_schema.background import Background, NotesAlone
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import fingerprint, read_manifest
 from logs_schema.progress import Progress

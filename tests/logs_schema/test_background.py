@@ -5,8 +5,8 @@ from io import StringIO
 
 import pytest
 
-from evaluation.jobs.background import Background, NotesAlone
 from evaluation.jobs.progress import LineProgress
+from logs_schema.background import Background, NotesAlone
 
 
 def test_the_main_thread_goes_on_and_takes_the_result_later():
