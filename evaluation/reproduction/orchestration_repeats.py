@@ -84,7 +84,7 @@ def _mean_row(same: Sequence[Row]) -> Row:
 
 
 def _differences(rows: Sequence[Row]) -> Iterator[Row]:
-    """Every trained row less the best baseline and less the rivals of its day, paired by repeat."""
+    """Every trained row and rival less the best baseline, and less the other rivals of its day, paired by repeat."""
     baselines = {name_of(pair) for pair in BASELINE_PAIRS}
     for day in dict.fromkeys(row["day"] for row in rows):
         today = [row for row in rows if row["day"] == day]
@@ -92,7 +92,8 @@ def _differences(rows: Sequence[Row]) -> Iterator[Row]:
         against = {BEST_BASELINE: [max(one) for one in zip(*published, strict=True)]} if published else {}
         against |= {row["name"]: row["each"] for row in today if row["name"] in RIVALS}
         for row in today:
-            for name, each in against.items() if row["num_trainings"] else ():
+            others = against if row["num_trainings"] or row["name"] in RIVALS else {}
+            for name, each in ((name, each) for name, each in others.items() if name != row["name"]):
                 gaps = [own - other for own, other in zip(row["each"], each, strict=True)]
                 gap = over_seeds(gaps)
                 yield {

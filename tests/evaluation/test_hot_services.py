@@ -14,19 +14,24 @@ from evaluation.simulator.arrivals import services_now
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.options import Tides
 from evaluation.simulator.slots import SlotConfig, time_scaled
+from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.forecast import true_forecast
 from evaluation.simulator.slots.instance import instance
 from evaluation.simulator.world import validate
 from evaluation.simulator.world_files import load_world
 from logs_schema.errors import ConfigError
+from offline_rl.rules.orchestration.lookahead import DeploymentLookahead, lookahead
 from offline_rl.rules.orchestration.planned import planned
 from tests.evaluation.slot_runs import small_kais
+from twin.contracts import Array
+from twin.orchestration.chance import Chance
 from twin.orchestration.counts import nothing_counted
 from twin.orchestration.deployment import first_deployed
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.forecast import DayForecast
-from twin.orchestration.frame_config import FrameConfig
-from twin.orchestration.frame_state import FrameState, Load, Measured, as_orchestration
+from twin.orchestration.frame_config import FrameConfig, history_frames
+from twin.orchestration.frame_state import FrameState, Load, Measured, Scaling, as_orchestration
+from twin.orchestration.slots import SlotState
 
 FILE = Path(__file__).parents[2] / "evaluation/examples/worlds/hot_services.toml"
 TIDAL = replace(small_kais(), tides=Tides(2.0, 3.0, 0.25))
@@ -102,6 +107,37 @@ def test_without_room_what_is_not_needed_leaves_first(case: EdgeCloud) -> None:
     assert change < 0
     assert change != -3
     assert full.replicas[-change, node] > 0
+
+
+def test_the_base_rule_of_a_lookahead_reads_the_clock_and_the_loads_of_the_system() -> None:
+    """In the model the clock begins at zero; who plans by the time of day there must be told the system's."""
+    truth = instance(time_scaled(small_kais(), SlotConfig()), SlotConfig())
+    seen: list[tuple[float, float]] = []
+
+    def base(_key: Array, state: FrameState) -> Scaling:
+        jax.debug.callback(
+            lambda *read: seen.append(tuple(map(float, read))),
+            jnp.min(state.clock_s), jnp.nanmin(state.measured.busy),
+        )  # fmt: skip
+        nothing = jnp.zeros((frames.num_changes, *state.clock_s.shape), jnp.int32)
+        return Scaling(nothing, nothing)
+
+    def dispatch(_key: Array, _state: SlotState, legal: Array) -> Array:
+        return jnp.argmax(legal, axis=0).astype(jnp.int32)
+
+    def model_of(state: FrameState) -> Chance:
+        return true_chance(truth, state.clock_s[..., None, None])
+
+    frames, now = FrameConfig(), state_of(truth.public)
+    busy = jnp.full((history_frames(SlotConfig(), frames), truth.public.num_services), 7.0)
+    now = now._replace(clock_s=jnp.float32(200.0), measured=now.measured._replace(busy=busy, requests=busy))
+    config = DeploymentLookahead(num_frames=2, num_repetitions=1)
+    looks = lookahead(truth.public, model_of, dispatch, frames, [base], config)
+    jax.block_until_ready(jax.jit(looks)(jax.random.key(0), now))
+    jax.effects_barrier()
+    frame_s = SlotConfig().slot_s * SlotConfig().slots_per_frame
+    assert sorted(clock_s for clock_s, _ in seen) == pytest.approx([200.0, 200.0 + frame_s])
+    assert max(least for _, least in seen) == 7.0
 
 
 @pytest.mark.slow

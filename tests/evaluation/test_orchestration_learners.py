@@ -112,14 +112,18 @@ def test_several_repeats_have_students_interval_and_differences_paired_by_repeat
         Pair("k8s_default", "hpa"),
         Pair("residual", "planned"),
     )
+    rival = Pair("expected_on_time", "planned")
     shares = ((0.5, 0.55, 0.6), (0.7, 0.6, 0.8))
     found = over_worlds(
         [
-            {"rows": [row(greedy, one, 0), row(native, two, 0), row(own, three, 1)], "absent": []}
+            {
+                "rows": [row(greedy, one, 0), row(native, two, 0), row(rival, 0.58, 0), row(own, three, 1)],
+                "absent": [],
+            }
             for one, two, three in shares
         ]
     )
-    greedily, _, learned = found["rows"]
+    greedily, _, _, learned = found["rows"]
     assert (greedily["on_time"], greedily["num_worlds"], greedily["num_trainings"]) == (
         pytest.approx(0.6),
         2,
@@ -133,9 +137,13 @@ def test_several_repeats_have_students_interval_and_differences_paired_by_repeat
     assert learned["high"] - learned["on_time"] == pytest.approx(
         12.706 * np.std([0.6, 0.8], ddof=1) / 2**0.5, rel=1e-3
     )
-    (gap,) = found["differences"]
-    assert (gap["name"], gap["reference"]) == ("residual_and_planned", BEST_BASELINE)
-    np.testing.assert_allclose(gap["each"], [0.05, 0.1])
+    gaps = {(gap["name"], gap["reference"]): gap["each"] for gap in found["differences"]}
+    assert list(gaps) == [
+        ("expected_on_time", BEST_BASELINE),
+        ("residual_and_planned", BEST_BASELINE),
+        ("residual_and_planned", "expected_on_time"),
+    ]
+    np.testing.assert_allclose(list(gaps.values()), [[0.03, -0.12], [0.05, 0.1], [0.02, 0.22]])
 
 
 def test_every_repeat_has_a_world_a_log_and_trainings_of_its_own(
