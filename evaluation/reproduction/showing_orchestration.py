@@ -52,10 +52,10 @@ def _centralised(found: Mapping[str, Any]) -> Any:
 
 
 def _differences(found: Mapping[str, Any]) -> Any:
-    """What is trained less what it has to beat."""
+    """What is learned or planned, less what it has to beat."""
     from rich.table import Table
 
-    table = Table(title="trained less what it has to beat, paired by repeat")
+    table = Table(title="what is learned or planned, less what it has to beat, paired by repeat")
     for heading in ("day", "name", "less", "on time"):
         table.add_column(heading)
     for row in found["differences"]:
