@@ -19,7 +19,6 @@ from offline_rl.networks import Example
 from offline_rl.numpy_orchestrator import orchestrator_arrays
 from offline_rl.rules.orchestration.planned import (
     ADVICE,
-    frame_seconds,
     hosted_busy,
     lead_of,
     plan_numbers,
@@ -198,7 +197,7 @@ def _drawn(plan: Plan, rng: np.random.Generator) -> tuple[FrameState, FrameView]
 def _copy(params: PyTree, plan: Plan, config: StepwiseConfig) -> Orchestrator:
     """The orchestrator in NumPy."""
     edge, frames, forecast = plan
-    cluster, frame_s = edge.cluster, frame_seconds(edge)
+    cluster, frame_s = edge.cluster, edge.config.frame_s
     seat_of_site = np.full(len(cluster.sites), -1)
     seat_of_site[edge.seat_site] = np.arange(edge.num_seats)
     facts = OrchestratorFacts(

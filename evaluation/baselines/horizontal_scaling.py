@@ -147,7 +147,7 @@ def carried_out(
 
 def _window(case: EdgeCloud, config: FrameConfig, rule: HorizontalScaling) -> int:
     """Frames of the stabilisation window."""
-    frame_s = case.config.slot_s * case.config.slots_per_frame
+    frame_s = case.config.frame_s
     frames = max(1, ceil(rule.stabilisation_s / frame_s - 1e-6))
     if frames > history_frames(case.config, config) or not rule.target > 0.0 or rule.tolerance < 0.0:
         raise ConfigError(

@@ -34,7 +34,7 @@ def add_tables(tables: _SubParsersAction) -> None:
         )  # fmt: skip
         parser.add_argument(
             "--seed", metavar="N", type=int, default=0,
-            help="of world, log and training; the second repeat has N + 1 (default: 0)",
+            help="of world and log, of several repeats also of trainings and runs; the second has N + 1 (default: 0)",
         )  # fmt: skip
         parser.add_argument(
             "--learned", metavar="LIST", type=words,

@@ -92,8 +92,10 @@ def _differences(rows: Sequence[Row]) -> Iterator[Row]:
         against = {BEST_BASELINE: [max(one) for one in zip(*published, strict=True)]} if published else {}
         against |= {row["name"]: row["each"] for row in today if row["name"] in RIVALS}
         for row in today:
-            others = against if row["num_trainings"] or row["name"] in RIVALS else {}
-            for name, each in ((name, each) for name, each in others.items() if name != row["name"]):
+            if not (row["num_trainings"] or row["name"] in RIVALS):
+                continue
+            others = {name: each for name, each in against.items() if name != row["name"]}
+            for name, each in others.items():
                 gaps = [own - other for own, other in zip(row["each"], each, strict=True)]
                 gap = over_seeds(gaps)
                 yield {

@@ -139,7 +139,8 @@ def train_contenders(
         lambda: _residual(key_residual, twin, example, rules, correctors, judges.select, config, beside, keep)
     )
     runs = start.in_twin(key, twin, config, progress, keep)
-    rules = rules | corrected.result()
+    with progress.stage("correct the best rule (begun beside)"):
+        rules = rules | corrected.result()
     learned, searches = start.from_log(key, twin, config, progress, keep)
     found = Schedulers(
         start.clone,

@@ -91,7 +91,7 @@ def logged_changes(edge: EdgeCloud, replicas: ReplicaRows, day: int, num_frames:
         day: Which of them.
         num_frames: Frames of a day.
     """
-    frame_s = edge.config.slot_s * edge.config.slots_per_frame
+    frame_s = edge.config.frame_s
     asked: list[list[tuple[int, int]]] = [[] for _ in range(num_frames)]
     now = edge.replicas.copy()
     mine = np.flatnonzero((replicas.day == day) & (replicas.time_s > 0.0) & (replicas.node >= 0))
@@ -111,7 +111,7 @@ def logged_changes(edge: EdgeCloud, replicas: ReplicaRows, day: int, num_frames:
 
 def logged_orchestration(edge: EdgeCloud, table: Array) -> Orchestrator:
     """Asks in every frame for the changes of `logged_changes`."""
-    frame_s, num_frames = edge.config.slot_s * edge.config.slots_per_frame, table.shape[0]
+    frame_s, num_frames = edge.config.frame_s, table.shape[0]
 
     def orchestrate(_key: Array, state: SlotState) -> Orchestration:
         clock_s = state.placement.clock_s

@@ -61,6 +61,11 @@ class SlotConfig:
     estimate_memory: float = 0.8
     power: Power = Power()
 
+    @property
+    def frame_s(self) -> float:
+        """Seconds from one frame to the next."""
+        return self.slot_s * self.slots_per_frame
+
 
 def validate_config(config: SlotConfig) -> SlotConfig:
     """Returns the configuration if it can be run.

@@ -24,7 +24,7 @@ class FrameConfig:
 
 def history_frames(slots: SlotConfig, config: FrameConfig) -> int:
     """Frames that measurements are kept for."""
-    return max(1, ceil(config.history_s / (slots.slot_s * slots.slots_per_frame) - 1e-6))
+    return max(1, ceil(config.history_s / slots.frame_s - 1e-6))
 
 
 def validate_frames(slots: SlotConfig, config: FrameConfig) -> FrameConfig:

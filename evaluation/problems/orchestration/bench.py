@@ -156,7 +156,7 @@ def bench_orchestration(
         case = deployed_on(pace, config.slots, day, cluster=entrants.cluster)
         program, frame_s = (
             bench_program(case, config, played, entrants),
-            config.slots.slot_s * config.slots.slots_per_frame,
+            config.slots.frame_s,
         )
         num_s = frame_s * num_frames_of(case, config)
         reference: dict[str, np.ndarray] = {}
@@ -221,7 +221,7 @@ def dispatcher(case: Instance, name: str) -> Dispatch:
 
 def num_frames_of(case: Instance, config: OrchestrationBenchConfig) -> int:
     """Frames of a run: of the whole day, rounded up, or as many as are asked for."""
-    frame_s = config.slots.slot_s * config.slots.slots_per_frame
+    frame_s = config.slots.frame_s
     whole = int(np.ceil(float(case.by_site.day_s) / frame_s))
     return whole if config.num_frames is None else min(whole, config.num_frames)
 

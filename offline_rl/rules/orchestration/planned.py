@@ -73,12 +73,7 @@ def hosted_busy(case: EdgeCloud, forecast: DayForecast) -> np.ndarray:
 
 def lead_of(case: EdgeCloud, config: PlannedConfig) -> float:
     """Seconds from now to the time that is planned for."""
-    return config.lead_frames * frame_seconds(case)
-
-
-def frame_seconds(case: EdgeCloud) -> float:
-    """Seconds from one frame to the next."""
-    return case.config.slot_s * case.config.slots_per_frame
+    return config.lead_frames * case.config.frame_s
 
 
 def planned(
@@ -124,10 +119,11 @@ def load_levels(
 
     def level(state: FrameState) -> Array:
         busy, requests = state.measured.busy, state.measured.requests
-        num_frames = busy.shape[0]
-        ago_s = frame_seconds(case) * (num_frames - 0.5 - np.arange(num_frames))
-        past = [_rows(table, forecast.at(begin_s + state.clock_s - float(one_s))) for one_s in ago_s]
-        found: Array = load_level(numbers, busy, requests, jnp.stack(past), jnp)
+        num_frames, trailing = busy.shape[0], (1,) * state.clock_s.ndim
+        ago_s = case.config.frame_s * (num_frames - 0.5 - np.arange(num_frames, dtype=np.float32))
+        past_s = (begin_s + state.clock_s)[None] - ago_s.reshape((-1, *trailing))
+        past = jnp.moveaxis(table[forecast.at(past_s)], -1, 1)  # [frames, services, *streams]
+        found: Array = load_level(numbers, busy, requests, past, jnp)
         return found
 
     return level
