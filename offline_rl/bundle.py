@@ -24,6 +24,7 @@ from logs_schema.errors import ProductError
 from logs_schema.product import Manifest, read_manifest
 from offline_rl.contract import PolicyContract, read_contract, refusing
 from offline_rl.numpy_networks import wanted_shapes
+from offline_rl.numpy_rules import CROWDING
 from twin.problems import ASSIGNMENT, AUTOSCALING
 
 KIND, SCALING_KIND, ASSIGNMENT_KIND = "bundle", "scaling-bundle", "assignment-bundle"
@@ -117,6 +118,9 @@ def read_network(folder: Path, contract: PolicyContract) -> dict[str, np.ndarray
     path = folder / ARRAYS
     most = 8 * sum(map(prod, wanted_shapes(contract).values()))
     arrays = read_arrays(path, max_bytes=min(most, MAX_BYTES))
+    for name, shape in wanted_shapes(contract).items():
+        if name.endswith(f"/{CROWDING}"):  # bundles of before have none
+            arrays.setdefault(name, np.zeros(shape, np.float32))
     check_shapes(arrays, contract, where=str(path))
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):
         raise ProductError(

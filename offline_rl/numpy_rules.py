@@ -1,6 +1,7 @@
 """The rules of `offline_rl.rules` in NumPy, from named numbers; what a bundle of a rule decides with.
 
     delay    = max(wait_scale * backlog where a node has no room, latency + per_mib * input)
+    run      = usual run * exp(crowding_0 * (ln(1 + running) - crowding_1)), but in on_time_by_replicas
     expected_on_time         acceptance * Phi(ln((deadline - delay) / run) / spread)
                              - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + delay + run)
     least_expected_response  ln(acceptance) - ln(delay + run)
@@ -28,8 +29,8 @@ from offline_rl.contract import (
 KINDS_OF_OFFER = 3
 """At home, at another site, in the cloud."""
 OF_CHOICE = (
-    "same_site", "is_cloud", "free_cpu_cores", "needed_share", "waiting_share", "backlog", "usual_run", "core_time",
-    "acceptance",
+    "same_site", "is_cloud", "free_cpu_cores", "needed_share", "waiting_share", "num_running", "backlog", "usual_run",
+    "core_time", "acceptance",
 )  # fmt: skip
 OF_CONTEXT = ("deadline", "has_deadline", "input")
 """Features that a rule reads, of a node and of the request."""
@@ -41,10 +42,13 @@ BY_REPLICAS = (
 LEAST_ACCEPTANCE = 1e-3
 """A refusal is another try, at most a thousand of them."""
 TINY = 1e-6
+CROWDING = "crowding"
+"""Numbers that bundles of before do not have: zeros there."""
 _DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": ()}
+_TIMES = {**_DELAY, CROWDING: (2,)}
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    EXPECTED_ON_TIME: {**_DELAY, "spread": (), "price": (), "haste": ()},
-    LEAST_EXPECTED_RESPONSE: _DELAY,
+    EXPECTED_ON_TIME: {**_TIMES, "spread": (), "price": (), "haste": ()},
+    LEAST_EXPECTED_RESPONSE: _TIMES,
     ON_TIME_BY_REPLICAS: {"latency": (KINDS_OF_OFFER,), "spread": (), "price": (), "haste": ()},
 }
 """Rule -> name of every number -> its shape."""
@@ -53,6 +57,7 @@ MEANINGS: Mapping[str, str] = {
     "latency": "time units that a transfer takes at least: at home, at another site, in the cloud",
     "per_mib": "time units for every MiB of input, likewise",
     "wait_scale": "time waited for each time unit of backlog, where a node has no room",
+    CROWDING: "how runs lengthen beside others: power of (1 + running), and the usual ln(1 + running)",
     "spread": "standard deviation of the logarithm of run times about the usual",
     "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
     "haste": "worth of an earlier end between offers equally sure, for every unit of ln(1 + response)",
@@ -116,7 +121,7 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
         of_request = {name: context[:, row, None] for name, row in rows.of_context.items()}
         if rule == ON_TIME_BY_REPLICAS:
             return _by_replicas(numbers, seen, of_request)
-        delay, run = _delay(numbers, seen, of_request), _duration(seen["usual_run"])
+        delay, run = _delay(numbers, seen, of_request), _run(numbers, seen)
         if rule == LEAST_EXPECTED_RESPONSE:
             accepted = np.maximum(seen["acceptance"], np.float32(LEAST_ACCEPTANCE))
             return np.asarray(np.log(accepted) - np.log(np.maximum(delay + run, np.float32(TINY))))
@@ -177,6 +182,12 @@ def _delay(
     kind = _kind(seen)
     transfer = numbers["latency"][kind] + numbers["per_mib"][kind] * _duration(of_request["input"])
     return np.asarray(np.maximum(queue, transfer))
+
+
+def _run(numbers: Numbers, seen: Mapping[str, np.ndarray]) -> np.ndarray:
+    """[batch, A] how long the request should run, beside those that run there now."""
+    exponent, usual = numbers[CROWDING]
+    return np.asarray(_duration(seen["usual_run"]) * np.exp(exponent * (seen["num_running"] - usual)))
 
 
 def _on_time(left: np.ndarray, run: np.ndarray, spread: np.ndarray) -> np.ndarray:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from offline_rl.contract import LEAST_EXPECTED_RESPONSE, ON_TIME_BY_REPLICAS, PolicyContract
-from offline_rl.numpy_rules import LEAST_ACCEPTANCE, TINY, rows_of, rule_of
+from offline_rl.numpy_rules import CROWDING, LEAST_ACCEPTANCE, TINY, rows_of, rule_of
 
 if TYPE_CHECKING:
     from offline_rl.onnx_graph import Graph
@@ -58,7 +58,7 @@ def rule_scores(graph: "Graph", contract: PolicyContract) -> str:
     terms, add = _Terms(graph, contract), graph.add
     if terms.rule == ON_TIME_BY_REPLICAS:
         return add("Cast", _by_replicas(terms), to=graph.onnx.TensorProto.FLOAT)
-    delay, run = _delay(terms), terms.duration(terms.of_choice("usual_run"))
+    delay, run = _delay(terms), _run(terms)
     response = add("Add", delay, run)
     if terms.rule == LEAST_EXPECTED_RESPONSE:
         accepted = add("Log", terms.at_least(terms.of_choice("acceptance"), LEAST_ACCEPTANCE))
@@ -110,6 +110,13 @@ def _delay(terms: _Terms) -> str:
     )
     queue = _queue(terms, terms.expm1(terms.of_choice("waiting_share")))
     return add("Max", add("Mul", terms.number("wait_scale"), queue), transfer)
+
+
+def _run(terms: _Terms) -> str:
+    """How long the request should run, beside those that run there now."""
+    add, (exponent, usual) = terms.graph.add, (terms.number(CROWDING, index) for index in range(2))
+    longer = add("Exp", add("Mul", exponent, add("Sub", terms.of_choice("num_running"), usual)))
+    return add("Mul", terms.duration(terms.of_choice("usual_run")), longer)
 
 
 def _queue(terms: _Terms, waiting: str) -> str:

@@ -8,8 +8,9 @@ over the rung that is held is the mean of the windows' differences, and how low 
 
 with Student's t of a 95 % interval. So the bound falls where the members disagree; and where a policy leads to queues
 that the log does not cover, more often than the held rung does by the share `guessed`, the twin's values of those
-decisions count as nothing. A rung is taken where `low` is above zero. With too few windows, or in a twin that failed
-its certificate, nothing is taken: the first rung, a rule, stays, and the ladder records why.
+decisions count as nothing. A rung is taken where `low` is above zero. With too few windows nothing is taken: the first
+rung, a rule, stays, and the ladder records why. A twin that failed its certificate is wrong by an unknown amount, for
+rules as for networks: there a gain counts only from `UNTRUSTED_GAIN` on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,6 +31,8 @@ from twin.rollout import rollout
 
 NUM_PLAYS = 256
 """Windows played by every policy, each window several times where there are fewer."""
+UNTRUSTED_GAIN = 0.005
+"""Mean reward of a decision that a rung must gain in a twin that failed its certificate."""
 _LEVEL = 0.975
 
 
@@ -135,16 +138,17 @@ def climb(rungs: Sequence[Rung], judge: Judge, *, is_trusted: bool = True) -> di
     Args:
         rungs: From the simplest; the first is held until another is taken.
         judge: Of a referee.
-        is_trusted: False of a twin that failed its certificate: the first rung stays, whatever the others do.
+        is_trusted: False of a twin that failed its certificate: a gain must be `UNTRUSTED_GAIN` at least.
 
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
     """
     held, best, steps = "", RungResult(np.zeros((1, 0)), 0.0), {}
+    least = 0.0 if is_trusted else UNTRUSTED_GAIN
     for rung in rungs:
         played = judge(rung.network, rung.params)
         gain, low = gain_of(played, best) if held else (0.0, 0.0)
-        taken = not held or bool(is_trusted and low > 0.0)
+        taken = not held or (low > 0.0 and gain >= least)
         steps[rung.name] = RungStep(
             _mean(played.value), gain, low, played.out_of_support, taken, rung.row, False
         )
@@ -190,19 +194,15 @@ def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
     first, chosen = next(iter(steps)), chosen_of(steps)[0]
     if chosen != first:
         step = steps[chosen]
-        return (
-            f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with members held out"
-        )
-    if not is_trusted:
-        return f"{first}: the twin failed its certificate, so no other rung was taken"
+        doubt = "" if is_trusted else "; the twin failed its certificate"
+        return f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with members held out{doubt}"
     rivals = {name: step for name, step in steps.items() if name != first and step.gain > 0.0}
     if not rivals:
         return f"{first}: no other rung was better"
     name, step = max(rivals.items(), key=lambda pair: pair[1].gain)
     low = f"perhaps {step.low:+.4f}" if np.isfinite(step.low) else "of too few windows for an interval"
-    return (
-        f"{first}: the twin is too uncertain to leave it; the best other, {name}, is {step.gain:+.4f}, {low}"
-    )
+    why = "is too uncertain" if is_trusted else "failed its certificate, and shows too little,"
+    return f"{first}: the twin {why} to leave it; the best other, {name}, is {step.gain:+.4f}, {low}"
 
 
 def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool | None]]:

@@ -13,6 +13,7 @@ from offline_rl.networks import Actor, Example, example_in, greedy_policy
 from offline_rl.recipes.ladder import RungStep, chosen_of
 from offline_rl.recipes.log_learners import LearnerSearch
 from offline_rl.recipes.training_days import save_training_days, training_days
+from offline_rl.rules.actor import with_usual
 from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import Policy, PyTree
 from twin.networks import flatten_features
@@ -90,6 +91,7 @@ def load_schedulers(folder: Path) -> tuple[Schedulers, Encoding]:
             where=f"{path}: {first(sorted(set(found) ^ set(Schedulers._fields)))}",
             advice="train again",
         )
+    found["rules"] = {name: with_usual(params) for name, params in found["rules"].items()}
     found["ladder"] = {name: RungStep(**step) for name, step in found["ladder"].items()}
     found["searches"] = {name: LearnerSearch(**search) for name, search in found["searches"].items()}
     return Schedulers(**found), encoding

@@ -88,7 +88,7 @@ def train_schedulers(
         config: How.
         progress: Where to show how far it is.
         keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
-        is_trusted: False of a twin that failed its certificate: then the ladder stays at its first rung.
+        is_trusted: False of a twin that failed its certificate: then small gains do not count, see `ladder`.
 
     Returns:
         Parameters and curves.

@@ -28,12 +28,24 @@ RUN_TIME_SPREAD = 0.5
 
 
 def rule_params(rule: str, **numbers: object) -> PyTree:
-    """The parameters of a rule: `numbers` where given; otherwise no transfers, waits by the backlog, no price."""
-    names: dict[str, object] = {"latency": [0.0] * 3, "per_mib": [0.0] * 3, "wait_scale": 1.0}
+    """The parameters of a rule: `numbers` where given; else no transfers, crowding or price, waits by the backlog."""
+    names: dict[str, object] = {
+        "latency": [0.0] * 3,
+        "per_mib": [0.0] * 3,
+        "wait_scale": 1.0,
+        "crowding": [0.0] * 2,
+    }
     if rule == EXPECTED_ON_TIME:
         names |= {"spread": RUN_TIME_SPREAD, "price": 0.0, "haste": HASTE}
     values = {name: jnp.asarray(numbers.get(name, usual), jnp.float32) for name, usual in names.items()}
     return {"params": {rule: values}}
+
+
+def with_usual(params: PyTree) -> PyTree:
+    """Parameters of a rule, or of what corrects one, with the usual numbers where those of before lack some."""
+    kinds = [rule for rule in SCORES if rule in params["params"]]
+    usual = {rule: numbers_of(rule_params(rule)) | params["params"][rule] for rule in kinds}
+    return {"params": {**params["params"], **usual}}
 
 
 def numbers_of(params: PyTree) -> PyTree:

@@ -1,17 +1,18 @@
 """The expected on-time rule: the offer that is likeliest to be accepted and to end within the deadline.
 
-    score = acceptance * Phi(ln((deadline - delay) / usual run) / spread)
-            - price * ln(1 + usual core-time) * (1 + busy) - haste * ln(1 + delay + usual run)
+    score = acceptance * Phi(ln((deadline - delay) / run) / spread)
+            - price * ln(1 + usual core-time) * (1 + busy) - haste * ln(1 + delay + run)
 
-`delay` is the longer of queue and transfer (`offers`), `Phi` the normal distribution function: run times scatter
-lognormally about what is usual. The price keeps scarce cores for requests that come later; haste is small and decides
-between offers that are equally sure, or equally late. Without a deadline every end is on time, so haste decides.
+`delay` is the longer of queue and transfer and `run` the usual run, longer where a crowd slows it (`offers`), `Phi` the
+normal distribution function: run times scatter lognormally about what is expected. The price keeps scarce cores for
+requests that come later; haste is small and decides between offers that are equally sure, or equally late. Without a
+deadline every end is on time, so haste decides.
 """
 
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
-from offline_rl.rules.offers import OfferEstimates, expected_delay
+from offline_rl.rules.offers import OfferEstimates, expected_delay, expected_run
 from twin.contracts import Array, PyTree
 
 HASTE = 1e-3
@@ -23,16 +24,16 @@ def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
     """Scores of the offers.
 
     Args:
-        params: `latency` [3], `per_mib` [3], `wait_scale`, `spread`, `price`, `haste`; time units.
+        params: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [2], `spread`, `price`, `haste`; time units.
         offers: From `read_offers`.
 
     Returns:
         [choices, *batch] at most 1.
     """
-    delay = expected_delay(params, offers)
+    delay, run = expected_delay(params, offers), expected_run(params, offers)
     left = offers.deadline - delay
-    share = jnp.maximum(jnp.where(jnp.isfinite(left), left, 1.0), _TINY) / jnp.maximum(offers.run, _TINY)
+    share = jnp.maximum(jnp.where(jnp.isfinite(left), left, 1.0), _TINY) / jnp.maximum(run, _TINY)
     on_time = jnp.where(left > 0.0, ndtr(jnp.log(share) / params["spread"]), 0.0)
     on_time = jnp.where(jnp.isinf(left), 1.0, on_time)
     cost = params["price"] * jnp.log1p(offers.core_time) * (1.0 + offers.busy)
-    return offers.acceptance * on_time - cost - params["haste"] * jnp.log1p(delay + offers.run)
+    return offers.acceptance * on_time - cost - params["haste"] * jnp.log1p(delay + run)

@@ -1,8 +1,13 @@
 """The few numbers of a rule, from the log's offers: how run times scatter, what transfers take, what a backlog means.
 
-    spread       standard deviation of ln(run / usual run)
+    crowding     slope of ln(run / usual run) on ln(1 + running there), and the mean of the latter
+    spread       standard deviation of what that leaves
     latency, per_mib  least squares of the delay on 1 and the input, of offers to nodes that had room, by kind of offer
     wait_scale   mean delay over mean backlog, of offers to nodes that had no room
+
+The slope compares offers of one time: both are taken less their means over `BLOCK` consecutive offers, or else long
+runs in busy hours would be laid to the crowd. It counts only where it is clear of chance, by `BEYOND_CHANCE` standard
+errors over windows: where nodes serve one request after another there is none.
 
 Few offers are weak evidence: the spread is drawn to `RUN_TIME_SPREAD`, and a kind of offer with fewer than `FEWEST`
 borrows the line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog.
@@ -23,6 +28,9 @@ from twin.placement.service_times import OFFER_KINDS
 
 FEWEST = 20
 """Offers that a line or a mean is drawn through, at least."""
+BLOCK = 32
+"""Consecutive offers of a window that are taken to be of one time."""
+BEYOND_CHANCE = 4.0
 _PRIOR = 20.0
 """The usual spread counts as so many runs."""
 
@@ -34,12 +42,14 @@ class RuleNumbers(NamedTuple):
     latency: tuple[float, ...]  # by `OFFER_KINDS`
     per_mib: tuple[float, ...]
     wait_scale: float
+    crowding: tuple[float, float]
     num_runs: int
     num_delays: int
 
     def params(self, rule: str, **numbers: float) -> PyTree:
         """The parameters of a rule, with further `numbers`."""
-        learned = {name: getattr(self, name) for name in ("spread", "latency", "per_mib", "wait_scale")}
+        names = ("spread", "latency", "per_mib", "wait_scale", "crowding")
+        learned = {name: getattr(self, name) for name in names}
         return rule_params(rule, **learned | numbers)
 
 
@@ -54,7 +64,9 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     kind = np.argmax(np.asarray(offers.kind)[:, 0], axis=0)
 
     ended = seen.finished & (seen.run_s > 0.0) & (run > 0.0) & ~seen.failed
-    scatter = np.log(seen.run_s[ended] / unit_s / run[ended])
+    scatter, crowd = np.log(seen.run_s[ended] / unit_s / run[ended]), np.asarray(offers.crowd)[0, ended]
+    crowding = _crowding(scatter, crowd, labelled.window[ended])
+    scatter = scatter - crowding[0] * (crowd - crowding[1])
     spread = np.sqrt((np.sum(scatter**2) + _PRIOR * RUN_TIME_SPREAD**2) / (len(scatter) + _PRIOR))
     begun = seen.started
     delay = seen.wait_s / unit_s
@@ -62,7 +74,32 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     latency, per_mib = _transfers(kind[at_once], mib[at_once], delay[at_once])
     enough = queued.sum() >= FEWEST
     wait_scale = float(delay[queued].mean() / backlog[queued].mean()) if enough else 1.0
-    return RuleNumbers(float(spread), latency, per_mib, wait_scale, int(ended.sum()), int(begun.sum()))
+    return RuleNumbers(
+        float(spread), latency, per_mib, wait_scale, crowding, int(ended.sum()), int(begun.sum())
+    )
+
+
+def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tuple[float, float]:
+    """Slope of `scatter` on `crowd` [rows] among offers of one time, and the mean crowd; zeros where none is clear."""
+    if len(scatter) < FEWEST:
+        return 0.0, 0.0
+    order = np.argsort(window, kind="stable")
+    _, first, of_window = np.unique(window[order], return_index=True, return_inverse=True)
+    place = (np.arange(len(order)) - first[of_window]) // BLOCK
+    _, block = np.unique(of_window * len(order) + place, return_inverse=True)
+    x, y = (_less_means(values[order], block) for values in (crowd, scatter))
+    whole = float(x @ x)
+    if whole <= 0.0:
+        return 0.0, 0.0
+    slope = float(x @ y) / whole
+    summed = np.bincount(of_window, x * (y - slope * x))
+    error = float(np.sqrt(summed @ summed)) / whole
+    is_clear = len(first) > 1 and slope > BEYOND_CHANCE * error
+    return (slope, float(crowd.mean())) if is_clear else (0.0, 0.0)
+
+
+def _less_means(values: np.ndarray, block: np.ndarray) -> np.ndarray:
+    return np.asarray(values - (np.bincount(block, values) / np.bincount(block))[block])
 
 
 def _transfers(

@@ -33,6 +33,8 @@ DESCRIPTIONS = {
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 SPREADS = (1.0, 2.0)
 """What is tried; factors of the spread found in the log."""
+CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
+"""What is tried where a crowd slows runs; factors of the slope found in the log: a request also slows those beside."""
 
 
 def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
@@ -71,15 +73,7 @@ def tune_rules(
     if EXPECTED_ON_TIME not in rules:
         return {}, None
     plain = rules[EXPECTED_ON_TIME]["params"][EXPECTED_ON_TIME]
-    candidates = [
-        {
-            "params": {
-                EXPECTED_ON_TIME: {**plain, "price": jnp.float32(price), "spread": spread * plain["spread"]}
-            }
-        }
-        for spread in SPREADS
-        for price in PRICES
-    ]
+    candidates = _candidates(plain)
 
     @jax.jit
     def play(windows: Windows, model: AnswerModel, params: PyTree, keys: Array) -> Array:
@@ -95,6 +89,27 @@ def tune_rules(
     windows = jax.tree.map(jnp.asarray, twin.windows)
     tuned = successive_halving(key, lambda *arguments: play(windows, model, *arguments), candidates)
     return {TUNED: candidates[tuned.best]}, tuned
+
+
+def _candidates(plain: Mapping[str, Array]) -> list[PyTree]:
+    """Parameters of the rule around the numbers that the log gave."""
+    is_crowded = float(plain["crowding"][0]) > 0.0
+    prices, crowdings = (CROWDED_PRICES, CROWDINGS) if is_crowded else (PRICES, CROWDINGS[:1])
+    return [
+        {
+            "params": {
+                EXPECTED_ON_TIME: {
+                    **plain,
+                    "price": jnp.float32(price),
+                    "spread": spread * plain["spread"],
+                    "crowding": plain["crowding"] * jnp.array([crowding, 1.0], jnp.float32),
+                }
+            }
+        }
+        for spread in SPREADS
+        for crowding in crowdings
+        for price in prices
+    ]
 
 
 def rule_policy(params: PyTree) -> Policy:

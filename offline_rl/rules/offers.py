@@ -2,7 +2,8 @@
 
 The inputs are those of the policy itself (`twin.placement.features`) and a few numbers from the log:
 
-    response = max(wait_scale * backlog where the node is not free, latency + per_mib * input) + usual run
+    response = max(wait_scale * backlog where the node is not free, latency + per_mib * input) + run
+    run      = usual run * exp(crowding_0 * (ln(1 + requests running there) - crowding_1))
 
 A site that observes other sites by their means reads the same of the means.
 """
@@ -27,6 +28,7 @@ class OfferEstimates(NamedTuple):
     run: Array  # usual run time
     core_time: Array  # the run, times the share of the cores requested
     busy: Array  # share of the cores in use
+    crowd: Array  # ln(1 + requests running)
     kind: Array  # [3, choices, *batch] flags, in the order of `usual.OFFER_KINDS`
     input_mib: Array  # [1, *batch]
     deadline: Array  # [1, *batch], inf without one
@@ -57,6 +59,7 @@ def read_offers(node: Array, request: Array) -> OfferEstimates:
         run=duration(seen["usual_run"]),
         core_time=duration(seen["core_time"]),
         busy=1.0 - seen["free_cpu_cores"],
+        crowd=seen["num_running"],
         kind=jnp.stack([home, ~home & ~cloud, cloud]).astype(jnp.float32),
         input_mib=duration(of_request["input"]),
         deadline=jnp.where(of_request["has_deadline"] > 0.5, duration(of_request["deadline"]), jnp.inf),
@@ -71,6 +74,12 @@ def expected_delay(params: PyTree, offers: OfferEstimates) -> Array:
 
     transfer = of_kind(params["latency"]) + of_kind(params["per_mib"]) * offers.input_mib
     return jnp.maximum(params["wait_scale"] * offers.backlog, transfer)
+
+
+def expected_run(params: PyTree, offers: OfferEstimates) -> Array:
+    """[choices, *batch] how long the request should run, beside those that run there now."""
+    exponent, usual = params["crowding"]
+    return offers.run * jnp.exp(exponent * (offers.crowd - usual))
 
 
 def parts_of(observation: PyTree) -> tuple[Array, Array]:

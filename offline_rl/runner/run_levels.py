@@ -24,10 +24,15 @@ class KnownRunDynamics:
     node_variance: float
     node_memory_s: float
     drift_per_day: float
+    aged_per_day: float
 
     def wandered(self, elapsed_s: float) -> float:
         """Variance by which a level has wandered in some time."""
         return self.drift_per_day**2 / DAY_S * elapsed_s
+
+    def aged(self, age_s: float) -> float:
+        """Variance by which a level has wandered from the training days to the first decision."""
+        return self.aged_per_day**2 / DAY_S * age_s
 
     def cut(self, error: float, variance: float) -> float:
         """An innovation, cut to `CLIP` deviations, less what such ones are in the mean."""
@@ -52,7 +57,8 @@ class LedgerRunLevels:
     """
 
     def __init__(self, dynamics: KnownRunDynamics, variance: np.ndarray, trained_until_s: float) -> None:
-        self._dynamics, self._begin_s = dynamics, trained_until_s
+        self._dynamics, self._trained_until_s = dynamics, trained_until_s
+        self._begin_s: float | None = None  # the first decision's time
         self._now_s = trained_until_s
         num_rows = variance.shape[1]
         self.pair, self.pair_variance = np.zeros(variance.shape), variance.copy()
@@ -70,6 +76,9 @@ class LedgerRunLevels:
 
     def move_to(self, clock_s: float) -> None:
         """To the time of a decision."""
+        if self._begin_s is None:
+            self._begin_s = self._now_s = max(clock_s, self._trained_until_s)
+            self.node_variance[0] += self._dynamics.aged(self._begin_s - self._trained_until_s)
         elapsed_s = max(clock_s - self._now_s, 0.0)
         self._now_s = max(clock_s, self._now_s)
         keep, steady = np.exp(-elapsed_s / self._dynamics.node_memory_s), self._dynamics.node_variance
@@ -89,7 +98,7 @@ class LedgerRunLevels:
         """Takes over other levels of some rows."""
         for name in ("pair", "pair_variance", "node", "node_variance"):
             getattr(self, name)[:, mine] = getattr(other, name)[:, theirs]
-        self._now_s = max(self._now_s, other._now_s)
+        self._begin_s, self._now_s = other._begin_s, max(self._now_s, other._now_s)
 
     def _update_node(self, row: int, residuals: list[float]) -> None:
         mean, variance = self.node[:, row].sum(), self.node_variance[:, row]
@@ -100,7 +109,9 @@ class LedgerRunLevels:
 
     def _update_pair(self, one: _Ended) -> None:
         at = one.service, one.row
-        wandered = self._dynamics.wandered(self._now_s - self._begin_s)
+        begin_s = self._trained_until_s if self._begin_s is None else self._begin_s
+        wandered = self._dynamics.wandered(self._now_s - begin_s)
+        wandered += self._dynamics.aged(begin_s - self._trained_until_s)
         variance = self.pair_variance[at] + wandered
         mean, around = self.node[:, one.row].sum(), self.node_variance[:, one.row].sum() + variance
         gain = variance / (around + self._dynamics.scatter)

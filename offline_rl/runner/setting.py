@@ -195,14 +195,20 @@ def _dynamics(content: Mapping[str, Any] | None) -> KnownRunDynamics | None:
     return (
         None
         if content is None
-        else KnownRunDynamics(**{name: float(value) for name, value in content.items()})
+        else KnownRunDynamics(
+            **{"aged_per_day": float(content["drift_per_day"])}  # contracts of before have one rate for both
+            | {name: float(value) for name, value in content.items()}
+        )
     )
 
 
 def _bounded(dynamics: KnownRunDynamics | None) -> bool:
     if dynamics is None:
         return True
-    amounts = (dynamics.scatter, dynamics.node_memory_s, dynamics.node_variance, dynamics.drift_per_day)
+    amounts = (
+        dynamics.scatter, dynamics.node_memory_s, dynamics.node_variance, dynamics.drift_per_day,
+        dynamics.aged_per_day,
+    )  # fmt: skip
     return (
         math.isfinite(sum(amounts) + dynamics.offset) and min(amounts[:2]) > 0.0 and min(amounts[2:]) >= 0.0
     )

@@ -32,7 +32,7 @@ from twin.placement.types import Observation
 
 NUMBERS = {
     "spread": 0.3, "latency": [0.1, 0.2, 0.4], "per_mib": [0.0, 0.01, 0.05], "wait_scale": 1.5, "price": 0.05,
-    "haste": 0.001,
+    "haste": 0.001, "crowding": [0.5, 0.0],
 }  # fmt: skip
 NODES = (
     # site, cloud, free share, waiting share, share needed, backlog, run, acceptance; durations in time units
@@ -74,6 +74,7 @@ def observation_of(nodes: tuple[dict[str, float], ...], deadline: float | None) 
         for name in ("same_site", "is_cloud", "acceptance"):
             rows[name][at] = node.get(name, 0.0)
         rows["free_cpu_cores"][at], rows["needed_share"][at] = node["free"], node["needed"]
+        rows["num_running"][at] = np.log1p(node.get("running", 0.0))
         rows["waiting_share"][at], rows["backlog"][at] = np.log1p(node["waiting"]), np.log1p(node["backlog"])
         rows["usual_run"][at], rows["core_time"][at] = (
             np.log1p(node["run"]),
@@ -112,6 +113,20 @@ def test_least_expected_response_by_hand() -> None:
     )
 
 
+def test_a_crowd_slows_runs_by_hand() -> None:
+    """Three requests run on the first node: four shares of it, usually two, a power of a half: 3 x sqrt(2)."""
+    crowded = ({**NODES[0], "running": 3.0}, *NODES[1:])
+    usual = {"crowding": [0.5, math.log(2.0)]}
+    runs = [3.0 * math.sqrt(2.0), 6.0 / math.sqrt(2.0), 2.0 / math.sqrt(2.0)]
+    responses = [(6.0 + runs[0]) / 0.9, (0.4 + runs[1]) / 0.8, (1.4 + runs[2]) / 0.6]
+    found = scores_of(LEAST_EXPECTED_RESPONSE, observation_of(crowded, DEADLINE), **usual)
+    np.testing.assert_allclose(found, -np.log(responses), rtol=1e-5)
+    quick, slow = NormalDist().cdf(math.log(3.0 / runs[0]) / 0.3), NormalDist().cdf(math.log(3.0 / 3.0) / 0.3)
+    worth = scores_of(EXPECTED_ON_TIME, observation_of(crowded, DEADLINE), price=0.0, haste=0.0, **usual)
+    assert worth[0] == pytest.approx(0.9 * quick, rel=1e-5)
+    assert quick < slow
+
+
 def test_what_is_late_already_or_has_no_deadline_goes_where_it_ends_soonest() -> None:
     """Of offers that are equally sure to be late, or cannot be late, the third of the nodes ends soonest."""
     alike = tuple({**node, "acceptance": 1.0} for node in NODES)
@@ -144,7 +159,8 @@ def plain_choice(
             queue = numbers["wait_scale"] * math.expm1(one["backlog"])
         kind = 0 if one["same_site"] else 2 if one["is_cloud"] else 1
         delay = max(queue, numbers["latency"][kind] + numbers["per_mib"][kind] * math.expm1(asked["input"]))
-        run = math.expm1(one["usual_run"])
+        power, usual = numbers["crowding"]
+        run = math.expm1(one["usual_run"]) * math.exp(power * (one["num_running"] - usual))
         if rule == LEAST_EXPECTED_RESPONSE:
             found.append((-(delay + run) / max(one["acceptance"], 1e-3), at))
             continue
@@ -239,14 +255,19 @@ def test_an_untrained_correction_changes_no_decision_and_a_trained_one_leaves_th
     assert np.any(gradient["score"]["kernel"])
 
 
-def labelled(num: int, *, kind: int, spread: float = 0.3, seed: int = 0) -> tuple[Labelled, object]:
-    """Offers of one kind to free nodes whose answers follow the rule's own model."""
+def labelled(
+    num: int, *, kind: int, spread: float = 0.3, seed: int = 0, power: float = 0.0, busy_hours: float = 0.0
+) -> tuple[Labelled, object]:
+    """Offers of one kind to free nodes whose answers follow the rule's own model; in busy hours more requests run, and
+    requests are longer by themselves."""
     encoding, _ = made_system(num_steps=4, num_windows=1)
     rng = np.random.default_rng(seed)
+    hour = np.repeat(rng.integers(0, 2, -(-num // 100)), 100)[:num]
+    running = rng.integers(0, 5, num) + 5 * hour
     nodes = [
         {"same_site": float(kind == 0), "is_cloud": float(kind == 2), "free": 1.0, "waiting": 0.0, "needed": 0.1,
-         "backlog": 0.0, "run": float(run), "acceptance": 1.0}
-        for run in rng.uniform(1.0, 8.0, num)
+         "backlog": 0.0, "run": float(run), "acceptance": 1.0, "running": float(beside)}
+        for run, beside in zip(rng.uniform(1.0, 8.0, num), running, strict=True)
     ]  # fmt: skip
     node = np.asarray(observation_of(tuple(nodes), DEADLINE).node)[:, :, 0]
     mib = rng.uniform(0.0, 50.0, num)
@@ -255,11 +276,14 @@ def labelled(num: int, *, kind: int, spread: float = 0.3, seed: int = 0) -> tupl
     names = [feature.name for feature in NUMERIC_REQUEST_FEATURES]
     request[first + names.index("input")] = np.log1p(mib)
     unit_s = encoding.problem.time_unit_s
-    run = np.array([one["run"] for one in nodes]) * np.exp(spread * rng.standard_normal(num))
+    run = np.array([one["run"] for one in nodes]) * np.exp(
+        spread * rng.standard_normal(num) + busy_hours * hour
+    )
+    run *= np.exp(power * (np.log1p(running) - np.log1p(running).mean()))
     wait = 0.5 + 0.02 * mib
     yes, no = np.ones(num, bool), np.zeros(num, bool)
     seen = Observed(yes, no, no, wait * unit_s, yes, run * unit_s, yes)
-    return Labelled(np.concatenate([node, request]), seen, np.zeros(num, int)), encoding
+    return Labelled(np.concatenate([node, request]), seen, np.arange(num) // 100), encoding
 
 
 def test_the_log_tells_scatter_and_transfers() -> None:
@@ -273,6 +297,20 @@ def test_the_log_tells_scatter_and_transfers() -> None:
     numbers = numbers_of(found.params(EXPECTED_ON_TIME, price=0.05))
     assert float(numbers["price"]) == pytest.approx(0.05)
     assert float(numbers["spread"]) == pytest.approx(found.spread)
+
+
+def test_the_log_tells_how_a_crowd_slows_runs() -> None:
+    offers, encoding = labelled(2_000, kind=1, power=0.6)
+    found = fit_rules(offers, encoding)
+    assert found.crowding[0] == pytest.approx(0.6, abs=0.05)
+    assert found.spread == pytest.approx(0.3, rel=0.1)  # of what the crowd leaves
+    assert fit_rules(labelled(2_000, kind=1)[0], encoding).crowding == (0.0, 0.0)
+
+
+def test_long_runs_of_busy_hours_are_not_laid_to_the_crowd() -> None:
+    """Over all offers runs and requests that run beside go together; at one time they do not."""
+    offers, encoding = labelled(4_000, kind=1, busy_hours=0.5)
+    assert fit_rules(offers, encoding).crowding == (0.0, 0.0)
 
 
 def test_little_is_taken_from_a_thin_log() -> None:

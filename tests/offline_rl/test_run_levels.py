@@ -44,3 +44,19 @@ def test_what_is_remembered_is_what_was_learned():
     two.remember(one, [2], [0])
     np.testing.assert_array_equal(two.of(1)[2], one.of(1)[0])
     assert two.of(1)[0] == 0.0
+
+
+def test_a_ledger_that_takes_over_another_is_not_older_than_it():
+    """The second, begun a month later, takes over what the first has learned, and with it its doubt."""
+    month_s = 30 * 86_400.0
+    one, two = (
+        LedgerRunLevels(KnownRunDynamics(**vars(DYNAMICS)), np.full((1, 1), 0.1), 0.0) for _ in range(2)
+    )
+    one.move_to(3_600.0)
+    for levels in (one, two):
+        levels.move_to(month_s)
+    two.remember(one, [0], [0])
+    for levels in (one, two):
+        levels.ended(0, 0, 1.0, 0.0)
+        levels.move_to(month_s + 1.0)
+    np.testing.assert_allclose(two.pair, one.pair)

@@ -4,14 +4,16 @@ import numpy as np
 
 from twin.placement.run_filter import RunDynamics
 
-DYNAMICS = RunDynamics(scatter=0.2, offset=0.05, node_variance=0.1, node_memory_s=60.0, drift_per_day=0.5)
+DYNAMICS = RunDynamics(
+    scatter=0.2, offset=0.05, node_variance=0.1, node_memory_s=60.0, drift_per_day=0.5, aged_per_day=0.3
+)
 
 
 class LevelsLoop:
     """Levels of run times with plain numbers: one node and one pair at a time."""
 
     def __init__(self, num_nodes: int, age_s: float) -> None:
-        self.slow = {node: [0.0, 0.25 / 86_400.0 * age_s] for node in range(num_nodes)}
+        self.slow = {node: [0.0, 0.09 / 86_400.0 * age_s] for node in range(num_nodes)}
         self.fast = {node: [0.0, 0.1] for node in range(num_nodes)}
         self.pair: dict[tuple[int, int], list[float]] = {}
         self.age_s = age_s
@@ -21,7 +23,11 @@ class LevelsLoop:
 
     def of_pair(self, service: int, node: int, clock_s: float) -> tuple[float, float]:
         mean, variance = self.pair.get((service, node), (0.0, 0.1))
-        return mean, variance + 0.25 / 86_400.0 * (self.age_s + clock_s)
+        return mean, variance + self.wandered(clock_s)
+
+    def wandered(self, clock_s: float) -> float:
+        """Of a pair's variance, since the log: while nothing was seen, and since then."""
+        return (0.09 * self.age_s + 0.25 * clock_s) / 86_400.0
 
     def mean(self, service: int, node: int) -> float:
         return self.pair.get((service, node), (0.0, 0.0))[0] + self.of_node(node)[0]
@@ -35,8 +41,7 @@ class LevelsLoop:
         (mean, variance), of_node = self.of_pair(service, node, clock_s), self.of_node(node)
         gain = variance / (variance + of_node[1] + 0.2)
         mean += gain * self.innovation(residual, mean + of_node[0], variance + of_node[1])
-        wandered = 0.25 / 86_400.0 * (self.age_s + clock_s)
-        self.pair[service, node] = [mean, (1.0 - gain) * variance - wandered]
+        self.pair[service, node] = [mean, (1.0 - gain) * variance - self.wandered(clock_s)]
 
     def move_on(self, elapsed_s: float, residuals: dict[int, list[float]]) -> None:
         for node in self.slow:

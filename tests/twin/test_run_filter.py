@@ -114,7 +114,7 @@ def test_one_run_that_is_a_thousand_times_as_long_counts_as_two_deviations():
 
 
 def test_levels_forget_and_doubt_grows():
-    dynamics = RunDynamics(0.1, 0.0, 0.2, 100.0, 0.5)
+    dynamics = RunDynamics(0.1, 0.0, 0.2, 100.0, 0.5, aged_per_day=0.3)
     level = fresh_level(dynamics, (1,))
     told = updated_levels(dynamics, level, np.array([0.3]), np.array([1.0]))
     assert told.variance[FAST] < level.variance[FAST]
@@ -124,7 +124,7 @@ def test_levels_forget_and_doubt_grows():
     np.testing.assert_allclose(
         later_on.variance[SLOW] - told.variance[SLOW], 0.25 / DAY_S * 1_000.0, rtol=1e-3
     )
-    np.testing.assert_allclose(fresh_level(dynamics, (1,), DAY_S).variance[SLOW], 0.25)
+    np.testing.assert_allclose(fresh_level(dynamics, (1,), DAY_S).variance[SLOW], 0.09)
 
 
 def test_forecasts_know_nothing_of_their_own_run():

@@ -109,7 +109,9 @@ class Encoding:
             name: np.array(value, arrays[name]) if name in arrays else _kept(value)
             for name, value in content["cluster"].items()
         }
-        cluster["dynamics"] = RunDynamics(**cluster["dynamics"])
+        cluster["dynamics"] = RunDynamics(
+            **{"aged_per_day": cluster["dynamics"].get("drift_per_day", 0.0)} | cluster["dynamics"]
+        )  # twins of before have one rate for both
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),

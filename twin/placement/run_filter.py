@@ -27,6 +27,9 @@ CLIP = 2.0
 DRIFT_PER_DAY = 0.02
 """Least deviation by which the logarithm of a run time is taken to wander within a day: too little to cost anything
 where nothing moves, enough to have followed by the evening what has moved in a month."""
+AGED_PER_DAY = 0.08
+"""Deviation by which it may have wandered in a day between the log and the first run seen after it: .2 in a week,
+.4 in a month. It goes as runs end, so it costs little where nothing has moved."""
 LEAST_SCATTER = 1e-4
 DAY_S = 86_400.0
 MAX_RUNS = 40_000
@@ -50,6 +53,7 @@ class RunDynamics:
         node_variance: Variance of what comes and goes with a node; 0: nothing does.
         node_memory_s: Time in which that fades to 1/e.
         drift_per_day: Deviation by which levels wander in a day.
+        aged_per_day: The same from the end of the log to the first run that is seen after it.
     """
 
     scatter: float = 1.0
@@ -57,6 +61,7 @@ class RunDynamics:
     node_variance: float = 0.0
     node_memory_s: float = 600.0
     drift_per_day: float = 0.0
+    aged_per_day: float = 0.0
 
     @property
     def moves(self) -> bool:
@@ -73,7 +78,7 @@ class NodeLevel(NamedTuple):
 
 def fresh_level(dynamics: RunDynamics, shape: tuple[int, ...], age_s: Any = 0.0, np: Any = np) -> NodeLevel:
     """Levels [2, *shape] without a run for `age_s` (scalar or [1, *streams])."""
-    slow = np.zeros(shape, np.float32) + wandered(dynamics, age_s)
+    slow = np.zeros(shape, np.float32) + aged(dynamics, age_s)
     fast = np.full(shape, dynamics.node_variance, np.float32)
     return NodeLevel(np.zeros((2, *shape), np.float32), np.stack([slow, fast]))
 
@@ -81,6 +86,11 @@ def fresh_level(dynamics: RunDynamics, shape: tuple[int, ...], age_s: Any = 0.0,
 def wandered(dynamics: RunDynamics, elapsed_s: Any) -> Any:
     """Variance by which a level has wandered in some time."""
     return dynamics.drift_per_day**2 / DAY_S * elapsed_s
+
+
+def aged(dynamics: RunDynamics, age_s: Any) -> Any:
+    """Variance by which a level has wandered in the time from the log to the first run after it."""
+    return dynamics.aged_per_day**2 / DAY_S * age_s
 
 
 def later(dynamics: RunDynamics, level: NodeLevel, elapsed_s: Any, np: Any = np) -> NodeLevel:
@@ -180,7 +190,7 @@ class _NodeLevels:
 
     def __init__(self, dynamics: RunDynamics, num_nodes: int, begin_s: float, age_s: float) -> None:
         self._dynamics = dynamics
-        fresh = wandered(dynamics, age_s), dynamics.node_variance
+        fresh = aged(dynamics, age_s), dynamics.node_variance
         self._levels = [[0.0, 0.0, *fresh, begin_s] for _ in range(num_nodes)]
         self._pending: list[list[float]] = [[] for _ in range(num_nodes)]
 
@@ -243,9 +253,9 @@ def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
     most = CLIP * spread
     clipped = np.clip(runs.residual, -most, most)
     offset, whole = float(clipped.mean()), max(float(clipped.var()), LEAST_SCATTER)
-    still = RunDynamics(whole, offset, 0.0, 600.0, DRIFT_PER_DAY)
+    still = RunDynamics(whole, offset, 0.0, 600.0, DRIFT_PER_DAY, AGED_PER_DAY)
     tried = [
-        RunDynamics((1.0 - share) * whole, offset, share * whole, memory_s, DRIFT_PER_DAY)
+        replace(still, scatter=(1.0 - share) * whole, node_variance=share * whole, node_memory_s=memory_s)
         for share in SHARES
         for memory_s in MEMORIES_S
     ]

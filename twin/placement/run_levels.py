@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 
 from twin.contracts import Array
-from twin.placement.run_filter import NodeLevel, cut, fresh_level, wandered
+from twin.placement.run_filter import NodeLevel, aged, cut, fresh_level, wandered
 from twin.placement.slots import place, read, write
 from twin.placement.types import (
     COMPLETED,
@@ -61,7 +61,10 @@ def updated_pair(
     ran = (left.status == COMPLETED) | (left.status == FAILED)
     usable = ran & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
     pair = place(levels.pair.shape, service, node, usable)
-    old, since = read(levels.pair, pair, 0.0), wandered(dynamics, state.clock_s + levels.age_s)
+    old, since = (
+        read(levels.pair, pair, 0.0),
+        wandered(dynamics, state.clock_s) + aged(dynamics, levels.age_s),
+    )
     variance = read(levels.pair_variance, pair, 0.0) + since
     of_node = NodeLevel(
         *(jnp.take_along_axis(leaf.sum(axis=0), node[None], axis=0)[0] for leaf in levels.node)

@@ -68,7 +68,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
-POLICY_CODE = 9
+POLICY_CODE = 10
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
@@ -187,8 +187,8 @@ def build_policy(
     """Trains the schedulers in a twin and writes them into `out`.
 
     Unfinished parts are saved beside `out`, so that a killed training is resumed. The state of the twin's certificate
-    goes into the manifest, for bundles and reports; in a twin that failed it (`is_trusted` false) the ladder stays at
-    its first rung. `begun`: this very training, begun before by `train_beside`.
+    goes into the manifest, for bundles and reports; in a twin that failed it (`is_trusted` false) small gains do not
+    count in the ladder. `begun`: this very training, begun before by `train_beside`.
 
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
