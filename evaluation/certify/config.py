@@ -21,7 +21,7 @@ class Thresholds:
         offload_error: Mean absolute error of the offload ratio over the parts of the day, over the floor.
         offload_correlation: Least correlation with the logged ratio over the parts of the day.
         calibration: Mean distance of predicted from observed shares.
-        coverage: Largest deviation of the coverage of 90 % intervals.
+        coverage: Most that 90 % intervals may fall short of 90 %.
         clone_surprise: Largest difference of the clone's surprise at logged decisions from its own entropy, nats.
         behaviour_value: Largest difference in closed loop of the share on time and of the share accepted: .02 for the
             twin, .01 for the clone, whose distribution is flatter than the behaviour's (the truth itself is .01 off).

@@ -127,5 +127,8 @@ def _scores(rank: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _median(draws: np.ndarray) -> np.ndarray:
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.nanmedian(draws, axis=1))
+    """[rows] of the known draws [rows, draws]; NaN of a row without any."""
+    known = np.isfinite(draws).any(axis=1)
+    found = np.full(len(draws), np.nan)
+    found[known] = np.nanmedian(draws[known], axis=1)
+    return found

@@ -12,7 +12,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST, read_manifest, verify
 
 KIND = "certificate"
-CERTIFICATE_CODE = 3
+CERTIFICATE_CODE = 4
 """Code version of jobs' steps: raised when certificates of the same twin and days change."""
 DATA, PAGE = "certificate.json", "report.html"
 

@@ -27,9 +27,9 @@ CLIP = 2.0
 DRIFT_PER_DAY = 0.02
 """Least deviation by which the logarithm of a run time is taken to wander within a day: too little to cost anything
 where nothing moves, enough to have followed by the evening what has moved in a month."""
-AGED_PER_DAY = 0.08
-"""Deviation by which it may have wandered in a day between the log and the first run seen after it: .2 in a week,
-.4 in a month. It goes as runs end, so it costs little where nothing has moved."""
+AGED_PER_DAY = 0.05
+"""Deviation by which it may have wandered in a day between the log and the first run seen after it: .13 in a week,
+.27 in a month. It goes as runs end, so it costs little where nothing has moved."""
 LEAST_SCATTER = 1e-4
 DAY_S = 86_400.0
 MAX_RUNS = 40_000
