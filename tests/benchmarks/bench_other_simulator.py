@@ -111,7 +111,7 @@ def policies_of(
     _run("train", twin, "--out", policy, "--config", job, "--force")
     found = {}
     for name in POLICIES:
-        bundle, chosen = folder / name, () if name == POLICIES[0] else ("--policy", name)
+        bundle, chosen = folder / "bundles" / name, () if name == POLICIES[0] else ("--policy", name)
         if _run("export", policy, "--out", str(bundle), *chosen, allowed=(0, 2)) == 0:
             found[name] = bundle
     return found, status
