@@ -1,7 +1,7 @@
 """The rules of `offline_rl.rules` in NumPy, from named numbers; what a bundle of a rule decides with.
 
     delay    = max(wait_scale * backlog where a node has no room, latency + per_mib * input)
-    run      = usual run * exp(crowding_0 * (ln(1 + running) - crowding_1)), but in on_time_by_replicas
+    run      = usual run * exp(crowding_0 * ln(1 + running) + crowding_1 * ln max(1, load) - crowding_2)
     expected_on_time         acceptance * Phi(ln((deadline - delay) / run) / spread)
                              - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + delay + run)
     least_expected_response  ln(acceptance) - ln(delay + run)
@@ -45,7 +45,7 @@ TINY = 1e-6
 CROWDING = "crowding"
 """Numbers that bundles of before do not have: zeros there."""
 _DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": ()}
-_TIMES = {**_DELAY, CROWDING: (2,)}
+_TIMES = {**_DELAY, CROWDING: (3,)}
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     EXPECTED_ON_TIME: {**_TIMES, "spread": (), "price": (), "haste": ()},
     LEAST_EXPECTED_RESPONSE: _TIMES,
@@ -57,7 +57,7 @@ MEANINGS: Mapping[str, str] = {
     "latency": "time units that a transfer takes at least: at home, at another site, in the cloud",
     "per_mib": "time units for every MiB of input, likewise",
     "wait_scale": "time waited for each time unit of backlog, where a node has no room",
-    CROWDING: "how runs lengthen beside others: power of (1 + running), and the usual ln(1 + running)",
+    CROWDING: "how runs lengthen beside others: powers of 1 + running and of the load above 1, and the usual",
     "spread": "standard deviation of the logarithm of run times about the usual",
     "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
     "haste": "worth of an earlier end between offers equally sure, for every unit of ln(1 + response)",
@@ -186,8 +186,10 @@ def _delay(
 
 def _run(numbers: Numbers, seen: Mapping[str, np.ndarray]) -> np.ndarray:
     """[batch, A] how long the request should run, beside those that run there now."""
-    exponent, usual = numbers[CROWDING]
-    return np.asarray(_duration(seen["usual_run"]) * np.exp(exponent * (seen["num_running"] - usual)))
+    by_count, by_load, usual = numbers[CROWDING]
+    load = 1.0 - seen["free_cpu_cores"] + seen["needed_share"] + np.expm1(seen["waiting_share"])
+    longer = by_count * seen["num_running"] + by_load * np.log(np.maximum(load, np.float32(1.0))) - usual
+    return np.asarray(_duration(seen["usual_run"]) * np.exp(longer))
 
 
 def _on_time(left: np.ndarray, run: np.ndarray, spread: np.ndarray) -> np.ndarray:

@@ -114,9 +114,17 @@ def _delay(terms: _Terms) -> str:
 
 def _run(terms: _Terms) -> str:
     """How long the request should run, beside those that run there now."""
-    add, (exponent, usual) = terms.graph.add, (terms.number(CROWDING, index) for index in range(2))
-    longer = add("Exp", add("Mul", exponent, add("Sub", terms.of_choice("num_running"), usual)))
-    return add("Mul", terms.duration(terms.of_choice("usual_run")), longer)
+    add = terms.graph.add
+    by_count, by_load, usual = (terms.number(CROWDING, index) for index in range(3))
+    busy = add("Sub", terms.value(1.0), terms.of_choice("free_cpu_cores"))
+    load = add(
+        "Add",
+        add("Add", busy, terms.of_choice("needed_share")),
+        terms.expm1(terms.of_choice("waiting_share")),
+    )
+    longer = add("Mul", by_load, add("Log", terms.at_least(load, 1.0)))
+    longer = add("Sub", add("Add", longer, add("Mul", by_count, terms.of_choice("num_running"))), usual)
+    return add("Mul", terms.duration(terms.of_choice("usual_run")), add("Exp", longer))
 
 
 def _queue(terms: _Terms, waiting: str) -> str:

@@ -33,7 +33,7 @@ def rule_params(rule: str, **numbers: object) -> PyTree:
         "latency": [0.0] * 3,
         "per_mib": [0.0] * 3,
         "wait_scale": 1.0,
-        "crowding": [0.0] * 2,
+        "crowding": [0.0] * 3,
     }
     if rule == EXPECTED_ON_TIME:
         names |= {"spread": RUN_TIME_SPREAD, "price": 0.0, "haste": HASTE}

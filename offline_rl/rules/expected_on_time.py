@@ -24,7 +24,7 @@ def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
     """Scores of the offers.
 
     Args:
-        params: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [2], `spread`, `price`, `haste`; time units.
+        params: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [3], `spread`, `price`, `haste`; time units.
         offers: From `read_offers`.
 
     Returns:

@@ -1,13 +1,13 @@
 """The few numbers of a rule, from the log's offers: how run times scatter, what transfers take, what a backlog means.
 
-    crowding     slope of ln(run / usual run) on ln(1 + running there), and the mean of the latter
+    crowding     slopes of ln(run / usual run) on ln(1 + running) and ln max(1, load) (`offers`), and their usual sum
     spread       standard deviation of what that leaves
     latency, per_mib  least squares of the delay on 1 and the input, of offers to nodes that had room, by kind of offer
     wait_scale   mean delay over mean backlog, of offers to nodes that had no room
 
-The slope compares offers of one time: both are taken less their means over `BLOCK` consecutive offers, or else long
-runs in busy hours would be laid to the crowd. It counts only where it is clear of chance, by `BEYOND_CHANCE` standard
-errors over windows: where nodes serve one request after another there is none.
+The slopes compare offers of one time: all is taken less its mean over `BLOCK` consecutive offers, or else long runs in
+busy hours would be laid to the crowd. They count only where they are clear of chance, by `BEYOND_CHANCE` standard
+errors over windows: where nodes serve one request after another there are none.
 
 Few offers are weak evidence: the spread is drawn to `RUN_TIME_SPREAD`, and a kind of offer with fewer than `FEWEST`
 borrows the line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog.
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import nnls
 
 from offline_rl.rules.actor import RUN_TIME_SPREAD, rule_params
 from offline_rl.rules.offers import read_offers
@@ -31,6 +32,7 @@ FEWEST = 20
 BLOCK = 32
 """Consecutive offers of a window that are taken to be of one time."""
 BEYOND_CHANCE = 4.0
+_NO_CROWDING = (0.0, 0.0, 0.0)
 _PRIOR = 20.0
 """The usual spread counts as so many runs."""
 
@@ -42,7 +44,7 @@ class RuleNumbers(NamedTuple):
     latency: tuple[float, ...]  # by `OFFER_KINDS`
     per_mib: tuple[float, ...]
     wait_scale: float
-    crowding: tuple[float, float]
+    crowding: tuple[float, float, float]
     num_runs: int
     num_delays: int
 
@@ -64,9 +66,9 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     kind = np.argmax(np.asarray(offers.kind)[:, 0], axis=0)
 
     ended = seen.finished & (seen.run_s > 0.0) & (run > 0.0) & ~seen.failed
-    scatter, crowd = np.log(seen.run_s[ended] / unit_s / run[ended]), np.asarray(offers.crowd)[0, ended]
+    scatter, crowd = np.log(seen.run_s[ended] / unit_s / run[ended]), np.asarray(offers.crowd)[:, 0, ended]
     crowding = _crowding(scatter, crowd, labelled.window[ended])
-    scatter = scatter - crowding[0] * (crowd - crowding[1])
+    scatter = scatter - (np.array(crowding[:2]) @ crowd - crowding[2])
     spread = np.sqrt((np.sum(scatter**2) + _PRIOR * RUN_TIME_SPREAD**2) / (len(scatter) + _PRIOR))
     begun = seen.started
     delay = seen.wait_s / unit_s
@@ -79,23 +81,28 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     )
 
 
-def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tuple[float, float]:
-    """Slope of `scatter` on `crowd` [rows] among offers of one time, and the mean crowd; zeros where none is clear."""
+def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tuple[float, float, float]:
+    """Slopes of `scatter` [rows] on `crowd` [2, rows] among offers of one time, and the mean of what they foretell.
+
+    No slope is negative; zeros where they foretell nothing beyond chance.
+    """
     if len(scatter) < FEWEST:
-        return 0.0, 0.0
+        return _NO_CROWDING
     order = np.argsort(window, kind="stable")
     _, first, of_window = np.unique(window[order], return_index=True, return_inverse=True)
     place = (np.arange(len(order)) - first[of_window]) // BLOCK
     _, block = np.unique(of_window * len(order) + place, return_inverse=True)
-    x, y = (_less_means(values[order], block) for values in (crowd, scatter))
-    whole = float(x @ x)
-    if whole <= 0.0:
-        return 0.0, 0.0
-    slope = float(x @ y) / whole
-    summed = np.bincount(of_window, x * (y - slope * x))
-    error = float(np.sqrt(summed @ summed)) / whole
-    is_clear = len(first) > 1 and slope > BEYOND_CHANCE * error
-    return (slope, float(crowd.mean())) if is_clear else (0.0, 0.0)
+    x, y = (
+        np.stack([_less_means(row[order], block) for row in crowd], axis=1),
+        _less_means(scatter[order], block),
+    )
+    slopes, _ = nnls(x.T @ x, x.T @ y)
+    foretold = x @ slopes
+    whole = float(foretold @ foretold)
+    summed = np.bincount(of_window, foretold * (y - foretold))
+    is_clear = whole > 0.0 and len(first) > 1 and whole > BEYOND_CHANCE * float(np.sqrt(summed @ summed))
+    by_count, by_load = slopes.tolist()
+    return (by_count, by_load, float((slopes @ crowd).mean())) if is_clear else _NO_CROWDING
 
 
 def _less_means(values: np.ndarray, block: np.ndarray) -> np.ndarray:

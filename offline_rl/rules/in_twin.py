@@ -34,7 +34,7 @@ PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
 SPREADS = (1.0, 2.0)
 """What is tried; factors of the spread found in the log."""
 CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
-"""What is tried where a crowd slows runs; factors of the slope found in the log: a request also slows those beside."""
+"""What is tried where a crowd slows runs; factors of the slopes found in the log: a request also slows those beside."""
 
 
 def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
@@ -93,7 +93,7 @@ def tune_rules(
 
 def _candidates(plain: Mapping[str, Array]) -> list[PyTree]:
     """Parameters of the rule around the numbers that the log gave."""
-    is_crowded = float(plain["crowding"][0]) > 0.0
+    is_crowded = bool(jnp.any(plain["crowding"] > 0.0))
     prices, crowdings = (CROWDED_PRICES, CROWDINGS) if is_crowded else (PRICES, CROWDINGS[:1])
     return [
         {
@@ -102,7 +102,7 @@ def _candidates(plain: Mapping[str, Array]) -> list[PyTree]:
                     **plain,
                     "price": jnp.float32(price),
                     "spread": spread * plain["spread"],
-                    "crowding": plain["crowding"] * jnp.array([crowding, 1.0], jnp.float32),
+                    "crowding": crowding * plain["crowding"],
                 }
             }
         }

@@ -17,7 +17,7 @@ _TINY = 1e-6
 
 
 def least_expected_response(params: PyTree, offers: OfferEstimates) -> Array:
-    """Scores of the offers [choices, *batch]; `params`: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [2], in
+    """Scores of the offers [choices, *batch]; `params`: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [3], in
     time units."""
     response = expected_delay(params, offers) + expected_run(params, offers)
     return jnp.log(jnp.maximum(offers.acceptance, _LEAST_ACCEPTANCE)) - jnp.log(jnp.maximum(response, _TINY))

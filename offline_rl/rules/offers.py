@@ -3,7 +3,9 @@
 The inputs are those of the policy itself (`twin.placement.features`) and a few numbers from the log:
 
     response = max(wait_scale * backlog where the node is not free, latency + per_mib * input) + run
-    run      = usual run * exp(crowding_0 * (ln(1 + requests running there) - crowding_1))
+    run      = usual run * exp(crowding_0 * ln(1 + running) + crowding_1 * ln max(1, load) - crowding_2)
+
+`running` counts the requests that run on the node, `load` is the share of its cores that all there ask for, with this.
 
 A site that observes other sites by their means reads the same of the means.
 """
@@ -28,7 +30,7 @@ class OfferEstimates(NamedTuple):
     run: Array  # usual run time
     core_time: Array  # the run, times the share of the cores requested
     busy: Array  # share of the cores in use
-    crowd: Array  # ln(1 + requests running)
+    crowd: Array  # [2, choices, *batch] ln(1 + running), ln max(1, load)
     kind: Array  # [3, choices, *batch] flags, in the order of `usual.OFFER_KINDS`
     input_mib: Array  # [1, *batch]
     deadline: Array  # [1, *batch], inf without one
@@ -50,6 +52,7 @@ def read_offers(node: Array, request: Array) -> OfferEstimates:
 
     seen = {name: node[row] for name, row in _OF_NODE.items()}
     of_request = {name: request[row][None] for name, row in _OF_REQUEST.items()}
+    load = 1.0 - seen["free_cpu_cores"] + seen["needed_share"] + jnp.expm1(seen["waiting_share"])
     has_room = seen["free_cpu_cores"] - jnp.expm1(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
     home = seen["same_site"] > 0.5
     cloud = ~home & (seen["is_cloud"] > 0.5)
@@ -59,7 +62,7 @@ def read_offers(node: Array, request: Array) -> OfferEstimates:
         run=duration(seen["usual_run"]),
         core_time=duration(seen["core_time"]),
         busy=1.0 - seen["free_cpu_cores"],
-        crowd=seen["num_running"],
+        crowd=jnp.stack([seen["num_running"], jnp.log(jnp.maximum(load, 1.0))]),
         kind=jnp.stack([home, ~home & ~cloud, cloud]).astype(jnp.float32),
         input_mib=duration(of_request["input"]),
         deadline=jnp.where(of_request["has_deadline"] > 0.5, duration(of_request["deadline"]), jnp.inf),
@@ -78,8 +81,8 @@ def expected_delay(params: PyTree, offers: OfferEstimates) -> Array:
 
 def expected_run(params: PyTree, offers: OfferEstimates) -> Array:
     """[choices, *batch] how long the request should run, beside those that run there now."""
-    exponent, usual = params["crowding"]
-    return offers.run * jnp.exp(exponent * (offers.crowd - usual))
+    by_count, by_load, usual = params["crowding"]
+    return offers.run * jnp.exp(by_count * offers.crowd[0] + by_load * offers.crowd[1] - usual)
 
 
 def parts_of(observation: PyTree) -> tuple[Array, Array]:
