@@ -35,7 +35,7 @@ _HOMES = {
     "CertifyConfig": "certify.config",
     "JudgeConfig": "judges.config",
     "add_problem": "problems.kits",
-    "main": "cli",
+    "main": "commands.cli",
     "simulate": "simulator.logs",
     "validate": "problems.placement.validating",
 }

@@ -25,7 +25,7 @@ class Transitions(NamedTuple):
     observation: PyTree  # [..., seats, T - 1, B]
     legal: PyTree  # [choices, seats, T - 1, B]
     action: PyTree  # [seats, T - 1, B]
-    reward: Array  # worth of the decision's own outcome, in units of `reward_unit`
+    reward: Array  # worth of the decision's own outcome, scaled as `transitions` describes
     discount: Array  # of the following decision, in [0, 1]; 0 where the episode has terminated
     weight: Array  # 1 where the transition counts, else 0
     next_observation: PyTree

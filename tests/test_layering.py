@@ -154,32 +154,42 @@ def test_rings_are_found():
 
 
 def test_nothing_branches_on_a_problems_name():
-    """Problems are reached through their records (kits, serving forms, fits): no comparison with a problem's name."""
-    names = {"placement", "ordering", "assignment", "orchestration", "autoscaling", "batches"}
+    """Problems are reached through their records (kits, serving forms, fits): no comparison with a problem's name.
 
-    def is_name(node: ast.expr) -> bool:
+    The kinds of bundles count as names, and so does another module's `PROBLEM`, also under an alias; a module may
+    refuse what is not of its own `PROBLEM`.
+    """
+    names = {"placement", "ordering", "assignment", "orchestration", "autoscaling", "batches"}
+    names |= {"scaling-bundle", "assignment-bundle", "scaling_kind", "assignment_kind"}
+
+    def is_name(node: ast.expr, aliases: set[str]) -> bool:
         if isinstance(node, ast.Constant):
             return node.value in names
         if isinstance(node, ast.Tuple | ast.List | ast.Set):
-            return any(map(is_name, node.elts))
-        called = (
-            node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
-        )
-        return called.isupper() and called.lower() in names
+            return any(is_name(one, aliases) for one in node.elts)
+        if isinstance(node, ast.Attribute):
+            return node.attr.isupper() and node.attr.lower() in names | {"problem"}
+        called = node.id if isinstance(node, ast.Name) else ""
+        return called in aliases or (called.isupper() and called.lower() in names)
 
     def compared(source: str) -> list[int]:
-        found = []
-        for node in ast.walk(ast.parse(source)):
+        found, tree = [], ast.parse(source)
+        imports = [one for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names]
+        others = [one for one in imports if one.name.isupper() and one.name.lower() in names | {"problem"}]
+        aliases = {one.asname or one.name for one in others}
+        for node in ast.walk(tree):
             sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             sides += [node.value] if isinstance(node, ast.MatchValue) else []
-            found += [node.lineno for _ in filter(is_name, sides)]
+            found += [node.lineno for side in sides if is_name(side, aliases)]
         return found
 
-    assert compared("a == 'ordering'\nb in ('placement', 'c')\nmatch d:\n    case 'batches': pass") == [
-        1,
-        2,
-        4,
-    ]
+    source = "a == 'ordering'\nb in ('placement', 'c')\nmatch d:\n    case 'batches': pass"
+    assert compared(source) == [1, 2, 4]
+    source = "from a import PROBLEM as ONE, ORDERING as TWO, FEW as ORDER\n"
+    assert compared(source + "x == ONE\ny != TWO\nz == ORDER\nq == r.PROBLEM") == [2, 3, 5]
+    source = "from a import PROBLEM, SCALING_KIND\nb == SCALING_KIND\nc == 'assignment-bundle'\nd == PROBLEM"
+    assert compared(source) == [2, 3, 4]
+    assert compared("PROBLEM = 'ordering'\nd == PROBLEM") == []
     files = [file for floor in FLOORS for file in sorted((ROOT / floor).rglob("*.py"))]
     places = [(file, line) for file in files for line in compared(file.read_text(encoding="utf-8"))]
     assert [f"{file.relative_to(ROOT)}:{line}" for file, line in places] == []

@@ -106,7 +106,7 @@ def kernel_mmd(coding: Coding, real: Sample, generated: Sample, *, seed: int = 0
     rows = [random.permutation(sample.num_rows)[:MAX_KERNEL_ROWS] for sample in (real, generated)]
     one = coding.matrix(real.take(rows[0]))
     two = coding.matrix(generated.take(rows[1]))
-    within = _square_distances(one, one)
+    within = square_distances(one, one)
     width = np.median(within[np.triu_indices(len(one), 1)])
     return gaussian_mmd(one, two, float(width) if width > 0 else 1.0)
 
@@ -118,11 +118,12 @@ def gaussian_mmd(one: np.ndarray, two: np.ndarray, width: float) -> float:
         size = len(kernel)
         return float((kernel.sum() - np.trace(kernel)) / (size * (size - 1)))
 
-    kernels = [np.exp(-_square_distances(*pair) / width) for pair in ((one, one), (two, two), (one, two))]
+    kernels = [np.exp(-square_distances(*pair) / width) for pair in ((one, one), (two, two), (one, two))]
     return mean_off_diagonal(kernels[0]) + mean_off_diagonal(kernels[1]) - 2.0 * float(kernels[2].mean())
 
 
-def _square_distances(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+def square_distances(one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    """[n, m] squared Euclidean distances of rows [n, d] and [m, d]."""
     squares = np.sum(one**2, axis=1)[:, None] + np.sum(two**2, axis=1)[None] - 2.0 * one @ two.T
     return np.asarray(np.maximum(squares, 0.0))
 

@@ -18,6 +18,7 @@ from evaluation.certify.playing import HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.entries import is_far
 from evaluation.comparison.metrics import main_metric
+from evaluation.comparison.rank_correlation import rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.players import GREEDY, players_of
@@ -121,14 +122,9 @@ def policy_values(
 def weighted_spearman(one: np.ndarray, two: np.ndarray) -> Statistic:
     """Rank correlation of two columns, every row counted as often as its weight (whole numbers)."""
 
-    from scipy.stats import rankdata
-
     def of(weights: np.ndarray) -> float:
         rows = np.repeat(np.arange(len(one)), weights.astype(int))
-        ranks = rankdata(one[rows]), rankdata(two[rows])
-        if np.ptp(ranks[0]) == 0 or np.ptp(ranks[1]) == 0:
-            return float("nan")
-        return float(np.corrcoef(*ranks)[0, 1])
+        return rank_correlation(two[rows], one[rows])
 
     return lambda weights: np.array([of(row) for row in weights])
 

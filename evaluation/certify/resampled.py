@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.certify.measures import PSEUDO_COUNT, held_out_scores
+from evaluation.certify.measures import PSEUDO_COUNT, held_out_scores, square_distances
 from evaluation.certify.samples import Coding, Sample
 from evaluation.comparison.bootstrap import Statistic
 
@@ -110,12 +110,12 @@ def kernel_distance(coding: Coding, one: Units, two: Units, num_units: int) -> S
     Units drawn several times are not compared with their own copies.
     """
     rows = [coding.matrix(part.sample) for part in (one, two)]
-    squares = _square_distances(rows[0], rows[0])
+    squares = square_distances(rows[0], rows[0])
     median = float(np.median(squares[np.triu_indices(len(rows[0]), 1)]))
     width = median if median > 0 else 1.0
     units = one.unit, two.unit
     sums = {
-        (i, j): _by_unit(np.exp(-_square_distances(rows[i], rows[j]) / width), units[i], units[j], num_units)
+        (i, j): _by_unit(np.exp(-square_distances(rows[i], rows[j]) / width), units[i], units[j], num_units)
         for i, j in ((0, 0), (1, 1), (0, 1))
     }
     sizes = [np.bincount(unit, minlength=num_units).astype(float) for unit in units]
@@ -188,11 +188,6 @@ def _by_unit(kernel: np.ndarray, row_unit: np.ndarray, column_unit: np.ndarray, 
     """[units, units] sums of a kernel matrix over the rows and columns of every pair of units."""
     member = [np.eye(num_units)[unit] for unit in (row_unit, column_unit)]
     return np.asarray(member[0].T @ kernel @ member[1])
-
-
-def _square_distances(one: np.ndarray, two: np.ndarray) -> np.ndarray:
-    squares = np.sum(one**2, axis=1)[:, None] + np.sum(two**2, axis=1)[None] - 2.0 * one @ two.T
-    return np.asarray(np.maximum(squares, 0.0))
 
 
 def _in_parts(some: Statistic) -> Statistic:

@@ -3,12 +3,8 @@
 import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
-
-if TYPE_CHECKING:
-    from evaluation.problems.configuration import RunConfig
 
 NAME = "compare"
 HELP = (
@@ -53,7 +49,7 @@ def run(arguments: Namespace) -> int:
 
     config, kit = settings_of(arguments), kit_of(arguments.twin)
     if arguments.shifts is not None:
-        config = _with_shifts(config, arguments.shifts)
+        config = kit.shifted(config, arguments.shifts)
     if arguments.seed is not None:
         config = replace(config, judge=replace(config.judge, seed=arguments.seed))
     compare = kit.need(kit.compare, "schedtwin compare")
@@ -69,13 +65,3 @@ def run(arguments: Namespace) -> int:
     for why in comparison.refused.values():
         print(f"schedtwin compare: {why}", file=sys.stderr)
     return USER_ERROR if comparison.refused else DONE
-
-
-def _with_shifts(config: "RunConfig", shifts: str) -> "RunConfig":
-    """The configuration with other shifts, for either problem."""
-    from dataclasses import replace
-
-    config = replace(config, shifts=replace(config.shifts, shifts=shifts))
-    if config.order is None:
-        return config
-    return replace(config, order=replace(config.order, weeks=replace(config.order.weeks, shifts=shifts)))

@@ -24,12 +24,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     from evaluation.commands.options import add_options
     from evaluation.problems.ordering.replaying import ReplayConfig
     from twin.ordering.rules import RULES
+    from twin.problems import ORDERING
 
     parser.formatter_class = RawDescriptionHelpFormatter
     named = [*((rule.name, rule.description) for rule in RULES), *LEARNING]
     parser.epilog = "\n".join(("policies:", *(f"  {name:<14}{words}" for name, words in named)))
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
-    parser.add_argument("--problem", choices=("ordering",), default="ordering", help="problem")
+    parser.add_argument("--problem", choices=(ORDERING,), default=ORDERING, help="problem")
     parser.add_argument(
         "--policy", metavar="NAME", action="append",
         help="order of the queue; may be given several times (default: fcfs)",

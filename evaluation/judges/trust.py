@@ -10,6 +10,7 @@ import numpy as np
 
 from evaluation.comparison.entries import JudgeTrust, Run, is_far
 from evaluation.comparison.metrics import Metric
+from evaluation.comparison.rank_correlation import known_rank_correlation
 
 HISTORY, REPLAY, TRUTH = "history", "replay", "truth"
 MIN_POLICIES = 4
@@ -57,9 +58,6 @@ def _against(
     if len(both) < MIN_POLICIES:
         return None, None, None, 0
     estimates, truths = (np.array([values[policy] for policy in both]) for values in (found, true))
-    is_ranked = np.ptp(estimates) > 0 and np.ptp(truths) > 0
-    from scipy.stats import spearmanr
-
-    rank = float(spearmanr(estimates, truths).statistic) if is_ranked else None
+    rank = known_rank_correlation(estimates, truths)
     errors = estimates - truths
     return float(np.mean(np.abs(errors))), float(np.mean(errors)), rank, len(both)

@@ -290,7 +290,7 @@ def evaluate(
                 f"policy {one.name!r} chose a node that is not legal in {result.num_illegal:,} of "
                 f"{result.decisions.num_rows:,} decisions",
                 where=where, allowed="nodes where `legal` is true",
-                advice="mask the choice, for example with evaluation.baselines.best_legal",
+                advice="mask the choice, for example with evaluation.baselines.baseline.best_legal",
             )  # fmt: skip
             continue
         found.append((one, result))

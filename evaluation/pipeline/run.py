@@ -22,7 +22,7 @@ from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import Job
-from evaluation.problems.kits import KITS
+from evaluation.problems.kits import claiming_kit
 from evaluation.problems.usual_job import usual_job
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.world import World
@@ -58,7 +58,7 @@ def run(
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
-    kit = next((one for one in KITS if one.claims(config)), KITS[0])
+    kit = claiming_kit(config)
     run_kit = kit.run or partial(usual_job, kit)
     certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
     certificate = certificate_plan(certify, record_refusal=True, engine=config.engine).step(

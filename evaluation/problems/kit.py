@@ -7,12 +7,13 @@ and both depend on the same settings and the same version of the code. Commands 
 
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
+from evaluation.certify.persistence import Certification
 from evaluation.comparison.comparison import Comparison
 from evaluation.jobs.job import Step
 from evaluation.jobs.unfinished import Unfinished
@@ -75,6 +76,11 @@ class StepPlan:
             name, self.kind, build, inputs=tuple(inputs), config=to_plain(self.settings), seed=self.seed,
             code_version=self.code_version,
         )  # fmt: skip
+
+
+def days_shifted(config: RunConfig, shifts: str) -> RunConfig:
+    """The configuration with other shifts, as `schedtwin compare --shifts` names them."""
+    return replace(config, shifts=replace(config.shifts, shifts=shifts))
 
 
 class Certifier(NamedTuple):
@@ -174,6 +180,8 @@ class Kit:
         run: The problem's part of `run`, after the archive, where it is not the usual one: fit, certify, train,
             compare, export (`usual_job.py`).
         tasks: Commands with tasks, for which `--workers` and `--on` have an effect.
+        shifted: (configuration, shifts) -> configuration with these shifts of the days or weeks compared.
+        uncertified: Certification -> remark on a bundle that a job exported in a twin that did not pass.
         refuses_lacking: Whether a log that lacks something is refused also where the problem is named.
     """
 
@@ -199,6 +207,8 @@ class Kit:
     refresh: Callable[[RunConfig], RefreshParts] | None = None
     run: Callable[[Job], dict[str, Path]] | None = None
     tasks: tuple[str, ...] = ()
+    shifted: Callable[[RunConfig, str], RunConfig] = days_shifted
+    uncertified: Callable[[Certification], str] = lambda found: found.words
     refuses_lacking: bool = False
 
     def need(self, part: Part | None, step: str) -> Part:

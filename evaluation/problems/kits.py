@@ -57,6 +57,11 @@ def kit_of(product: Path) -> Kit:
     return kit
 
 
+def claiming_kit(config: RunConfig) -> Kit:
+    """The kit of the problem that a job's configuration selects; the first one's where it selects none."""
+    return next((one for one in KITS if one.claims(config)), KITS[0])
+
+
 def kit_of_twin(twin: object) -> Kit:
     """The kit of the problem that a twin in Python is of; ConfigError where it is of none."""
     for kit in KITS:

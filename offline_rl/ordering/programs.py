@@ -51,7 +51,7 @@ class OrderTrainingConfig:
         queue_size, running_size: as in `OrderingConfig`; where None the log decides (`tables.with_tables`).
         floor_s: run times below this count as this long in the reward. The bounded slowdown's own 10 s would let a
             few jobs of seconds rule the gradient; the held-out weeks are measured with 10 s.
-        tick_s: as in `OrderingConfig`; see `job_windows.fitting_tick_s`.
+        tick_s: as in `OrderingConfig`; see `twin.ordering.job_windows.fitting_tick_s`.
         ppo: how to optimise.
     """
 

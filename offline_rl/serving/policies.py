@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from logs_schema.errors import ProductError, SchedtwinError
 from offline_rl.assignment.assigner import Assigner, load_assigner
-from offline_rl.bundle import ASSIGNMENT_KIND, kind_of
+from offline_rl.bundle import ASSIGNMENT_KIND, KIND, kind_of
 from offline_rl.contract import RULES
 from offline_rl.runner import (
     Decision,
@@ -28,11 +28,11 @@ from offline_rl.runner import (
 )
 from offline_rl.runner.features import LOAD
 from offline_rl.runner.loading import Backend, own_rule
-from offline_rl.runner.queue import PROBLEM as QUEUE
 from offline_rl.runner.table import NodeTable
 from offline_rl.runner.watch import Watch
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.worker import Worker
+from twin.problems import ORDERING, PLACEMENT
 
 OLDEST = LOAD.index("oldest_wait_s")
 Question = Callable[[], Decision]
@@ -159,6 +159,16 @@ class ServedPolicy:
     assigner: Assigner | None = None
 
 
+class Asked(NamedTuple):
+    """The arguments of `load_policy`."""
+
+    bundle: Path
+    backend: Backend
+    expect: str | None
+    trust: Path | None
+    rule: Path | None
+
+
 def load_policy(
     bundle: Path,
     backend: Backend = "numpy",
@@ -180,16 +190,23 @@ def load_policy(
     Raises:
         ProductError: See `offline_rl.runner.load`; or the rule is none, or of another training.
     """
-    if kind_of(bundle) == ASSIGNMENT_KIND:
-        return _of_assigner(bundle, backend, expect, trust, rule)
-    network = load_network(bundle, backend, expect=expect, trust=trust)
-    if network.contract.problem == QUEUE:
-        return _of_queue(network, rule)
-    policy = Policy(network)
+    asked = Asked(bundle, backend, expect, trust, rule)
+    return OF_KIND.get(kind_of(bundle) or KIND, _of_network)(asked)
+
+
+def _of_network(asked: Asked) -> ServedPolicy:
+    """A network's policy, by the problem of its contract."""
+    network = load_network(asked.bundle, asked.backend, expect=asked.expect, trust=asked.trust)
+    return OF_PROBLEM.get(network.contract.problem, _of_nodes)(network, asked)
+
+
+def _of_nodes(network: ExportedPolicy, asked: Asked) -> ServedPolicy:
+    """A policy that chooses among nodes; ProductError where the network is of another problem."""
+    policy, rule = Policy(network), asked.rule
     stand_in = (
-        own_rule(policy, bundle)
+        own_rule(policy, asked.bundle)
         if rule is None
-        else _rule_beside(policy, load(rule, "numpy", trust=trust), rule)
+        else _rule_beside(policy, load(rule, "numpy", trust=asked.trust), rule)
     )
     watch = Watch(policy.contract.alarm)
     return ServedPolicy(
@@ -205,12 +222,12 @@ def load_policy(
     )
 
 
-def _of_queue(network: ExportedPolicy, rule: Path | None) -> ServedPolicy:
+def _of_queue(network: ExportedPolicy, asked: Asked) -> ServedPolicy:
     """A queue's policy; it brings the rule that stands in for it along."""
-    if rule is not None:
+    if asked.rule is not None:
         raise ProductError(
             "a queue's bundle brings its rule along",
-            where=str(rule),
+            where=str(asked.rule),
             allowed="no other rule",
             advice="leave --rule out",
         )
@@ -221,13 +238,11 @@ def _of_queue(network: ExportedPolicy, rule: Path | None) -> ServedPolicy:
     return ServedPolicy(network.content_hash, (), no_books, queue=QueuePolicy(network))
 
 
-def _of_assigner(
-    bundle: Path, backend: Backend, expect: str | None, trust: Path | None, rule: Path | None
-) -> ServedPolicy:
+def _of_assigner(asked: Asked) -> ServedPolicy:
     """A scheduler of many requests at once."""
-    if rule is not None:
+    if asked.rule is not None:
         raise ProductError(
-            "the bundle assigns many requests at once", where=str(rule),
+            "the bundle assigns many requests at once", where=str(asked.rule),
             allowed="no rule beside: every answer begins with insertion",
         )  # fmt: skip
 
@@ -236,8 +251,17 @@ def _of_assigner(
             "the bundle assigns many requests at once and places none alone", advice="use /assign"
         )
 
-    assigner = load_assigner(bundle, backend=backend, expect=expect, trust=trust)
+    assigner = load_assigner(asked.bundle, backend=asked.backend, expect=asked.expect, trust=asked.trust)
     return ServedPolicy(assigner.content_hash, (), no_books, assigner=assigner)
+
+
+OF_KIND: Mapping[str, Callable[[Asked], ServedPolicy]] = {KIND: _of_network, ASSIGNMENT_KIND: _of_assigner}
+"""Kind of bundle -> how it is loaded; kinds that are not served are refused as other than `KIND`."""
+OF_PROBLEM: Mapping[str, Callable[[ExportedPolicy, Asked], ServedPolicy]] = {
+    PLACEMENT: _of_nodes,
+    ORDERING: _of_queue,
+}
+"""Problem of a network's contract -> how it is served; others are refused as other than placement."""
 
 
 def _rule_beside(policy: Policy, rule: Policy, where: Path) -> Policy:

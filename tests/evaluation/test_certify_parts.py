@@ -23,6 +23,7 @@ from evaluation.certify.page import picture, render
 from evaluation.certify.playing import deal
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
+from evaluation.comparison.rank_correlation import known_rank_correlation, rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.placement.certifying import certify
 from logs_schema.errors import ConfigError
@@ -101,6 +102,17 @@ def test_rank_correlation_is_scipy_s_and_counts_rows_as_often_as_drawn():
     for row, value in zip(weights.astype(int), told, strict=True):
         assert value == pytest.approx(spearmanr(np.repeat(one, row), np.repeat(two, row)).statistic)
     assert np.isnan(weighted_spearman(np.zeros(12), two)(weights)).all()
+
+
+@pytest.mark.parametrize("distinct", [3, 1000])
+def test_rank_correlation_is_scipy_s_to_the_last_bit(distinct):
+    one, two = np.random.default_rng(1).integers(0, distinct, (2, 40)).astype(float)
+    two += one
+    assert rank_correlation(one, two) == spearmanr(one, two).statistic
+    for undefined in (np.zeros(40), np.where(one == one[0], np.nan, one)):
+        assert np.isnan(rank_correlation(undefined, two))
+        assert known_rank_correlation(undefined, two) is None
+    assert np.isnan(rank_correlation(one[:1], two[:1]))
 
 
 def test_correlation_over_the_day_leaves_unknown_parts_out():

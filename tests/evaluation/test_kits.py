@@ -5,10 +5,11 @@ import dataclasses
 import pyarrow as pa
 import pytest
 
+from evaluation.certify.persistence import Certification
 from evaluation.comparison.comparison import Comparison
-from evaluation.problems.configuration import RunConfig
+from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.kit import Kit, ProblemOptions, StepPlan
-from evaluation.problems.kits import KITS, choose_kit, find_kit
+from evaluation.problems.kits import KITS, choose_kit, claiming_kit, find_kit
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.records import to_plain
@@ -70,3 +71,22 @@ def test_a_log_that_holds_nothing_is_refused_in_words(kit: Kit, bare):
 def test_what_is_not_compared_says_nothing(kit: Kit):
     empty = Comparison({}, (), "units", 0.95, "", (), (), (), (), (), (), ())
     assert all(isinstance(line, str) for line in kit.compared(empty))
+
+
+@each
+def test_shifts_of_the_command_line_replace_those_of_the_configuration(kit: Kit):
+    assert kit.shifted(RunConfig(), "3d") == dataclasses.replace(
+        RunConfig(), shifts=dataclasses.replace(RunConfig().shifts, shifts="3d")
+    )
+
+
+def test_a_queue_s_weeks_are_shifted_too_and_its_bundle_is_chosen_by_replay():
+    config = RunConfig(order=OrderConfig())
+    queue, failed = claiming_kit(config), Certification("fail", None, "trained in a twin that failed")
+    assert queue is find_kit("ordering")
+    shifted = queue.shifted(config, "3d")
+    assert shifted.order is not None
+    assert (shifted.shifts.shifts, shifted.order.weeks.shifts) == ("3d", "3d")
+    assert queue.uncertified(failed) == "chosen by exact replay; its twin's certificate: fail"
+    assert claiming_kit(RunConfig()) is KITS[0]
+    assert KITS[0].uncertified(failed) == failed.words

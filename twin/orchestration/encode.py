@@ -115,7 +115,7 @@ def describe_cluster(archive: Archive, days: Sequence[dt.date]) -> tuple[EdgeClo
         days: Whose requests name the services; the first deployment is that at their first midnight.
 
     Returns:
-        The cluster and the settings of frames. Of images nothing is known yet (`fit_chance` estimates their time).
+        The cluster and the settings of frames. Of images nothing is known yet (`fit.fit_pulls` estimates their time).
 
     Raises:
         ArchiveError: naming what is missing.

@@ -29,7 +29,7 @@ class Event(NamedTuple):
     looks: Array  # bool: (2) the queue is looked at
     unexpected: Array  # bool: (3) a job ends unexpectedly
     row: Array  # int32: the job that ends, in the table of what runs
-    first_expected: Array  # bool: see `starting.Hidden`
+    first_expected: Array  # bool: see `starting.HiddenRuns`
 
 
 def until_decision(

@@ -1,7 +1,7 @@
 """From archive tables to padded arrays: the only place where that happens.
 
 Rows are read day by day. Every window starts with the requests that were in flight at that moment, also those that
-arrived on earlier days. What happened after `known_until` is unknown to the arrays, whatever the archive holds:
+arrived on earlier days. What happened after `known_until_s` is unknown to the arrays, whatever the archive holds:
 outcomes that end later are censored, so training cannot see past its cutoff.
 """
 

@@ -1,7 +1,7 @@
 """The arrays of the placement problem: which node an arriving request is offered to.
 
 A *node* here is whatever a decision names: a machine, or a class of machines whose capacities are summed
-(`twin.encode` decides which, from the log). Resources are `RESOURCES`, in that order.
+(`twin.placement.encoding.fit_encoding` decides which, from the log). Resources are `RESOURCES`, in that order.
 """
 
 from dataclasses import dataclass, field
@@ -40,14 +40,14 @@ class Cluster:
         sites, scenarios, services, queues: Vocabularies; index 0 of the latter three is "unknown".
         rules: [num_rules, nodes] candidate sets; rule 0 allows every node.
         run_ratio: [services, nodes] how long a service runs on a node, over what is expected of it anywhere (see
-            `usual`); 1 where the log does not show it.
+            `service_times`); 1 where the log does not show it.
         run_variance: [services, nodes] variance of what is known of the logarithm of `run_ratio`.
         dynamics: How run times move (see `run_filter`); by default they stand still.
         pressure: [services] how hard a run of each presses on the runs beside it (see `crowding`); by default, and
             where the log does not show it, empty: no run is longer for them.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
-            accepted (see `usual`); 1 where the log does not show it.
+            accepted (see `service_times`); 1 where the log does not show it.
         knows_week: Whether the days of training cover every weekday. Otherwise the time of week is not shown to
             any policy (its features are 0): on a weekday never seen, whatever was learned of it would be made up.
     """

@@ -26,6 +26,7 @@ from evaluation.comparison.entries import (
     ShiftFacts,
     Tally,
 )
+from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
 from evaluation.problems.autoscaling.training import ScalingTask
@@ -301,8 +302,6 @@ def _judged(
 def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]:
     """How the twin's rewards stand to the true ones, by shift, where both judged."""
 
-    from scipy.stats import spearmanr
-
     def values(judge: str, shift: int) -> dict[str, float]:
         return {
             one.policy: _value(one.estimate) for one in cells
@@ -316,11 +315,10 @@ def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]
         if len(shared) < 3:
             continue
         mine, theirs = (np.array([one[name] for name in shared]) for one in (told, true))
-        rank = float(spearmanr(mine, theirs).statistic)
         away = mine - theirs
         found.append(
             JudgeTrust(TWIN, shift, told.get(LOGGED), None, float(np.abs(away).mean()), float(away.mean()),
-                       None if np.isnan(rank) else rank, len(shared), None, 0)
+                       known_rank_correlation(mine, theirs), len(shared), None, 0)
         )  # fmt: skip
     return tuple(found)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.problems.autoscaling.certifying import ReplayedDays, simulated_again
 from logs_schema.errors import ConfigError
 from twin.autoscaling.answered.forecaster import AnswerForecast, AnswerForecaster, Replay, fit_forecaster
@@ -151,14 +152,9 @@ def scored(forecaster: AnswerForecaster, found: ForecastRows) -> ForecastScore:
     def error(values: np.ndarray, rows: np.ndarray) -> float | None:
         return float(np.mean(np.abs(np.log(values[rows]) - logs[rows]))) if rows.any() else None
 
-    from scipy.stats import spearmanr
-
     every = np.ones(len(logs), bool)
     middle, low, high = found.forecast.middle, found.forecast.low, found.forecast.high
     inside = (low <= found.logged) & (found.logged <= high)
-    ranked = (
-        answered.sum() >= FEWEST_RANKED and np.ptp(middle[answered]) > 0.0 and np.ptp(logs[answered]) > 0.0
-    )
     return ForecastScore(
         forecaster.quantity,
         forecaster.chosen,
@@ -170,7 +166,7 @@ def scored(forecaster: AnswerForecaster, found: ForecastRows) -> ForecastScore:
         {name: error(values, every) or 0.0 for name, values in found.simple.items()},
         float(inside[answered].mean()) if answered.any() else None,
         float(np.median((high / low)[answered])) if answered.any() else None,
-        float(spearmanr(middle[answered], logs[answered])[0]) if ranked else None,
+        known_rank_correlation(middle[answered], logs[answered]) if answered.sum() >= FEWEST_RANKED else None,
     )
 
 

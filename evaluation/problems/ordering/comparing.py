@@ -18,6 +18,7 @@ from evaluation.comparison.metrics import (
     UTILISATION,
     WAIT_P99,
 )
+from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.playing import (
@@ -135,8 +136,6 @@ def compare_orders(
 
 def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
     """How the twin's mean bounded slowdowns of the policies stand to those of replay, at every shift."""
-    from scipy.stats import spearmanr
-
     values: dict[tuple[str, int], dict[str, float]] = {}
     for run in runs:
         value = BOUNDED_SLOWDOWN.compute(run.decisions)
@@ -150,7 +149,7 @@ def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
         both = sorted(in_twin.keys() & found.keys())
         if judge == REPLAY and len(both) >= MIN_RANKED:
             ours, theirs = (np.array([of[name] for name in both]) for of in (in_twin, found))
-            rank = float(spearmanr(ours, theirs).statistic) if np.ptp(ours) > 0 < np.ptp(theirs) else None
+            rank = known_rank_correlation(ours, theirs)
             gap = ours - theirs
             trust.append(
                 JudgeTrust(

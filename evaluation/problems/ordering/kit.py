@@ -27,6 +27,7 @@ from evaluation.problems.kit import (
     Kit,
     ProblemOptions,
     StepPlan,
+    days_shifted,
 )
 from evaluation.problems.ordering.certificate.certifying import certify_queue, refused_queue
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
@@ -61,6 +62,14 @@ def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
 
 def _order(config: RunConfig) -> OrderConfig:
     return config.order or OrderConfig()
+
+
+def weeks_shifted(config: RunConfig, shifts: str) -> RunConfig:
+    """The configuration with other shifts, in [order.weeks] where there is a table [order]."""
+    config = days_shifted(config, shifts)
+    if config.order is None:
+        return config
+    return replace(config, order=replace(config.order, weeks=replace(config.order.weeks, shifts=shifts)))
 
 
 def fit_plan(config: RunConfig, *, last_anchor: bool = False) -> StepPlan:
@@ -244,4 +253,6 @@ ORDERING_KIT = Kit(
     compared=compared,
     twin=QueueTwin,
     judge=judge,
+    shifted=weeks_shifted,
+    uncertified=lambda found: f"chosen by exact replay; its twin's certificate: {found.verdict}",
 )

@@ -7,12 +7,12 @@ import numpy as np
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
-from scipy.stats import spearmanr
 
 from evaluation.certify.lines import Verdict
 from evaluation.comparison.bootstrap import IntervalConfig, estimate
 from evaluation.comparison.entries import is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS
+from evaluation.comparison.rank_correlation import rank_correlation
 from evaluation.reproduction.benches.worlds_bench import DESERVING, WRONG
 
 PASS, FAIL = Verdict.PASS.value, Verdict.FAIL.value
@@ -54,7 +54,7 @@ def summary(found: Mapping[str, Any]) -> dict[str, Any]:
         "mean_error": float(error.mean()), "worst_error": float(error.max()),
         "worst_unmarked_error": float(max(unmarked, default=0.0)),
         "worst_policy": table[int(error.argmax())]["policy"],
-        "rank_correlation": float(spearmanr(promised, true).statistic),
+        "rank_correlation": rank_correlation(promised, true),
         "certificate": verdict,
         "failed_lines": [line["name"] for line in lines if line["verdict"] == FAIL],
         "undecided_lines": [

@@ -81,6 +81,7 @@ def _values(weeks: Sequence[ReplayedWeek], names: Sequence[str], num_units: int)
 
 
 def _spearman(one: Values, two: Values) -> Statistic:
+    """As `rank_correlation`, of all replicates at once."""
     from scipy.stats import rankdata
 
     def statistic(weights: np.ndarray) -> np.ndarray:
