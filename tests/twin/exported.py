@@ -1,10 +1,12 @@
-"""Problems that the packages export, small, as cases of the contract tests: ordering, slots, frames, the example."""
+"""Small problems that the packages export, as cases of the contract tests, and the worked example."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines.random import RANDOM
+from evaluation.simulator.applications.presets import application as preset
+from evaluation.simulator.applications.response import application_response, limits_of
 from evaluation.simulator.frames import FrameConfig, observing
 from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
@@ -13,6 +15,9 @@ from notebooks.batches.problem import BatchEdges, batches_problem, edges_respons
 from tests.evaluation.slot_runs import small_kais
 from tests.ordering.making import jobs_of
 from tests.ordering.pooling import cut_whole, joined
+from twin.autoscaling.config import AutoscalingConfig
+from twin.autoscaling.problem import autoscaling_problem
+from twin.autoscaling.rewards import cost_under_slo
 from twin.contracts import Array, Environment, Outcome, PyTree, Response, Streams
 from twin.environment import environment
 from twin.orchestration.frame_mechanics import frame_response
@@ -29,6 +34,7 @@ POOL = Pool(10, easy=True)
 ORDERING = OrderingConfig(num_visible=4, queue_size=30, running_size=10, num_agents=4, time_unit_s=5.0)
 SLOTS = SlotConfig(node_places=3, queue_places=6, slots_per_frame=4)
 FRAMES = FrameConfig(num_changes=2, samples_per_frame=2, history_s=2.0)
+SCALING = AutoscalingConfig(window=4)
 KEY = jax.random.key(5)
 
 
@@ -108,6 +114,15 @@ def frames(num_frames: int | None = None, drawn: bool = True) -> Environment:
     dispatch = observing(case.public, RANDOM.policy(case.public.cluster))
     response = frame_response(case.public, true_chance(case, _begin_s(case, num_slots)), dispatch, FRAMES)
     return environment(frame_problem(case.public, FRAMES), response if drawn else without_chance(response))
+
+
+def deployments(length: int, drawn: bool = True) -> Environment:
+    """Autoscaling of a small application, whose episodes are cut after so many intervals."""
+    application = preset("chain")
+    rates = np.random.default_rng(0).uniform(20.0, 80.0, (200, len(application.users)))
+    problem = autoscaling_problem(SCALING, limits_of(application), cost_under_slo())
+    response = application_response(application, SCALING, rates, length)
+    return environment(problem, response if drawn else without_chance(response))
 
 
 def _slot_case() -> Instance:
