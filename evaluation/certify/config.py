@@ -33,6 +33,7 @@ class Thresholds:
         persistence: Largest correlation of run time residuals with those of the last runs on the node, or on any.
         co_running: Largest correlation of run time residuals with requests that arrive during the run. It is small,
             since sharing has an effect only while a node has more requests than cores.
+        cold_start: The same with the time since the service last ran on the node.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -61,6 +62,7 @@ class Thresholds:
     run_bias_by_node: float = 0.10
     persistence: float = 0.10
     co_running: float = 0.05
+    cold_start: float = 0.05
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02

@@ -5,6 +5,8 @@ predict the residual of the next one. If requests are larger for a while, residu
 *Co-runners*: where requests share a node, those that arrive after a run began lengthen it. They are counted in a window
 after its start of half the forecast run time, and runs that ended within it are left out; for the others, under
 forecasts of the right class, arrivals in the window are uncorrelated with the residual.
+*Cold starts*: where a service that did not run on a node lately takes longer there, residuals rise with the time since
+its last run. No table of means has that: a policy that gathers a service on few nodes is worth more than in the twin.
 """
 
 import numpy as np
@@ -38,6 +40,11 @@ def model_class_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
             lately(score, forecast._replace(node=np.zeros_like(forecast.node)), 2 * LAST_RUNS),
         ),
         ("run time residuals against requests that come during the run", limits.co_running, late, arrivals),
+        (
+            "run time residuals against the time since the service last ran on the node",
+            limits.cold_start,
+            *since_last(score, forecast),
+        ),
     ):
         known = np.isfinite(one) & np.isfinite(two)
         if known.sum() < MIN_ROWS or np.ptp(two[known]) == 0.0:
@@ -67,6 +74,24 @@ def lately(score: np.ndarray, forecast: Forecast, num_runs: int = LAST_RUNS) -> 
             with np.errstate(invalid="ignore", divide="ignore"):
                 found[here] = (sums[before] - sums[first]) / (before - first)
     return found
+
+
+def since_last(score: np.ndarray, forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] scores, and logarithms of the time since a run of the service last ended on the node that day; both less
+    the mean of the service's runs on the node. NaN without a run that day."""
+    idle = np.full(len(score), np.nan)
+    start_s = forecast.arrival_s + forecast.wait_s
+    pair = forecast.node * (forecast.service.max() + 1) + forecast.service
+    group = pair * (forecast.day.max() + 1) + forecast.day
+    for one in np.unique(group):
+        here = np.flatnonzero((group == one) & np.isfinite(start_s))
+        ends = np.sort(forecast.finish_s[here][np.isfinite(forecast.finish_s[here])])
+        before = np.searchsorted(ends, start_s[here], side="right")
+        seen = before > 0
+        idle[here[seen]] = np.log1p(start_s[here[seen]] - ends[before[seen] - 1])
+    known = np.isfinite(score) & np.isfinite(idle)
+    one, two = (centred(np.where(known, column, np.nan), pair) for column in (score, idle))
+    return one, two
 
 
 def after_start(forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:

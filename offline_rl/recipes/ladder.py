@@ -10,7 +10,8 @@ with Student's t of a 95 % interval. So the bound falls where the members disagr
 that the log does not cover, more often than the held rung does by the share `guessed`, the twin's values of those
 decisions count as nothing. A rung is taken where `low` is above zero. With too few windows nothing is taken: the first
 rung, a rule, stays, and the ladder records why. A twin that failed its certificate is wrong by an unknown amount, for
-rules as for networks: there a gain counts only from `UNTRUSTED_GAIN` on.
+rules as for networks: there a gain counts only from `UNTRUSTED_GAIN` on; that of a rule, which has fewer ways to profit
+from the twin's errors, from `UNTRUSTED_GAIN_OF_RULE` on.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +32,9 @@ from twin.rollout import rollout
 
 NUM_PLAYS = 256
 """Windows played by every policy, each window several times where there are fewer."""
-UNTRUSTED_GAIN = 0.005
-"""Mean reward of a decision that a rung must gain in a twin that failed its certificate."""
+UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
+"""Mean reward of a decision that a rung must gain in a twin that failed its certificate; the first is what certificates
+allow levels to be off by."""
 _LEVEL = 0.975
 
 
@@ -43,6 +45,7 @@ class Rung(NamedTuple):
     row: int
     network: Actor
     params: PyTree
+    is_rule: bool = False
 
 
 class RungResult(NamedTuple):
@@ -138,16 +141,16 @@ def climb(rungs: Sequence[Rung], judge: Judge, *, is_trusted: bool = True) -> di
     Args:
         rungs: From the simplest; the first is held until another is taken.
         judge: Of a referee.
-        is_trusted: False of a twin that failed its certificate: a gain must be `UNTRUSTED_GAIN` at least.
+        is_trusted: False of a twin that failed its certificate: small gains do not count.
 
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
     """
     held, best, steps = "", RungResult(np.zeros((1, 0)), 0.0), {}
-    least = 0.0 if is_trusted else UNTRUSTED_GAIN
     for rung in rungs:
         played = judge(rung.network, rung.params)
         gain, low = gain_of(played, best) if held else (0.0, 0.0)
+        least = 0.0 if is_trusted else UNTRUSTED_GAIN_OF_RULE if rung.is_rule else UNTRUSTED_GAIN
         taken = not held or (low > 0.0 and gain >= least)
         steps[rung.name] = RungStep(
             _mean(played.value), gain, low, played.out_of_support, taken, rung.row, False

@@ -256,7 +256,7 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
     """The rules from the simplest on."""
     actors = {rule: rule_actor(rule) for rule in RULES}
     known = [(name, rules[name]) for name in DESCRIPTIONS if name in rules]
-    return [Rung(name, 0, actors[kind_of(params)], params) for name, params in known]
+    return [Rung(name, 0, actors[kind_of(params)], params, is_rule=True) for name, params in known]
 
 
 def _ladder(

@@ -22,6 +22,7 @@ ACCEPTANCE = "bias of acceptance"
 PERSISTENCE = "persistence of run time residuals on a node"
 OVER_ALL = "persistence of run time residuals over all nodes"
 BESIDE = "run time residuals against requests that come during the run"
+COLD = "run time residuals against the time since the service last ran on the node"
 
 
 def made(seed: int = 0) -> Forecast:
@@ -80,6 +81,18 @@ def shared(told: Forecast) -> Forecast:
     return told._replace(run_s=run_s)
 
 
+def cold(told: Forecast) -> Forecast:
+    """A run on a node where none has ended for a while takes twice as long."""
+    start_s, run_s = told.arrival_s + told.wait_s, told.run_s.copy()
+    for node in range(NUM_NODES):
+        here = np.flatnonzero((told.node == node) & told.accepted)
+        ends = np.sort(told.finish_s[here])
+        last = np.searchsorted(ends, start_s[here]) - 1
+        idle_s = start_s[here] - ends[np.maximum(last, 0)]
+        run_s[here] *= np.where(idle_s > np.median(idle_s), 1.4, 0.7)
+    return told._replace(run_s=run_s)
+
+
 def swapped(told: Forecast) -> Forecast:
     factor = np.exp((MEAN_LOG_RUN[[0, 2, 1, 3]] - MEAN_LOG_RUN)[told.node])
     return told._replace(draws_run_s=told.draws_run_s * factor[:, None])
@@ -110,6 +123,7 @@ def test_right_forecasts_pass_every_line(seed):
         (slow_for_an_hour, PERSISTENCE, RUNS),
         (large_for_a_while, OVER_ALL, RUNS),
         (shared, BESIDE, ACCEPTANCE),
+        (cold, COLD, ACCEPTANCE),
     ],
 )
 def test_a_planted_fault_fails_its_line_and_no_line_that_knows_nothing_of_it(fault, line, passes):
