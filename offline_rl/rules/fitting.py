@@ -17,7 +17,6 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import nnls
 
 from offline_rl.rules.actor import RUN_TIME_SPREAD, rule_params
 from offline_rl.rules.offers import read_offers
@@ -86,6 +85,8 @@ def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tup
 
     No slope is negative; zeros where they foretell nothing beyond chance.
     """
+    from scipy.optimize import nnls  # imported here: few commands fit rules
+
     if len(scatter) < FEWEST:
         return _NO_CROWDING
     order = np.argsort(window, kind="stable")
