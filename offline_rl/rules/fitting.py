@@ -93,11 +93,9 @@ def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tup
     _, first, of_window = np.unique(window[order], return_index=True, return_inverse=True)
     place = (np.arange(len(order)) - first[of_window]) // BLOCK
     _, block = np.unique(of_window * len(order) + place, return_inverse=True)
-    x, y = (
-        np.stack([_less_means(row[order], block) for row in crowd], axis=1),
-        _less_means(scatter[order], block),
-    )
-    slopes, _ = nnls(x.T @ x, x.T @ y)
+    x = np.stack([_less_means(row[order], block) for row in crowd], axis=1)
+    y = _less_means(scatter[order], block)
+    slopes, _ = nnls(x, y)
     foretold = x @ slopes
     whole = float(foretold @ foretold)
     summed = np.bincount(of_window, foretold * (y - foretold))
