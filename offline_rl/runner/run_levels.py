@@ -57,9 +57,8 @@ class LedgerRunLevels:
     """
 
     def __init__(self, dynamics: KnownRunDynamics, variance: np.ndarray, trained_until_s: float) -> None:
-        self._dynamics, self._trained_until_s = dynamics, trained_until_s
-        self._begin_s: float | None = None  # the first decision's time
-        self._now_s = trained_until_s
+        self._dynamics, self._now_s = dynamics, trained_until_s
+        self._begun, self._wandered = False, 0.0  # variance by which levels have wandered since training
         num_rows = variance.shape[1]
         self.pair, self.pair_variance = np.zeros(variance.shape), variance.copy()
         self.node = np.zeros((2, num_rows))  # what wanders slowly, what comes and goes
@@ -76,14 +75,13 @@ class LedgerRunLevels:
 
     def move_to(self, clock_s: float) -> None:
         """To the time of a decision."""
-        if self._begin_s is None:
-            self._begin_s = self._now_s = max(clock_s, self._trained_until_s)
-            self.node_variance[0] += self._dynamics.aged(self._begin_s - self._trained_until_s)
         elapsed_s = max(clock_s - self._now_s, 0.0)
-        self._now_s = max(clock_s, self._now_s)
+        wandered = self._dynamics.wandered(elapsed_s) if self._begun else self._dynamics.aged(elapsed_s)
+        self._begun, self._now_s = True, max(clock_s, self._now_s)
+        self._wandered += wandered
         keep, steady = np.exp(-elapsed_s / self._dynamics.node_memory_s), self._dynamics.node_variance
         self.node[1] *= keep
-        self.node_variance[0] += self._dynamics.wandered(elapsed_s)
+        self.node_variance[0] += wandered
         self.node_variance[1] = steady + keep**2 * (self.node_variance[1] - steady)
         if self._ended:
             for row in {one.row for one in self._ended}:
@@ -98,7 +96,9 @@ class LedgerRunLevels:
         """Takes over other levels of some rows."""
         for name in ("pair", "pair_variance", "node", "node_variance"):
             getattr(self, name)[:, mine] = getattr(other, name)[:, theirs]
-        self._begin_s, self._now_s = other._begin_s, max(self._now_s, other._now_s)
+        self._begun, now_s = other._begun, max(self._now_s, other._now_s)
+        self._wandered = other._wandered + self._dynamics.wandered(now_s - other._now_s)
+        self._now_s = now_s
 
     def _update_node(self, row: int, residuals: list[float]) -> None:
         mean, variance = self.node[:, row].sum(), self.node_variance[:, row]
@@ -109,11 +109,8 @@ class LedgerRunLevels:
 
     def _update_pair(self, one: _Ended) -> None:
         at = one.service, one.row
-        begin_s = self._trained_until_s if self._begin_s is None else self._begin_s
-        wandered = self._dynamics.wandered(self._now_s - begin_s)
-        wandered += self._dynamics.aged(begin_s - self._trained_until_s)
-        variance = self.pair_variance[at] + wandered
+        variance = self.pair_variance[at] + self._wandered
         mean, around = self.node[:, one.row].sum(), self.node_variance[:, one.row].sum() + variance
         gain = variance / (around + self._dynamics.scatter)
         self.pair[at] += gain * self._dynamics.cut(one.residual - self.pair[at] - mean, around)
-        self.pair_variance[at] = (1.0 - gain) * variance - wandered
+        self.pair_variance[at] = (1.0 - gain) * variance - self._wandered
