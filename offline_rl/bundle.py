@@ -115,10 +115,9 @@ def read_network(folder: Path, contract: PolicyContract) -> dict[str, np.ndarray
     Raises:
         ProductError: It cannot be read, or its layers are not those of the contract, or hold other than numbers.
     """
-    path = folder / ARRAYS
-    most = 8 * sum(map(prod, wanted_shapes(contract).values()))
-    arrays = read_arrays(path, max_bytes=min(most, MAX_BYTES))
-    for name, shape in wanted_shapes(contract).items():
+    path, wanted = folder / ARRAYS, wanted_shapes(contract)
+    arrays = read_arrays(path, max_bytes=min(8 * sum(map(prod, wanted.values())), MAX_BYTES))
+    for name, shape in wanted.items():
         if name.endswith(f"/{CROWDING}"):  # bundles of before have none
             arrays.setdefault(name, np.zeros(shape, np.float32))
     check_shapes(arrays, contract, where=str(path))

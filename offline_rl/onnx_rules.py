@@ -116,12 +116,8 @@ def _run(terms: _Terms) -> str:
     """How long the request should run, beside those that run there now."""
     add = terms.graph.add
     by_count, by_load, usual = (terms.number(CROWDING, index) for index in range(3))
-    busy = add("Sub", terms.value(1.0), terms.of_choice("free_cpu_cores"))
-    load = add(
-        "Add",
-        add("Add", busy, terms.of_choice("needed_share")),
-        terms.expm1(terms.of_choice("waiting_share")),
-    )
+    taken = add("Sub", terms.value(1.0), _room(terms, terms.expm1(terms.of_choice("waiting_share"))))
+    load = add("Add", taken, terms.of_choice("needed_share"))
     longer = add("Mul", by_load, add("Log", terms.at_least(load, 1.0)))
     longer = add("Sub", add("Add", longer, add("Mul", by_count, terms.of_choice("num_running"))), usual)
     return add("Mul", terms.duration(terms.of_choice("usual_run")), add("Exp", longer))
@@ -130,11 +126,16 @@ def _run(terms: _Terms) -> str:
 def _queue(terms: _Terms, waiting: str) -> str:
     """The backlog where a node has no room beside the share that `waiting` requests need, else 0."""
     add = terms.graph.add
-    free = add("Sub", terms.of_choice("free_cpu_cores"), waiting)
+    free = _room(terms, waiting)
     needed = add("Sub", terms.of_choice("needed_share"), terms.value(1e-3))
     return add(
         "Where", add("Less", free, needed), terms.duration(terms.of_choice("backlog")), terms.value(0.0)
     )
+
+
+def _room(terms: _Terms, waiting: str) -> str:
+    """The share of the cores that is free beside the share that `waiting` requests need."""
+    return terms.graph.add("Sub", terms.of_choice("free_cpu_cores"), waiting)
 
 
 def _of_kind(terms: _Terms, at_home: str, elsewhere: str, in_cloud: str) -> str:

@@ -52,8 +52,9 @@ def read_offers(node: Array, request: Array) -> OfferEstimates:
 
     seen = {name: node[row] for name, row in _OF_NODE.items()}
     of_request = {name: request[row][None] for name, row in _OF_REQUEST.items()}
-    load = 1.0 - seen["free_cpu_cores"] + seen["needed_share"] + jnp.expm1(seen["waiting_share"])
-    has_room = seen["free_cpu_cores"] - jnp.expm1(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
+    room = seen["free_cpu_cores"] - jnp.expm1(seen["waiting_share"])
+    has_room = room >= seen["needed_share"] - 1e-3
+    load = 1.0 - room + seen["needed_share"]
     home = seen["same_site"] > 0.5
     cloud = ~home & (seen["is_cloud"] > 0.5)
     return OfferEstimates(
