@@ -55,7 +55,7 @@ class Row(NamedTuple):
     certificate: int  # exit status of `schedtwin certify`: 0 passed, 3 failed, 4 cannot tell
 
 
-class Bundle:
+class Bundle(Dispatcher):
     """An exported policy that decides in the loop, with a ledger kept by events."""
 
     def __init__(self, folder: Path, world: World, begin_s: float) -> None:
@@ -72,7 +72,7 @@ class Bundle:
         )  # fmt: skip
         node = str(self._ledger.decide(request, now_s).node)
         self._ledger.place(number, node, request, now_s)
-        return [_name(row) for row in range(NUM_NODES)].index(node), 1.0
+        return int(node.removeprefix("n")), 1.0
 
     def started(self, number: int, at_s: float) -> None:
         self._ledger.start(number, FIRST_DAY_S + at_s)
@@ -165,8 +165,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 settings = f"[train]\nseeds = {list(range(options.train_seeds))}\n"
                 deadlines = not options.no_deadlines
                 found = policies_of(KINDS[name], seed, folder, settings, deadlines=deadlines)
-                rows += rows_of(name, seed, *found, deadlines=deadlines)
-            for row in rows[-len(LATER) * (len(POLICIES) + 2) :]:
+                new = rows_of(name, seed, *found, deadlines=deadlines)
+            rows += new
+            for row in new:
                 print(
                     f"{row.world:13} {row.seed:3} {row.day:11} {row.policy:24} {row.on_time:.3f} "
                     f"{row.mean_response_s:9.1f} s {row.p95_response_s:9.1f} s  certificate {row.certificate}",

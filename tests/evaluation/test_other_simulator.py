@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.benchmarks.bench_other_simulator import LOGGED, SHORTEST, policies_of, rows_of
-from tests.reference.dispatch_loop import KINDS, Job, Kind, World, play
+from tests.reference.dispatch_loop import KINDS, Dispatcher, Job, Kind, World, play
 
 FEW_UPDATES = """
 [train]
@@ -19,7 +19,7 @@ tuning_streams = 40
 """
 
 
-class Fixed:
+class Fixed(Dispatcher):
     """Decides as it was given, node after node."""
 
     def __init__(self, nodes: Sequence[int]) -> None:
@@ -27,12 +27,6 @@ class Fixed:
 
     def choose(self, number: int, _job: Job, _in_flight: Sequence[int]) -> tuple[int, float]:
         return self._nodes[number], 1.0
-
-    def started(self, number: int, at_s: float) -> None:
-        pass
-
-    def finished(self, number: int, at_s: float) -> None:
-        pass
 
 
 def test_one_server_after_another_by_lindleys_recursion():

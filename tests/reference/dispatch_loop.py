@@ -12,11 +12,12 @@ the slow periods of a node. At every event the work done is taken off, and the n
 import csv
 import heapq
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -93,20 +94,21 @@ class Run:
     finish_s: float = math.nan
 
 
-class Dispatcher(Protocol):
-    """Whoever decides; it is told what happens."""
+class Dispatcher(ABC):
+    """A policy in the loop; `started` and `finished` are for those that keep books."""
 
+    @abstractmethod
     def choose(self, number: int, job: Job, in_flight: Sequence[int]) -> tuple[int, float]:
         """A node, and the probability with which it was chosen."""
 
-    def started(self, number: int, at_s: float) -> None:
+    def started(self, number: int, at_s: float) -> None:  # noqa: B027
         """A request began to run."""
 
-    def finished(self, number: int, at_s: float) -> None:
+    def finished(self, number: int, at_s: float) -> None:  # noqa: B027
         """A run ended."""
 
 
-class ShortestQueue:
+class ShortestQueue(Dispatcher):
     """The node with the fewest requests, ties by chance; some decisions among all nodes."""
 
     def __init__(self, seed: int, by_chance: float = 0.0) -> None:
@@ -117,12 +119,6 @@ class ShortestQueue:
         chance = self._by_chance / NUM_NODES + (1.0 - self._by_chance) * shortest / shortest.sum()
         node = int(self._random.choice(NUM_NODES, p=chance))
         return node, float(chance[node])
-
-    def started(self, number: int, at_s: float) -> None:
-        pass
-
-    def finished(self, number: int, at_s: float) -> None:
-        pass
 
 
 class World:
