@@ -56,9 +56,14 @@ class Forecast(NamedTuple):
     entropy: np.ndarray = np.zeros(0)  # entropy of the clone there, nats
 
     @property
+    def start_s(self) -> np.ndarray:
+        """[rows] seconds since 1970; NaN where it did not start."""
+        return self.arrival_s + self.wait_s
+
+    @property
     def finish_s(self) -> np.ndarray:
         """[rows] seconds since 1970; NaN where it did not end."""
-        return self.arrival_s + self.wait_s + self.run_s
+        return self.start_s + self.run_s
 
 
 def forecast(

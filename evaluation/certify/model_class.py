@@ -80,12 +80,12 @@ def since_last(score: np.ndarray, forecast: Forecast) -> tuple[np.ndarray, np.nd
     """[rows] scores, and logarithms of the time since a run of the service last ended on the node that day; both less
     the mean of the service's runs on the node. NaN without a run that day."""
     idle = np.full(len(score), np.nan)
-    start_s = forecast.arrival_s + forecast.wait_s
+    start_s, finish_s = forecast.start_s, forecast.finish_s
     pair = forecast.node * (forecast.service.max() + 1) + forecast.service
     group = pair * (forecast.day.max() + 1) + forecast.day
     for one in np.unique(group):
         here = np.flatnonzero((group == one) & np.isfinite(start_s))
-        ends = np.sort(forecast.finish_s[here][np.isfinite(forecast.finish_s[here])])
+        ends = np.sort(finish_s[here][np.isfinite(finish_s[here])])
         before = np.searchsorted(ends, start_s[here], side="right")
         seen = before > 0
         idle[here[seen]] = np.log1p(start_s[here[seen]] - ends[before[seen] - 1])
@@ -104,7 +104,7 @@ def after_start(forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:
     run_s = np.where(outlasts, forecast.run_s, np.nan)
     score = _scores(ranks(run_s, survivors), run_s)
     came, beside = (np.full(len(score), np.nan) for _ in range(2))
-    start_s = forecast.arrival_s + forecast.wait_s
+    start_s = forecast.start_s
     for node in np.unique(forecast.node):
         here = np.flatnonzero(forecast.node == node)
         taken = here[forecast.accepted[here]]

@@ -159,8 +159,8 @@ class ServedPolicy:
     assigner: Assigner | None = None
 
 
-class Asked(NamedTuple):
-    """The arguments of `load_policy`."""
+class BundleSource(NamedTuple):
+    """A bundle to load and how it is checked: the arguments of `load_policy`."""
 
     bundle: Path
     backend: Backend
@@ -190,23 +190,23 @@ def load_policy(
     Raises:
         ProductError: See `offline_rl.runner.load`; or the rule is none, or of another training.
     """
-    asked = Asked(bundle, backend, expect, trust, rule)
-    return OF_KIND.get(kind_of(bundle) or KIND, _of_network)(asked)
+    source = BundleSource(bundle, backend, expect, trust, rule)
+    return OF_KIND.get(kind_of(bundle) or KIND, _of_network)(source)
 
 
-def _of_network(asked: Asked) -> ServedPolicy:
+def _of_network(source: BundleSource) -> ServedPolicy:
     """A network's policy, by the problem of its contract."""
-    network = load_network(asked.bundle, asked.backend, expect=asked.expect, trust=asked.trust)
-    return OF_PROBLEM.get(network.contract.problem, _of_nodes)(network, asked)
+    network = load_network(source.bundle, source.backend, expect=source.expect, trust=source.trust)
+    return OF_PROBLEM.get(network.contract.problem, _of_nodes)(network, source)
 
 
-def _of_nodes(network: ExportedPolicy, asked: Asked) -> ServedPolicy:
+def _of_nodes(network: ExportedPolicy, source: BundleSource) -> ServedPolicy:
     """A policy that chooses among nodes; ProductError where the network is of another problem."""
-    policy, rule = Policy(network), asked.rule
+    policy, rule = Policy(network), source.rule
     stand_in = (
-        own_rule(policy, asked.bundle)
+        own_rule(policy, source.bundle)
         if rule is None
-        else _rule_beside(policy, load(rule, "numpy", trust=asked.trust), rule)
+        else _rule_beside(policy, load(rule, "numpy", trust=source.trust), rule)
     )
     watch = Watch(policy.contract.alarm)
     return ServedPolicy(
@@ -222,12 +222,12 @@ def _of_nodes(network: ExportedPolicy, asked: Asked) -> ServedPolicy:
     )
 
 
-def _of_queue(network: ExportedPolicy, asked: Asked) -> ServedPolicy:
+def _of_queue(network: ExportedPolicy, source: BundleSource) -> ServedPolicy:
     """A queue's policy; it brings the rule that stands in for it along."""
-    if asked.rule is not None:
+    if source.rule is not None:
         raise ProductError(
             "a queue's bundle brings its rule along",
-            where=str(asked.rule),
+            where=str(source.rule),
             allowed="no other rule",
             advice="leave --rule out",
         )
@@ -238,11 +238,11 @@ def _of_queue(network: ExportedPolicy, asked: Asked) -> ServedPolicy:
     return ServedPolicy(network.content_hash, (), no_books, queue=QueuePolicy(network))
 
 
-def _of_assigner(asked: Asked) -> ServedPolicy:
+def _of_assigner(source: BundleSource) -> ServedPolicy:
     """A scheduler of many requests at once."""
-    if asked.rule is not None:
+    if source.rule is not None:
         raise ProductError(
-            "the bundle assigns many requests at once", where=str(asked.rule),
+            "the bundle assigns many requests at once", where=str(source.rule),
             allowed="no rule beside: every answer begins with insertion",
         )  # fmt: skip
 
@@ -251,13 +251,16 @@ def _of_assigner(asked: Asked) -> ServedPolicy:
             "the bundle assigns many requests at once and places none alone", advice="use /assign"
         )
 
-    assigner = load_assigner(asked.bundle, backend=asked.backend, expect=asked.expect, trust=asked.trust)
+    assigner = load_assigner(source.bundle, backend=source.backend, expect=source.expect, trust=source.trust)
     return ServedPolicy(assigner.content_hash, (), no_books, assigner=assigner)
 
 
-OF_KIND: Mapping[str, Callable[[Asked], ServedPolicy]] = {KIND: _of_network, ASSIGNMENT_KIND: _of_assigner}
+OF_KIND: Mapping[str, Callable[[BundleSource], ServedPolicy]] = {
+    KIND: _of_network,
+    ASSIGNMENT_KIND: _of_assigner,
+}
 """Kind of bundle -> how it is loaded; kinds that are not served are refused as other than `KIND`."""
-OF_PROBLEM: Mapping[str, Callable[[ExportedPolicy, Asked], ServedPolicy]] = {
+OF_PROBLEM: Mapping[str, Callable[[ExportedPolicy, BundleSource], ServedPolicy]] = {
     PLACEMENT: _of_nodes,
     ORDERING: _of_queue,
 }

@@ -31,7 +31,7 @@ from twin.orchestration.encode import (
 )
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.learned import ChanceTables
-from twin.placement.run_filter import AGED_PER_DAY, DRIFT_PER_DAY, LEAST_SCATTER, RunDynamics
+from twin.placement.run_filter import DRIFT_PER_DAY, LEAST_SCATTER, RunDynamics
 from twin.placement.types import COMPLETED
 
 LOCAL, ELSEWHERE, CLOUD = range(3)
@@ -144,11 +144,7 @@ def fit_rows(
         edge.cluster,
         run_ratio=np.exp(ratio) * spread,
         run_variance=np.full(ratio.shape, MOVED),
-        dynamics=RunDynamics(
-            max(float(np.var(scatter)), LEAST_SCATTER),
-            drift_per_day=DRIFT_PER_DAY,
-            aged_per_day=AGED_PER_DAY,
-        ),
+        dynamics=RunDynamics(max(float(np.var(scatter)), LEAST_SCATTER), drift_per_day=DRIFT_PER_DAY),
     )
     return FittedCluster(edge._replace(cluster=cluster, pull_s=pull_s), frames, tables)
 
