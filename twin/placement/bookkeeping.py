@@ -17,7 +17,14 @@ from twin.environment import beside
 from twin.placement.features import fits, observe, one_hot
 from twin.placement.rewards import on_time_reward, response_reward
 from twin.placement.run_filter import cut, later, updated_levels
-from twin.placement.run_levels import first_levels, pair_run_s, updated_pair
+from twin.placement.run_levels import (
+    filed_run_s,
+    first_ends,
+    first_levels,
+    pair_run_s,
+    updated_ends,
+    updated_pair,
+)  # fmt: skip
 from twin.placement.slots import fold_slots, place, read, write
 from twin.placement.types import (
     COMPLETED,
@@ -173,7 +180,7 @@ def _enter(
         start_s=write(table.start_s, position, never),
         finish_s=write(table.finish_s, position, never),
         status=write(table.status, position, jnp.int32(UNKNOWN)),
-        expected_run_s=write(table.expected_run_s, position, request.expected_run_s[seat]),
+        expected_run_s=write(table.expected_run_s, position, filed_run_s(cluster, state, seat, node)),
         mean_run_s=write(table.mean_run_s, position, pair_run_s(cluster, state, seat, node)),
         service=write(table.service, position, request.service[seat]),
         demand=write(table.demand, position, request.demand[:, seat]),
@@ -228,6 +235,7 @@ def _apply(
         recent_starts=follow(recent[1], state.recent_starts),
         num_overflow=state.num_overflow + jnp.sum(lost, axis=0, dtype=jnp.int32),
         levels=levels,
+        last_end_s=updated_ends(cluster, before, node, offered & observed_events.accepted),
     )
     return following, left
 
@@ -334,16 +342,9 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
         overflow = jnp.zeros(streams, jnp.int32)
         levels = first_levels(cluster, observed_events, age_s) if cluster.dynamics.moves else None
         return PlacementState(
-            observed_events.clock_s,
-            observed_events.request,
-            observed_events.active,
-            observed_events.available,
-            table,
-            zero,
-            zero,
-            overflow,
-            levels,
-        )
+            observed_events.clock_s, observed_events.request, observed_events.active, observed_events.available,
+            table, zero, zero, overflow, levels, first_ends(cluster, observed_events),
+        )  # fmt: skip
 
     def legal(state: PlacementState) -> Array:
         possible = fits(cluster, state.request) & state.available[:, None]

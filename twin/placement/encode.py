@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
+from twin.placement.cold_starts import filed_runs_s, last_ends_s
 from twin.placement.encoding import (
     DAY_S,
     Encoding,
@@ -26,6 +27,7 @@ from twin.placement.encoding import (
     instant_s,
     label_index,
     node_index,
+    refused,
 )
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import NodeLevel, levels_along, runs_of
@@ -109,18 +111,16 @@ def _status(rows: pa.Table, finish_s: np.ndarray) -> np.ndarray:
     finished = np.isfinite(finish_s)
     codes = np.where(finished & (codes == UNKNOWN), COMPLETED, codes)
     codes = np.where(finished | (codes == REJECTED), codes, UNKNOWN)
-    refused = pc.fill_null(pc.equal(rows["accepted"], False), False).to_numpy(zero_copy_only=False)
-    return np.where(refused, REJECTED, codes).astype(np.int32)
+    return np.where(refused(rows), REJECTED, codes).astype(np.int32)
 
 
 def _silent(rows: pa.Table) -> np.ndarray:
     """[rows] bool: neither start nor finish, nor a status of being in the system, given up or refused."""
     known = pa.array(["running", "waiting", "dropped", "rejected"])
     has_status = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=known)
-    refused = pc.fill_null(pc.equal(rows["accepted"], False), False)
     unseen = pc.and_(pc.is_null(rows["start"]), pc.is_null(rows["finish"]))
-    silent = pc.and_(unseen, pc.invert(pc.or_(has_status, refused)))
-    return silent.to_numpy(zero_copy_only=False)
+    silent = pc.and_(unseen, pc.invert(has_status)).to_numpy(zero_copy_only=False)
+    return np.asarray(silent & ~refused(rows))
 
 
 def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requests:
@@ -231,7 +231,8 @@ def cut_windows(
     row = usable[np.minimum(position, len(usable) - 1)]
     valid = np.arange(num_steps)[:, None] < length[None]
     origin_s = np.floor(rows.arrival_s[row[0]])
-    carried, num_overflow = _carried(rows, row[0], origin_s, encoding)
+    filed_s = _filed_s(rows, encoding)
+    carried, num_overflow = _carried(rows, row[0], origin_s, encoding, filed_s)
 
     def clock(instants_s: np.ndarray) -> np.ndarray:
         return (instants_s[row] - origin_s[None]).astype(np.float32)
@@ -247,12 +248,13 @@ def cut_windows(
         row=np.where(valid, row, -1),
         origin_s=origin_s,
         num_overflow=num_overflow,
-        level=_levels(rows, rows.arrival_s[row[0]], encoding),
+        level=_levels(rows, rows.arrival_s[row[0]], encoding, filed_s),
         age_s=np.maximum(origin_s - encoding.trained_until_s, 0.0).astype(np.float32),
+        last_end_s=_last_ends(rows, row[0], origin_s, encoding),
     )
 
 
-def _levels(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding) -> NodeLevel:
+def _levels(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray) -> NodeLevel:
     """The levels of run times at the first arrivals of the windows, by the rows that had ended before."""
     cluster = encoding.cluster
     ran = np.isin(rows.status, (COMPLETED, FAILED))
@@ -263,7 +265,7 @@ def _levels(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding) -> NodeLeve
         rows.arrival_s,
         rows.finish_s,
         run_s,
-        request.expected_run_s,
+        filed_s,
         request.service,
         rows.node,
         cluster.run_ratio,
@@ -272,14 +274,54 @@ def _levels(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding) -> NodeLeve
     return levels_along(cluster.dynamics, runs, cluster.num_nodes, at_s, age_s)
 
 
-def _mean_run_s(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
-    """[rows] how long each should run on its node, by the tables of the log."""
+def _table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) -> np.ndarray:
+    """[rows] how long each should run on its node, by the tables of the log and what is expected of it anywhere."""
     ratio = encoding.cluster.run_ratio[rows.request.service, rows.node]
-    return np.asarray(rows.request.expected_run_s * ratio, np.float32)
+    return np.asarray(expected_s * ratio, np.float32)
+
+
+def _pairs(rows: EncodedRows, encoding: Encoding) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] the service and node of each as one index, -1 where no node took it; and when it should have ended."""
+    taken = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent
+    pair = rows.request.service * encoding.cluster.num_nodes + rows.node
+    return np.where(taken, pair, -1), rows.arrival_s + _table_run_s(
+        rows, encoding, rows.request.expected_run_s
+    )
+
+
+def _filed_s(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
+    """[rows] what is expected of each anywhere, with the start-up that was due (`run_levels.filed_run_s`)."""
+    cluster, request = encoding.cluster, rows.request
+    if cluster.cold is None:
+        return np.asarray(request.expected_run_s)
+    pair, ends_s = _pairs(rows, encoding)
+    idle_s = rows.arrival_s - last_ends_s(pair, ends_s)
+    return filed_runs_s(
+        cluster.cold, request.service, rows.node, request.expected_run_s, idle_s, cluster.run_ratio
+    )
+
+
+def _last_ends(
+    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding
+) -> np.ndarray | None:
+    """[services, nodes, W] when the last runs before every window should have ended, on its clock."""
+    cluster = encoding.cluster
+    if cluster.cold is None:
+        return None
+    shape = len(cluster.services), cluster.num_nodes
+    pair, ends_s = _pairs(rows, encoding)
+    found, latest, begin = [], np.full(shape[0] * shape[1], -np.inf), 0
+    for first in first_row:
+        here = np.arange(begin, first)
+        here = here[pair[here] >= 0]
+        np.maximum.at(latest, pair[here], ends_s[here])
+        begin = first
+        found.append(latest.copy())
+    return (np.stack(found, axis=-1).reshape(*shape, -1) - origin_s).astype(np.float32)
 
 
 def _carried(
-    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding
+    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray
 ) -> tuple[Carried, int]:
     """What was in flight at the first arrival of every window, and how much of it found no slot.
 
@@ -297,7 +339,7 @@ def _carried(
     holds = row >= 0
     now, status = rows.arrival_s[first_row], rows.status[row]
     start_s, finish_s = rows.start_s[row], rows.finish_s[row]
-    expected = rows.request.expected_run_s[row]
+    expected = filed_s[row]
     assumed = np.maximum(np.where(np.isfinite(start_s), start_s, now) + expected, now + 1.0)
     finish_s = np.where(np.isfinite(finish_s), finish_s, assumed)
     begun = np.where(np.isfinite(start_s), start_s, np.maximum(finish_s - expected, now))
@@ -318,7 +360,7 @@ def _carried(
         finish_s=number(np.full(shape, np.inf), np.inf),
         status=code(np.full(shape, UNKNOWN), UNKNOWN),
         expected_run_s=number(expected, 0.0),
-        mean_run_s=number(_mean_run_s(rows, encoding)[row], 0.0),
+        mean_run_s=number(_table_run_s(rows, encoding, filed_s)[row], 0.0),
         service=code(rows.request.service[row], 0),
         demand=number(rows.request.demand[:, row], 0.0),
     )

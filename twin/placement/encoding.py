@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
+from twin.placement.cold_starts import ColdStarts, fit_run_tables
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
@@ -27,7 +28,6 @@ from twin.placement.service_times import (
     Acceptance,
     acceptances,
     offer_kind,
-    run_ratios,
     without_history,
 )
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
@@ -44,6 +44,8 @@ COLUMNS = (
 )  # fmt: skip
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
+_ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
+_OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 
 
 @dataclass(frozen=True)
@@ -92,26 +94,15 @@ class Encoding:
     def from_json(text: str) -> Encoding:
         """The encoding that `to_json` wrote."""
         content = json.loads(text)
-        arrays: dict[str, Any] = {
-            "capacity": np.float64,
-            "unit_capacity": np.float64,
-            "site_of_node": np.int64,
-        }
-        arrays |= {
-            "is_cloud": np.bool_,
-            "rules": np.bool_,
-            "run_ratio": np.float64,
-            "run_variance": np.float64,
-            "pressure": np.float64,
-        }
-        arrays |= {"acceptance_of_agent": np.float64, "acceptance_of_scenario": np.float64}
         cluster: dict[str, Any] = {
-            name: np.array(value, arrays[name]) if name in arrays else _kept(value)
+            name: np.array(value, _OTHERS.get(name, np.float64)) if name in _ARRAYS else _kept(value)
             for name, value in content["cluster"].items()
         }
         cluster["dynamics"] = RunDynamics(
             **{"aged_per_day": cluster["dynamics"].get("drift_per_day", 0.0)} | cluster["dynamics"]
         )  # twins of before have one rate for both
+        if cold := cluster.get("cold"):
+            cluster["cold"] = ColdStarts(cold["memory_s"], np.array(cold["startup_s"], np.float64))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),
@@ -125,8 +116,8 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, RunDynamics):
-        return asdict(value)
+    if isinstance(value, RunDynamics | ColdStarts):
+        return {name: _plain(one) for name, one in vars(value).items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -181,15 +172,20 @@ def fit_encoding(
     expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
     usual = _acceptance(rows, cluster, node)
-    ratios = run_ratios(service, node, run_s, expected_s, cluster.run_ratio.shape)
-    finish_s = np.minimum(instant_s(rows, "finish"), until_s)
-    runs = runs_of(instant_s(rows, "arrival"), finish_s, run_s, expected_s, service, node, ratios.ratio)
-    crowded = crowded_runs(runs, instant_s(rows, "start"), service, expected_s, ratios.ratio)
+    arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
+    stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
+    taken = np.where(refused(rows), -1, node)
+    ratios, cold, filed_s = fit_run_tables(
+        arrival_s, service, taken, run_s, expected_s, stretch, cluster.run_ratio.shape
+    )
+    runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
+    crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
         run_ratio=ratios.ratio,
         run_variance=ratios.variance,
+        cold=cold,
         dynamics=fit_dynamics(runs, cluster.num_nodes),
         pressure=fit_pressure(crowded, len(cluster.services)),
         agents=usual.agents,
@@ -198,7 +194,6 @@ def fit_encoding(
     )
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     has_deadlines = rows["deadline_s"].null_count < 0.5 * len(rows)
-    arrival_s = instant_s(rows, "arrival")
     gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), 1)
     typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
     problem = PlacementConfig(
@@ -211,6 +206,12 @@ def fit_encoding(
     return Encoding(
         cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days)
     )
+
+
+def refused(rows: pa.Table) -> np.ndarray:
+    """[rows] bool: the log says that the node did not take the request."""
+    refused = pc.fill_null(pc.equal(rows["accepted"], False), False)
+    return np.asarray(refused.to_numpy(zero_copy_only=False), bool)
 
 
 def _acceptance(rows: pa.Table, cluster: Cluster, node: np.ndarray) -> Acceptance:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
+from twin.placement.run_levels import startups_s
 from twin.placement.slots import fold_slots
 from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
 
@@ -225,11 +226,15 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
 
 
 def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
-    """[nodes, seats, *streams] how long the requested service usually runs there, by the log and by what was seen."""
+    """[nodes, seats, *streams] how long the requested service usually runs there, by the log and by what was seen, with
+    the start-up that is due."""
     request = state.request
     service = one_hot(request.service, len(cluster.services)).astype(jnp.float32)
     run_s = jnp.tensordot(jnp.asarray(cluster.run_ratio.T, jnp.float32), service, axes=1)
     run_s *= request.expected_run_s[None]
+    startup_s = startups_s(cluster, state)
+    if startup_s is not None:
+        run_s += startup_s
     if state.levels is None:
         return run_s
     pair = jnp.take_along_axis(state.levels.pair[:, :, None], request.service[None, None], axis=0)[0]

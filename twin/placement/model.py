@@ -110,7 +110,7 @@ class PlacementTwin:
             encoding,
             config,
             load_structure(folder / "answers.npz", AnswerModel(shape, 0.0, 0.0, 0.0)),
-            load_windows(folder / "windows.npz"),
+            load_windows(folder / "windows.npz", has_cold_starts=encoding.cluster.cold is not None),
             load_structure(folder / "fit.npz", report),
         )
 
@@ -161,12 +161,14 @@ def load_encoding(folder: Path) -> Encoding:
         ) from error  # fmt: skip
 
 
-def load_windows(path: Path) -> Windows:
+def load_windows(path: Path, *, has_cold_starts: bool) -> Windows:
     """The windows that `save_arrays` wrote."""
     requests = Requests(*(0 for _ in Requests._fields))
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
     carried = Carried(0, 0, table, fate)
     structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]
+    if has_cold_starts:
+        structure = structure._replace(last_end_s=0)
     windows = load_structure(path, structure)
     return windows._replace(num_overflow=int(windows.num_overflow))
 

@@ -29,6 +29,7 @@ class First(NamedTuple):
     carried: Carried | None = None  # requests already in the system; their fates stay private
     level: NodeLevel | None = None  # of every node, by the runs that ended before
     age_s: Array | None = None  # [*streams]: from the end of training to the clock's zero
+    last_end_s: Array | None = None  # [services, nodes, *streams]: when the last runs should have ended
 
 
 class Next(NamedTuple):
@@ -127,7 +128,7 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         shown = _revealed(hidden, first.clock_s)
         observed_events = PlacementEvents(
             first.clock_s, jnp.zeros_like(first.active), *shown, first.request, first.active,
-            available(streams), table, first.level, first.age_s,
+            available(streams), table, first.level, first.age_s, first.last_end_s,
         )  # fmt: skip
         no = jnp.zeros_like(first.done)  # requests go on beyond the window
         outcome = Outcome(jnp.zeros(streams, jnp.float32), no, first.done, observed_events)

@@ -1,8 +1,10 @@
-"""Levels of run times in the state of placement: as an episode begins, and updated by runs that end (`run_filter`)."""
+"""Run times in the state of placement: levels, updated by runs that end (`run_filter`), and start-ups that are due
+(`cold_starts`)."""
 
 import jax.numpy as jnp
 
 from twin.contracts import Array
+from twin.placement.cold_starts import due
 from twin.placement.run_filter import NodeLevel, aged, cut, fresh_level, wandered
 from twin.placement.slots import place, read, write
 from twin.placement.types import (
@@ -34,11 +36,54 @@ def pair_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) 
     """[*streams] how long the seat's request should run on `node`, but for the node's own level."""
     service = state.request.service[seat]
     ratio = jnp.asarray(cluster.run_ratio, jnp.float32)[service, node]
-    run_s = ratio * state.request.expected_run_s[seat]
+    run_s = ratio * filed_run_s(cluster, state, seat, node)
     if state.levels is None:
         return run_s
     pair = state.levels.pair
     return run_s * jnp.exp(read(pair, place(pair.shape, service, node, jnp.ones(node.shape, bool)), 0.0))
+
+
+def first_ends(cluster: Cluster, observed_events: PlacementEvents) -> Array | None:
+    """When the last runs of services on nodes should have ended, as an episode begins; None without cold starts."""
+    if cluster.cold is None:
+        return None
+    shape = (len(cluster.services), cluster.num_nodes, *observed_events.clock_s.shape)
+    never = jnp.full(shape, -jnp.inf, jnp.float32)
+    return never if observed_events.last_end_s is None else observed_events.last_end_s
+
+
+def startups_s(cluster: Cluster, state: PlacementState) -> Array | None:
+    """[nodes, seats, *streams] the start-up that is due of every seat's service on every node; None without any."""
+    if cluster.cold is None or state.last_end_s is None:
+        return None
+    service = state.request.service
+    last_s = jnp.take_along_axis(state.last_end_s[:, :, None], service[None, None], axis=0)[0]
+    share = due(state.clock_s[None, None] - last_s, cluster.cold.memory_s, jnp)
+    return jnp.asarray(cluster.cold.startup_s, jnp.float32)[service][None] * share
+
+
+def filed_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) -> Array:
+    """[*streams] what is expected of the seat's request anywhere, with the start-up that is due on `node`: over the
+    ratio of the tables, which will multiply it."""
+    expected_s, startup_s = state.request.expected_run_s[seat], startups_s(cluster, state)
+    if startup_s is None:
+        return expected_s
+    ratio = jnp.asarray(cluster.run_ratio, jnp.float32)[state.request.service[seat], node]
+    return expected_s + jnp.take_along_axis(startup_s[:, seat], node[None], axis=0)[0] / ratio
+
+
+def updated_ends(cluster: Cluster, state: PlacementState, node: Array, taken: Array) -> Array | None:
+    """When the last runs should have ended, after nodes [seats, *streams] have taken requests where `taken` says so."""
+    last_s, request = state.last_end_s, state.request
+    if last_s is None:
+        return None
+    for seat in range(node.shape[0]):
+        service = request.service[seat]
+        ratio = jnp.asarray(cluster.run_ratio, jnp.float32)[service, node[seat]]
+        at = place(last_s.shape, service, node[seat], taken[seat])
+        ends_s = state.clock_s + ratio * request.expected_run_s[seat]
+        last_s = write(last_s, at, jnp.maximum(read(last_s, at, -jnp.inf), ends_s))
+    return last_s
 
 
 def updated_pair(

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twin.placement.cold_starts import ColdStarts
 from twin.placement.run_filter import NodeLevel, RunDynamics
 
 Leaf = Any
@@ -45,6 +46,8 @@ class Cluster:
         dynamics: How run times move (see `run_filter`); by default they stand still.
         pressure: [services] how hard a run of each presses on the runs beside it (see `crowding`); by default, and
             where the log does not show it, empty: no run is longer for them.
+        cold: Start-up times of services that have not run on a node for a while (see `cold_starts`); by default, and
+            where the log does not show them, None.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -70,6 +73,7 @@ class Cluster:
     knows_week: bool = True
     dynamics: RunDynamics = field(default_factory=RunDynamics)
     pressure: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    cold: ColdStarts | None = None
 
     @property
     def limited(self) -> tuple[int, ...]:
@@ -119,7 +123,7 @@ class InFlight(NamedTuple):
     start_s: Leaf
     finish_s: Leaf
     status: Leaf  # int32, UNKNOWN until finished
-    expected_run_s: Leaf
+    expected_run_s: Leaf  # as requested, with the start-up that was due (`run_levels.filed_run_s`)
     mean_run_s: Leaf  # how long it should run there, by the log and by the pair's runs before it was placed
     service: Leaf  # int32
     demand: Leaf
@@ -160,10 +164,12 @@ class PlacementEvents(NamedTuple):
     active: Leaf  # [seats, *streams] bool: seats that hold a request
     available: Leaf  # [nodes, *streams] bool: nodes that can be offered
     # only in the first outcome: what was in the system already, the level of every node (leaves [2, nodes, *streams]),
-    # and the time from the end of training to the clock's zero [*streams]
+    # the time from the end of training to the clock's zero [*streams], and when services should have ended on nodes
+    # [services, nodes, *streams]
     carried: InFlight | None = None
     level: NodeLevel | None = None
     age_s: Leaf | None = None
+    last_end_s: Leaf | None = None
 
 
 class PlacementState(NamedTuple):
@@ -178,6 +184,8 @@ class PlacementState(NamedTuple):
     recent_starts: Leaf  # [nodes, *streams]: decayed number of starts observed on the node
     num_overflow: Leaf  # [*streams] int32: requests that found no slot; they are never settled
     levels: "RunLevels | None" = None  # None where run times stand still
+    # [services, nodes, *streams] when the last run there should have ended, -inf without any; None without cold starts
+    last_end_s: Leaf | None = None
 
 
 class RunLevels(NamedTuple):

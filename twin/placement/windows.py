@@ -31,6 +31,8 @@ class Windows(NamedTuple):
     num_overflow: Leaf  # int: carried requests that found no slot
     level: NodeLevel  # leaves [2, nodes, W]: of every node, by the runs that ended before the window
     age_s: Leaf  # [W] float32: from the end of training to the window's origin, at least 0
+    # [services, nodes, W] float32: when the last runs before the window should have ended; None without cold starts
+    last_end_s: Leaf | None = None
 
     @property
     def num_windows(self) -> int:
@@ -130,6 +132,7 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         first = First(
             walk.arrival_s[0], _in_hand(walk.request, walk.step), active, jnp.zeros(streams, bool),
             take(windows.carried, window), take(windows.level, window), take(windows.age_s, window),
+            take(windows.last_end_s, window),
         )  # fmt: skip
         return walk, first
 

@@ -228,7 +228,10 @@ def generated_arrivals(
         offset = take(((begins.origin_s - MONDAY_S) % WEEK_S).astype(np.float32), window)
         clock_s = take(begins.arrival_s[0], window)
         request = jax.tree.map(lambda leaf: take(leaf, window), _first_of(begins.request))
-        first = First(clock_s, _seated(request), active, done, take(begins.carried, window))
+        first = First(
+            clock_s, _seated(request), active, done, take(begins.carried, window),
+            last_end_s=take(begins.last_end_s, window),
+        )  # fmt: skip
         return _GeneratorState(flow_at_arrival(key_slow, clock_s), offset), first
 
     def following(key: Array, private: PyTree, state: PlacementState, _fate: Fate) -> tuple[PyTree, Next]:

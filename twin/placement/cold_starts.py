@@ -1,0 +1,239 @@
+"""What a run takes more where its service has not run for a while: containers to start, images to pull, caches to fill.
+
+    run = run time by the tables + start-up of the service * r / (1 + r),     r = (idle time / memory) ** 4
+
+*Idle* is the time since the last run of the service on the node should have ended by the tables (arrival and usual run
+of the last request that the node took): what every side can compute, from the log, in rollouts and in service. The
+start-up of a service is the median of what its runs after an idle time took beyond the tables, of runs that the node
+was not slow for at the time: a level of the node's own is taken off, from its runs without start-up around then. The
+memory is the one that forecasts best. All of it counts only where it forecasts halves of the log that it was not fitted
+on better than tables alone, beyond chance: where there are no cold starts, nothing changes.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from twin.placement.service_times import RunRatios, run_ratios
+
+MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
+"""Idle times that are tried."""
+SHARPNESS = 4.0
+"""Power of the idle time: at half the memory 6 % of the start-up are due, at twice the memory 94 %."""
+MOST_MEMORIES = 100.0
+"""Idle times count up to so many memories; also where the service was never seen on the node."""
+MAX_RUNS = 60_000
+"""Runs of a log that start-ups are fitted on: the last ones."""
+MIN_RUNS = 320
+FEWEST = 20
+"""Runs after an idle time, and others, without which there is nothing to fit; and runs that a service needs to count
+for as much as all services."""
+BLOCK = 16
+"""Consecutive runs of a node that are taken to be of one time."""
+NUM_BLOCKS, BEYOND_CHANCE = 16, 4.0
+"""Stretches of a log over which the advantage is averaged, and standard errors that it must exceed."""
+_LEAST_SHARE = 0.25
+"""Of a run, that is left without its start-up, or else it tells nothing of the tables."""
+
+
+@dataclass(frozen=True)
+class ColdStarts:
+    """Start-up times of services.
+
+    Attributes:
+        memory_s: Idle time after which half of the start-up is due.
+        startup_s: [services].
+    """
+
+    memory_s: float
+    startup_s: np.ndarray
+
+
+def due(idle_s: Any, memory_s: float, np: Any = np) -> Any:
+    """Share of the start-up that is due after an idle time (array of either kind; inf: never seen there), in [0, 1]."""
+    power = np.clip(idle_s / memory_s, 0.0, MOST_MEMORIES) ** SHARPNESS
+    return power / (1.0 + power)
+
+
+def last_ends_s(pair: np.ndarray, ends_s: np.ndarray) -> np.ndarray:
+    """[rows] when the last of the pair's earlier runs should have ended; -inf without any.
+
+    Args:
+        pair: [rows] index of service and node, in order of arrival; -1 where no node took the request.
+        ends_s: [rows] when each should have ended by the tables.
+    """
+    found = np.full(len(pair), -np.inf)
+    order = np.argsort(pair, kind="stable")
+    for here in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
+        if len(here) and pair[here[0]] >= 0:
+            found[here[1:]] = np.maximum.accumulate(ends_s[here])[:-1]
+    return found
+
+
+def filed_runs_s(
+    cold: ColdStarts,
+    service: np.ndarray,
+    node: np.ndarray,
+    expected_s: np.ndarray,
+    idle_s: np.ndarray,
+    ratio: np.ndarray,
+) -> np.ndarray:
+    """[rows] what is expected of requests anywhere, with the start-ups that are due on their nodes: over the ratio of
+    the tables [services, nodes], which will multiply it."""
+    startup_s = cold.startup_s[service] * due(idle_s, cold.memory_s)
+    return np.asarray(expected_s + np.where(node >= 0, startup_s / ratio[service, node], 0.0))
+
+
+class RunTables(NamedTuple):
+    """How long runs take, by a log: ratios of services on nodes, start-ups, and what was expected of every row [rows]
+    with the start-up that was due."""
+
+    ratios: RunRatios
+    cold: ColdStarts | None
+    filed_s: np.ndarray
+
+
+def fit_run_tables(
+    arrival_s: np.ndarray,
+    service: np.ndarray,
+    node: np.ndarray,
+    run_s: np.ndarray,
+    expected_s: np.ndarray,
+    stretch: np.ndarray,
+    shape: tuple[int, int],
+) -> RunTables:
+    """The tables of a log.
+
+    Args:
+        arrival_s: [rows] in order within a stretch.
+        service, node: [rows] indices; node -1 where no node took the request.
+        run_s: [rows] logged run time in seconds, NaN where unknown.
+        expected_s: [rows] what was expected of it anywhere.
+        stretch: [rows] index of the part of the log that a row is from; between parts nothing is known to have run.
+        shape: Numbers of services and nodes.
+    """
+    ratios = run_ratios(service, node, run_s, expected_s, shape)
+    if not np.any(node >= 0):
+        return RunTables(ratios, None, expected_s)
+    num_pairs = shape[0] * shape[1]
+    pair = np.where(node >= 0, stretch * num_pairs + service * shape[1] + node, -1)
+
+    def idle_by(ratio: np.ndarray) -> np.ndarray:
+        return np.asarray(arrival_s - last_ends_s(pair, arrival_s + expected_s * ratio[service, node]))
+
+    cold = fit_cold_starts(service, node, run_s, expected_s, idle_by(ratios.ratio), shape)
+    if cold is None:
+        return RunTables(ratios, None, expected_s)
+    warm_s = warm_runs_s(cold, service, run_s, idle_by(ratios.ratio))
+    ratios = run_ratios(service, node, warm_s, expected_s, shape)
+    filed_s = filed_runs_s(cold, service, node, expected_s, idle_by(ratios.ratio), ratios.ratio)
+    return RunTables(ratios, cold, filed_s)
+
+
+class _Runs(NamedTuple):
+    """Runs of a log in order of arrival; leaves [rows]."""
+
+    service: np.ndarray
+    node: np.ndarray
+    run_s: np.ndarray
+    expected_s: np.ndarray
+    idle_s: np.ndarray
+
+    def some(self, rows: np.ndarray) -> "_Runs":
+        return _Runs(*(leaf[rows] for leaf in self))
+
+
+def fit_cold_starts(
+    service: np.ndarray,
+    node: np.ndarray,
+    run_s: np.ndarray,
+    expected_s: np.ndarray,
+    idle_s: np.ndarray,
+    shape: tuple[int, int],
+) -> ColdStarts | None:
+    """The start-up times of a log.
+
+    Args:
+        service, node: [rows] indices, in order of arrival; node -1 where the log does not name it.
+        run_s: [rows] logged run time in seconds, NaN where unknown.
+        expected_s: [rows] what was expected of it anywhere.
+        idle_s: [rows] since the last run of the pair should have ended, negative while one should run; rows where it
+            is inf are left out.
+        shape: Numbers of services and nodes.
+
+    Returns:
+        The start-up times; None where they forecast no better than tables alone, beyond chance.
+    """
+    known = (node >= 0) & (np.nan_to_num(run_s) > 0.0) & (expected_s > 0.0) & np.isfinite(idle_s)
+    rows = np.flatnonzero(known)[-MAX_RUNS:]
+    if len(rows) < MIN_RUNS:
+        return None
+    runs = _Runs(service, node, run_s, expected_s, idle_s).some(rows)
+    stretch = np.arange(len(rows)) * NUM_BLOCKS // len(rows)
+    halves = stretch % 2 == 0, stretch % 2 == 1
+    plain = np.empty(len(rows))
+    for fitted, held in (halves, halves[::-1]):
+        tables = run_ratios(*runs.some(fitted)[:4], shape).ratio
+        plain[held] = _errors(runs.some(held), tables, None)
+    best, most = None, 0.0
+    for memory_s in MEMORIES_S:
+        cold = due(runs.idle_s, memory_s) > 0.5
+        if min(*(np.sum(cold[half]) for half in halves), *(np.sum(~cold[half]) for half in halves)) < FEWEST:
+            continue
+        errors = np.empty(len(rows))
+        for fitted, held in (halves, halves[::-1]):
+            tables, found = _fit(runs.some(fitted), memory_s, shape)
+            errors[held] = _errors(runs.some(held), tables, found)
+        gains = np.bincount(stretch, plain - errors) / np.bincount(stretch)
+        gain, error = float(gains.mean()), float(gains.std(ddof=1)) / np.sqrt(NUM_BLOCKS)
+        if gain > max(most, BEYOND_CHANCE * error):
+            best, most = memory_s, gain
+    return None if best is None else _fit(runs, best, shape)[1]
+
+
+def warm_runs_s(cold: ColdStarts, service: np.ndarray, run_s: np.ndarray, idle_s: np.ndarray) -> np.ndarray:
+    """[rows] run times without what was due for their start; NaN where that is nearly all."""
+    left_s = run_s - cold.startup_s[service] * due(idle_s, cold.memory_s)
+    return np.where(left_s > _LEAST_SHARE * run_s, left_s, np.nan)
+
+
+def _fit(runs: _Runs, memory_s: float, shape: tuple[int, int]) -> tuple[np.ndarray, ColdStarts]:
+    """Ratios of the tables [services, nodes] without start-ups, and the start-ups."""
+    is_cold = due(runs.idle_s, memory_s) > 0.5
+    warm_s, found = np.where(is_cold, np.nan, runs.run_s), ColdStarts(memory_s, np.zeros(shape[0]))
+    for _ in range(2):
+        ratio = run_ratios(runs.service, runs.node, warm_s, runs.expected_s, shape).ratio
+        usual_s = runs.expected_s * ratio[runs.service, runs.node]
+        level = _levels(np.log(runs.run_s / usual_s), ~is_cold, runs.node)
+        beyond_s = runs.run_s * np.exp(-level) - usual_s
+        overall = float(np.median(beyond_s[is_cold]))
+        startup_s = np.zeros(shape[0])
+        for one in np.unique(runs.service[is_cold]):
+            own = beyond_s[is_cold & (runs.service == one)]
+            startup_s[one] = (len(own) * np.median(own) + FEWEST * overall) / (len(own) + FEWEST)
+        found = ColdStarts(memory_s, np.maximum(startup_s, 0.0))
+        warm_s = warm_runs_s(found, runs.service, runs.run_s, runs.idle_s)
+    return run_ratios(runs.service, runs.node, warm_s, runs.expected_s, shape).ratio, found
+
+
+def _errors(runs: _Runs, ratio: np.ndarray, cold: ColdStarts | None) -> np.ndarray:
+    """[rows] squared errors of the logarithm of run times, less their mean over the node's runs around then."""
+    forecast_s = runs.expected_s * ratio[runs.service, runs.node]
+    if cold is not None:
+        forecast_s = forecast_s + cold.startup_s[runs.service] * due(runs.idle_s, cold.memory_s)
+    error = np.log(runs.run_s / forecast_s)
+    return np.asarray((error - _levels(error, np.ones(len(error), bool), runs.node, prior=0.0)) ** 2)
+
+
+def _levels(values: np.ndarray, counts: np.ndarray, node: np.ndarray, prior: float = 4.0) -> np.ndarray:
+    """[rows] mean of the values that count over the node's block of `BLOCK` runs, drawn to 0 by `prior` runs' worth."""
+    place = np.empty(len(node), np.int64)
+    order = np.argsort(node, kind="stable")
+    _, first, of_node = np.unique(node[order], return_index=True, return_inverse=True)
+    place[order] = (np.arange(len(node)) - first[of_node]) // BLOCK
+    _, block = np.unique(node * len(node) + place, return_inverse=True)
+    count = np.bincount(block, counts)
+    return np.asarray(
+        (np.bincount(block, np.where(counts, values, 0.0)) / np.maximum(count + prior, 1.0))[block]
+    )
