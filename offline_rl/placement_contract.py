@@ -119,6 +119,9 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "knows_week": encoding.cluster.knows_week,
         "run_dynamics": asdict(cluster.dynamics) if cluster.dynamics.moves else None,
         "trained_until_s": encoding.trained_until_s,
+        "cold_starts": None
+        if cluster.cold is None
+        else {"memory_s": cluster.cold.memory_s, "startup_s": cluster.cold.startup_s.tolist()},
     }
 
 

@@ -24,6 +24,7 @@ from offline_rl.runner import Policy, load_network
 from offline_rl.runner.setting import PlacementSetting
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
+from twin.placement.cold_starts import ColdStarts
 from twin.placement.encoding import Encoding
 from twin.placement.run_filter import RunDynamics
 from twin.placement.service_times import OFFER_KINDS
@@ -159,6 +160,9 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         run_ratio=np.array(ratios).T,
         run_variance=np.array(variances).T,
         dynamics=RunDynamics() if setting.dynamics is None else RunDynamics(**vars(setting.dynamics)),
+        cold=None
+        if setting.cold is None
+        else ColdStarts(setting.cold.memory_s, np.array(setting.cold.startup_s)),
         agents=tuple(setting.acceptance_of_agent),
         acceptance_of_agent=np.array(list(setting.acceptance_of_agent.values())).reshape(
             -1, len(OFFER_KINDS)

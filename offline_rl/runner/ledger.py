@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offline_rl.errors import PolicyInputError
+from offline_rl.runner.cold_starts import LedgerColdStarts
 from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Request, described
 from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
 from offline_rl.runner.reading import as_held
@@ -85,6 +86,8 @@ class Ledger:
         )
         if self._levels is not None and clock_s is not None:
             self._levels.move_to(clock_s)
+        cold = policy.setting.cold
+        self._cold = None if cold is None else LedgerColdStarts(cold, units * policy.setting.time_unit_s)
         self._slots = _Slots()
         self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))
         self._decided_s = clock_s
@@ -103,10 +106,16 @@ class Ledger:
         Raises:
             PolicyInputError: The request is in flight already.
         """
-        self.hold(request_id, node, as_held(described(Request, request), clock_s))
+        self.hold(request_id, node, as_held(described(Request, request), clock_s), starts_up=True)
 
-    def hold(self, request_id: Any, node: str, held: Held) -> None:
+    def hold(self, request_id: Any, node: str, held: Held, *, starts_up: bool = False) -> None:
         """A request that a node was found to hold already; its wait so far is not counted as seen.
+
+        Args:
+            request_id: By which it is known later.
+            node: Its node.
+            held: The request.
+            starts_up: Whether its run takes the start-up that was due as it arrived; otherwise that is over.
 
         Raises:
             PolicyInputError: The request is in flight already.
@@ -125,6 +134,10 @@ class Ledger:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
         service = self._policy.vocabulary.service_index(held.service)
         level = 0.0 if self._levels is None or row < 0 else float(self._levels.pair[service, row])
+        if self._cold is not None and row >= 0:
+            share = self._cold.share(service, run_s, held.arrival_s)[row] if starts_up else 0.0
+            self._cold.placed(service, row, held.arrival_s, run_s)
+            run_s *= 1.0 + share
         entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level)  # type: ignore[arg-type]
         self._entries[request_id] = entry
         if row < 0:
@@ -169,10 +182,11 @@ class Ledger:
         """Takes over what an older ledger of the same policy has learned of the nodes of both."""
         mine, theirs = self._table.row_of, older._table.row_of
         both = sorted(mine.keys() & theirs.keys())
+        rows = [mine[name] for name in both], [theirs[name] for name in both]
         if self._levels is not None and older._levels is not None:
-            self._levels.remember(
-                older._levels, [mine[name] for name in both], [theirs[name] for name in both]
-            )
+            self._levels.remember(older._levels, *rows)
+        if self._cold is not None and older._cold is not None:
+            self._cold.remember(older._cold, *rows)
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting = self._policy.setting
@@ -198,7 +212,7 @@ class Ledger:
         request = described(Request, request)
         load = self.load(clock_s)
         decision = self._policy.decide_on(
-            self.table_for(request.service), load, self._available, request, clock_s
+            self.table_for(request, clock_s), load, self._available, request, clock_s
         )
         self.watch.decided(decision.unlike)
         return decision
@@ -208,7 +222,7 @@ class Ledger:
         request = described(Request, request)
         load = self.load(clock_s)
         return self._policy.explain_on(
-            self.table_for(request.service), load, self._available, request, clock_s
+            self.table_for(request, clock_s), load, self._available, request, clock_s
         )
 
     def load(self, clock_s: float) -> np.ndarray:
@@ -228,15 +242,17 @@ class Ledger:
         load[RECENT_WAIT : RECENT_STARTS + 1] = self._recent
         return load
 
-    def table_for(self, service: str | None) -> NodeTable:
-        """The table of nodes, with how long a service runs on them by now."""
+    def table_for(self, request: Request, clock_s: float) -> NodeTable:
+        """The table of nodes, with how long a request's service runs on them by now."""
+        index = self._policy.vocabulary.service_index(request.service)
+        units = self._table.facts.run_units[index]
         if self._levels is not None:
-            index = self._policy.vocabulary.service_index(service)
-            np.multiply(
-                self._trained_units[index],
-                np.exp(self._levels.of(index)),
-                out=self._table.facts.run_units[index],
-            )
+            np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
+        if self._cold is not None:
+            stated_s = request.requested_run_s
+            expected_s = self._policy.expected_run_s(request.service) if stated_s is None else stated_s
+            before = self._trained_units[index] if self._levels is None else units
+            np.multiply(before, 1.0 + self._cold.share(index, expected_s, clock_s), out=units)
         return self._table
 
     def nodes(self, clock_s: float) -> list[Node]:

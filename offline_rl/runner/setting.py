@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
+from offline_rl.runner.cold_starts import KnownColdStarts
 from offline_rl.runner.run_levels import KnownRunDynamics
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
@@ -59,6 +60,7 @@ class PlacementSetting:
         knows_week: Whether training saw every weekday; otherwise policies are not shown the time of week.
         dynamics: How run times move, for a ledger kept by events; None: it does not learn.
         trained_until_s: Seconds since 1970 of the end of training.
+        cold: Start-up times of services, for a ledger kept by events; None: the log shows none.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -77,6 +79,7 @@ class PlacementSetting:
     knows_week: bool = True
     dynamics: KnownRunDynamics | None = None
     trained_until_s: float = 0.0
+    cold: KnownColdStarts | None = None
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -129,6 +132,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             knows_week=bool(content.get("knows_week", True)),
             dynamics=_dynamics(content.get("run_dynamics")),
             trained_until_s=float(content.get("trained_until_s", 0.0)),
+            cold=_cold_starts(content.get("cold_starts")),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -169,6 +173,9 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
         "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
         and 0.0 < setting.memory_s < math.inf,
+        "start-up times must be at least 0, one of every service, their memory positive": _sound(
+            setting.cold, len(setting.services)
+        ),
         "what books learn must be bounded": math.isfinite(setting.trained_until_s)
         and _bounded(setting.dynamics)
         and all(
@@ -199,6 +206,20 @@ def _dynamics(content: Mapping[str, Any] | None) -> KnownRunDynamics | None:
             **{"aged_per_day": float(content["drift_per_day"])}  # contracts of before have one rate for both
             | {name: float(value) for name, value in content.items()}
         )
+    )
+
+
+def _cold_starts(content: Mapping[str, Any] | None) -> KnownColdStarts | None:
+    if content is None:
+        return None
+    return KnownColdStarts(float(content["memory_s"]), tuple(float(one) for one in content["startup_s"]))
+
+
+def _sound(cold: KnownColdStarts | None, num_services: int) -> bool:
+    return cold is None or (
+        0.0 < cold.memory_s < math.inf
+        and len(cold.startup_s) == num_services
+        and all(0.0 <= one < math.inf for one in cold.startup_s)
     )
 
 

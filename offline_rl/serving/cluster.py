@@ -298,7 +298,7 @@ class LiveCluster:
             expected_run_s=self.expected_run_s(placement.ask), service=request.service,
             cpu_cores=request.cpu_cores, memory_gib=request.memory_gib, gpus=request.gpus,
         )  # fmt: skip
-        books.hold(placement.ask.request_id, placement.node, held)
+        books.hold(placement.ask.request_id, placement.node, held, starts_up=True)
 
     def _forget(self, identity: str, ran_until_s: float | None = None) -> None:
         placement = self.placements.pop(identity, None)

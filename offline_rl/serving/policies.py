@@ -42,8 +42,8 @@ Question = Callable[[], Decision]
 class InFlightLedger(Protocol):
     """What is in flight, kept for one policy's features. One thread owns it."""
 
-    def hold(self, request_id: str, node: str, held: Held) -> None:
-        """A node holds a request."""
+    def hold(self, request_id: str, node: str, held: Held, *, starts_up: bool = False) -> None:
+        """A node holds a request; its run may take the start-up that was due as it arrived."""
 
     def start(self, request_id: str, at_s: float) -> bool:
         """A waiting request began to run."""
@@ -89,7 +89,7 @@ class LedgerBooks(Ledger):
     def _question(
         self, policy: Policy, request: Request, clock_s: float, nodes: tuple[Node, ...]
     ) -> Question:
-        held, table = self.load(clock_s), self._as_it_is(request.service)
+        held, table = self.load(clock_s), self._as_it_is(request, clock_s)
         if (
             nodes
         ):  # laying facts over those of training takes time: not here, but where the question is answered
@@ -119,10 +119,10 @@ class LedgerBooks(Ledger):
             np.concatenate([held, nothing], axis=1)[:, rows], available, request, clock_s,
         )  # fmt: skip
 
-    def _as_it_is(self, service: str | None) -> NodeTable:
-        """The table for requests of a service, which what the ledger learns later does not change."""
-        facts = self.table_for(service).facts
-        units = facts.run_units[self._policy.vocabulary.service_index(service)].copy()
+    def _as_it_is(self, request: Request, clock_s: float) -> NodeTable:
+        """The table for requests like one, which what the ledger learns later does not change."""
+        facts = self.table_for(request, clock_s).facts
+        units = facts.run_units[self._policy.vocabulary.service_index(request.service)].copy()
         return replace(
             self._table, facts=facts._replace(run_units=np.broadcast_to(units, facts.run_units.shape))
         )

@@ -13,6 +13,7 @@ from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Held, Request
 from tests.twin.made import agent_name, made_cluster, made_encoding, made_rows
 from twin.contracts import PyTree
+from twin.placement.cold_starts import ColdStarts
 from twin.placement.encode import MONDAY_S, cut_windows
 from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.run_filter import RunDynamics, fresh_level
@@ -20,6 +21,7 @@ from twin.placement.types import Requests
 from twin.placement.windows import Windows
 
 DYNAMICS = RunDynamics(0.2, 0.05, node_variance=0.1, node_memory_s=60.0)
+STARTUP_S = 15.0
 """Nodes come and go; pairs stand still, for programs are told of their runs a little later than books."""
 MLP = NetworkFacts("mlp", (32, 16))
 BOUND = NetworkFacts("scorer", (16, 8), identity=True, pooled=True)
@@ -52,6 +54,7 @@ def made_system(num_steps: int = 48, num_windows: int = 4, **cluster: int) -> tu
         replace(
             made, capacity=capacity, unit_capacity=unit_capacity, dynamics=DYNAMICS,
             run_variance=np.zeros_like(made.run_variance),
+            cold=ColdStarts(40.0, STARTUP_S * np.arange(len(made.services))),
         ),
         depth=64,
     )  # fmt: skip
@@ -64,7 +67,18 @@ def made_system(num_steps: int = 48, num_windows: int = 4, **cluster: int) -> tu
     everything = np.ones(rows.num_rows, bool)
     windows = cut_windows(rows._replace(request=request), everything, encoding, num_steps=num_steps)
     fresh = fresh_level(DYNAMICS, windows.level.mean.shape[1:])  # books know nothing of runs before them
-    return encoding, windows._replace(level=fresh)
+    return encoding, windows._replace(level=fresh, last_end_s=_ends_of_carried(encoding, windows))
+
+
+def _ends_of_carried(encoding: Encoding, windows: Windows) -> np.ndarray:
+    """When the runs that are in flight as windows begin should end: books know of no others."""
+    found, carried = np.full_like(windows.last_end_s, -np.inf), windows.carried
+    for at in zip(*np.nonzero(carried.node >= 0), strict=True):
+        pair = carried.request.service[at], carried.node[at]
+        run_s = encoding.cluster.run_ratio[pair] * carried.request.expected_run_s[at]
+        place = (*pair, at[1])
+        found[place] = max(found[place], carried.request.arrival_s[at] + run_s)
+    return found
 
 
 def told_request(encoding: Encoding, requests: Requests, *index: int) -> Request:

@@ -17,7 +17,7 @@ from offline_rl.runner import Held, Node, Policy, Request, load, load_network
 from offline_rl.runner.features import NODE_FEATURES
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.serving.policies import LedgerBooks
-from tests.offline_rl.bundles import BOUND, FREE, made_policy, made_system
+from tests.offline_rl.bundles import BOUND, FREE, STARTUP_S, made_policy, made_system
 
 NOW_S = 4 * 86_400.0 + 6 * 3600.0  # a Monday, 06:00
 REQUEST = Request(
@@ -28,12 +28,14 @@ REQUEST = Request(
 
 @pytest.fixture(scope="module")
 def bundles(tmp_path_factory):
-    encoding, _ = made_system()
+    made, _ = made_system()
+    encoding = replace(made, cluster=replace(made.cluster, cold=None))
     folder = tmp_path_factory.mktemp("runner")
     num = len(placement_contract(encoding, FREE).context_features) + 4 * len(NODE_FEATURES)
     ranges = np.full(num, 0.0), np.full(num, 1.0)
     made_policy(folder / "free", encoding, FREE, ranges=ranges)
     made_policy(folder / "bound", encoding, BOUND, ranges=ranges, certificate="c" * 64, licence="ours")
+    made_policy(folder / "cold", made, FREE)
     return folder
 
 
@@ -332,6 +334,39 @@ def test_books_learn_run_times_of_nodes_from_runs_that_end(policy):
     assert mean_run_s(other) == pytest.approx(20.0 * usual, rel=1e-5)  # books learn for themselves
     other.remember(ledger)
     assert mean_run_s(other) == pytest.approx(mean_run_s(ledger), rel=1e-6)
+
+
+def test_books_count_the_start_up_of_a_service_that_did_not_run_lately(bundles):
+    policy = load(bundles / "cold")
+    ledger, ratio = policy.ledger(nodes_of(policy)), policy.setting.nodes[0].run_ratio[1]
+
+    def shown(clock_s, feature="usual_run", node="edge-0"):
+        return 2.0 * math.expm1(ledger.explain(REQUEST, clock_s).features[node][feature])
+
+    assert shown(NOW_S) == pytest.approx(20.0 * ratio + STARTUP_S, rel=1e-5)  # never seen there
+    ledger.place(1, "edge-0", REQUEST, NOW_S)
+    filed_s = 20.0 + STARTUP_S / ratio
+    assert shown(NOW_S, "backlog") == pytest.approx(filed_s * REQUEST.cpu_cores / 4.0, rel=1e-5)
+    end_s = NOW_S + 20.0 * ratio
+    for idle_s, share in ((0.0, 0.0), (20.0, 1 / 17), (40.0, 0.5), (80.0, 16 / 17)):
+        assert shown(end_s + idle_s) == pytest.approx(20.0 * ratio + share * STARTUP_S, rel=1e-5)
+    assert shown(end_s, node="edge-1") > 20.0 * policy.setting.nodes[1].run_ratio[1] + 0.99 * STARTUP_S
+    ledger.start(1, NOW_S)
+    ledger.finish(
+        1, NOW_S + filed_s * ratio
+    )  # as long as it should: nothing is learned of the node but its offset
+    level = math.log(shown(end_s) / (20.0 * ratio))
+    assert abs(level) < 0.05
+    other = policy.ledger(nodes_of(policy))
+    other.remember(ledger)
+    assert 2.0 * math.expm1(other.explain(REQUEST, end_s).features["edge-0"]["usual_run"]) == pytest.approx(
+        shown(end_s), rel=1e-5
+    )
+    taken_over = policy.ledger(
+        [Node("edge-0", held=[Held(NOW_S, NOW_S, 20.0, "service-1", 2.0)]), *nodes_of(policy)[1:]]
+    )
+    backlog = taken_over.explain(REQUEST, NOW_S).features["edge-0"]["backlog"]
+    assert backlog == pytest.approx(math.log1p(10.0 / 2.0), rel=1e-5)  # what was found there has started
 
 
 def test_what_books_learn_is_judged_against_what_training_knew(policy):

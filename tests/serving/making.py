@@ -30,7 +30,7 @@ class MadeBooks:
         self.ended: list[tuple[str, float | None]] = []
         self.older: MadeBooks | None = None
 
-    def hold(self, request_id: str, node: str, held: Held) -> None:
+    def hold(self, request_id: str, node: str, held: Held, *, starts_up: bool = False) -> None:
         assert request_id not in self.held
         self.held[request_id] = node, held
 
