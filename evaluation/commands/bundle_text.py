@@ -126,9 +126,17 @@ def _what(facts: dict[str, Any]) -> Section:
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
         ("certificate", contract["certificate"] or _uncertified(contract["trained_on"])),
         ("alarm", _alarm(contract["alarm"])),
+        *_cold_starts(contract["setting"].get("cold_starts")),
         ("licence", contract["licence"]),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _cold_starts(cold: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+    if cold is None:
+        return []
+    most, memory = f"{max(cold['startup_s']):.4g} s", f"{cold['memory_s']:.4g} s"
+    return [("start-ups", f"up to {most}, where a service has not run on a node for some {memory}")]
 
 
 def _alarm(alarm: Mapping[str, Any] | None) -> str:

@@ -72,17 +72,27 @@ def last_ends_s(pair: np.ndarray, ends_s: np.ndarray) -> np.ndarray:
 
 
 def filed_runs_s(
-    cold: ColdStarts,
+    cold: ColdStarts | None,
+    arrival_s: np.ndarray,
     service: np.ndarray,
-    node: np.ndarray,
+    pair: np.ndarray,
     expected_s: np.ndarray,
-    idle_s: np.ndarray,
     ratio: np.ndarray,
 ) -> np.ndarray:
-    """[rows] what is expected of requests anywhere, with the start-ups that are due on their nodes: over the ratio of
-    the tables [services, nodes], which will multiply it."""
+    """What is expected of requests anywhere, with the start-up that was due on their node, over the ratio of the
+    tables, which will multiply it.
+
+    Args:
+        cold: Start-up times; None: there are none.
+        arrival_s, service, pair: [rows] in order of arrival, `pair` as of `last_ends_s`.
+        expected_s: [rows] what is expected of them anywhere, without.
+        ratio: [rows] of the tables, on their nodes.
+    """
+    if cold is None:
+        return expected_s
+    idle_s = arrival_s - last_ends_s(pair, arrival_s + expected_s * ratio)
     startup_s = cold.startup_s[service] * due(idle_s, cold.memory_s)
-    return np.asarray(expected_s + np.where(node >= 0, startup_s / ratio[service, node], 0.0))
+    return np.asarray(expected_s + np.where(pair >= 0, startup_s / ratio, 0.0))
 
 
 class RunTables(NamedTuple):
@@ -119,16 +129,14 @@ def fit_run_tables(
     num_pairs = shape[0] * shape[1]
     pair = np.where(node >= 0, stretch * num_pairs + service * shape[1] + node, -1)
 
-    def idle_by(ratio: np.ndarray) -> np.ndarray:
-        return np.asarray(arrival_s - last_ends_s(pair, arrival_s + expected_s * ratio[service, node]))
-
-    cold = fit_cold_starts(service, node, run_s, expected_s, idle_by(ratios.ratio), shape)
+    idle_s = arrival_s - last_ends_s(pair, arrival_s + expected_s * ratios.ratio[service, node])
+    cold = fit_cold_starts(service, node, run_s, expected_s, idle_s, shape)
     if cold is None:
         return RunTables(ratios, None, expected_s)
-    warm_s = warm_runs_s(cold, service, run_s, idle_by(ratios.ratio))
+    warm_s = warm_runs_s(cold, service, run_s, idle_s)
     ratios = run_ratios(service, node, warm_s, expected_s, shape)
-    filed_s = filed_runs_s(cold, service, node, expected_s, idle_by(ratios.ratio), ratios.ratio)
-    return RunTables(ratios, cold, filed_s)
+    ratio = ratios.ratio[service, node]
+    return RunTables(ratios, cold, filed_runs_s(cold, arrival_s, service, pair, expected_s, ratio))
 
 
 class _Runs(NamedTuple):

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
-from twin.placement.cold_starts import filed_runs_s, last_ends_s
+from twin.placement.cold_starts import filed_runs_s
 from twin.placement.encoding import (
     DAY_S,
     Encoding,
@@ -280,25 +280,17 @@ def _table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) 
     return np.asarray(expected_s * ratio, np.float32)
 
 
-def _pairs(rows: EncodedRows, encoding: Encoding) -> tuple[np.ndarray, np.ndarray]:
-    """[rows] the service and node of each as one index, -1 where no node took it; and when it should have ended."""
+def _pairs(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
+    """[rows] the service and node of each as one index, -1 where no node took it."""
     taken = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent
-    pair = rows.request.service * encoding.cluster.num_nodes + rows.node
-    return np.where(taken, pair, -1), rows.arrival_s + _table_run_s(
-        rows, encoding, rows.request.expected_run_s
-    )
+    return np.where(taken, rows.request.service * encoding.cluster.num_nodes + rows.node, -1)
 
 
 def _filed_s(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
     """[rows] what is expected of each anywhere, with the start-up that was due (`run_levels.filed_run_s`)."""
-    cluster, request = encoding.cluster, rows.request
-    if cluster.cold is None:
-        return np.asarray(request.expected_run_s)
-    pair, ends_s = _pairs(rows, encoding)
-    idle_s = rows.arrival_s - last_ends_s(pair, ends_s)
-    return filed_runs_s(
-        cluster.cold, request.service, rows.node, request.expected_run_s, idle_s, cluster.run_ratio
-    )
+    cluster, service = encoding.cluster, rows.request.service
+    expected_s, ratio = np.asarray(rows.request.expected_run_s), cluster.run_ratio[service, rows.node]
+    return filed_runs_s(cluster.cold, rows.arrival_s, service, _pairs(rows, encoding), expected_s, ratio)
 
 
 def _last_ends(
@@ -309,7 +301,8 @@ def _last_ends(
     if cluster.cold is None:
         return None
     shape = len(cluster.services), cluster.num_nodes
-    pair, ends_s = _pairs(rows, encoding)
+    pair = _pairs(rows, encoding)
+    ends_s = rows.arrival_s + _table_run_s(rows, encoding, rows.request.expected_run_s)
     found, latest, begin = [], np.full(shape[0] * shape[1], -np.inf), 0
     for first in first_row:
         here = np.arange(begin, first)
