@@ -43,6 +43,7 @@ class Certificate:
         config: Thresholds and sizes.
         twin: Content hash of the twin.
         archive: Content hash of the archive.
+        beside: Sections about what training does not use.
     """
 
     verdict: Verdict
@@ -57,6 +58,12 @@ class Certificate:
     config: Mapping[str, Any]
     twin: str
     archive: str
+    beside: tuple[str, ...] = ()
+
+    @property
+    def training(self) -> Verdict:
+        """The verdict of the lines about what training uses."""
+        return overall([line for line in self.lines if line.section not in self.beside])
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -77,7 +84,8 @@ class Certificate:
         if self.refusal:
             return f"cannot tell: {self.refusal}"
         counts = ", ".join(f"{count} {name}" for name, count in self.counts().items() if count)
-        return f"{self.verdict.value} ({counts})"
+        apart = "" if self.training is self.verdict else f"; for what training uses: {self.training.value}"
+        return f"{self.verdict.value} ({counts}){apart}"
 
 
 def certificate_of(
@@ -94,6 +102,7 @@ def certificate_of(
     num_requests: int = 0,
     notes: Sequence[str] = (),
     refusal: str = "",
+    beside: Sequence[str] = (),
 ) -> Certificate:
     """The certificate of some lines.
 
@@ -103,7 +112,7 @@ def certificate_of(
         charts: Section -> its charts, if any.
         config: Configuration of the certificate.
         twin, archive: Content hashes.
-        train_days, days, partners, num_requests, notes, refusal: As in `Certificate`.
+        train_days, days, partners, num_requests, notes, refusal, beside: As in `Certificate`.
     """
     lines = settled(lines, len(days))
     names = dict.fromkeys(line.section for line in lines)
@@ -120,6 +129,7 @@ def certificate_of(
         config=to_plain(config),
         twin=twin,
         archive=archive,
+        beside=tuple(beside),
     )
 
 

@@ -52,6 +52,7 @@ def render(certificate: Certificate, title: str) -> str:
         verdict_class=CLASSES[certificate.verdict],
         mark=MARKS[certificate.verdict],
         counts=certificate.counts(),
+        training=certificate.training.value,
         sections=sections,
         days=_stretches(certificate.days, certificate.days),
         pairs=_stretches(certificate.days, certificate.partners),

@@ -12,8 +12,11 @@ from logs_schema.errors import ConfigError
 from logs_schema.product import MANIFEST, read_manifest, verify
 
 KIND = "certificate"
-CERTIFICATE_CODE = 4
+CERTIFICATE_CODE = 5
 """Code version of jobs' steps: raised when certificates of the same twin and days change."""
+ANSWERS_PASSED = (
+    "trained in a twin that passed its certificate but for the workload model, which training does not use"
+)
 DATA, PAGE = "certificate.json", "report.html"
 
 
@@ -23,11 +26,13 @@ class Certification:
 
     Attributes:
         verdict: "pass", "fail", "cannot tell" or "none".
+        training: The same of the lines about what training uses.
         content_hash: Content hash of the certificate; None where there is none.
         words: Description for reports, for example "trained in a twin that failed its certificate".
     """
 
     verdict: str
+    training: str
     content_hash: str | None
     words: str
 
@@ -40,7 +45,7 @@ class Certification:
             "none": "this twin has no certificate: its accuracy is unknown",
             Verdict.FAIL.value: "this twin failed its certificate",
         }
-        return reasons.get(self.verdict, "this twin's certificate cannot tell whether the twin is accurate")
+        return reasons.get(self.training, "this twin's certificate cannot tell whether the twin is accurate")
 
     @property
     def held_back(self) -> str:
@@ -51,13 +56,13 @@ class Certification:
 
     @property
     def passed(self) -> bool:
-        """Whether the twin is certified."""
-        return self.verdict == Verdict.PASS.value
+        """Whether the twin is certified for training."""
+        return self.training == Verdict.PASS.value
 
     @property
     def failed(self) -> bool:
-        """Whether the certificate failed: the twin was measured to be wrong."""
-        return self.verdict == Verdict.FAIL.value
+        """Whether it failed: what training uses was measured to be wrong."""
+        return self.training == Verdict.FAIL.value
 
     def facts(self) -> dict[str, Any]:
         """Entries of a trained policy's manifest: the certificate's hash where it passed, and the description."""
@@ -91,7 +96,7 @@ def find_certification(twin_path: Path) -> Certification:
     """State of a twin's certificate, see `certification_folder`."""
     folder = certification_folder(twin_path)
     if folder is None:
-        return Certification("none", None, NO_CERTIFICATE)
+        return Certification("none", "none", None, NO_CERTIFICATE)
     return certification_in(folder)
 
 
@@ -99,11 +104,14 @@ def certification_in(folder: Path) -> Certification:
     """State of the certificate in a folder."""
     manifest = read_manifest(folder, KIND)
     verdict = str(manifest.extra["verdict"])
+    training = str(manifest.extra.get("training", verdict))
+    if verdict != training == Verdict.PASS.value:
+        return Certification(verdict, training, manifest.content_hash, ANSWERS_PASSED)
     words = {
         Verdict.PASS.value: "trained in a twin that passed its certificate",
         Verdict.FAIL.value: "trained in a twin that failed its certificate",
-    }.get(verdict, "trained in a twin whose certificate cannot tell whether the twin is accurate")
-    return Certification(verdict, manifest.content_hash, words)
+    }.get(training, "trained in a twin whose certificate cannot tell whether the twin is accurate")
+    return Certification(verdict, training, manifest.content_hash, words)
 
 
 def refuse_uncertified(found: Certification, twin_path: Path) -> None:

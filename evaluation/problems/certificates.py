@@ -96,6 +96,7 @@ def build_certificate(
     keep.remove()
     return {
         "verdict": certificate.verdict.value,
+        "training": certificate.training.value,
         "days": list(certificate.days),
         "lines": certificate.counts(),
         "refusal": certificate.refusal,

@@ -164,6 +164,19 @@ def test_only_a_certificate_of_this_very_twin_counts(made, status, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("verdict", "training"), [("fail", "pass"), ("cannot tell", "pass"), ("fail", "cannot tell")]
+)
+def test_what_training_does_not_use_does_not_forbid_it(tmp_path, verdict, training):
+    extra = {"verdict": verdict, "training": training}
+    with writing(tmp_path / "certificate", "certificate", extra=extra):
+        pass
+    found = certification_in(tmp_path / "certificate")
+    assert (found.verdict, found.passed, found.failed) == (verdict, training == "pass", False)
+    assert ("but for the workload model" in found.facts()["certification"]) == found.passed
+    assert bool(found.held_back) == (not found.passed)
+
+
+@pytest.mark.parametrize(
     ("days", "message"),
     [
         ("2024-01-01", "overlap the training"),

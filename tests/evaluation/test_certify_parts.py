@@ -168,6 +168,17 @@ def test_a_certificate_comes_back_from_json():
     assert made.in_words() == "fail (1 pass, 1 fail, 1 not applicable)"
 
 
+def test_training_counts_the_sections_that_it_uses():
+    made = made_certificate()
+    workload = [replace(line, section="workload") for line in made.lines if line.verdict is Verdict.FAIL]
+    others = [line for line in made.lines if line.verdict is not Verdict.FAIL]
+    made = replace(made, lines=(*workload, *others), beside=("workload",))
+    assert (made.verdict, made.training) == (Verdict.FAIL, Verdict.PASS)
+    assert made.in_words() == "fail (1 pass, 1 fail, 1 not applicable); for what training uses: pass"
+    assert "all but workload): <b>pass</b>" in render(made, "a title")
+    assert Certificate.from_json(made.to_json()) == made
+
+
 def test_the_page_holds_every_line_escaped_and_needs_nothing_else():
     page = render(made_certificate(), "a <title>")
     for text in (

@@ -82,7 +82,7 @@ def test_shifts_of_the_command_line_replace_those_of_the_configuration(kit: Kit)
 
 def test_a_queue_s_weeks_are_shifted_too_and_its_bundle_is_chosen_by_replay():
     config = RunConfig(order=OrderConfig())
-    queue, failed = claiming_kit(config), Certification("fail", None, "trained in a twin that failed")
+    queue, failed = claiming_kit(config), Certification("fail", "fail", None, "trained in a twin that failed")
     assert queue is find_kit("ordering")
     shifted = queue.shifted(config, "3d")
     assert shifted.order is not None

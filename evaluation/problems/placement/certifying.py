@@ -29,8 +29,8 @@ ABOUT = {
     ANSWERS: "Logged outcomes, and one forecast of each from the logged state of its moment.",
     BIASES: "Logged outcomes less their forecasts from the logged state at the decision.",
     CALIBRATION: "Calibration of the predicted distributions of outcomes, forecast from the logged state.",
-    MODEL_CLASS: "Residuals of run times should be independent of the residuals of the node's last runs, and of the "
-    "requests that arrive at the node during the run.",
+    MODEL_CLASS: "Residuals of run times should be independent of the residuals of the node's last runs, of the "
+    "requests that arrive at the node during the run, and of the time since the service last ran there.",
     CLOSED: "A clone of the logged behaviour decides in the twin, from logged states on; the log is the behaviour "
     "itself in the real system. Logged decisions are not replayed: they were reactions to logged run times.",
     OFFLOAD: "Share of requests that ran away from home, over the 12 parts of the day, a clone deciding.",
@@ -89,7 +89,7 @@ def certify(
     return certificate_of(
         lines, ABOUT, charts, config, twin=twin_hash, archive=archive.content_hash,
         train_days=encoding.train_days, days=chosen.days, partners=chosen.partners,
-        num_requests=measured.num_requests, notes=notes,
+        num_requests=measured.num_requests, notes=notes, beside=[POPULATION],
     )  # fmt: skip
 
 
