@@ -22,6 +22,7 @@ HELP = "decide what deployments are granted from live metrics: recommend, or sca
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
+    from offline_rl.serving.prometheus import Prometheus
     from offline_rl.serving.scaling_guard import GuardConfig
 
     add_inputs(parser, "bundle")
@@ -30,9 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--mapping", metavar="TOML", required=True, type=Path,
         help="column -> query, as for the format prometheus: [metrics.COLUMN] with source = \"QUERY\", unit, ...",
     )  # fmt: skip
-    parser.add_argument(
-        "--prometheus-token-file", metavar="FILE", type=Path, help="bearer token for Prometheus"
-    )
+    add_options(parser, Prometheus, prometheus_token_file="token_file")
     parser.add_argument(
         "--kube", metavar="URL",
         help="Kubernetes API, as of kubectl proxy; 'in-cluster' for the service account (default: metrics tell grants)",
@@ -62,19 +61,19 @@ def run(arguments: Namespace) -> int:
 
     if arguments.decisions is not None and arguments.decisions < 1:
         raise ConfigError(f"--decisions {arguments.decisions}", allowed="1 or more")
-    token = arguments.prometheus_token_file
-    if token is not None and not token.is_file():
-        raise ConfigError("there is no such file", where=f"--prometheus-token-file {token}")
     policy = load_scaling(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
     mapping = read_mapping(arguments.mapping)
     refuse_unmapped(mapping)
+    metrics = given(Prometheus(arguments.prometheus, mapping), arguments)
+    if metrics.token_file is not None and not metrics.token_file.is_file():
+        raise ConfigError("there is no such file", where=f"--prometheus-token-file {metrics.token_file}")
     kube = None
     if arguments.kube:
         kube = KubeApi.in_cluster() if arguments.kube == "in-cluster" else KubeApi(arguments.kube)
     named = [name for name in arguments.canary.split(",") if name]
     controller = Controller(
-        Guard(policy, given(GuardConfig(), arguments)), Prometheus(arguments.prometheus, mapping, token), kube,
-        arguments.namespace, policy.setting.names if arguments.apply else named, arguments.log, time.time,
+        Guard(policy, given(GuardConfig(), arguments)), metrics, kube, arguments.namespace,
+        policy.setting.names if arguments.apply else named, arguments.log, time.time,
     )  # fmt: skip
     controller.refuse_rivals()
     with stop_signals() as over:

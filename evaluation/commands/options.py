@@ -30,16 +30,15 @@ def add_options(parser: ArgumentParser | _ArgumentGroup, config: object, *names:
         renamed: Option, in the same form, -> field; a dotted one is a field of a configuration within:
             `seeds="networks.num_seeds"` is set by `--seeds`. An option in ms may set a field in s.
     """
-    cls = _class_of(config)
     for option, path in (dict(zip(names, names, strict=True)) | renamed).items():
         owner, name = config, path
         while "." in name:
             outer, _, name = name.partition(".")
             owner = _default(owner, outer)
-        one = next(one for one in fields(_class_of(owner)) if one.name == name)
+        cls = _class_of(owner)
         _add_option(
-            parser, f"--{option.replace('_', '-')}", f"{cls.__name__}.{path}", one,
-            get_type_hints(_class_of(owner))[name], _default(owner, name), described(_class_of(owner))[name],
+            parser, f"--{option.replace('_', '-')}", f"{_class_of(config).__name__}.{path}", _field(cls, name),
+            get_type_hints(cls)[name], _default(owner, name), described(cls)[name],
         )  # fmt: skip
 
 
@@ -130,11 +129,15 @@ def _class_of(config: object) -> type:
     return config if isinstance(config, type) else type(config)
 
 
+def _field(config: type, name: str) -> "Field[Any]":
+    return next(one for one in fields(config) if one.name == name)
+
+
 def _default(config: object, name: str) -> Any:
     """The value of a field, of a class its default."""
     if not isinstance(config, type):
         return getattr(config, name)
-    one = next(one for one in fields(config) if one.name == name)
+    one = _field(config, name)
     if one.default_factory is not MISSING:
         return one.default_factory()
     return None if one.default is MISSING else one.default

@@ -113,7 +113,8 @@ def _refuse_given(
     """ConfigError where an option was given that says nothing of the system: one of `names`, or that set `fields`."""
     from logs_schema.errors import ConfigError
 
-    said = [name for name in names if getattr(arguments, name) not in (None, False)]
+    values = {name: getattr(arguments, name) for name in names}
+    said = [name for name, value in values.items() if value is not None and value is not False]
     if refused := [f"--{name.replace('_', '-')}" for name in (*said, *fields)]:
         raise ConfigError(
             f"{system} does not take {', '.join(refused)}", where="simulate", allowed=allowed, advice="leave out what "
