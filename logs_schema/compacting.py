@@ -36,7 +36,7 @@ class CompactConfig:
     Attributes:
         small_bytes: Files from this size on stay alone.
         pack_bytes: A pack is closed when it has reached this size.
-        newest_days: The newest days of a table stay alone.
+        newest_days: The newest days of a table stay alone, as rows are still added to them.
     """
 
     small_bytes: int = SMALL_BYTES

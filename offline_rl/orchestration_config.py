@@ -15,7 +15,7 @@ class TrainingBudget:
     """How long is trained.
 
     Attributes:
-        num_updates: Of every policy.
+        num_updates: Updates of every policy.
         num_streams: A multiple of `COPIES`.
         num_frames: Length of an orchestrator's trajectories.
         num_slots: Length of a dispatcher's.

@@ -8,7 +8,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.expecting import add_expected
+from evaluation.commands.options import add_options, given
 from evaluation.commands.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -20,15 +22,16 @@ HELP = "decide what deployments are granted from live metrics: recommend, or sca
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    from offline_rl.serving.prometheus import Prometheus
+    from offline_rl.serving.scaling_guard import GuardConfig
+
+    add_inputs(parser, "bundle")
     parser.add_argument("--prometheus", metavar="URL", required=True, help="where metrics are asked for")
     parser.add_argument(
         "--mapping", metavar="TOML", required=True, type=Path,
         help="column -> query, as for the format prometheus: [metrics.COLUMN] with source = \"QUERY\", unit, ...",
     )  # fmt: skip
-    parser.add_argument(
-        "--prometheus-token-file", metavar="FILE", type=Path, help="bearer token for Prometheus"
-    )
+    add_options(parser, Prometheus, prometheus_token_file="token_file")
     parser.add_argument(
         "--kube", metavar="URL",
         help="Kubernetes API, as of kubectl proxy; 'in-cluster' for the service account (default: metrics tell grants)",
@@ -38,20 +41,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--canary", metavar="LIST", default="", help="deployments whose replicas are written, with commas"
     )
     parser.add_argument("--apply", action="store_true", help="write the replicas of all deployments")
-    parser.add_argument(
-        "--resources", action="store_true", help="write cores and memory of replicas too (pods are restarted)"
-    )
-    parser.add_argument(
-        "--most-added", metavar="N", type=int, default=4, help="replicas added at once, at most (default: 4)"
-    )
-    parser.add_argument(
-        "--most-removed",
-        metavar="N",
-        type=int,
-        default=2,
-        help="replicas removed at once, at most (default: 2)",
-    )
-    parser.add_argument("--max-cores", metavar="CORES", type=float, help="of all replicas together, at most")
+    add_options(parser, GuardConfig, "resources", "most_added", "most_removed", "max_cores")
     parser.add_argument(
         "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
     )
@@ -71,22 +61,19 @@ def run(arguments: Namespace) -> int:
 
     if arguments.decisions is not None and arguments.decisions < 1:
         raise ConfigError(f"--decisions {arguments.decisions}", allowed="1 or more")
-    token = arguments.prometheus_token_file
-    if token is not None and not token.is_file():
-        raise ConfigError("there is no such file", where=f"--prometheus-token-file {token}")
     policy = load_scaling(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
     mapping = read_mapping(arguments.mapping)
     refuse_unmapped(mapping)
-    limits = GuardConfig(
-        arguments.most_added, arguments.most_removed, arguments.max_cores, arguments.resources
-    )
+    metrics = given(Prometheus(arguments.prometheus, mapping), arguments)
+    if metrics.token_file is not None and not metrics.token_file.is_file():
+        raise ConfigError("there is no such file", where=f"--prometheus-token-file {metrics.token_file}")
     kube = None
     if arguments.kube:
         kube = KubeApi.in_cluster() if arguments.kube == "in-cluster" else KubeApi(arguments.kube)
     named = [name for name in arguments.canary.split(",") if name]
     controller = Controller(
-        Guard(policy, limits), Prometheus(arguments.prometheus, mapping, arguments.prometheus_token_file), kube,
-        arguments.namespace, policy.setting.names if arguments.apply else named, arguments.log, time.time,
+        Guard(policy, given(GuardConfig(), arguments)), metrics, kube, arguments.namespace,
+        policy.setting.names if arguments.apply else named, arguments.log, time.time,
     )  # fmt: skip
     controller.refuse_rivals()
     with stop_signals() as over:

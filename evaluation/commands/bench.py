@@ -5,12 +5,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.commands.bench_arguments import add_output_arguments, add_world_arguments, numbers, words
-from evaluation.commands.bench_forecasts import add_bench as add_forecasts
-from evaluation.commands.bench_growth import add_bench as add_growth
-from evaluation.commands.bench_orchestration import add_bench as add_orchestration
-from evaluation.commands.bench_scaling import add_bench as add_scaling
-from evaluation.commands.bench_worlds import add_bench as add_worlds
+from evaluation.commands import (
+    bench_forecasts,
+    bench_growth,
+    bench_orchestration,
+    bench_scaling,
+    bench_worlds,
+)
+from evaluation.commands.actions import Action, add_actions
+from evaluation.commands.common_arguments import add_out, add_reference_arguments, add_world_arguments
+from evaluation.commands.options import add_options, given, numbers, words
 
 if TYPE_CHECKING:
     from evaluation.jobs.engine.config import EngineConfig
@@ -25,51 +29,27 @@ HELP = "measure policies in simulated clusters, and the cost of simulations and 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the benches and their arguments."""
-    benches = parser.add_subparsers(title="benches", metavar="BENCH", required=True)
-    truth = benches.add_parser("truth", help="score baselines in a simulated cluster, on several days")
-    truth.set_defaults(bench=_truth)
-    add_world_arguments(truth, "kais")
-    truth.add_argument(
-        "--days", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
-        help="days after day 0, with commas (default: 0,1,7,30)",
-    )  # fmt: skip
-    truth.add_argument("--seeds", metavar="N", type=int, default=5, help="repetitions (default: 5)")
-    truth.add_argument(
-        "--policies", metavar="LIST", type=words, help="baselines, with commas (default: those of the proof)"
-    )
-    truth.add_argument(
-        "--references", metavar="FOLDER", type=Path,
-        help="folder of trained references (default: the user's cache); missing ones are trained",
-    )  # fmt: skip
-    truth.add_argument("--no-reference", action="store_true", help="leave the references out")
-    reference = benches.add_parser(
-        "reference",
-        help="train an upper bound: a rule with access to the hidden state, then PPO in the truth",
-    )
-    reference.set_defaults(bench=_reference)
-    add_world_arguments(reference, "kais")
-    reference.add_argument("--day", metavar="N", type=int, default=0, help="day to train on (default: 0)")
-    reference.add_argument(
-        "--updates",
-        metavar="N",
-        type=int,
-        help="updates of PPO, doubled while the value improves (default: those of bench truth)",
-    )
-    reference.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
-    reference.add_argument("--out", metavar="REFERENCE", required=True, type=Path, help="folder to write")
-    reference.add_argument("--replace", action="store_true", help="replace a reference that is already there")
-    add_scaling(benches)
-    add_growth(benches)
-    add_forecasts(benches)
-    add_orchestration(benches)
-    add_worlds(benches)
-    for bench in (truth, reference):
-        add_output_arguments(bench)
+    add_actions(parser, "benches", "BENCH", BENCHES)
 
 
 def run(arguments: Namespace) -> int:
     """Run the chosen bench; 0."""
-    return int(arguments.bench(arguments))
+    return int(arguments.action.run(arguments))
+
+
+def _add_truth(parser: ArgumentParser) -> None:
+    from evaluation.reproduction.benches.truth_bench import TruthBenchConfig
+
+    add_world_arguments(parser, "kais")
+    parser.add_argument(
+        "--days", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
+        help="days after day 0, with commas (default: 0,1,7,30)",
+    )  # fmt: skip
+    add_options(parser, TruthBenchConfig, seeds="num_seeds")
+    parser.add_argument(
+        "--policies", metavar="LIST", type=words, help="baselines, with commas (default: those of the proof)"
+    )
+    add_reference_arguments(parser)
 
 
 def _truth(arguments: Namespace) -> int:
@@ -84,7 +64,7 @@ def _truth(arguments: Namespace) -> int:
     from evaluation.simulator.world_files import chosen_world
 
     world = chosen_world(arguments.preset, arguments.world)
-    config = TruthBenchConfig(num_seeds=arguments.seeds)
+    config = given(TruthBenchConfig(), arguments)
     policies = arguments.policies or SHOWN
     validate_bench(arguments.days, policies)
     with progress_of(arguments) as progress:
@@ -128,6 +108,19 @@ def _callback_of(stage: "Stage") -> Callable[[int, str], None]:
     return lambda done, what: stage(done, text=what)
 
 
+def _add_reference(parser: ArgumentParser) -> None:
+    add_world_arguments(parser, "kais")
+    parser.add_argument("--day", metavar="N", type=int, default=0, help="day to train on (default: 0)")
+    parser.add_argument(
+        "--updates",
+        metavar="N",
+        type=int,
+        help="updates of PPO, doubled while the value improves (default: those of bench truth)",
+    )
+    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
+    add_out(parser, "reference")
+
+
 def _reference(arguments: Namespace) -> int:
     from evaluation.commands.output import progress_of, show_result
     from evaluation.reproduction.benches.reference import ReferenceConfig, write_reference
@@ -153,3 +146,14 @@ def _reference(arguments: Namespace) -> int:
     )
     show_result(arguments, facts, text)
     return 0
+
+
+BENCHES = (
+    Action("truth", "score baselines in a simulated cluster, on several days", _add_truth, _truth),
+    Action(
+        "reference", "train an upper bound: a rule with access to the hidden state, then PPO in the truth",
+        _add_reference, _reference,
+    ),
+    bench_scaling, bench_growth, bench_forecasts, bench_orchestration, bench_worlds,
+)  # fmt: skip
+"""The measurements, as actions of the command."""

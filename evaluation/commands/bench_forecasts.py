@@ -1,24 +1,19 @@
 """`schedtwin bench forecasts`: what users saw in one log, forecast from another log of the same application."""
 
-from argparse import Namespace, _SubParsersAction
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
-
-from evaluation.commands.bench_arguments import add_output_arguments
 
 NAME = "forecasts"
 HELP = "forecast response times and use of one log of an application from another, beside simple models"
 
 
-def add_bench(benches: _SubParsersAction) -> None:
-    """Declare the bench and its arguments."""
-    parser = benches.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(bench=run)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
     parser.add_argument(
         "archives", metavar="ARCHIVE", type=Path, nargs="+",
         help="folders written by schedtwin import: every one is forecast from every other; the later half of a "
         "single one from its first half",
     )  # fmt: skip
-    add_output_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:

@@ -1,27 +1,21 @@
 """`schedtwin bench growth`: memory and processor time of commands against the number of days."""
 
-from argparse import Namespace, _SubParsersAction
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from evaluation.commands.bench_arguments import add_output_arguments, numbers, words
+from evaluation.commands.common_arguments import add_inputs
+from evaluation.commands.options import add_options, given
 
 NAME = "growth"
 HELP = "measure memory and processor time of commands against the number of days of an archive, and plot them"
 
 
-def add_bench(benches: _SubParsersAction) -> None:
-    """Declare the bench and its arguments."""
-    parser = benches.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(bench=run)
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
-    parser.add_argument(
-        "--days", metavar="LIST", type=numbers, default=(1, 7, 28),
-        help="numbers of days, with commas (default: 1,7,28)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--steps", metavar="LIST", type=words, default=("fit",),
-        help="commands, with commas, of survey, fit, certify, compare, train, generate (default: fit)",
-    )  # fmt: skip
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.reproduction.benches.growth import GrowthConfig
+
+    add_inputs(parser, "archive")
+    add_options(parser, GrowthConfig, "days", "steps")
     parser.add_argument(
         "--settings",
         metavar="TABLES.toml",
@@ -33,7 +27,6 @@ def add_bench(benches: _SubParsersAction) -> None:
         help="work folder; results in it are not measured again (default: a temporary folder)",
     )  # fmt: skip
     parser.add_argument("--out", metavar="PLOT", type=Path, help="plot to write, .png, .svg or .pdf")
-    add_output_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -51,7 +44,7 @@ def run(arguments: Namespace) -> int:
     )
 
     settings = "" if arguments.settings is None else arguments.settings.read_text(encoding="utf-8")
-    config = GrowthConfig(arguments.days, tuple(arguments.steps), settings)
+    config = given(GrowthConfig(settings=settings), arguments)
     if arguments.work is not None:
         arguments.work.mkdir(parents=True, exist_ok=True)
     with (

@@ -1,23 +1,18 @@
 """`schedtwin bench orchestration`: dispatch and orchestration in slot mode, scored over whole days."""
 
-from argparse import Namespace, _SubParsersAction
+from argparse import ArgumentParser, Namespace
 
-from evaluation.commands.bench_arguments import (
-    add_output_arguments,
-    add_world_arguments,
-    numbers,
-    word,
-    words,
-)
+from evaluation.commands.common_arguments import add_world_arguments
+from evaluation.commands.options import add_options, given, numbers, word, words
 
 NAME = "orchestration"
 HELP = "score dispatch by slots and orchestration by frames in a simulated cluster"
 
 
-def add_bench(benches: _SubParsersAction) -> None:
-    """Declare the bench and its arguments."""
-    parser = benches.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(bench=run)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.problems.orchestration.bench import OrchestrationBenchConfig
+
     add_world_arguments(parser, "kais")
     parser.add_argument(
         "--days", metavar="LIST", type=numbers, default=(0, 30),
@@ -37,14 +32,9 @@ def add_bench(benches: _SubParsersAction) -> None:
         "--frozen", metavar="NAME", type=word, default="least_loaded",
         help="dispatcher during orchestration (default: least_loaded)",
     )  # fmt: skip
-    parser.add_argument("--seeds", metavar="N", type=int, default=5, help="repetitions (default: 5)")
-    parser.add_argument(
-        "--frames", metavar="N", type=int, help="number of frames of a day (default: the whole day)"
+    add_options(
+        parser, OrchestrationBenchConfig, seeds="num_seeds", frames="num_frames", changes="frames.num_changes"
     )
-    parser.add_argument(
-        "--changes", metavar="N", type=int, default=2, help="replicas that a frame may change (default: 2)"
-    )
-    add_output_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
@@ -62,8 +52,8 @@ def run(arguments: Namespace) -> int:
 
     world = chosen_world(arguments.preset, arguments.world)
     pairs = default_pairs(arguments.dispatch, arguments.orchestration or ORCHESTRATORS, arguments.frozen)
-    config = OrchestrationBenchConfig(num_seeds=arguments.seeds, num_frames=arguments.frames)
-    config = with_changes(config, arguments.changes)
+    config = given(OrchestrationBenchConfig(), arguments)
+    config = with_changes(config, config.frames.num_changes)
     with (
         progress_of(arguments) as progress,
         progress.stage("bench orchestration", unit="scores") as stage,

@@ -1,30 +1,22 @@
 """`schedtwin bench scaling`: the cost of slot mode against the number of nodes and of environments."""
 
-from argparse import ArgumentTypeError, Namespace, _SubParsersAction
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
-from evaluation.commands.bench_arguments import add_output_arguments, numbers
+from evaluation.commands.options import add_options, given
 
 NAME = "scaling"
 PLOTS = (".png", ".svg", ".pdf")
 HELP = "time slot mode against the number of nodes and of environments, and plot it"
 
 
-def add_bench(benches: _SubParsersAction) -> None:
-    """Declare the bench and its arguments."""
-    parser = benches.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(bench=run)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.reproduction.benches.slot_scaling import ScalingConfig
+
     parser.add_argument("--preset", metavar="NAME", default="kais", help="simulated cluster (default: kais)")
     parser.add_argument("--out", metavar="PLOT", type=_plot, help="plot to write, .png, .svg or .pdf")
-    parser.add_argument(
-        "--node-factors", metavar="LIST", type=numbers, default=(1, 2, 4),
-        help="multiples of the preset's number of nodes, with commas (default: 1,2,4)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--environments", metavar="LIST", type=numbers, default=(64, 256, 1024),
-        help="numbers of parallel environments, with commas (default: 64,256,1024)",
-    )  # fmt: skip
-    add_output_arguments(parser)
+    add_options(parser, ScalingConfig, "node_factors", "environments")
 
 
 def run(arguments: Namespace) -> int:
@@ -40,7 +32,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.simulator.presets import preset
 
     world = preset(arguments.preset)
-    config = ScalingConfig(arguments.node_factors, arguments.environments)
+    config = given(ScalingConfig(), arguments)
     total = len(config.node_factors) + len(config.environments)
     with (
         progress_of(arguments) as progress,

@@ -1,11 +1,12 @@
 """`schedtwin bench worlds`: twins' in-model values and certificates against the truth of various simulated worlds."""
 
-from argparse import Namespace, _SubParsersAction
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evaluation.commands.bench_arguments import add_output_arguments, numbers
+from evaluation.commands.common_arguments import add_work_folder
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+from evaluation.commands.options import add_options, given
 
 if TYPE_CHECKING:
     from evaluation.simulator.world import World
@@ -16,10 +17,10 @@ FIRST_LOOK = ("own_family", "sharing", "slow_periods", "limits")
 HELP = "compare twins' in-model values and certificates with the truth, in simulated worlds of many kinds"
 
 
-def add_bench(benches: _SubParsersAction) -> None:
-    """Declare the bench and its arguments."""
-    parser = benches.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(bench=run)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.reproduction.benches.worlds_bench import WorldsBenchConfig
+
     parser.add_argument(
         "--worlds", metavar="LIST",
         help="names from evaluation/examples/worlds, or files WORLD.toml, with commas (default: all; with --quick "
@@ -32,47 +33,25 @@ def add_bench(benches: _SubParsersAction) -> None:
         default=1,
         help="draws of every world, each with its log (default: 1)",
     )
-    parser.add_argument(
-        "--shifts", metavar="LIST", type=numbers,
-        help="days from training to the simulated and certified days, with commas (default: 0,1,7,30)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--requests",
-        metavar="N",
-        type=int,
-        help="shorten days to N requests (default: as the worlds declare)",
-    )
-    parser.add_argument(
-        "--updates", metavar="N", type=int, default=0,
-        help="also train a policy in the twin, with N updates (default: 0, none)",
-    )  # fmt: skip
+    add_options(parser, WorldsBenchConfig, "shifts", "updates", requests="num_requests")
     parser.add_argument(
         "--quick", action="store_true", help="a first look: four worlds, short days, small twins, one shift"
     )
-    parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=Path("worlds"),
-        help="work folder; results in it are reused (default: ./worlds)",
-    )  # fmt: skip
-    add_output_arguments(parser)
+    add_work_folder(parser, NAME)
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
     """Measure what is missing, and print all results; 0."""
     import json
-    from dataclasses import replace
 
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.benches.worlds_bench import WorldsBenchConfig, bench_worlds, quick
     from evaluation.reproduction.benches.worlds_table import as_json, as_table
     from logs_schema.records import to_plain
 
-    config = WorldsBenchConfig(seeds=tuple(range(arguments.seeds)), updates=arguments.updates)
-    config = quick(config) if arguments.quick else config
-    if arguments.shifts is not None:
-        config = replace(config, shifts=arguments.shifts)
-    if arguments.requests is not None:
-        config = replace(config, num_requests=arguments.requests)
+    config = WorldsBenchConfig(seeds=tuple(range(arguments.seeds)))
+    config = given(quick(config) if arguments.quick else config, arguments)
     with progress_of(arguments) as progress:
         found = bench_worlds(
             _worlds(_listed(arguments)), config, arguments.out, engine_from(arguments), progress

@@ -3,7 +3,9 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
+from evaluation.commands.settings import add_config_arguments
 
 NAME = "certify"
 HELP = "compare a twin with held-out days; exit status 0: passed, 3: failed, 4: cannot tell"
@@ -11,8 +13,7 @@ HELP = "compare a twin with held-out days; exit status 0: passed, 3: failed, 4: 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    add_inputs(parser, "twin", "archive")
     parser.add_argument(
         "--days",
         metavar="LIST",
@@ -31,8 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=Path,
         help="folder of the certificate (default: TWIN.certificate)",
     )
-    parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
-    parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
+    add_config_arguments(parser)
     add_engine_arguments(parser)
 
 

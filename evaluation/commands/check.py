@@ -1,7 +1,8 @@
 """`schedtwin check`: the quality report of an archive."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
+
+from evaluation.commands.common_arguments import add_inputs
 
 NAME = "check"
 HELP = "report an archive's quality and the features it supports; status 1 if it is not usable"
@@ -9,7 +10,7 @@ HELP = "report an archive's quality and the features it supports; status 1 if it
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    add_inputs(parser, "archive")
 
 
 def run(arguments: Namespace) -> int:

@@ -9,11 +9,13 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
 
 from evaluation.commands import COMMANDS
+from evaluation.commands.actions import LateParser
 from evaluation.commands.inputs import refuse_missing
 from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERROR
 from evaluation.commands.stopping import Terminated, leave_threads, sigterm_raises
@@ -55,9 +57,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _main(argv: list[str]) -> int:
-    arguments = _parser(argv).parse_args(argv)
     _keep_compiled_programs()
     _sum_in_one_order()
+    arguments = _parser().parse_args(argv)  # which imports what the options of the command derive from
     gc.set_threshold(50_000, 20, 20)  # tracing programs makes many objects and little garbage
     try:
         with sigterm_raises():
@@ -87,16 +89,18 @@ def _told(error: Exception) -> str:
     return str(error)
 
 
-def _parser(argv: Sequence[str]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("schedtwin", description=DESCRIPTION)
+def _parser() -> LateParser:
+    parser = LateParser("schedtwin", description=DESCRIPTION)
     parser.add_argument("--version", action="version", version=f"schedtwin {version('schedtwin')}")
     choices = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    chosen_name = next((word for word in argv if not word.startswith("-")), None)
     for command in COMMANDS:
-        chosen = choices.add_parser(command.NAME, help=command.HELP, description=command.HELP)
+        chosen = choices.add_parser(
+            command.NAME,
+            help=command.HELP,
+            description=command.HELP,
+            declare=partial(_add_arguments, command),
+        )
         chosen.set_defaults(command=command)
-        if chosen_name == command.NAME:  # the options of the others may need heavy imports
-            _add_arguments(command, chosen)
     return parser
 
 

@@ -3,12 +3,16 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.options import add_options, given
+
 NAME = "compact"
 HELP = "join an archive's many small files; rows, their order and the content hash stay"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
+    from logs_schema.compacting import CompactConfig
+
     parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder or address of an archive")
     parser.add_argument(
         "--small",
@@ -17,10 +21,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         default=16.0,
         help="files from this size on stay alone (default: 16)",
     )
-    parser.add_argument(
-        "--newest-days", metavar="N", type=int, default=7,
-        help="the newest days stay alone, as rows are still added to them (default: 7)",
-    )  # fmt: skip
+    add_options(parser, CompactConfig, "newest_days")
 
 
 def run(arguments: Namespace) -> int:
@@ -28,7 +29,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import progress_of, show_result
     from logs_schema.compacting import CompactConfig, compact
 
-    config = CompactConfig(small_bytes=int(arguments.small * 2**20), newest_days=arguments.newest_days)
+    config = given(CompactConfig(small_bytes=int(arguments.small * 2**20)), arguments)
     with progress_of(arguments) as progress:
         done = compact(arguments.archive, config, progress)
     result = {

@@ -4,6 +4,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 
 NAME = "compare"
@@ -16,8 +17,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     from evaluation.commands.settings import add_step_arguments
 
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
-    parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
+    add_inputs(parser, "archive", "twin")
     parser.add_argument(
         "policy",
         metavar="POLICY",

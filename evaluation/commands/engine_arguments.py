@@ -3,6 +3,8 @@
 from argparse import ArgumentParser, Namespace
 from typing import TYPE_CHECKING
 
+from evaluation.commands.options import add_options, set_fields
+
 if TYPE_CHECKING:
     from evaluation.jobs.engine.config import EngineConfig
     from evaluation.problems.kit import Kit
@@ -10,28 +12,27 @@ if TYPE_CHECKING:
 
 def add_engine_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
+    from evaluation.jobs.engine.config import EngineConfig
+
     group = parser.add_argument_group("where tasks run")
-    group.add_argument(
-        "--workers", metavar="N", type=int, help="tasks at once, each in a process (default: 1)"
-    )
+    add_options(group, EngineConfig, "workers", deadline="deadline_s")
     group.add_argument(
         "--on", metavar="WHERE",
         help="ray://HOST:PORT, a Ray cluster; or local-cluster, two Ray nodes on this machine, for trials",
     )  # fmt: skip
-    group.add_argument(
-        "--deadline", metavar="S", type=float, help="most seconds that a task may take (default: 3600)"
-    )
 
 
 def refuse_idle_engine(arguments: Namespace, kit: "Kit", step: str) -> None:
     """ConfigError where tasks are asked for, and the problem makes the step without any."""
+    from evaluation.jobs.engine.config import EngineConfig
     from logs_schema.errors import ConfigError
 
-    asked = {"--workers": arguments.workers, "--on": arguments.on, "--deadline": arguments.deadline}
+    fields = set_fields(EngineConfig, arguments)
+    asked = {"--workers": fields.get("workers"), "--on": arguments.on, "--deadline": fields.get("deadline_s")}
     given = [
         f"{name} {value:g}" if name != "--on" else f"{name} {value}" for name, value in asked.items() if value
     ]
-    if arguments.workers == 1 and len(given) == 1:
+    if fields.get("workers") == 1 and len(given) == 1:
         return
     if given and step not in kit.tasks:
         raise ConfigError(
@@ -44,4 +45,7 @@ def engine_from(arguments: Namespace, configured: "EngineConfig | None" = None) 
     """The engine of the command line, with defaults from the configuration."""
     from evaluation.jobs.engine.config import EngineConfig, engine_of
 
-    return engine_of(arguments.on, arguments.workers, arguments.deadline, configured or EngineConfig())
+    fields = set_fields(EngineConfig, arguments)
+    return engine_of(
+        arguments.on, fields.get("workers"), fields.get("deadline_s"), configured or EngineConfig()
+    )

@@ -3,53 +3,30 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs
+from evaluation.commands.options import add_options, given
+
 NAME = "export"
 HELP = "export a policy as NumPy and ONNX, replayed against the original"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("policy", metavar="POLICY", type=Path, help="folder written by schedtwin train")
+    from evaluation.problems.options import ExportOptions
+
+    add_inputs(parser, "policy")
     parser.add_argument("--out", metavar="BUNDLE", required=True, type=Path, help="folder to write")
-    parser.add_argument(
-        "--policy", dest="named", metavar="NAME",
-        help="name of the policy as in comparisons: of placement twin, bc_greedy, expected_on_time, ...; of an "
-        "application teacher, students, students_discrete, students_lookahead; of many requests at once network, "
-        "insertion_local_search (default: the one that training chose; of an application the best in the twin)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed",
-        metavar="N",
-        type=int,
-        help="seed of the policy (default: the best in the twin); without --policy of the policy twin",
-    )
-    parser.add_argument(
-        "--rule", metavar="NAME", help="of a queue: a published rule for the same pool in place of the policy"
-    )
-    parser.add_argument(
-        "--comparison", metavar="COMPARISON", type=Path,
-        help="of a queue: result of schedtwin compare; the index is exported where it is better there than what the "
-        "ladder of the training chose",
-    )  # fmt: skip
-    parser.add_argument("--licence", metavar="TEXT", help="licence of the bundle, for its contract")
-    parser.add_argument("--replace", action="store_true", help="replace a bundle that is already there")
+    add_options(parser, ExportOptions, "policy", "seed", "rule", "comparison", "licence", "replace")
 
 
 def run(arguments: Namespace) -> int:
     """Export the policy; 0."""
     from evaluation.commands.output import show_result
-    from evaluation.problems.kit import ExportOptions
     from evaluation.problems.kits import kit_of
+    from evaluation.problems.options import ExportOptions
     from logs_schema.product import read_manifest
 
-    options = ExportOptions(
-        arguments.seed,
-        arguments.licence,
-        arguments.named,
-        arguments.rule,
-        arguments.comparison,
-        arguments.replace,
-    )
+    options = given(ExportOptions(), arguments)
     kit = kit_of(arguments.policy)
     facts = dict(kit.need(kit.export, "schedtwin export")(arguments.out, arguments.policy, options))
     written = {"bundle": str(arguments.out), "content_hash": read_manifest(arguments.out).content_hash}

@@ -1,7 +1,8 @@
 """`schedtwin fit`: a twin from an archive."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
+
+from evaluation.commands.common_arguments import add_inputs
 
 NAME = "fit"
 HELP = "fit a twin to the training days of an archive"
@@ -11,7 +12,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     from evaluation.commands.settings import add_problem_arguments, add_step_arguments
 
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    add_inputs(parser, "archive")
     add_problem_arguments(parser)
     add_step_arguments(parser, "twin")
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.commands.bench_arguments import add_output_arguments
+from evaluation.commands.actions import Action, add_actions
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 
 if TYPE_CHECKING:
@@ -20,62 +20,58 @@ HELP = (
     "status: the worst of 0: exported, or nothing due, 10: kept the running policy, 12: certificate cannot tell, 11: "
     "certificate failed, 13: a refresh is overdue, 2: error, 1: unexpected error"
 )
-REFRESH, STATUS, PRUNE = "refresh", "status", "prune"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments."""
-    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action", required=True)
-    refresh = actions.add_parser(
-        REFRESH,
-        help="refresh the clusters that are due, each as schedtwin refresh does; write page and metrics",
+    """Declare the actions and their arguments."""
+    add_actions(parser, "actions", "ACTION", ACTIONS)
+
+
+def _add_clusters(parser: ArgumentParser) -> None:
+    parser.add_argument(
+        "config", metavar="FLEET.toml", type=Path, help="the clusters: see evaluation/README.md"
     )
-    refresh.add_argument(
+    parser.add_argument(
+        "--cluster",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="of this cluster only; may be repeated",
+    )
+
+
+def _add_refresh(parser: ArgumentParser) -> None:
+    _add_clusters(parser)
+    parser.add_argument(
         "--now", action="store_true", help="also the clusters that are not due; with --cluster, these only"
     )
-    add_engine_arguments(refresh)
-    status = actions.add_parser(STATUS, help="show the state of every cluster; write page and metrics")
-    prune = actions.add_parser(
-        PRUNE, help="show which old products would go and why the others stay; remove them with --apply"
-    )
-    prune.add_argument("--apply", action="store_true", help="remove them; without it nothing is changed")
-    prune.add_argument("--all", action="store_true", help="show also what stays, and why")
-    for action in (refresh, status, prune):
-        action.add_argument(
-            "config", metavar="FLEET.toml", type=Path, help="the clusters: see evaluation/README.md"
-        )
-        action.add_argument(
-            "--cluster",
-            metavar="NAME",
-            action="append",
-            default=[],
-            help="of this cluster only; may be repeated",
-        )
-        add_output_arguments(action)
+    add_engine_arguments(parser)
+
+
+def _add_prune(parser: ArgumentParser) -> None:
+    _add_clusters(parser)
+    parser.add_argument("--apply", action="store_true", help="remove them; without it nothing is changed")
+    parser.add_argument("--all", action="store_true", help="show also what stays, and why")
 
 
 def run(arguments: Namespace) -> int:
     """Refresh, show or prune; the worst exit status of the clusters (of prune: 0)."""
-    from dataclasses import replace
-
     from evaluation.pipeline.fleet.config import load_fleet
 
     fleet = load_fleet(arguments.config)
-    clusters = fleet.chosen(arguments.cluster)
-    if arguments.action == PRUNE:
-        return _prune(arguments, fleet, clusters)
-    if arguments.action == REFRESH:
-        engine = engine_from(arguments, fleet.settings.engine)
-        return _refresh(arguments, replace(fleet, settings=replace(fleet.settings, engine=engine)), clusters)
-    return _status(arguments, fleet, clusters)
+    return int(arguments.action.run(arguments, fleet, fleet.chosen(arguments.cluster)))
 
 
 def _refresh(arguments: Namespace, fleet: "Fleet", clusters: "Sequence[FleetCluster]") -> int:
+    from dataclasses import replace
+
     from evaluation.commands.output import progress_of, show_result
     from evaluation.pipeline.fleet.outcomes import worst
     from evaluation.pipeline.fleet.refreshing import refresh_fleet
     from logs_schema.records import to_plain
 
+    engine = engine_from(arguments, fleet.settings.engine)
+    fleet = replace(fleet, settings=replace(fleet.settings, engine=engine))
     write_state(fleet)
     try:
         with progress_of(arguments) as progress:
@@ -170,3 +166,16 @@ def _plans_text(plans: "Sequence[PrunePlan]", arguments: Namespace) -> str:
         else f"{num} would go and free {total}; --apply removes them"
     )
     return "\n".join([*text, did if num else "nothing to remove"])
+
+
+ACTIONS = (
+    Action(
+        "refresh", "refresh the clusters that are due, each as schedtwin refresh does; write page and metrics",
+        _add_refresh, _refresh,
+    ),
+    Action("status", "show the state of every cluster; write page and metrics", _add_clusters, _status),
+    Action(
+        "prune", "show which old products would go and why the others stay; remove them with --apply",
+        _add_prune, _prune,
+    ),
+)  # fmt: skip

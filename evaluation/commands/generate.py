@@ -1,8 +1,9 @@
 """`schedtwin generate`: a synthetic log from a twin: requests, decisions and outcomes."""
 
 from argparse import ArgumentParser, Namespace
-from datetime import date
-from pathlib import Path
+
+from evaluation.commands.common_arguments import add_inputs, add_out
+from evaluation.commands.options import day
 
 NAME = "generate"
 HELP = "write a synthetic log: generated requests, the decisions of a policy, outcomes from the twin"
@@ -10,7 +11,7 @@ HELP = "write a synthetic log: generated requests, the decisions of a policy, ou
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
+    add_inputs(parser, "twin")
     parser.add_argument("--days", metavar="N", type=int, default=7, help="number of days (default: 7)")
     parser.add_argument(
         "--policy", metavar="NAME",
@@ -19,11 +20,10 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
     parser.add_argument(
-        "--first-day", metavar="DATE", type=date.fromisoformat,
+        "--first-day", metavar="DATE", type=day,
         help="calendar day of the first day (default: the day after training)",
     )  # fmt: skip
-    parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
-    parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
+    add_out(parser, "archive")
 
 
 def run(arguments: Namespace) -> int:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.commands.common_arguments import add_out
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 
 if TYPE_CHECKING:
@@ -26,9 +27,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", type=Path, help="files of the log, or a folder of them"
     )
-    parser.add_argument(
-        "--out", metavar="ARCHIVE", required=True, type=Path,
-        help="folder to write, or address in an object store (s3://BUCKET/NAME, gs://..., file:///...)",
+    add_out(
+        parser, "archive", "folder to write, or address in an object store (s3://BUCKET/NAME, gs://..., file:///...)"
     )  # fmt: skip
     parser.add_argument(
         "--origin",
@@ -44,7 +44,6 @@ def add_arguments(parser: ArgumentParser) -> None:
         type=_capacity,
         help="cores of the machine, or of one of its pools, for logs without them; may be repeated",
     )
-    parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
     add_engine_arguments(parser)
 
 

@@ -1,8 +1,8 @@
 """`schedtwin inspect`: the description of a bundle, after verification and replay."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.expecting import add_expected
 
 NAME = "inspect"
@@ -11,7 +11,7 @@ HELP = "verify and replay an exported policy, and show its contract as tables or
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    add_inputs(parser, "bundle")
     parser.add_argument(
         "--backend",
         choices=("numpy", "onnx"),

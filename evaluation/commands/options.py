@@ -1,50 +1,57 @@
 """Options of a command from the fields of a configuration, which define type, default, choices and help.
 
 The help is the field's description under `Attributes:` of the class's docstring. A field's metadata may hold its
-`choices` and the `metavar` of its value. Only options given on the command line set a field, so that the default of the
+`choices` and the `metavar` of its value; the suffix of its name says the unit. Lists are written with commas; a field
+that is true by default is switched off. Only options given on the command line set a field, so that the default of the
 field applies otherwise.
 """
 
 import re
-from argparse import SUPPRESS, ArgumentParser, Namespace
-from collections.abc import Mapping
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, Namespace, _ArgumentGroup
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field, fields, replace
-from types import NoneType
-from typing import Any, TypeVar, get_args, get_type_hints
+from datetime import date
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Config = TypeVar("Config")
 _ATTRIBUTE = re.compile(r"^ {8}(\w[\w, ]*): (.*(?:\n {12}.*)*)", re.MULTILINE)
+_UNITS = {"_s": "SECONDS", "_cores": "CORES", "_gib": "GIB"}
 
 
-def add_options(parser: ArgumentParser, config: type, names: Mapping[str, str]) -> None:
+def add_options(parser: ArgumentParser | _ArgumentGroup, config: object, *names: str, **renamed: str) -> None:
     """Declares options that set fields of a configuration.
 
     Args:
-        parser: Parser of the command.
-        config: A dataclass whose docstring describes every field.
-        names: Option, such as "--judge-days", -> field.
+        parser: Parser of the command, or a group of it.
+        config: A dataclass whose docstring describes every field, or an instance, whose values are the defaults.
+        names: Fields whose options are called as they are: `judge_days` is set by `--judge-days`.
+        renamed: Option, in the same form, -> field; a dotted one is a field of a configuration within:
+            `seeds="networks.num_seeds"` is set by `--seeds`. An option in ms may set a field in s.
     """
-    known, types, words = {one.name: one for one in fields(config)}, get_type_hints(config), described(config)
-    for option, name in names.items():
-        one, kind = known[name], _plain(types[name])
-        dest = _dest(config, name)
-        if kind is bool:
-            parser.add_argument(option, dest=dest, action="store_true", default=SUPPRESS, help=words[name])
-            continue
-        default = _default(one)
-        help_text = words[name] if default is None else f"{words[name]} (default: {default})"
-        parser.add_argument(
-            option, dest=dest, type=kind, default=SUPPRESS, help=help_text.replace("%", "%%"),
-            choices=one.metadata.get("choices"), metavar=one.metadata.get("metavar", _metavar(one, kind)),
+    for option, path in (dict(zip(names, names, strict=True)) | renamed).items():
+        owner, name = config, path
+        while "." in name:
+            outer, _, name = name.partition(".")
+            owner = _default(owner, outer)
+        cls = _class_of(owner)
+        _add_option(
+            parser, f"--{option.replace('_', '-')}", f"{_class_of(config).__name__}.{path}", _field(cls, name),
+            get_type_hints(cls)[name], _default(owner, name), described(cls)[name],
         )  # fmt: skip
 
 
 def given(config: Config, arguments: Namespace) -> Config:
     """The configuration with the fields that options set; ConfigError of the configuration for invalid combinations."""
-    cls: Any = type(config)
-    dests = {one.name: _dest(cls, one.name) for one in fields(cls)}
-    set_here = {name: getattr(arguments, dest) for name, dest in dests.items() if hasattr(arguments, dest)}
-    return replace(config, **set_here) if set_here else config  # type: ignore[type-var]
+    return _replaced(config, set_fields(type(config), arguments))
+
+
+def set_fields(config: type, arguments: Namespace) -> dict[str, Any]:
+    """Field -> value, of those that options set on the command line; names of fields within are dotted."""
+    prefix = f"{config.__name__}."
+    known = vars(arguments).items()
+    return {dest.removeprefix(prefix): value for dest, value in known if dest.startswith(prefix)}
 
 
 def described(config: type) -> dict[str, str]:
@@ -52,27 +59,111 @@ def described(config: type) -> dict[str, str]:
     _, _, listed = (config.__doc__ or "").partition("Attributes:\n")
     found: dict[str, str] = {}
     for names, text in _ATTRIBUTE.findall(listed):
-        line = " ".join(text.split()).rstrip(".").replace("`", "")
-        found |= dict.fromkeys(names.split(", "), line[:1].lower() + line[1:])
+        line = " ".join(text.split()).replace("`", "")
+        line = line if line.endswith("...") else line.removesuffix(".")
+        first = line[:1] if line[1:2].isupper() else line[:1].lower()
+        found |= dict.fromkeys(names.split(", "), first + line[1:])
     return found
 
 
-def _dest(config: type, name: str) -> str:
-    return f"{config.__name__}.{name}"
+def numbers(text: str) -> tuple[int, ...]:
+    """The whole numbers of a comma-separated list; ArgumentTypeError for other text."""
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no list of whole numbers such as 0,1,7,30") from None
 
 
-def _plain(kind: Any) -> type:
-    """The type without None: `int` of `int | None`."""
-    parts = [part for part in get_args(kind) if part is not NoneType] or [kind]
-    plain: type = parts[0]
-    return plain
+def words(text: str) -> tuple[str, ...]:
+    """The names of a comma-separated list."""
+    return tuple(word(part) for part in text.split(","))
 
 
-def _default(one: "Field[Any]") -> Any:
+def word(text: str) -> str:
+    """A name, written with hyphens or underscores."""
+    return text.strip().replace("-", "_")
+
+
+def day(text: str) -> date:
+    """A calendar day; ArgumentTypeError for other text."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise ArgumentTypeError(f"{text!r} is no day such as 2024-01-31") from None
+
+
+def _seconds(milliseconds: str) -> float:
+    return float(milliseconds) / 1000.0
+
+
+_READ: dict[Any, tuple[Callable[[str], Any], str]] = {
+    int: (int, "N"), float: (float, "N"), str: (str, "NAME"), Path: (Path, "FILE"), date: (day, "DATE"),
+    tuple[int, ...]: (numbers, "LIST"), tuple[str, ...]: (words, "LIST"),
+}  # fmt: skip
+"""Type of a field -> how text is read, and how its value is called in help."""
+
+
+def _add_option(
+    parser: ArgumentParser | _ArgumentGroup, option: str, dest: str, one: "Field[Any]", hint: Any, default: Any,
+    text: str,
+) -> None:  # fmt: skip
+    kind, text = _plain(hint), text.replace("%", "%%")
+    if kind is bool:
+        action = "store_false" if default is True else "store_true"
+        parser.add_argument(option, dest=dest, action=action, default=SUPPRESS, help=text)
+        return
+    choices = one.metadata.get("choices", get_args(kind) if get_origin(kind) is Literal else None)
+    read, metavar = (str, "NAME") if get_origin(kind) is Literal else _READ[kind]
+    metavar = next((unit for suffix, unit in _UNITS.items() if one.name.endswith(suffix)), metavar)
+    if option.endswith("-ms") and one.name.endswith("_s"):
+        read, metavar, default = _seconds, "MS", 1000.0 * default
+    if default not in (None, "", ()):
+        text += f" (default: {_shown(default)})".replace("%", "%%")
+    parser.add_argument(
+        option, dest=dest, type=read, default=SUPPRESS, help=text, choices=choices,
+        metavar=None if choices else one.metadata.get("metavar", metavar),
+    )  # fmt: skip
+
+
+def _class_of(config: object) -> type:
+    return config if isinstance(config, type) else type(config)
+
+
+def _field(config: type, name: str) -> "Field[Any]":
+    return next(one for one in fields(config) if one.name == name)
+
+
+def _default(config: object, name: str) -> Any:
+    """The value of a field, of a class its default."""
+    if not isinstance(config, type):
+        return getattr(config, name)
+    one = _field(config, name)
+    if one.default_factory is not MISSING:
+        return one.default_factory()
     return None if one.default is MISSING else one.default
 
 
-def _metavar(one: "Field[Any]", kind: type) -> str | None:
-    if "choices" in one.metadata:
-        return None
-    return "N" if kind in (int, float) else "NAME"
+def _plain(kind: Any) -> Any:
+    """The type without None: `int` of `int | None`."""
+    if get_origin(kind) not in (Union, UnionType):
+        return kind
+    return next(part for part in get_args(kind) if part is not NoneType)
+
+
+def _shown(default: Any) -> str:
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def _replaced(config: Config, values: Mapping[str, Any]) -> Config:
+    """The configuration with other values of fields, all at once; of fields within by dotted names."""
+    here = {name: value for name, value in values.items() if "." not in name}
+    for outer in {name.partition(".")[0] for name in values.keys() - here}:
+        within = {
+            name.removeprefix(f"{outer}."): value
+            for name, value in values.items()
+            if name.startswith(f"{outer}.")
+        }
+        here[outer] = _replaced(getattr(config, outer), within)
+    return replace(config, **here) if here else config  # type: ignore[type-var]

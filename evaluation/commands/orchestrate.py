@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.expecting import add_expected
+from evaluation.commands.options import add_options, given
 from evaluation.commands.stopping import stop_signals
 
 if TYPE_CHECKING:
@@ -20,18 +22,14 @@ HELP = "change replicas by an exported orchestrator, as a Kubernetes controller"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    from offline_rl.orchestrating.controller import ControllerConfig
+    from offline_rl.orchestrating.kubernetes import Access
+
+    add_inputs(parser, "bundle")
     parser.add_argument(
         "--loads", metavar="FILE_OR_URL", required=True, help="where loads are reported, as one JSON object"
     )
-    parser.add_argument(
-        "--apply", action="store_true", help="write scales (default: decide and log, change nothing)"
-    )
-    parser.add_argument("--max-changes", metavar="N", type=int, default=2, help="a frame (default: 2)")
-    parser.add_argument(
-        "--midnight", metavar="SECONDS", type=float, default=0.0,
-        help="when the days of the training log begin, in seconds after midnight UTC (default: 0)",
-    )  # fmt: skip
+    add_options(parser, ControllerConfig, "max_changes", apply="applies", midnight="midnight_s")
     parser.add_argument("--frames", metavar="N", type=int, help="end after so many (default: when told to)")
     parser.add_argument(
         "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
@@ -43,13 +41,8 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="metrics on this port of this machine (default: none)",
     )
     where = parser.add_argument_group("the API server (default: that of the pod that this runs in)")
-    where.add_argument("--server", metavar="URL", help="with --token-file and --ca-file")
-    where.add_argument("--token-file", metavar="FILE", type=Path)
-    where.add_argument("--ca-file", metavar="PEM", type=Path)
-    where.add_argument("--kubeconfig", metavar="FILE", type=Path, help="in place of these three")
-    where.add_argument("--namespace", default="default", help="of deployments and lease (default: default)")
-    where.add_argument(
-        "--timeout", metavar="SECONDS", type=float, default=5.0, help="of an answer (default: 5)"
+    add_options(
+        where, Access, "server", "token_file", "ca_file", "kubeconfig", "namespace", timeout="timeout_s"
     )
     add_expected(parser)
 
@@ -65,18 +58,12 @@ def run(arguments: Namespace) -> int:
     from offline_rl.orchestrating.recording import FrameMetrics, Recording
     from offline_rl.runner.orchestrator import load_orchestrator
 
-    if arguments.max_changes < 1:
-        raise ConfigError(f"--max-changes {arguments.max_changes}", allowed="1 or more")
     if arguments.frames is not None and arguments.frames < 1:
         raise ConfigError(f"--frames {arguments.frames}", allowed="1 or more")
-    refuse_source(arguments.loads)
-    access = Access(
-        arguments.server, arguments.token_file, arguments.ca_file, arguments.kubeconfig, arguments.namespace,
-        timeout_s=arguments.timeout,
-    )  # fmt: skip
-    cluster = KubernetesCluster(access)
+    config = given(ControllerConfig(arguments.loads), arguments)
+    refuse_source(config.loads)
+    cluster = KubernetesCluster(given(Access(), arguments))
     orchestrator = load_orchestrator(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
-    config = ControllerConfig(arguments.loads, arguments.apply, arguments.max_changes, arguments.midnight)
     leading = Leading(cluster, f"{socket.gethostname()}-{os.getpid()}", 2.0 * orchestrator.facts.frame_s)
     recording, metrics = Recording(arguments.log, orchestrator.content_hash), FrameMetrics()
     if arguments.metrics_port is not None:
@@ -93,7 +80,7 @@ def run(arguments: Namespace) -> int:
         print(json.dumps(line) if arguments.json else _text(line), flush=True)
 
     if not arguments.json:
-        mode = "changing scales" if arguments.apply else "dry run"
+        mode = "changing scales" if config.applies else "dry run"
         print(f"orchestrating {arguments.bundle} every {orchestrator.facts.frame_s:g} s ({mode})", flush=True)
     with stop_signals() as over:
         controller.run(lambda wait_s: len(outcomes) == arguments.frames or over.wait(wait_s), show)

@@ -4,6 +4,9 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evaluation.commands.common_arguments import add_inputs, add_replace
+from evaluation.commands.options import add_options, given, set_fields
+
 if TYPE_CHECKING:
     from evaluation.problems.configuration import OrderConfig
 
@@ -13,31 +16,16 @@ HELP = "train orders of a batch queue and evaluate them by exact replay of later
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    from evaluation.commands.options import add_options
-    from evaluation.problems.configuration import WeeksConfig
+    from evaluation.problems.configuration import OrderConfig, WeeksConfig
+    from offline_rl.ordering.programs import OrderTrainingConfig
 
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
-    parser.add_argument(
-        "--pool", metavar="NAME", help="class of the queue's nodes, where the archive has several"
-    )
-    parser.add_argument(
-        "--processors", metavar="N", type=float, help="size of the pool (default: the archive's nodes)"
-    )
+    add_inputs(parser, "archive")
+    add_options(parser, OrderConfig, "pool", "processors")
     add_options(
-        parser, WeeksConfig,
-        {"--shifts": "shifts", "--days": "num_train_days", "--anchors": "num_anchors", "--warm": "warm",
-         "--between": "between"},
-    )  # fmt: skip
+        parser, WeeksConfig, "shifts", "warm", "between", days="num_train_days", anchors="num_anchors"
+    )
     parser.add_argument("--seeds", metavar="N", type=int, default=5, help="indices an anchor (default: 5)")
-    parser.add_argument(
-        "--ppo-seeds", metavar="N", type=int, help="number of them that PPO starts from (default: 1)"
-    )
-    parser.add_argument(
-        "--index-only",
-        action="store_true",
-        help="train indices only, without clone and PPO: for many anchors",
-    )
-    parser.add_argument("--updates", metavar="N", type=int, help="updates of PPO")
+    add_options(parser, OrderTrainingConfig, "index_only", ppo_seeds="num_ppo_seeds", updates="num_updates")
     parser.add_argument(
         "--rules-only", action="store_true", help="train nothing: evaluate the published rules"
     )
@@ -45,7 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--out", metavar="COMPARISON", type=Path, help="folder to write: report and parameters"
     )
-    parser.add_argument("--replace", action="store_true", help="replace a comparison that is already there")
+    add_replace(parser, "comparison")
 
 
 def run(arguments: Namespace) -> int:
@@ -85,19 +73,15 @@ def config_of(arguments: Namespace) -> "OrderConfig":
     from dataclasses import replace
     from math import gcd
 
-    from evaluation.commands.options import given
     from evaluation.problems.configuration import OrderConfig, WeeksConfig
     from evaluation.problems.ordering.config import quick
     from offline_rl.ordering.programs import OrderTrainingConfig
 
-    weeks = given(WeeksConfig(), arguments)
-    training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)), index_only=arguments.index_only)
-    if arguments.ppo_seeds is not None:
-        training = replace(training, num_ppo_seeds=arguments.ppo_seeds)
-    if arguments.updates is not None:
-        training = replace(
-            training, num_updates=arguments.updates, look_every=gcd(training.look_every, arguments.updates)
-        )
-    training_or_none = None if arguments.rules_only else training
-    config = OrderConfig(arguments.processors, weeks, training_or_none, pool=arguments.pool)
+    training: OrderTrainingConfig | None = None
+    if not arguments.rules_only:
+        chosen = set_fields(OrderTrainingConfig, arguments)
+        training = OrderTrainingConfig(seeds=tuple(range(arguments.seeds)))
+        look_every = gcd(training.look_every, chosen.get("num_updates", training.num_updates))
+        training = replace(training, **chosen, look_every=look_every)
+    config = given(OrderConfig(weeks=given(WeeksConfig(), arguments), training=training), arguments)
     return quick(config) if arguments.quick else config

@@ -33,9 +33,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--bundle", metavar="RUNNING", type=Path,
         help="bundle of the running policy (default: that of the last export in FOLDER, if there is one)",
     )  # fmt: skip
-    options = {"--accept": "accept", "--judge-days": "judge_days", "--force": "force"}
-    notifier = {"--when-needed": "when_needed", "--reward-below": "reward_below"}
-    add_options(parser, RefreshConfig, options | notifier)
+    add_options(parser, RefreshConfig, "accept", "judge_days", "force", "when_needed", "reward_below")
     add_problem_arguments(parser)
 
 

@@ -4,6 +4,9 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace, RawDescriptio
 from datetime import date
 from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs, add_replace
+from evaluation.commands.options import add_options, given
+
 NAME = "replay"
 HELP = "replay an archive's jobs under known policies: exact waits on an idealised machine"
 
@@ -21,7 +24,6 @@ LEARNING = (
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; the policies are the rules that `twin.ordering.rules` exports."""
-    from evaluation.commands.options import add_options
     from evaluation.problems.ordering.replaying import ReplayConfig
     from twin.ordering.rules import RULES
     from twin.problems import ORDERING
@@ -29,19 +31,15 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     named = [*((rule.name, rule.description) for rule in RULES), *LEARNING]
     parser.epilog = "\n".join(("policies:", *(f"  {name:<14}{words}" for name, words in named)))
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    add_inputs(parser, "archive")
     parser.add_argument("--problem", choices=(ORDERING,), default=ORDERING, help="problem")
     parser.add_argument(
         "--policy", metavar="NAME", action="append",
         help="order of the queue; may be given several times (default: fcfs)",
     )  # fmt: skip
     add_options(
-        parser, ReplayConfig,
-        {
-            "--easy": "easy", "--backfill": "backfill", "--clairvoyant": "clairvoyant", "--withdraw": "withdraw",
-            "--pool": "pool", "--processors": "processors", "--warm": "warm",
-        },
-    )  # fmt: skip
+        parser, ReplayConfig, "easy", "backfill", "clairvoyant", "withdraw", "pool", "processors", "warm"
+    )
     parser.add_argument(
         "--days",
         metavar="FIRST..LAST",
@@ -58,12 +56,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--waits", metavar="FILE", action="append", type=Path, default=[],
         help="SWF file (plain or .gz) of the same jobs with another scheduler's waits, to stand in the table",
     )  # fmt: skip
-    parser.add_argument("--replace", action="store_true", help="replace a file that is already there")
+    add_replace(parser, "file")
 
 
 def run(arguments: Namespace) -> int:
     """Replay, write the waits, show the table; 0."""
-    from evaluation.commands.options import given
     from evaluation.commands.output import progress_of, show_result
     from evaluation.problems.ordering.replay_report import as_lines, check_out, write_waits
     from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive

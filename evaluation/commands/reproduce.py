@@ -1,29 +1,31 @@
 """`schedtwin reproduce`: tables and figures, from the simulation of the logs on."""
 
 from argparse import ArgumentParser, Namespace
+from types import ModuleType
 
-from evaluation.commands.reproduce_corais import add_table as add_corais
-from evaluation.commands.reproduce_drpc import add_table as add_drpc
-from evaluation.commands.reproduce_figure4 import add_table as add_figure4
-from evaluation.commands.reproduce_orchestration import add_tables as add_orchestration
-from evaluation.commands.reproduce_table1 import add_table as add_table1
-from evaluation.commands.reproduce_table2 import add_table as add_table2
+from evaluation.commands import (
+    reproduce_corais,
+    reproduce_drpc,
+    reproduce_figure4,
+    reproduce_orchestration,
+    reproduce_table1,
+    reproduce_table2,
+)
+from evaluation.commands.actions import Action, add_actions
 
 NAME = "reproduce"
 HELP = "reproduce tables and figures, from the simulation of the logs on"
+TABLES: tuple[ModuleType | Action, ...] = (
+    reproduce_table1, reproduce_table2, reproduce_figure4, reproduce_drpc, reproduce_corais,
+    *reproduce_orchestration.TABLES,
+)  # fmt: skip
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the tables and their arguments."""
-    tables = parser.add_subparsers(title="tables and figures", metavar="TABLE", required=True)
-    add_table1(tables)
-    add_table2(tables)
-    add_figure4(tables)
-    add_drpc(tables)
-    add_corais(tables)
-    add_orchestration(tables)
+    add_actions(parser, "tables and figures", "TABLE", TABLES)
 
 
 def run(arguments: Namespace) -> int:
     """Make the chosen table; 0."""
-    return int(arguments.reproduce(arguments))
+    return int(arguments.action.run(arguments))

@@ -1,33 +1,21 @@
 """`schedtwin reproduce figure4`: the offload ratio over the parts of the day, twins against the system."""
 
-from argparse import Namespace, _SubParsersAction
-from pathlib import Path
+from argparse import ArgumentParser, Namespace
 
-from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments
+from evaluation.commands.common_arguments import add_work_folder
+from evaluation.commands.options import add_options, given
 
 NAME = "figure4"
 HELP = "offload ratio over the parts of the day: one twin, a twin for every part, and the system itself"
 
 
-def add_table(tables: _SubParsersAction) -> None:
-    """Declare the figure and its arguments."""
-    parser = tables.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(reproduce=run)
-    add_log_arguments(parser)
-    parser.add_argument(
-        "--seeds", metavar="N", type=int, default=5, help="logs, each with its own twins (default: 5)"
-    )
-    parser.add_argument("--parts", metavar="N", type=int, default=12, help="parts of the day (default: 12)")
-    parser.add_argument(
-        "--shift", metavar="N", type=int, default=1,
-        help="days from the training day to the simulated day (default: 1)",
-    )  # fmt: skip
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.reproduction.figure4 import Figure4Config
+
+    add_options(parser, Figure4Config, "preset", "behaviour", "shift", seeds="num_seeds", parts="num_parts")
     parser.add_argument("--quick", action="store_true", help="one seed, smaller ensembles, shorter fits")
-    parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=Path(NAME),
-        help="work folder; figure4.png and figure4.json are written into it (default: ./figure4)",
-    )  # fmt: skip
-    add_output_arguments(parser)
+    add_work_folder(parser, NAME)
 
 
 def run(arguments: Namespace) -> int:
@@ -38,10 +26,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.reproduction.figure4 import Figure4Config, curves, quick, table
     from evaluation.reproduction.showing_figure4 import as_table, plot
 
-    config = Figure4Config(
-        arguments.preset, arguments.behaviour, arguments.seeds, arguments.parts, arguments.shift
-    )
-    config = quick(config) if arguments.quick else config
+    config = given(quick(Figure4Config()) if arguments.quick else Figure4Config(), arguments)
     with progress_of(arguments) as progress:
         found = table(config, curves(config, arguments.out, progress))
     plot(found, arguments.out / "figure4.png")

@@ -1,22 +1,27 @@
 """`schedtwin reproduce table1`: all methods of agent generation, compared with agents of held-out days."""
 
-from argparse import Namespace, _SubParsersAction
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments, words
+from evaluation.commands.common_arguments import add_work_folder
+from evaluation.commands.options import words
 
 NAME = "table1"
 HELP = "fidelity of all methods of agent generation, on archives or a simulated log"
 
 
-def add_table(tables: _SubParsersAction) -> None:
-    """Declare the table and its arguments."""
-    parser = tables.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(reproduce=run)
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments; not from their configuration, so that a wrong path is told before heavy imports."""
     parser.add_argument(
         "archives", metavar="ARCHIVE", nargs="*", type=Path, help="archives (default: a log is simulated)"
     )
-    add_log_arguments(parser)
+    parser.add_argument("--preset", metavar="NAME", default="kmps", help="simulated cluster (default: kmps)")
+    parser.add_argument(
+        "--behaviour",
+        metavar="NAME",
+        default="mix",
+        help="policy that wrote the log (default: mix; random is the setting of the paper)",
+    )
     parser.add_argument(
         "--days", metavar="N", type=int,
         help="days of the simulated log, every other one held out (default: 36)",
@@ -33,10 +38,7 @@ def add_table(tables: _SubParsersAction) -> None:
     )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the simulated log (default: 0)")
     parser.add_argument("--quick", action="store_true", help="8 days, 2 seeds, 4000 rows, 400 rounds")
-    parser.add_argument(
-        "--out", metavar="FOLDER", type=Path, default=Path(NAME), help="work folder (default: ./table1)"
-    )
-    add_output_arguments(parser)
+    add_work_folder(parser, NAME)
 
 
 def run(arguments: Namespace) -> int:

@@ -1,11 +1,12 @@
 """`schedtwin reproduce table2`: the project's main table, from the simulation of the log on."""
 
-from argparse import Namespace, _SubParsersAction
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.commands.bench_arguments import add_log_arguments, add_output_arguments, numbers
+from evaluation.commands.common_arguments import add_reference_arguments, add_world_arguments
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+from evaluation.commands.options import add_options, given
 
 if TYPE_CHECKING:
     from evaluation.reproduction.table2 import Table2Config
@@ -17,29 +18,13 @@ HELP = (
 )
 
 
-def add_table(tables: _SubParsersAction) -> None:
-    """Declare the table and its arguments."""
-    parser = tables.add_parser(NAME, help=HELP, description=HELP)
-    parser.set_defaults(reproduce=run)
-    add_log_arguments(parser, files=True)
-    parser.add_argument(
-        "--train-day", metavar="N", type=int, default=0,
-        help="training day of the simulated cluster (default: 0)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--shifts", metavar="LIST", type=numbers, default=(0, 1, 7, 30),
-        help="days after the training day, with commas (default: 0,1,7,30)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--requests", metavar="N", type=int,
-        help="train on the first N requests of the day only (default: all of them)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--view", metavar="VIEW", default="full",
-        help="what policies observe of the nodes of other sites: full, as the reference, or summary (default: full)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--seed", metavar="N", type=int, default=0, help="of world, log, fit and training (default: 0)"
+def add_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments."""
+    from evaluation.reproduction.table2 import Table2Config
+
+    add_world_arguments(parser, Table2Config.preset)
+    add_options(
+        parser, Table2Config, "behaviour", "train_day", "view", "seed", shifts="days", requests="num_requests"
     )
     parser.add_argument(
         "--repeats", metavar="N", type=int, default=1,
@@ -59,19 +44,14 @@ def add_table(tables: _SubParsersAction) -> None:
         action="store_true",
         help="leave out what is learned from the log alone, but the clone",
     )
-    parser.add_argument("--no-reference", action="store_true", help="leave the references out")
     parser.add_argument(
         "--reference-updates", metavar="N", type=int,
         help="initial updates of a reference, doubled while the value improves (default: 20, quick 8)",
     )  # fmt: skip
-    parser.add_argument(
-        "--references", metavar="FOLDER", type=Path,
-        help="folder of trained references (default: the user's cache); missing ones are trained",
-    )  # fmt: skip
+    add_reference_arguments(parser)
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./table2 with the chosen options)"
     )
-    add_output_arguments(parser)
     add_engine_arguments(parser)
 
 
@@ -109,10 +89,8 @@ def _configured(arguments: Namespace) -> "Table2Config":
 
     from evaluation.reproduction.table2 import Table2Config, quick, unguarded
 
-    config = Table2Config(
-        arguments.preset, arguments.behaviour, arguments.shifts, arguments.train_day, arguments.requests,
-        arguments.view, seed=arguments.seed, world="" if arguments.world is None else str(arguments.world),
-    )  # fmt: skip
+    world = "" if arguments.world is None else str(arguments.world)
+    config = given(Table2Config(arguments.preset, world=world), arguments)
     config = quick(config) if arguments.quick else config
     config = unguarded(config) if arguments.unguarded else config
     if arguments.no_log_learners:

@@ -5,46 +5,40 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evaluation.commands.common_arguments import add_out
 from evaluation.commands.engine_arguments import engine_from
+from evaluation.commands.options import add_options, given
 
 if TYPE_CHECKING:
     from evaluation.problems.configuration import RunConfig
-    from evaluation.problems.kit import ProblemOptions, StepPlan
+    from evaluation.problems.kit import StepPlan
+    from evaluation.problems.options import ProblemOptions
 
 
 def add_step_arguments(parser: ArgumentParser, product: str) -> None:
     """Declare the arguments of every single step."""
-    parser.add_argument("--out", metavar=product.upper(), required=True, type=Path, help="folder to write")
+    add_out(parser, product)
+    add_config_arguments(parser)
+
+
+def add_config_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments that `settings_of` reads."""
     parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
     parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
-    parser.add_argument("--replace", action="store_true", help=f"replace a {product} that is already there")
 
 
 def add_problem_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments that choose the problem of a log."""
-    parser.add_argument(
-        "--problem", metavar="NAME",
-        help="placement (which node takes a request), ordering (which waiting job of a batch queue starts next), "
-        "autoscaling (the resources granted to deployments of an application), assignment (which edge takes each "
-        "of many requests at once) or another that has a kit (see "
-        "evaluation/problems; default: ordering where the archive has one pool only or the configuration has a table "
-        "[order], autoscaling where the archive has deployment_samples only, else placement)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--pool", metavar="NAME",
-        help="of the ordering problem: class of the queue's nodes, where the archive has several",
-    )  # fmt: skip
-    parser.add_argument(
-        "--processors", metavar="N", type=float,
-        help="of the ordering problem: size of the pool (default: the archive's nodes)",
-    )  # fmt: skip
+    from evaluation.problems.options import ProblemOptions
+
+    add_options(parser, ProblemOptions, "problem", "pool", "processors")
 
 
 def options_of(arguments: Namespace) -> "ProblemOptions":
     """The values of the arguments that `add_problem_arguments` declares."""
-    from evaluation.problems.kit import ProblemOptions
+    from evaluation.problems.options import ProblemOptions
 
-    return ProblemOptions(arguments.problem, arguments.processors, arguments.pool)
+    return given(ProblemOptions(), arguments)
 
 
 def settings_of(arguments: Namespace) -> "RunConfig":
@@ -62,7 +56,7 @@ def settings_of(arguments: Namespace) -> "RunConfig":
         print(
             f"warning: {message}; this step reads products only, schedtwin run would refuse", file=sys.stderr
         )
-    if "workers" in arguments:
+    if "on" in arguments:
         config = replace(config, engine=engine_from(arguments, config.engine))
     return config if arguments.seed is None else replace(config, seed=arguments.seed)
 

@@ -3,13 +3,15 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs
+
 NAME = "sign"
 HELP = "sign an exported policy with an Ed25519 key, for `--trust`"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export")
+    add_inputs(parser, "bundle")
     parser.add_argument(
         "--key",
         metavar="PEM",

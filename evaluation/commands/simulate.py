@@ -5,16 +5,18 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from evaluation.commands.bench_arguments import add_world_arguments
+from evaluation.commands.common_arguments import add_out, add_world_arguments
+from evaluation.commands.options import add_options, day, given, set_fields
 
 NAME = "simulate"
 HELP = "write the logs of a simulated cluster with known ground truth as an archive"
-OF_APPLICATIONS, BY_SLOTS = ("interval_s", "rates"), ("dispatch", "orchestration", "explored")
+OF_APPLICATIONS = ("interval_s", "rates")
 """Options of one kind of system; others refuse them."""
 
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments; presets and behaviours are those of the simulator."""
+    from evaluation.problems.orchestration.simulating import SlotLogConfig
     from evaluation.simulator.applications.log import OPERATORS
     from evaluation.simulator.applications.presets import APPLICATIONS
     from evaluation.simulator.behaviour import BEHAVIOURS
@@ -47,7 +49,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the histories (default: 0)")
     parser.add_argument(
-        "--first-day", metavar="DATE", type=date.fromisoformat, default=date(2024, 1, 1),
+        "--first-day", metavar="DATE", type=day, default=date(2024, 1, 1),
         help="calendar day of day 0 (default: 2024-01-01)",
     )  # fmt: skip
     parser.add_argument(
@@ -71,24 +73,13 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--slots", action="store_true",
         help="run the cluster by slots, with access points and replicas, so that orchestration can be learned",
     )  # fmt: skip
-    parser.add_argument(
-        "--dispatch", metavar="NAME",
-        help="with --slots: dispatcher (default: least_loaded)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--orchestration", metavar="NAME",
-        help="with --slots: orchestrator (default: random_scaling)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--explored", metavar="SHARE", type=float,
-        help="with --slots: share of requests sent to a random legal node (default: 0.3)",
-    )  # fmt: skip
-    parser.add_argument("--out", metavar="ARCHIVE", required=True, type=Path, help="folder to write")
-    parser.add_argument("--replace", action="store_true", help="replace an archive that is already there")
+    add_options(parser, SlotLogConfig, "dispatch", "orchestration", "explored")
+    add_out(parser, "archive")
 
 
 def run(arguments: Namespace) -> int:
     """Simulate the log and print a summary; 0."""
+    from evaluation.problems.orchestration.simulating import SlotLogConfig
     from evaluation.simulator.applications.presets import APPLICATIONS
     from evaluation.simulator.presets import PRESETS
     from logs_schema.errors import ConfigError
@@ -100,9 +91,10 @@ def run(arguments: Namespace) -> int:
             allowed=f"of clusters: {', '.join(clusters)}; of applications: {', '.join(applications)}",
             advice="choose one of these, or declare a cluster of your own (--world)",
         )  # fmt: skip
+    by_slots = tuple(set_fields(SlotLogConfig, arguments))
     if arguments.world is None and arguments.preset in applications:
         _refuse_given(
-            arguments, ("slots", *BY_SLOTS), "an application", "a cluster, such as --preset kmps --slots"
+            arguments, ("slots",), "an application", "a cluster, such as --preset kmps --slots", by_slots
         )
         return _application(arguments)
     _refuse_given(arguments, OF_APPLICATIONS, "a cluster", "an application, such as --preset chain")
@@ -111,23 +103,21 @@ def run(arguments: Namespace) -> int:
             arguments, ("behaviour", "pattern"), "a cluster by slots", "--dispatch and --orchestration"
         )
         return _run_slots(arguments)
-    _refuse_given(arguments, BY_SLOTS, "a cluster without --slots", "a cluster by slots")
+    _refuse_given(arguments, (), "a cluster without --slots", "a cluster by slots", by_slots)
     return _cluster(arguments)
 
 
-def _refuse_given(arguments: Namespace, names: Sequence[str], system: str, allowed: str) -> None:
-    """ConfigError where an option was given that says nothing of the system that is simulated."""
+def _refuse_given(
+    arguments: Namespace, names: Sequence[str], system: str, allowed: str, fields: Sequence[str] = ()
+) -> None:
+    """ConfigError where an option was given that says nothing of the system: one of `names`, or that set `fields`."""
     from logs_schema.errors import ConfigError
 
-    known = {name: getattr(arguments, name) for name in names}
-    given = [
-        f"--{name.replace('_', '-')}"
-        for name, value in known.items()
-        if value is not None and value is not False
-    ]
-    if given:
+    values = {name: getattr(arguments, name) for name in names}
+    said = [name for name, value in values.items() if value is not None and value is not False]
+    if refused := [f"--{name.replace('_', '-')}" for name in (*said, *fields)]:
         raise ConfigError(
-            f"{system} does not take {', '.join(given)}", where="simulate", allowed=allowed, advice="leave out what "
+            f"{system} does not take {', '.join(refused)}", where="simulate", allowed=allowed, advice="leave out what "
             "belongs to another kind of system",
         )  # fmt: skip
 
@@ -207,8 +197,7 @@ def _run_slots(arguments: Namespace) -> int:
             "requests of another log by slots", where="simulate --slots --arrivals",
             allowed="generated requests by slots, or --arrivals by event", advice="leave one of the two out",
         )  # fmt: skip
-    asked = {name: getattr(arguments, name) for name in BY_SLOTS if getattr(arguments, name) is not None}
-    config = SlotLogConfig(**asked)
+    config = given(SlotLogConfig(), arguments)
     world = chosen_world(arguments.preset, arguments.world)
     with progress_of(arguments) as progress, progress.stage("simulate", unit="days") as stage:
         report = simulate_slots(

@@ -3,7 +3,9 @@
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
+from evaluation.commands.options import add_options, given
 
 NAME = "survey"
 HELP = (
@@ -13,18 +15,11 @@ HELP = (
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("archive", metavar="ARCHIVE", type=Path, help="folder written by schedtwin import")
+    from evaluation.comparison.survey.survey import SurveyConfig
+
+    add_inputs(parser, "archive")
     parser.add_argument("--out", metavar="PAGE.html", type=Path, help="page with the figure to write")
-    parser.add_argument(
-        "--share",
-        metavar="X",
-        type=float,
-        help="limit of differences in the shares of requests (default: .1)",
-    )
-    parser.add_argument(
-        "--decades", metavar="X", type=float,
-        help="limit of differences in the logarithm of durations (default: .1, a factor of 1.26)",
-    )  # fmt: skip
+    add_options(parser, SurveyConfig, "share", "decades")
     add_engine_arguments(parser)
 
 
@@ -35,9 +30,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.comparison.survey.survey import SurveyConfig, survey
     from evaluation.jobs.engine.config import tasks_on
 
-    limits = {name: getattr(arguments, name) for name in ("share", "decades")}
-    config = SurveyConfig(**{name: value for name, value in limits.items() if value is not None})
-    engine = engine_from(arguments)
+    config, engine = given(SurveyConfig(), arguments), engine_from(arguments)
     with progress_of(arguments) as progress, tasks_on(engine, progress, [arguments.archive]) as tasks:
         found = survey(arguments.archive, config, tasks)
     if arguments.out is not None:

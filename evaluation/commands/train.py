@@ -1,8 +1,8 @@
 """`schedtwin train`: policies in a twin."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 
+from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 
 NAME = "train"
@@ -13,7 +13,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     from evaluation.commands.settings import add_step_arguments
 
-    parser.add_argument("twin", metavar="TWIN", type=Path, help="folder written by schedtwin fit")
+    add_inputs(parser, "twin")
     parser.add_argument(
         "--force",
         action="store_true",

@@ -19,6 +19,7 @@ from evaluation.jobs.job import Step
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
+from evaluation.problems.options import ExportOptions, ProblemOptions
 from evaluation.problems.refresh_parts import RefreshParts
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
@@ -32,14 +33,6 @@ Facts = Mapping[str, Any]
 Part = TypeVar("Part")
 OWN_STEPS = ("train", "compare", "export", "generate", "refresh", "run")
 """Commands that a problem takes part in where its kit has the field of that name."""
-
-
-class ProblemOptions(NamedTuple):
-    """The options of the command line on the problem; None where not given."""
-
-    problem: str | None = None
-    processors: float | None = None
-    pool: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,27 +91,6 @@ class Certifier(NamedTuple):
     in_parts: (
         Callable[[Archive, Sequence[dt.date] | None, CertifyConfig, Progress, Unfinished], Certificate] | None
     ) = None
-
-
-@dataclass(frozen=True)
-class ExportOptions:
-    """Options of an export.
-
-    Attributes:
-        seed: Seed of the policy; None for the best one on held-out data.
-        licence: Licence, for the contract.
-        policy: Name of one of the policies of a training; None for the one that it recommends.
-        rule: Name of a published rule in place of the trained policy.
-        comparison: A comparison whose best policy is exported.
-        replace: Whether an existing bundle may be replaced.
-    """
-
-    seed: int | None = None
-    licence: str | None = None
-    policy: str | None = None
-    rule: str | None = None
-    comparison: Path | None = None
-    replace: bool = False
 
 
 Export = Callable[[Path, Path, ExportOptions], Facts]

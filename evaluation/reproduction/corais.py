@@ -45,7 +45,8 @@ class CoraisConfig:
 
     Attributes:
         scales: Of the instances.
-        num_instances: Of every scale of table III and without backlogs; a tenth for table IV, a hundredth for V.
+        num_instances: Instances of every scale of table III and without backlogs; a tenth for table IV, a hundredth for
+            table V.
         exact_s: Time limit of the exact solver for an instance.
         search_s: Time limit of the local search with restarts, and of ours: they are compared at equal time.
         seed: Of the instances and of whatever draws.

@@ -7,7 +7,7 @@ Every step is a product of its own, so that a run that was stopped goes on where
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,13 +56,13 @@ class DrpcConfig:
     """What is compared.
 
     Attributes:
-        preset: The application.
+        preset: Simulated application.
         log_days: Days of the log.
         minutes: Length of a trace.
         shifts: Days from the last day of the log to that of a trace.
         num_seeds: Traces of every shift.
         seed: Of the log.
-        autoscalers: Names; all of them if empty.
+        autoscalers: Names (default: all of them).
         updates: Trajectories that a teacher learns from.
     """
 
@@ -95,6 +95,11 @@ class DrpcConfig:
     def rules(self) -> tuple[str, ...] | None:
         """The chosen autoscalers that are not learned; None for all of them."""
         return tuple(name for name in self.autoscalers if name not in KINDS) if self.autoscalers else None
+
+
+def quick(config: DrpcConfig) -> DrpcConfig:
+    """A first look: a small application, short traces, few of them."""
+    return replace(config, preset="chain", log_days=2, minutes=60, shifts=(0, 30), num_seeds=3, updates=80)
 
 
 class Traces(NamedTuple):

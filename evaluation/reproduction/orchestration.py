@@ -62,7 +62,7 @@ class OrchestrationConfig:
         num_changes: Replicas that a frame may change.
         bench: How much is judged.
         untrained: Baselines and rivals that are judged.
-        seed: Of the log.
+        seed: Of world and log, of several repeats also of trainings and runs.
     """
 
     days: tuple[int, ...] = (0, 1, 7, 30)

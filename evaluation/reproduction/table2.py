@@ -86,8 +86,8 @@ class Table2Config:
         behaviour: Who wrote the log: "mix", or "random", the paper's own setting.
         days: Days after the training day.
         train_day: Day of the world whose log is learned from.
-        num_requests: Length of that log; None: the whole day.
-        view: What the policies see of other sites' nodes, see `DaysConfig`; the reference sees all of them.
+        num_requests: First requests of that day that are learned from (default: all of them).
+        view: What policies observe of the nodes of other sites: full, as the reference, or summary.
         num_replications: Times that each day is simulated, the units of the intervals; 6 or more.
         max_requests: First requests of each simulated day that count (None: all of them).
         seed: Of world, log, fit and training; the policies' own seeds are those of `train`.

@@ -13,12 +13,12 @@ class LearningConfig:
     """How long and how training goes.
 
     Attributes:
-        num_updates: Steps of REINFORCE.
+        num_updates: Updates of REINFORCE.
         batch: Instances of an update.
         num_samples: Assignments drawn of every instance.
         learning_rate: Of Adam; falls to a tenth over the updates.
         entropy: Weight of the entropy, in nats a request.
-        imitation_updates: Steps that imitate a solver before.
+        imitation_updates: Updates that imitate local search before.
         imitation_instances: Instances that the solver is asked for.
         solver_restarts: Of its local search.
     """
@@ -69,9 +69,8 @@ class AssignConfig:
 
     Attributes:
         interval_s: Time between rounds; a twentieth of the mean computing time if None.
-        num_requests: Of a round in training; as many as come in a round of the busiest hour if None, within
-            `ROUND_REQUESTS`.
-        num_edges: Of a round in training, drawn among those of the log; all of them, at most 20, if None.
+        num_requests: Of a round in training (default: as many as come in one at the log's busiest hour, 20 to 100).
+        num_edges: Of a round in training, drawn among the log's nodes (default: all, at most 20).
         seeds: One network is trained for each; none leaves learning out, rules alone are tried.
         learning: Of the networks.
         num_held_out: Rounds on which every rung is compared.

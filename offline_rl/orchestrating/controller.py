@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from logs_schema.errors import SchedtwinError, first
+from logs_schema.errors import ConfigError, SchedtwinError, first
 from offline_rl.errors import PolicyInputError
 from offline_rl.orchestrating.cluster import NODE, SERVICE, ClusterError, Hosted, ScalableCluster
 from offline_rl.orchestrating.frame import DAY_S, WaitingRemovals, Write, make, places_of, view_of, writes_of
@@ -22,15 +22,19 @@ class ControllerConfig:
 
     Attributes:
         loads: Where loads are reported (`offline_rl.orchestrating.loads`).
-        applies: Whether scales are written; otherwise a frame ends where it would write.
+        applies: Write scales; otherwise a frame is decided and logged, and ends where it would write.
         max_changes: Deployments that a frame may change.
-        midnight_s: Seconds after midnight UTC at which the days of the training log began.
+        midnight_s: When the days of the training log begin, after midnight UTC.
     """
 
     loads: str
     applies: bool = False
     max_changes: int = 2
     midnight_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.max_changes < 1:
+            raise ConfigError(f"{self.max_changes} changes", where="--max-changes", allowed="1 or more")
 
 
 class FrameResult(NamedTuple):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ class Access:
     """How the API server is reached: a server with token and certificate, else a kubeconfig, else from within a pod.
 
     Attributes:
-        server: Address of the API server.
+        server: Address of the API server; with --token-file and --ca-file.
         token_file: File with the token.
         ca_file: Certificate of whoever signed the server's.
         kubeconfig: File in place of these three.
@@ -35,9 +35,9 @@ class Access:
         timeout_s: How long an answer may take.
     """
 
-    server: str | None = None
+    server: str | None = field(default=None, metadata={"metavar": "URL"})
     token_file: Path | None = None
-    ca_file: Path | None = None
+    ca_file: Path | None = field(default=None, metadata={"metavar": "PEM"})
     kubeconfig: Path | None = None
     namespace: str = "default"
     lease: str = "schedtwin-orchestrate"

@@ -37,8 +37,8 @@ class OrderTrainingConfig:
     Attributes:
         seeds: one index for each.
         index_only: learn indices alone, for many anchors: no clone, no PPO, no generated weeks, no bundle.
-        num_ppo_seeds: of how many of them PPO makes a policy.
-        num_updates: of PPO.
+        num_ppo_seeds: number of the seeds that PPO starts from.
+        num_updates: updates of PPO.
         look_every: updates between two looks at the held-out weeks.
         num_streams: parallel rollouts, a multiple of PPO's minibatches.
         num_steps: decisions in each.

@@ -37,3 +37,8 @@ FEWEST_REQUESTS = Fallback("fewest_requests", "the node that holds the fewest re
 ANY = Fallback("any", "any feasible node", _any)
 
 FALLBACKS = (LEAST_LOADED, FEWEST_REQUESTS, ANY)
+
+
+def fallback_named(name: str) -> Fallback:
+    """The heuristic of a name among those of `Heuristic`."""
+    return next(one for one in FALLBACKS if one.name == name)

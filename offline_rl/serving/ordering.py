@@ -29,9 +29,10 @@ from offline_rl.errors import PolicyInputError
 from offline_rl.runner.queue import QueuePolicy
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
 from offline_rl.serving.asks import instant_of, list_of, number_of, object_of, text_of
+from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.errors import AskError
 from offline_rl.serving.metrics import Metrics
-from offline_rl.serving.service import BUSY, POLICY, RAISED, SLOW, ServiceConfig
+from offline_rl.serving.service import BUSY, POLICY, RAISED, SLOW
 
 RULE = "rule"
 MAX_JOBS = 10_000

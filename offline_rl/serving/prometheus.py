@@ -39,7 +39,7 @@ class Prometheus:
     Attributes:
         url: Base URL.
         mapping: Column -> query, unit and label.
-        token_file: File with a bearer token; none if None.
+        token_file: File with the bearer token for Prometheus.
         timeout_s: For one query.
     """
 

@@ -24,9 +24,9 @@ class GuardConfig:
 
     Attributes:
         most_added: Replicas added to a deployment by one decision, at most.
-        most_removed: Replicas taken from it, at most.
-        max_cores: Of all replicas together; None for no such bound.
-        resources: Whether cores and memory of replicas may change as well (pods are restarted for it).
+        most_removed: Replicas removed from a deployment by one decision, at most.
+        max_cores: Of all replicas together, at most.
+        resources: Write cores and memory of replicas too (pods are restarted).
     """
 
     most_added: int = 4

@@ -14,7 +14,6 @@ import stat
 import sys
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,52 +23,20 @@ import uvicorn
 from logs_schema.errors import SchedtwinError
 from offline_rl.serving.accepting import GuardedServer
 from offline_rl.serving.app import App
+from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.connections import Connections, connection_limit
 from offline_rl.serving.decision_log import TABLES, DecisionLog
 from offline_rl.serving.errors import ServingError
-from offline_rl.serving.fallbacks import LEAST_LOADED
 from offline_rl.serving.journal import FOLDER_MODE
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import SparseFilter
-from offline_rl.serving.policies import Backend, PolicySlot, ServedPolicy, load_policy
+from offline_rl.serving.policies import PolicySlot, ServedPolicy, load_policy
 from offline_rl.serving.protocol import GuardedProtocol
-from offline_rl.serving.service import Service, ServiceConfig
+from offline_rl.serving.service import Service
 
 STOP_S = 5
 MIN_TOKEN = 16
 """Shortest token, in characters."""
-
-
-@dataclass(frozen=True)
-class ServerConfig:
-    """Where and how to serve.
-
-    Attributes:
-        bundle: The bundle; loaded anew on SIGHUP and `POST /reload`.
-        host, port: Where to listen; port 0 takes any free one.
-        token_file: File with the token that callers must present.
-        tls_cert, tls_key: PEM files.
-        log: Folder of the decision log; None keeps none.
-        backend: What computes the policy's network.
-        service: How decisions are taken.
-        expect: The content hash that the bundle must have, at every reload too; None accepts any.
-        trust: Public key of whoever must have signed the bundle, at every reload too; None: anybody.
-        rule: Bundle of a rule of the same training that answers where the policy does not; None: the rule that the
-            bundle holds, else `service.fallback`.
-    """
-
-    bundle: Path
-    host: str = "127.0.0.1"
-    port: int = 8900
-    token_file: Path | None = None
-    tls_cert: Path | None = None
-    tls_key: Path | None = None
-    log: Path | None = None
-    backend: Backend = "numpy"
-    service: ServiceConfig = field(default_factory=ServiceConfig)
-    expect: str | None = None
-    trust: Path | None = None
-    rule: Path | None = None
 
 
 def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda facts: None) -> None:
@@ -144,7 +111,7 @@ def load_served(config: ServerConfig) -> ServedPolicy:
     options = {
         f"--log {config.log}": config.log is not None,
         f"--explore {service.explore:g}": service.explore > 0.0,
-        f"--fallback {service.fallback.name}": service.fallback != LEAST_LOADED,
+        f"--fallback {service.fallback}": service.fallback != ServiceConfig.fallback,
     }
     what, allowed, advice = _OF_QUEUES
     if policy.assigner is not None:

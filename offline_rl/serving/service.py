@@ -27,8 +27,9 @@ from offline_rl.serving.choosing import (
     ten_point_scores,
 )
 from offline_rl.serving.cluster import CandidateView, LiveCluster, PlacedRequest, by_name
+from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.decision_log import DecisionLog
-from offline_rl.serving.fallbacks import LEAST_LOADED, Fallback
+from offline_rl.serving.fallbacks import fallback_named
 from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.plain import RequestEvent
@@ -43,32 +44,6 @@ MAX_COMPARISONS = 64
 """Comparisons with the policy that may be under way after the answer; beyond that they are left out."""
 COMPARISON_S = 1.0
 """How long a comparison may take: no answer waits for it."""
-
-
-@dataclass(frozen=True)
-class ServiceConfig:
-    """How decisions are taken.
-
-    Attributes:
-        deadline_s: Time after which the fallback answers instead of the policy.
-        shadow: The fallback answers everything; what the policy would have done is logged.
-        canary: Share of requests that the policy answers.
-        explore: Probability of any feasible node instead, so that tomorrow's log can distinguish policies.
-        fallback: The heuristic.
-        seed: Of the draws.
-    """
-
-    deadline_s: float = 0.05
-    shadow: bool = False
-    canary: float = 1.0
-    explore: float = 0.0
-    fallback: Fallback = LEAST_LOADED
-    seed: int | None = None
-
-    @property
-    def share(self) -> float:
-        """Share of requests that the policy answers."""
-        return 0.0 if self.shadow else self.canary
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +130,7 @@ class Service:
             answer = Answer(None, [0] * len(view.names), FALLBACK, NOTHING, view)
             self._record(self.cluster.placement(ask, view, "", now_s), answer, None)
             return answer
-        fallback = fallback_choice(self.config.fallback, view, self._rng)
+        fallback = fallback_choice(fallback_named(self.config.fallback), view, self._rng)
         if self.pressure.lag_s > self.config.deadline_s:
             return self._decide_in_haste(ask, fallback, view, now_s)
         fallback = self._by_rule(ask, view, now_s) or fallback

@@ -11,11 +11,12 @@ import orjson
 
 from offline_rl.runner import Decision, Held, Node, Request
 from offline_rl.serving.app import App
+from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.policies import PolicySlot, ServedPolicy
 from offline_rl.serving.server import guarded_server, listen
-from offline_rl.serving.service import Service, ServiceConfig
+from offline_rl.serving.service import Service
 
 NAMES = ("node-0", "node-1", "node-2", "node-3")
 

@@ -17,10 +17,10 @@ from offline_rl.assignment.priced import priced_params
 from offline_rl.bundle import ARRAYS
 from offline_rl.serving.app import App
 from offline_rl.serving.assigning import assign
+from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.errors import AskError, ServingError
 from offline_rl.serving.policies import load_policy
-from offline_rl.serving.server import ServerConfig, load_served
-from offline_rl.serving.service import ServiceConfig
+from offline_rl.serving.server import load_served
 from offline_rl.signing import sign_bundle
 from tests.serving.making import asked, call, made_service
 from twin.assignment.instances import InstanceConfig, draw_instances

@@ -20,8 +20,8 @@ from offline_rl.serving.choosing import (
     ten_point_scores,
 )
 from offline_rl.serving.cluster import CandidateView
+from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.fallbacks import ANY, FALLBACKS, FEWEST_REQUESTS, LEAST_LOADED
-from offline_rl.serving.service import ServiceConfig
 from tests.serving.making import NAMES, made_service
 
 

@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from evaluation.commands import serve
+from evaluation.commands.options import given
 from offline_rl.serving.app import App
+from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.server import is_loopback
 from tests.serving.making import made_service
 
@@ -105,10 +107,9 @@ def test_the_commands_are_ones_the_server_takes():
         parser = argparse.ArgumentParser()
         serve.add_arguments(parser)
         arguments = parser.parse_args(command[2:])
-        assert arguments.shadow, shlex.join(command)
-        assert is_loopback(arguments.host) or (
-            arguments.token_file and arguments.tls_cert and arguments.tls_key
-        )
+        assert given(ServiceConfig(), arguments).shadow, shlex.join(command)
+        config = given(ServerConfig(arguments.bundle), arguments)
+        assert is_loopback(config.host) or (config.token_file and config.tls_cert and config.tls_key)
 
 
 def test_selectors_ports_and_volumes_fit_together():

@@ -12,11 +12,10 @@ from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.queue_rules import BY_PREDICTED_RUN, WEIGHTED
 from offline_rl.serving import ordering, server
 from offline_rl.serving.app import App
+from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.errors import ServingError
-from offline_rl.serving.fallbacks import FALLBACKS
 from offline_rl.serving.policies import ServedPolicy
-from offline_rl.serving.server import ServerConfig, load_served
-from offline_rl.serving.service import ServiceConfig
+from offline_rl.serving.server import load_served
 from tests.serving.making import asked, made_policy, made_service, metric
 
 SETTING = {
@@ -163,7 +162,7 @@ def test_a_canary_gives_the_policy_its_share_of_the_questions_drawn_by_the_seed(
     [
         ({"log": "decisions"}, "--log decisions"),
         ({"service": ServiceConfig(explore=0.1)}, "--explore 0.1"),
-        ({"service": ServiceConfig(fallback=FALLBACKS[-1])}, "--fallback"),
+        ({"service": ServiceConfig(fallback="any")}, "--fallback"),
     ],
 )
 def test_a_queue_s_bundle_is_not_served_with_what_would_be_ignored(asked_for, said, monkeypatch, tmp_path):

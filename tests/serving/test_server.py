@@ -14,13 +14,15 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from evaluation.commands.cli import main
 from logs_schema import import_log
 from offline_rl.serving import server as server_module
-from offline_rl.serving.server import ServerConfig, is_loopback, protection
+from offline_rl.serving.config import Heuristic, ServerConfig
+from offline_rl.serving.server import is_loopback, protection
 from tests.serving.bundles import make_bundle
 from tests.serving.making import NAMES, pod
 
@@ -272,7 +274,18 @@ def test_a_missing_library_is_named_with_the_extra(monkeypatch, bundle, capsys):
 
 
 def test_the_command_offers_the_fallbacks_there_are():
-    from evaluation.commands.serve import FALLBACKS as offered
     from offline_rl.serving.fallbacks import FALLBACKS
 
-    assert offered == tuple(one.name for one in FALLBACKS)
+    assert get_args(Heuristic) == tuple(one.name for one in FALLBACKS)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [(["--canary", "2"], "a share of 2"), (["--explore", "nan"], "a share of nan"), (["--deadline-ms", "0"], "of 0 s"),
+     (["--deadline-ms", "70000"], "of 70 s")],
+)  # fmt: skip
+def test_shares_and_deadlines_that_cannot_be_are_refused(bundle, capsys, words, told):
+    assert main(["serve", str(bundle), *words]) == 2
+    shown = capsys.readouterr().err
+    assert told in shown
+    assert words[0] in shown

@@ -14,9 +14,9 @@ from offline_rl.runner import Held, Request, load
 from offline_rl.runner.loading import own_rule
 from offline_rl.runner.watch import Watch
 from offline_rl.serving.asks import Ask
+from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.policies import PolicySlot, load_policy
 from offline_rl.serving.pressure import BEAT_S, Pressure
-from offline_rl.serving.service import ServiceConfig
 from tests.serving.bundles import make_bundle
 from tests.serving.making import NAMES, made_policy, made_service, metric
 from tests.serving.test_decision_log import lines_of

@@ -22,7 +22,7 @@ class EngineConfig:
     Attributes:
         kind: "local", processes of this machine; "ray", a Ray cluster; "local-cluster", two Ray nodes on this machine
             for the duration of the command, for trials.
-        workers: Number of parallel tasks; on a Ray cluster it is the number of its processors.
+        workers: Tasks at once, each in a process; on a Ray cluster the number of its processors.
         address: Address of the Ray cluster, ray://HOST:PORT.
         deadline_s: Most seconds that a task may take.
     """

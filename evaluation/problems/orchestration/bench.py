@@ -58,7 +58,7 @@ class OrchestrationBenchConfig:
     Attributes:
         num_seeds: Independent repetitions.
         days_per_seed: Times that each plays the day.
-        num_frames: Frames after which a day is cut short; None: the whole day.
+        num_frames: Frames after which a day is cut short (default: the whole day).
         seed: Of everything drawn.
         slots, frames: See there.
     """

@@ -43,9 +43,9 @@ class SlotLogConfig:
     """Who wrote a log by slots.
 
     Attributes:
-        dispatch: Baseline that dispatches.
-        orchestration: Baseline that orchestrates.
-        explored: Share of requests that are sent anywhere that is legal instead.
+        dispatch: With --slots: baseline that dispatches.
+        orchestration: With --slots: baseline that orchestrates.
+        explored: With --slots: share of requests sent to a random legal node instead.
         sample_slots: Slots between two samples of nodes.
         slots, frames: See there.
     """

@@ -43,7 +43,8 @@ class GrowthConfig:
 
     Attributes:
         days: Numbers of days, ascending.
-        steps: Of `STEPS`, in their order; all but `survey` need the twin of `fit`.
+        steps: Commands of survey, fit, certify, compare, train and generate, in this order; all but survey need the
+            twin of fit.
         settings: More tables of the commands' configuration, as TOML text without [days].
     """
 

@@ -26,8 +26,8 @@ class ScalingConfig:
     """What to measure.
 
     Attributes:
-        node_factors: The world's nodes, so many times over.
-        environments: Independent copies side by side; the first is used while nodes vary.
+        node_factors: Multiples of the world's number of nodes.
+        environments: Numbers of parallel environments; the first is used while nodes vary.
         num_slots: Slots in a timed run.
         repetitions: Timed runs, the least of which counts.
     """

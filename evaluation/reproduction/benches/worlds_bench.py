@@ -67,9 +67,10 @@ class WorldsBenchConfig:
         shifts: Days from training to the days that are played and certified on; 0 plays the last days of training.
         train_days: Days that a twin is fitted on.
         held_out_days: Days played, and certified on, at every shift.
-        num_requests: Mean requests of a day: days are shortened to have so many at the same rate; None: as they are.
+        num_requests: Mean requests of a day: days are shortened to have so many at the same rate (default: as the
+            worlds declare).
         num_replications: Times that every day is simulated by every policy, a multiple of the members.
-        updates: Of the policy that is trained in the twin; 0: none is.
+        updates: Updates of a policy that is trained in the twin too; 0 trains none.
         behaviour: Who wrote the logs.
         answers: Of the twins.
         certify: Of the certificates.

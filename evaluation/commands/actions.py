@@ -1,0 +1,56 @@
+"""Commands and the actions of a command as parsers that declare their arguments only when they are used."""
+
+from argparse import ArgumentParser
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from evaluation.commands.common_arguments import add_output_arguments
+
+
+class Action(NamedTuple):
+    """An action of a command that is no module of its own; modules have the same names."""
+
+    NAME: str
+    HELP: str
+    add_arguments: Callable[[ArgumentParser], None]
+    run: Callable[..., int]
+
+
+class LateParser(ArgumentParser):
+    """A parser that declares its arguments when it parses first, as they may need heavy imports."""
+
+    def __init__(
+        self, *words: Any, declare: Callable[[ArgumentParser], None] = lambda _: None, **settings: Any
+    ):
+        super().__init__(*words, **settings)
+        self._declare: Callable[[ArgumentParser], None] | None = declare
+
+    def declare(self) -> None:
+        """Declares the arguments, if that has not been done."""
+        declare, self._declare = self._declare, None
+        if declare is not None:
+            declare(self)
+
+    def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """As usual, once the arguments are declared."""
+        self.declare()
+        return super().parse_known_args(args, namespace)
+
+
+def add_actions(
+    parser: ArgumentParser, title: str, metavar: str, actions: Iterable[ModuleType | Action]
+) -> None:
+    """Declares the actions of a command; `arguments.action` is the chosen one."""
+    choices = parser.add_subparsers(title=title, metavar=metavar, required=True, parser_class=LateParser)
+    for one in actions:
+        chosen = choices.add_parser(
+            one.NAME, help=one.HELP, description=one.HELP, declare=partial(_declare, one)
+        )
+        chosen.set_defaults(action=one)
+
+
+def _declare(action: ModuleType | Action, parser: ArgumentParser) -> None:
+    action.add_arguments(parser)
+    add_output_arguments(parser)

@@ -1,0 +1,61 @@
+"""Arguments that commands share: products that are read or written, simulated clusters, and the form of results."""
+
+from argparse import SUPPRESS, ArgumentParser
+from pathlib import Path
+
+MADE_BY = {"archive": "import", "twin": "fit", "policy": "train", "bundle": "export"}
+"""Product -> the command that makes it."""
+
+
+def add_inputs(parser: ArgumentParser, *products: str) -> None:
+    """Declare the products that a command reads, by their place."""
+    for name in products:
+        parser.add_argument(
+            name, metavar=name.upper(), type=Path, help=f"folder written by schedtwin {MADE_BY[name]}"
+        )
+
+
+def add_out(parser: ArgumentParser, product: str, help_text: str = "folder to write") -> None:
+    """Declare the product that a command writes, `--out` and `--replace`."""
+    parser.add_argument("--out", metavar=product.upper(), required=True, type=Path, help=help_text)
+    add_replace(parser, product)
+
+
+def add_replace(parser: ArgumentParser, product: str) -> None:
+    """Declare `--replace`."""
+    which = f"{'an' if product[0] in 'aeiou' else 'a'} {product}"
+    parser.add_argument("--replace", action="store_true", help=f"replace {which} that is already there")
+
+
+def add_work_folder(parser: ArgumentParser, name: str) -> None:
+    """Declare the folder in which a reproduction keeps what it has computed."""
+    parser.add_argument(
+        "--out", metavar="FOLDER", type=Path, default=Path(name),
+        help=f"work folder; results in it are used again (default: ./{name})",
+    )  # fmt: skip
+
+
+def add_output_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments of every command again, so that they are accepted after the name of an action."""
+    parser.add_argument("--json", action="store_true", default=SUPPRESS, help="print the result as JSON")
+    parser.add_argument("--no-progress", action="store_true", default=SUPPRESS, help="show no progress")
+
+
+def add_world_arguments(parser: ArgumentParser, preset: str) -> None:
+    """Declare the arguments that choose the simulated cluster."""
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "--preset", metavar="NAME", default=preset, help=f"simulated cluster (default: {preset})"
+    )
+    group.add_argument(
+        "--world", metavar="WORLD.toml", type=Path, help="file that declares the simulated cluster instead"
+    )
+
+
+def add_reference_arguments(parser: ArgumentParser) -> None:
+    """Declare the arguments that choose the trained references of a simulated cluster."""
+    parser.add_argument("--no-reference", action="store_true", help="leave the references out")
+    parser.add_argument(
+        "--references", metavar="FOLDER", type=Path,
+        help="folder of trained references (default: the user's cache); missing ones are trained",
+    )  # fmt: skip
