@@ -6,10 +6,7 @@ or chooses nodes that are not legal is refused by name, and the others are evalu
 (plain NumPy, a table lookup) is called on the host at every step: slower, with the same result.
 """
 
-import importlib
-import os
-import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +18,7 @@ import numpy as np
 from evaluation.baselines import Baseline
 from evaluation.judges.contender import Contender, load_contender
 from evaluation.judges.host_policy import HostPolicy, form_of
+from evaluation.judges.named import NamedOption, error_in_words, read_named, refuse_taken
 from evaluation.judges.players import GREEDY, Player, of_policy
 from evaluation.judges.windows import Candidate, Evaluation, Judge
 from logs_schema.errors import ConfigError, SchedtwinError
@@ -47,55 +45,14 @@ UserPolicy = Policy | Baseline | Rule | Trained | Path
 """A function, a rule for a cluster, a rule of a queue, a result of `offline_rl.train`, or the folder of a bundle."""
 
 
+NAMED = NamedOption(
+    "--policy", "policy", SIGNATURE, lambda found: callable(found) or isinstance(found, Baseline | Rule), "BUNDLE"
+)  # fmt: skip
+
+
 def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserPolicy]:
-    """Policies written as `name=module:function` or `name=folder of a bundle`.
-
-    Args:
-        texts: As on the command line.
-        here: First folder of the module search, and the start of relative paths.
-
-    Returns:
-        Name -> function, baseline or folder.
-
-    Raises:
-        ConfigError: a text of another form, a name given twice, a module or function that cannot be imported.
-    """
-    found: dict[str, UserPolicy] = {}
-    for text in texts:
-        name, _, target = text.partition("=")
-        if not name or not target:
-            raise ConfigError(
-                f"{text!r} names no policy", where="--policy", allowed="NAME=MODULE:FUNCTION or NAME=BUNDLE"
-            )
-        if name in found:
-            raise ConfigError(f"the name {name!r} is given twice", where="--policy", allowed="a name once")
-        module, _, function = target.partition(":")
-        is_folder = os.sep in target or (here / target).is_dir()
-        if not is_folder and not function:
-            raise ConfigError(
-                f"{target!r} is neither a folder nor a function", where=f"--policy {name}",
-                allowed="MODULE:FUNCTION, or the folder of a bundle", advice="check the spelling",
-            )  # fmt: skip
-        found[name] = here / target if is_folder else _imported(name, module, function, here)
-    return found
-
-
-def _imported(name: str, module: str, function: str, here: Path) -> Policy | Baseline | Rule:
-    where = f"--policy {name}={module}:{function}"
-    sys.path.insert(0, str(here.resolve()))
-    try:
-        policy: Any = importlib.import_module(module)
-        for part in function.split("."):
-            policy = getattr(policy, part)
-    except Exception as error:  # of a module of the user's: anything
-        raise ConfigError(
-            f"policy {name!r} cannot be imported: {_error_in_words(error)}", where=where
-        ) from error
-    finally:
-        sys.path.pop(0)
-    if not callable(policy) and not isinstance(policy, Baseline | Rule):
-        raise ConfigError(f"policy {name!r} is no function", where=where, allowed=SIGNATURE)
-    return policy
+    """Policies written as `name=module:function` or `name=folder of a bundle`; ConfigError as of `read_named`."""
+    return read_named(texts, NAMED, here)
 
 
 @dataclass
@@ -151,15 +108,6 @@ def function_of(name: str, policy: UserPolicy, signature: str) -> Callable[..., 
     if not callable(policy):
         raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=signature)
     return policy
-
-
-def refuse_taken(policies: Collection[str], taken: Collection[str]) -> None:
-    """Raises ConfigError if a policy of the user's has the name of another policy."""
-    if clash := sorted(set(policies) & set(taken)):
-        raise ConfigError(
-            f"the name {clash[0]!r} is taken by a policy of the comparison", where="--policy",
-            allowed=f"any name but {', '.join(taken)}",
-        )  # fmt: skip
 
 
 def enter(
@@ -299,9 +247,4 @@ def evaluate(
 
 def raised(name: str, error: Exception, where: str = "", signature: str = SIGNATURE) -> ConfigError:
     """The error for a policy that raised one."""
-    return ConfigError(f"policy {name!r} raised {_error_in_words(error)}", where=where, allowed=signature)
-
-
-def _error_in_words(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"
+    return ConfigError(f"policy {name!r} raised {error_in_words(error)}", where=where, allowed=signature)

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.comparison.entries import PolicyFacts
-from evaluation.judges.user_policies import UserPolicy, function_of, raised, refuse_taken, words_of
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.user_policies import UserPolicy, function_of, raised, words_of
 from evaluation.problems.assignment.rungs import NETWORK, SEARCHED
 from evaluation.problems.assignment.training import assigner_of
 from evaluation.simulator.rounds import PlayedRounds, QueueBooks, Region, Solver, play_at_once, play_together

@@ -10,7 +10,8 @@ from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.judges.user_policies import UserPolicy, refuse_taken, words_of
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.user_policies import UserPolicy, words_of
 from evaluation.problems.autoscaling.comparing import LOGGED, ComparedAutoscaler, compare_autoscalers
 from evaluation.problems.autoscaling.own import own_autoscaler
 from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.judges.host_policy import HostPolicy
-from evaluation.judges.user_policies import UserPolicy, raised, refuse_taken, tried
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.user_policies import UserPolicy, raised, tried
 from evaluation.problems.ordering.exporting import policy_of_bundle
 from evaluation.problems.ordering.learned import look_up, starts_of_weeks, windows_of
 from evaluation.problems.ordering.playing import OrderPolicy, Play, rule_policy
