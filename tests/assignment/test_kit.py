@@ -70,9 +70,11 @@ def made(tmp_path_factory):
         "mine=tests.assignment.test_kit:first_hosting",
         "--policy",
         "wrong=tests.assignment.test_kit:none",
+        "--policy",
+        "gone=no/such/bundle",
     ]
     arguments = ["compare", log, twin, policy, "--shifts", "0d,2d", "--out", comparison, *user, *tiny]
-    assert main(arguments) == 2  # one of the user's policies is refused
+    assert main(arguments) == 2  # two of the user's policies are refused
     return paths
 
 
@@ -218,7 +220,8 @@ def test_rounds_on_shifted_days_are_judged_with_what_users_bring(made):
         "history", "local", "at_once", "insertion_at_once", "random_1", "random_100", "insertion", SEARCHED, "network",
         "mine",
     ]  # fmt: skip
-    assert set(found.refused) == {"wrong"}
+    assert set(found.refused) == {"wrong", "gone"}
+    assert "no/such/bundle" in found.refused["gone"]
     assert "float64 [0]" in found.refused["wrong"]
     judge = found.judges[0].name
     value = {one.name: found.cell(judge, 2, one.name, "mean_response").value for one in found.policies}

@@ -17,7 +17,7 @@ from evaluation.judges.contender import OtherSystemError
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
-from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscaler
+from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscalers
 from evaluation.problems.autoscaling.training import policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
@@ -112,8 +112,9 @@ def test_days_that_are_asked_for_are_taken():
 
 
 def test_what_is_not_there_says_so(tmp_path):
-    with pytest.raises(ConfigError, match="policy 'mine' is no function"):
-        own_autoscaler("mine", None, ["web"], policy_of)
+    own = own_autoscalers({"mine": None, "other": lambda key, state: state.grants}, (), ["web"], policy_of)
+    assert set(own.ready) == {"other"}
+    assert "policy 'mine' is no function" in str(own.refused["mine"])
     with writing(tmp_path / "policy", "policy", extra={"tried": {"hpa": {"reward": 0.0}}, "seeds": [0]}):
         pass
     with pytest.raises(ConfigError, match="no such autoscaler to export"):

@@ -151,5 +151,5 @@ def test_a_bundle_of_another_pool_is_refused(tmp_path):
         trained_on=DAYS,
     )
     own = user_orders({"other": tmp_path / "bundle"}, [], Pool(16.0), OrderTrainingConfig(), ())
-    assert isinstance(own.refused["other"], ConfigError)
-    assert "24 processors" in str(own.refused["other"])
+    assert isinstance(own.entered.refused["other"], ConfigError)
+    assert "24 processors" in str(own.entered.refused["other"])

@@ -133,10 +133,12 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
         days = [
             dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]
         ]
+        everybody, own = entrants(policy, policies)
         comparison = compare_assigners(
-            archive, plan_of(archive, days, config.shifts), load_edges(inputs["twin"]), assign,
-            entrants(policy, policies), config.intervals, progress, seed=config.judge.seed,
+            archive, plan_of(archive, days, config.shifts), load_edges(inputs["twin"]), assign, everybody,
+            config.intervals, progress, seed=config.judge.seed,
         )  # fmt: skip
+        comparison = own.left_out_of(comparison)
         (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
         said = () if policy is None else (training_in_words(policy),)
         warned = () if policy is None or in_certified_twin(policy) else said

@@ -10,10 +10,9 @@ from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_policies import UserPolicy, words_of
 from evaluation.problems.autoscaling.comparing import LOGGED, ComparedAutoscaler, compare_autoscalers
-from evaluation.problems.autoscaling.own import own_autoscaler
+from evaluation.problems.autoscaling.own import own_autoscalers
 from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
@@ -62,16 +61,16 @@ def build_comparison(
     task = setting_of(scale, twin, log)
     days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]]
     contenders = contenders_of(policy, task, twin, log)
-    refuse_taken(policies, [LOGGED, *(one.facts.name for one in contenders)])
-    for name, one in policies.items():
-        own = own_autoscaler(name, one, twin.deployments, policy_of)
-        contenders.append(
-            ComparedAutoscaler(PolicyFacts(name, "baseline", words_of(one)), [own], is_users=True)
-        )
+    taken = [LOGGED, *(one.facts.name for one in contenders)]
+    own = own_autoscalers(policies, taken, twin.deployments, policy_of)
+    for name, one in own.ready.items():
+        facts = PolicyFacts(name, "baseline", words_of(policies[name]))
+        contenders.append(ComparedAutoscaler(facts, [one], is_users=True))
     comparison = compare_autoscalers(
         archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
         cost_under_slo(scale.violation_weight), progress, seed=config.judge.seed, config=config.intervals,
     )  # fmt: skip
+    comparison = own.left_out_of(comparison)
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     said = [] if policy is None else [training_in_words(policy)]
     hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}

@@ -10,7 +10,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import JudgedDays, UserJudge, judged_by_users
-from evaluation.judges.user_policies import UserPolicy
+from evaluation.judges.user_policies import EnteredPolicies, UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import JUDGES, compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
@@ -20,7 +20,7 @@ from evaluation.problems.ordering.learned import Learned, index_policy, learned_
 from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
-from evaluation.problems.ordering.user_orders import user_orders
+from evaluation.problems.ordering.user_orders import UserOrders, user_orders
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, log_days, plan_weeks
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.archive import Archive
@@ -105,14 +105,13 @@ def compare_queue(
             more, num_late = _policies_of(policy, jobs, every)
         policies += more
         notes += [*policy.notes, *late_notes(num_late)]
-    refused = {}
+    own = UserOrders([], EnteredPolicies(), 0)
     if users:
         with progress.stage("play the user's policies"):
             training = widened(OrderTrainingConfig(tick_s=tick_of(twin)), jobs, twin.pool)
             own = user_orders(users, every, twin.pool, training, [one.name for one in policies])
         policies += own.policies
         notes += late_notes(own.num_late)
-        refused = {name: str(error) for name, error in own.refused.items()}
     about_population = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
     facts = queue_facts(archive, jobs, twin.pool) | ladder.last
     comparison = compare_orders(
@@ -123,7 +122,7 @@ def compare_queue(
     if policy is not None:
         winner = f"recommended for export (schedtwin export --comparison): {winner_of(comparison).words}"
         comparison = replace(comparison, notes=(*comparison.notes, winner))
-    comparison = replace(comparison, refused=refused)
+    comparison = own.entered.left_out_of(comparison)
     days = [
         _judged_days(archive, twin, plan, shift) for shift in sorted({one.shift_days for one in plan.weeks})
     ]

@@ -27,12 +27,12 @@ from evaluation.judges.descriptions import (
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
+from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import Players, players_of
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.unsupported import lacks, unspecified, without
 from evaluation.judges.user_judges import judged_by_users
-from evaluation.judges.user_policies import PolicyEntries, enter, evaluate
 from evaluation.judges.windows import (
     Candidate,
     Judge,
@@ -146,7 +146,7 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     taken = dict.fromkeys(
         [*(one.name for one in ours), *(one.name for one in case.config.compared_in_truth())]
     )
-    entered = enter(
+    entered = enter_players(
         case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
     )
     runs = list(_runs(case, tested, windows, entered, notes, progress))
