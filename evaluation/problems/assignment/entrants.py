@@ -48,11 +48,13 @@ class ComparedAssigner(NamedTuple):
         facts: Name, kind, description.
         players: (region, edges fixed beforehand, seconds between rounds, generator) -> what became of the requests.
         is_users: Whether an error of it leaves it out, instead of ending the comparison.
+        solvers: What decides a round, for each seed; none of a policy that decides request by request.
     """
 
     facts: PolicyFacts
     players: Sequence[Callable[[Region, "FixedEdges", float, np.random.Generator], PlayedRounds]]
     is_users: bool = False
+    solvers: Sequence[MadeSolver] = ()
 
 
 class FixedEdges(NamedTuple):
@@ -82,21 +84,28 @@ def entrants(
         "insertion": lambda _rng: insertion,
         SEARCHED: lambda _rng: insertion_local_search,
     }
-    found += [_entrant(name, "baseline", [_together(make)]) for name, make in solvers.items()]
+    found += [
+        _in_rounds(PolicyFacts(name, "baseline", WORDS[name]), [make]) for name, make in solvers.items()
+    ]
     seeds = [] if policy is None else read_manifest(policy, "policy").extra["seeds"]
     if policy is not None and seeds:
         trained = [assigner_of(policy, f"{NETWORK}-{seed}") for seed in seeds]
-        found.append(_entrant(NETWORK, "trained", [_together(_by(one)) for one in trained]))
+        facts = PolicyFacts(NETWORK, "trained", WORDS[NETWORK])
+        found.append(_in_rounds(facts, [_by(one) for one in trained]))
     takes = Takes(SIGNATURE, _users, bundle=lambda _name, folder: _by(load_assigner(folder)))
     entered = enter(users, [one.facts.name for one in found], takes)
     for name, make in entered.ready.items():
         facts = PolicyFacts(name, "baseline", words_of(users[name]))
-        found.append(ComparedAssigner(facts, [_together(make)], is_users=True))
+        found.append(_in_rounds(facts, [make], is_users=True))
     return found, entered
 
 
 def _entrant(name: str, kind: str, players: Sequence[Callable[..., PlayedRounds]]) -> ComparedAssigner:
     return ComparedAssigner(PolicyFacts(name, kind, WORDS[name]), players)
+
+
+def _in_rounds(facts: PolicyFacts, solvers: Sequence[MadeSolver], is_users: bool = False) -> ComparedAssigner:
+    return ComparedAssigner(facts, [_together(make) for make in solvers], is_users, solvers)
 
 
 def _together(make: MadeSolver) -> Callable[..., PlayedRounds]:
