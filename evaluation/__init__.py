@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from evaluation.api import Compared, Split, compare, shifted_days
     from evaluation.certify.config import CertifyConfig
     from evaluation.commands.cli import main
+    from evaluation.comparison.unit_values import UnitValues
     from evaluation.judges.config import JudgeConfig
+    from evaluation.judges.user_judges import JudgedDays, UserJudge
     from evaluation.problems.kits import add_problem
     from evaluation.problems.placement.validating import Certified, validate
     from evaluation.simulator.logs import simulate
@@ -21,7 +23,10 @@ __all__ = [
     "CertifyConfig",
     "Compared",
     "JudgeConfig",
+    "JudgedDays",
     "Split",
+    "UnitValues",
+    "UserJudge",
     "add_problem",
     "compare",
     "main",
@@ -34,6 +39,9 @@ _HOMES = {
     "Certified": "problems.placement.validating",
     "CertifyConfig": "certify.config",
     "JudgeConfig": "judges.config",
+    "JudgedDays": "judges.user_judges",
+    "UnitValues": "comparison.unit_values",
+    "UserJudge": "judges.user_judges",
     "add_problem": "problems.kits",
     "main": "commands.cli",
     "simulate": "simulator.logs",

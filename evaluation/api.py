@@ -18,6 +18,7 @@ from evaluation.comparison.report.words import summary
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.tabulation import printed, tabulate
 from evaluation.comparison.training_days import DaysConfig, plan_of, train_days_of
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kits import kit_of_twin
 from logs_schema import Archive
@@ -147,10 +148,12 @@ def compare(
     twin: Any,
     test: ShiftedDays,
     *,
+    judges: Mapping[str, UserJudge] | None = None,
     progress: Progress | None = None,
     **options: Any,
 ) -> Compared:
-    """Compares policies on time-shifted days: by replay, in twins of those days and, where known, in the truth.
+    """Compares policies on time-shifted days: by replay, in twins of those days, in the truth where known, and by
+    judges of the user's.
 
     Published baselines and the logged decisions are part of every comparison.
 
@@ -159,16 +162,19 @@ def compare(
             or rule, or the folder of a bundle.
         twin: The twin that the policies were trained in; it defines what policies observe.
         test: The test days, from `shifted_days`.
+        judges: Name -> a judge: a function (policy, `JudgedDays`) -> `UnitValues`, see `UserJudge`.
         progress: Progress display; none by default.
         options: Options of the problem: `intervals` of the bootstrap; for placement `judge` (by default without
             off-policy estimates, `off_policy_updates`), for a queue `order` (lengths, numbers of generated weeks).
 
     Returns:
-        The comparison. A policy that fails is left out and named in `comparison.refused`.
+        The comparison. A policy or a judge that fails is left out and named in `comparison.refused`.
 
     Raises:
-        ConfigError: No shift has days in the log, or a name is already taken by another policy.
+        ConfigError: No shift has days in the log, a name is taken by another policy or judge, or the problem takes no
+            judges.
     """
     kit = kit_of_twin(twin)
     judge = kit.need(kit.judge, "comparing from Python")
+    options |= kit.with_judges(judges or {})
     return Compared(judge(policies, twin, test.archive, test.plan, progress or SilentProgress(), **options))

@@ -31,12 +31,16 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="a further policy, may be repeated: NAME=MODULE:FUNCTION (of the type twin.contracts.Policy; modules are "
         "searched in the current folder first) or NAME=BUNDLE",
     )  # fmt: skip
+    parser.add_argument(
+        "--judge", metavar="NAME=MODULE:FUNCTION", dest="judges", action="append", default=[],
+        help="a further judge, may be repeated: a function of the type evaluation.UserJudge",
+    )  # fmt: skip
     add_step_arguments(parser, "comparison")
     add_engine_arguments(parser)
 
 
 def run(arguments: Namespace) -> int:
-    """Compare, write the report, show the table; 0, or 2 where a policy of the user was refused."""
+    """Compare, write the report, show the table; 0, or 2 where a policy or judge of the user was refused."""
     from dataclasses import replace
 
     from evaluation.commands.output import as_text, show_result
@@ -44,6 +48,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.statuses import DONE, USER_ERROR
     from evaluation.comparison.products import load_comparison
     from evaluation.comparison.tabulation import tabulate
+    from evaluation.judges.user_judges import named_judges
     from evaluation.judges.user_policies import named_policies
     from evaluation.problems.kits import kit_of
 
@@ -54,7 +59,8 @@ def run(arguments: Namespace) -> int:
         config = replace(config, judge=replace(config.judge, seed=arguments.seed))
     compare = kit.need(kit.compare, "schedtwin compare")
     refuse_idle_engine(arguments, kit, NAME)
-    plan = compare(config, arguments.out.name, named_policies(arguments.policies))
+    judges = kit.with_judges(named_judges(arguments.judges))
+    plan = compare(config, arguments.out.name, named_policies(arguments.policies), **judges)
     inputs = {"archive": arguments.archive, "twin": arguments.twin}
     inputs |= {} if arguments.policy is None else {"policy": arguments.policy}
     make_step(arguments, plan, inputs)

@@ -56,7 +56,7 @@ class Comparison:
         trust: Accuracy of each judge.
         off_policy: Off-policy estimates, in units of the reward.
         notes: Further remarks for readers.
-        refused: Name of a policy that was left out -> the reason.
+        refused: Name of a policy that was left out, or `judge NAME` of a judge of the user's -> the reason.
         lead_reference: Policy that table, plots and command line refer to; empty: the first, see `reference`.
     """
 
@@ -230,24 +230,44 @@ def _judge(
             values[run.policy] = _values(run, metric, weights, config)
             estimate = summarise(values[run.policy], num_units, config)
         cells.append(Cell(run.judge, run.shift_days, run.policy, metric.name, estimate))
-    differences = []
+    first = runs[0]
+    return cells, paired(values, first.judge, first.shift_days, metric, references, num_units, config)
+
+
+def paired(
+    values: Mapping[str, np.ndarray],
+    judge: str,
+    shift_days: int,
+    metric: Metric | MetricFacts,
+    references: Sequence[str],
+    num_units: int,
+    config: IntervalConfig,
+) -> list[Difference]:
+    """Every policy minus every reference that has values; `values`: name -> the metric on `weights_of`."""
+    found = []
     for reference in references:
-        for run in runs:
-            if run.policy != reference and run.policy in values and reference in values:
-                gap = summarise(values[run.policy] - values[reference], num_units, config)
-                where = (run.judge, run.shift_days, run.policy, reference, metric.name)
-                differences.append(Difference(*where, gap, verdict(gap, metric.better)))
-    return cells, differences
+        for policy, value in values.items():
+            if policy != reference and reference in values:
+                gap = summarise(value - values[reference], num_units, config)
+                where = (judge, shift_days, policy, reference, metric.name)
+                found.append(Difference(*where, gap, verdict(gap, metric.better)))
+    return found
 
 
 def _values(run: Run, metric: Metric, weights: np.ndarray, config: IntervalConfig) -> np.ndarray:
-    """The metric on all weights; over several seeds its mean, each replicate over seeds drawn with replacement.
+    """The metric on all weights, of several seeds as `over_seeds`."""
+    parts = run.by_seed if len(run.by_seed) > 1 else (run.decisions,)
+    return over_seeds([metric.statistic(decisions)(weights) for decisions in parts], config)
+
+
+def over_seeds(values: Sequence[np.ndarray], config: IntervalConfig) -> np.ndarray:
+    """The mean over seeds of a metric on all weights, each replicate over seeds drawn with replacement.
 
     The interval of a trained policy thus covers the variation over days and over training seeds.
     """
-    if len(run.by_seed) < 2:
-        return metric.statistic(run.decisions)(weights)
-    each = np.stack([metric.statistic(decisions)(weights) for decisions in run.by_seed])
+    if len(values) < 2:
+        return values[0]
+    each = np.stack(values)
     num_seeds, num_weights = each.shape
     num_exact = num_weights - config.num_replicates
     drawn = np.random.default_rng([config.seed, num_seeds]).integers(num_seeds, size=each.shape)

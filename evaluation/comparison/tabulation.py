@@ -29,7 +29,8 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
         metric: Name of the metric; the main one by default.
 
     Returns:
-        The tables as a rich renderable; signs refer to the reference of the comparison.
+        The tables as a rich renderable, a sentence for a judge without values of the metric; signs refer to the
+        reference of the comparison.
     """
     name = metric or comparison.main_metric
     facts = next(item for item in comparison.metrics if item.name == name)
@@ -49,7 +50,7 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
             ]
             if any(cell.plain != NO_VALUE for cell in cells):
                 table.add_row(Text(policy.name), *cells)
-        tables.append(table)
+        tables.append(table if table.row_count else Text(f"judge {judge.name} has no values of {name}"))
     if any(is_far(tally.out_of_support) for tally in comparison.tallies):
         tables.append(Text(f"{FAR_MARK} {GUESS}"))
     tables += [Text(f"note: {note}") for note in _shift_notes(comparison)]

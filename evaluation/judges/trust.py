@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import JudgeTrust, Run, is_far
 from evaluation.comparison.metrics import Metric
 from evaluation.comparison.rank_correlation import known_rank_correlation
@@ -46,6 +47,25 @@ def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
             judge, shift, found.get(HISTORY), logged, *_against(found, true), error_near, num_near
         )
         if one.error is not None or (judge != REPLAY and None not in (one.told, one.logged)):
+            trust.append(one)
+    return trust
+
+
+def trust_in(comparison: Comparison, judge: str) -> list[JudgeTrust]:
+    """A judge's agreement with the truth in the main metric, from the values of a comparison; empty without a truth."""
+
+    def values(judge: str, shift_days: int) -> dict[str, float]:
+        found = {
+            one.name: comparison.cell(judge, shift_days, one.name, comparison.main_metric)
+            for one in comparison.policies
+        }
+        return {name: one.value for name, one in found.items() if one is not None and one.value is not None}
+
+    trust = []
+    for shift in comparison.shifts:
+        found, true = values(judge, shift.shift_days), values(TRUTH, shift.shift_days)
+        one = JudgeTrust(judge, shift.shift_days, None, None, *_against(found, true))
+        if one.error is not None:
             trust.append(one)
     return trust
 

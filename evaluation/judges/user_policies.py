@@ -1,34 +1,29 @@
-"""Users' policies in a comparison: functions of the type `twin.contracts.Policy`, given directly or as
-`module:function`.
+"""Users' policies in a comparison: functions of the type `twin.contracts.Policy`, bundles, rules and trainings, given
+directly or by name.
 
-The output shape of a policy is checked before the comparison. A policy that raises, returns actions of the wrong shape
-or chooses nodes that are not legal is refused by name, and the others are evaluated. A function that JAX cannot trace
-(plain NumPy, a table lookup) is called on the host at every step: slower, with the same result.
+Every problem enters them by `enter`, which leaves out by name what it cannot take. A function's output shape is checked
+before the comparison (`tried`). A function that JAX cannot trace (plain NumPy, a table lookup) is called on the host at
+every step: slower, with the same result.
 """
 
-import importlib
-import os
-import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import Baseline
-from evaluation.judges.contender import Contender, load_contender
+from evaluation.comparison.comparison import Comparison
 from evaluation.judges.host_policy import HostPolicy, form_of
-from evaluation.judges.players import GREEDY, Player, of_policy
-from evaluation.judges.windows import Candidate, Evaluation, Judge
+from evaluation.judges.named import NamedOption, error_in_words, read_named, refuse_taken
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
-from offline_rl.networks import Actor, Example
-from twin.contracts import Array, Policy
+from offline_rl.networks import Example
+from twin.contracts import Policy
 from twin.ordering.rules import Rule
-from twin.placement.encoding import Encoding
 
 SIGNATURE = (
     "a function (key, observation, legal) -> action: observation.node [features, nodes, seats, *streams], "
@@ -42,182 +37,101 @@ _UNTRACEABLE = (
     jax.errors.TracerIntegerConversionError,
 )
 
-
 UserPolicy = Policy | Baseline | Rule | Trained | Path
 """A function, a rule for a cluster, a rule of a queue, a result of `offline_rl.train`, or the folder of a bundle."""
+Ready = TypeVar("Ready")
+
+NAMED = NamedOption(
+    "--policy", "policy", SIGNATURE, lambda found: callable(found) or isinstance(found, Baseline | Rule), "BUNDLE"
+)  # fmt: skip
 
 
 def named_policies(texts: Sequence[str], here: Path = Path()) -> dict[str, UserPolicy]:
-    """Policies written as `name=module:function` or `name=folder of a bundle`.
-
-    Args:
-        texts: As on the command line.
-        here: First folder of the module search, and the start of relative paths.
-
-    Returns:
-        Name -> function, baseline or folder.
-
-    Raises:
-        ConfigError: a text of another form, a name given twice, a module or function that cannot be imported.
-    """
-    found: dict[str, UserPolicy] = {}
-    for text in texts:
-        name, _, target = text.partition("=")
-        if not name or not target:
-            raise ConfigError(
-                f"{text!r} names no policy", where="--policy", allowed="NAME=MODULE:FUNCTION or NAME=BUNDLE"
-            )
-        if name in found:
-            raise ConfigError(f"the name {name!r} is given twice", where="--policy", allowed="a name once")
-        module, _, function = target.partition(":")
-        is_folder = os.sep in target or (here / target).is_dir()
-        if not is_folder and not function:
-            raise ConfigError(
-                f"{target!r} is neither a folder nor a function", where=f"--policy {name}",
-                allowed="MODULE:FUNCTION, or the folder of a bundle", advice="check the spelling",
-            )  # fmt: skip
-        found[name] = here / target if is_folder else _imported(name, module, function, here)
-    return found
+    """Policies written as `name=module:function` or `name=folder of a bundle`; ConfigError as of `read_named`."""
+    return read_named(texts, NAMED, here)
 
 
-def _imported(name: str, module: str, function: str, here: Path) -> Policy | Baseline | Rule:
-    where = f"--policy {name}={module}:{function}"
-    sys.path.insert(0, str(here.resolve()))
-    try:
-        policy: Any = importlib.import_module(module)
-        for part in function.split("."):
-            policy = getattr(policy, part)
-    except Exception as error:  # of a module of the user's: anything
-        raise ConfigError(
-            f"policy {name!r} cannot be imported: {_error_in_words(error)}", where=where
-        ) from error
-    finally:
-        sys.path.pop(0)
-    if not callable(policy) and not isinstance(policy, Baseline | Rule):
-        raise ConfigError(f"policy {name!r} is no function", where=where, allowed=SIGNATURE)
-    return policy
-
-
-@dataclass
-class PolicyEntries:
-    """The user's policies of a comparison.
+@dataclass(frozen=True)
+class Takes(Generic[Ready]):
+    """The kinds of policies of the user's that a problem takes, each with (name, policy) -> what its judges play.
 
     Attributes:
-        players: Name -> player, for every judge.
-        bundles: Name -> bundle with another encoding than the twin's; only judges of the log's own windows can play it.
-        trained: Name -> trained policy; every seed is evaluated.
-        hosted: Name -> the players that are called on the host.
-        words: Name -> description of the policy.
-        refused: Name -> error for which it is left out; the evaluation adds to it.
+        signature: What a policy of the problem is, for messages.
+        function, bundle, trained, rule, baseline: None: the problem takes none of this kind. Each may raise a
+            SchedtwinError, which leaves the policy out.
     """
 
-    players: dict[str, Player] = field(default_factory=dict)
-    bundles: dict[str, Contender] = field(default_factory=dict)
-    trained: dict[str, Trained] = field(default_factory=dict)
-    hosted: dict[str, HostPolicy] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
+    signature: str
+    function: Callable[[str, Callable[..., Any]], Ready]
+    bundle: Callable[[str, Path], Ready] | None = None
+    trained: Callable[[str, Trained], Ready] | None = None
+    rule: Callable[[str, Rule], Ready] | None = None
+    baseline: Callable[[str, Baseline], Ready] | None = None
+
+
+@dataclass(frozen=True)
+class EnteredPolicies(Generic[Ready]):
+    """The user's policies of a comparison: name -> what judges play, or the error for which it is left out."""
+
+    ready: dict[str, Ready] = field(default_factory=dict)
     refused: dict[str, SchedtwinError] = field(default_factory=dict)
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of all policies that are evaluated."""
-        return (*self.players, *self.bundles, *self.trained)
-
-    @property
-    def network(self) -> Actor | None:
-        """Network of the trained policies, which all have the same; None without any."""
-        return next((one.network for one in self.trained.values()), None)
-
-    def seeds(self) -> list[Candidate]:
-        """Every seed of the trained policies."""
-        return [
-            Candidate(name, GREEDY, one.params_of(seed))
-            for name, one in self.trained.items()
-            for seed in one.seeds
-        ]
-
-    def window_players(self) -> dict[str, Player]:
-        """The players for judges of the log's own windows."""
-        return {**self.players, **{name: bundle.player(name) for name, bundle in self.bundles.items()}}
-
-
-def words_of(policy: UserPolicy) -> str:
-    """What a report says of a user's function or bundle."""
-    return f"the bundle {policy}" if isinstance(policy, Path) else "a policy of the user"
-
-
-def function_of(name: str, policy: UserPolicy, signature: str) -> Callable[..., Any]:
-    """The user's function; ConfigError where the policy is none."""
-    if not callable(policy):
-        raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=signature)
-    return policy
-
-
-def refuse_taken(policies: Collection[str], taken: Collection[str]) -> None:
-    """Raises ConfigError if a policy of the user's has the name of another policy."""
-    if clash := sorted(set(policies) & set(taken)):
-        raise ConfigError(
-            f"the name {clash[0]!r} is taken by a policy of the comparison", where="--policy",
-            allowed=f"any name but {', '.join(taken)}",
-        )  # fmt: skip
+    def left_out_of(self, comparison: Comparison) -> Comparison:
+        """The comparison, which names those that were refused."""
+        refused = {name: str(error) for name, error in self.refused.items()}
+        return replace(comparison, refused={**comparison.refused, **refused})
 
 
 def enter(
-    policies: Mapping[str, UserPolicy], encoding: Encoding, example: Example, taken: Sequence[str]
-) -> PolicyEntries:
-    """Prepares the user's policies for the judges; the output shape of each is checked.
+    policies: Mapping[str, UserPolicy], taken: Collection[str], takes: Takes[Ready]
+) -> EnteredPolicies[Ready]:
+    """Prepares the user's policies for the judges of a problem.
 
     Args:
-        policies: Name -> function, baseline or folder of a bundle.
-        encoding: Encoding of the evaluated system.
-        example: Input shapes of a policy.
+        policies: Name -> policy.
         taken: Names of the comparison's own policies.
+        takes: What the problem takes.
 
     Returns:
         The policies that can be evaluated, and the errors of the others.
 
     Raises:
-        ConfigError: a name is taken.
+        ConfigError: A name is taken.
     """
     refuse_taken(policies, taken)
-    entered = PolicyEntries()
+    entered: EnteredPolicies[Ready] = EnteredPolicies()
     for name, policy in policies.items():
         try:
-            _enter_one(entered, name, policy, encoding, example)
+            entered.ready[name] = _ready(name, policy, takes)
         except SchedtwinError as error:
             entered.refused[name] = error
     return entered
 
 
-def _enter_one(
-    entered: PolicyEntries, name: str, policy: UserPolicy, encoding: Encoding, example: Example
-) -> None:
+def _ready(name: str, policy: Any, takes: Takes[Ready]) -> Ready:
+    kinds: tuple[tuple[type, str, Callable[[str, Any], Ready] | None], ...] = (
+        (Path, "the folder of a bundle", takes.bundle),
+        (Trained, "a result of offline_rl.train", takes.trained),
+        (Rule, "a rule of queues", takes.rule),
+        (Baseline, "a rule of placement", takes.baseline),
+    )
+    for kind, words, make in kinds:
+        if isinstance(policy, kind):
+            if make is None:
+                raise ConfigError(f"policy {name!r} is {words}", where="--policy", allowed=takes.signature)
+            return make(name, policy)
+    if not callable(policy):
+        raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=takes.signature)
+    return takes.function(name, policy)
+
+
+def words_of(policy: UserPolicy) -> str:
+    """What a report says of a user's policy."""
     if isinstance(policy, Trained):
-        kinds = {one.network_name for one in entered.trained.values()}
-        if kinds - {policy.network_name}:
-            raise ConfigError(
-                f"policy {name!r} has a network of another kind than the others", allowed="one kind of network",
-                advice="compare a single seed of it as a function: trained.policy(seed)",
-            )  # fmt: skip
-        entered.words[name] = f"{policy.name}; all seeds"
-        entered.trained[name] = policy
-        return
-    if isinstance(policy, Rule):
-        raise ConfigError(f"policy {name!r} is a rule of queues", allowed=SIGNATURE)
-    if not isinstance(policy, Path):
-        rule = policy.policy(encoding.cluster) if isinstance(policy, Baseline) else policy
-        ready = tried(name, rule, example)
-        entered.players[name] = of_policy(ready)
-        if isinstance(ready, HostPolicy):
-            entered.hosted[name] = ready
-        entered.words[name] = policy.description if isinstance(policy, Baseline) else "a policy of the user"
-        return
-    bundle = load_contender(policy, encoding)
-    entered.words[name] = f"the bundle {bundle.content_hash[:12]}"
-    if bundle.has_encoding(encoding):
-        entered.players[name] = bundle.player(None)
-    else:
-        entered.bundles[name] = bundle
+        return f"{policy.name}; all seeds"
+    if isinstance(policy, Baseline):
+        return policy.description
+    return f"the bundle {policy}" if isinstance(policy, Path) else "a policy of the user"
 
 
 def tried(name: str, policy: Policy, example: Example, signature: str = SIGNATURE) -> Policy:
@@ -266,42 +180,6 @@ def _tried_on_host(
     return policy
 
 
-def evaluate(
-    judge: Judge, key: Array, candidates: Sequence[Candidate], entered: PolicyEntries, shift_days: int
-) -> list[tuple[Candidate, Evaluation]]:
-    """Evaluates candidates by a judge; the user's policies run one by one, so that an error of one leaves the others.
-
-    A policy that raises, or makes an illegal choice, is refused from then on.
-    """
-    alone = {*entered.players, *entered.bundles}
-    own = [one for one in candidates if one.name not in alone]
-    found = list(zip(own, judge.evaluate(key, own), strict=True)) if own else []
-    for one in candidates:
-        if one.name not in alone or one.name in entered.refused:
-            continue
-        where = f"{judge.name}, shift {shift_days}d"
-        result = judge.evaluate(key, [one])[0]
-        host = entered.hosted.get(one.name)
-        if host is not None and host.error is not None:
-            entered.refused[one.name] = raised(one.name, host.error, where)
-            continue
-        if result.num_illegal:
-            entered.refused[one.name] = ConfigError(
-                f"policy {one.name!r} chose a node that is not legal in {result.num_illegal:,} of "
-                f"{result.decisions.num_rows:,} decisions",
-                where=where, allowed="nodes where `legal` is true",
-                advice="mask the choice, for example with evaluation.baselines.baseline.best_legal",
-            )  # fmt: skip
-            continue
-        found.append((one, result))
-    return found
-
-
 def raised(name: str, error: Exception, where: str = "", signature: str = SIGNATURE) -> ConfigError:
     """The error for a policy that raised one."""
-    return ConfigError(f"policy {name!r} raised {_error_in_words(error)}", where=where, allowed=signature)
-
-
-def _error_in_words(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"
+    return ConfigError(f"policy {name!r} raised {error_in_words(error)}", where=where, allowed=signature)

@@ -17,7 +17,7 @@ from evaluation.certify.persistence import Certification
 from evaluation.comparison.comparison import Comparison
 from evaluation.jobs.job import Step
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.judges.user_policies import UserPolicy
+from evaluation.judges.user_judges import UserJudge
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.options import ExportOptions, ProblemOptions
 from evaluation.problems.refresh_parts import RefreshParts
@@ -138,14 +138,15 @@ class Kit:
         fit: Configuration -> plan of the fit; reads "archive".
         train: Configuration -> plan of the training; reads "twin", and "certificate" where there is one. None where the
             problem has no such step; `need` then names the steps that it has. The same holds for `compare`, `export`.
-        compare: (configuration, title, the user's policies) -> plan of the comparison; reads "archive", "twin" and,
-            where there is one, "policy".
+        compare: (configuration, title, the user's policies by name) -> plan of the comparison; reads "archive", "twin"
+            and, where there is one, "policy".
         export: (bundle folder, policy, options) -> facts.
         certifier: (twin, population in place of its own) -> certifier.
         fitted, trained, compared: Facts of a twin, a policy, or a comparison -> lines for the terminal; of a comparison
             they are shown after its tables.
         twin: Type of a twin in Python; None where the problem is not compared from Python.
         judge: (policies, twin, archive, plan of days, progress, **options) -> comparison; None likewise.
+        takes_judges: Whether `compare` and `judge` take a further argument `judges`: name -> judge of the user's.
         generate: (twin, number of days, archive to write, progress, *, policy or None, seed, first day, replace) ->
             report. None where the problem has no such part. The same holds for the next two.
         refresh: Configuration -> the parts of a refresh.
@@ -167,7 +168,7 @@ class Kit:
     refuse_other_system: Callable[[Archive, Path], None]
     fit: Callable[[RunConfig], StepPlan]
     train: Callable[[RunConfig], StepPlan] | None
-    compare: Callable[[RunConfig, str, Mapping[str, UserPolicy]], StepPlan] | None
+    compare: Callable[..., StepPlan] | None
     export: Export | None
     certifier: Callable[[Path, Path | None], Certifier]
     fitted: Callable[[Facts], list[str]]
@@ -175,6 +176,7 @@ class Kit:
     compared: Callable[[Comparison], list[str]] = lambda _comparison: []
     twin: type | None = None
     judge: Callable[..., Comparison] | None = None
+    takes_judges: bool = False
     generate: Callable[..., Any] | None = None
     refresh: Callable[[RunConfig], RefreshParts] | None = None
     run: Callable[[Job], dict[str, Path]] | None = None
@@ -193,6 +195,15 @@ class Kit:
                 "field that its kit would need",
             )  # fmt: skip
         return part
+
+    def with_judges(self, judges: Mapping[str, UserJudge]) -> dict[str, Any]:
+        """The argument `judges` of `compare` and `judge`, empty without judges; ConfigError where they take none."""
+        if judges and not self.takes_judges:
+            raise ConfigError(
+                f"comparisons of the problem '{self.name}' take no judges of one's own: {', '.join(judges)}",
+                where="--judge", allowed="problems whose kit has `takes_judges`", advice="leave --judge out",
+            )  # fmt: skip
+        return {"judges": judges} if judges else {}
 
     @property
     def steps(self) -> list[str]:

@@ -14,6 +14,7 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import StepPlan
 from evaluation.problems.refresh_parts import NEW, RUNNING, HistorySplit, RefreshParts, newest_days
 from logs_schema import Archive
+from logs_schema.errors import ProductError
 from logs_schema.progress import Progress
 from logs_schema.tables import REQUESTS
 
@@ -49,7 +50,10 @@ def usual_refresh(
         plan = compare(replace(config, shifts=shifts), "refresh", {NEW: new, RUNNING: running})
         with tempfile.TemporaryDirectory(prefix="schedtwin-") as folder:
             plan.build(Path(folder), {"archive": archive, "twin": twin}, progress)
-            return load_comparison(Path(folder))
+            found = load_comparison(Path(folder))
+        for name, why in found.refused.items():
+            raise ProductError(f"the {name} bundle cannot be judged: {why}", where=str(archive))
+        return found
 
     plan = compare(config, "refresh", {})
     return RefreshParts(

@@ -58,6 +58,9 @@ def _relative_load(today: DayConditions, view: BehaviourView) -> Array:
     return view.num_in_system / jnp.sum(jnp.asarray(today.core_exists), axis=0)
 
 
+FEWEST = "fewest_per_core"
+FORMERLY = {"least_loaded": FEWEST}
+"""Names that logs of older versions carry; `least_loaded` is the baseline that counts cores, not requests."""
 ERROR = 0.4
 """Scale of the errors (Gumbel law) with which `mix` reads a node's load, in requests per core."""
 RANDOM_SHARE = 0.3
@@ -96,7 +99,7 @@ BEHAVIOURS = (
     Behaviour("mix", "30 % at random, else the least loaded node as read with errors", _mix),
     Behaviour("random", "every node with equal probability", _uniform),
     Behaviour(
-        "least_loaded",
+        FEWEST,
         "fewest requests per core",
         lambda today, view: _greedy(view, -_relative_load(today, view)),
     ),
@@ -111,13 +114,14 @@ BEHAVIOURS = (
 
 
 def behaviour(name: str) -> Behaviour:
-    """The behaviour called `name`, `-` and capitals allowed.
+    """The behaviour called `name`, `-`, capitals and former names allowed.
 
     Raises:
         ConfigError: there is none; names those there are.
     """
+    wanted = name.lower().replace("-", "_")
     for one in BEHAVIOURS:
-        if one.name == name.lower().replace("-", "_"):
+        if one.name == FORMERLY.get(wanted, wanted):
             return one
     raise ConfigError(
         f"there is no behaviour {name!r}",

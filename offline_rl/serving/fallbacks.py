@@ -1,4 +1,7 @@
-"""Heuristics that answer while the policy does not: each scores the candidates from what the server keeps book of."""
+"""Heuristics that answer while the policy does not: each scores the candidates from what the server keeps book of.
+
+`least_loaded` is the baseline of that name in comparisons, waiting requests counted, on the server's books.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple

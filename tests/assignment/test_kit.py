@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from evaluation import UnitValues
 from evaluation.commands.cli import main
 from evaluation.comparison.comparison import Comparison
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
@@ -70,10 +71,26 @@ def made(tmp_path_factory):
         "mine=tests.assignment.test_kit:first_hosting",
         "--policy",
         "wrong=tests.assignment.test_kit:none",
+        "--policy",
+        "gone=no/such/bundle",
+        "--judge",
+        "work=tests.assignment.test_kit:idle_work",
     ]
     arguments = ["compare", log, twin, policy, "--shifts", "0d,2d", "--out", comparison, *user, *tiny]
-    assert main(arguments) == 2  # one of the user's policies is refused
+    assert main(arguments) == 2  # two of the user's policies are refused
     return paths
+
+
+def idle_work(solve, days):
+    """Mean work of rounds of six of the day's requests, all edges idle."""
+    every = days.history().costs
+    means = []
+    for first in range(0, 60, 6):
+        rows = slice(first, first + 6)
+        parts = {name: getattr(every, name)[rows] for name in ("work_s", "transfer_s", "result_s", "source")}
+        costs = every._replace(**parts)
+        means.append(costs.work_s[np.arange(6), solve(costs)].mean())
+    return UnitValues({"mean_response": np.array(means)})
 
 
 def first_hosting(costs):
@@ -213,12 +230,21 @@ def test_rounds_on_shifted_days_are_judged_with_what_users_bring(made):
     assert {(cell.judge, cell.shift_days) for cell in found.cells} == {
         ("twin of shifted days", 0),
         ("twin of shifted days", 2),
+        ("work", 0),
+        ("work", 2),
     }
+    alone = {one.name: found.cell("work", 2, one.name, "mean_response") for one in found.policies}
+    assert {name for name, one in alone.items() if one is None} == {
+        "history", "local", "at_once", "insertion_at_once",
+    }  # fmt: skip
+    assert alone["insertion"].value < alone["random_1"].value
+    assert alone["insertion"].low is not None
     assert [one.name for one in found.policies] == [
         "history", "local", "at_once", "insertion_at_once", "random_1", "random_100", "insertion", SEARCHED, "network",
         "mine",
     ]  # fmt: skip
-    assert set(found.refused) == {"wrong"}
+    assert set(found.refused) == {"wrong", "gone"}
+    assert "no/such/bundle" in found.refused["gone"]
     assert "float64 [0]" in found.refused["wrong"]
     judge = found.judges[0].name
     value = {one.name: found.cell(judge, 2, one.name, "mean_response").value for one in found.policies}

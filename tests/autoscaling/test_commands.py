@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from evaluation import UnitValues
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
 from evaluation.comparison.comparison import Comparison
@@ -17,7 +18,7 @@ from evaluation.judges.contender import OtherSystemError
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
-from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscaler
+from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscalers
 from evaluation.problems.autoscaling.training import policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
@@ -112,8 +113,9 @@ def test_days_that_are_asked_for_are_taken():
 
 
 def test_what_is_not_there_says_so(tmp_path):
-    with pytest.raises(ConfigError, match="policy 'mine' is no function"):
-        own_autoscaler("mine", None, ["web"], policy_of)
+    own = own_autoscalers({"mine": None, "other": lambda key, state: state.grants}, (), ["web"], policy_of)
+    assert set(own.ready) == {"other"}
+    assert "policy 'mine' is no function" in str(own.refused["mine"])
     with writing(tmp_path / "policy", "policy", extra={"tried": {"hpa": {"reward": 0.0}}, "seeds": [0]}):
         pass
     with pytest.raises(ConfigError, match="no such autoscaler to export"):
@@ -272,6 +274,7 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     mine = "tests.autoscaling.test_commands"
     for own in (f"old={bundle}", f"still={mine}:still", f"wrong={mine}:wrong"):
         arguments += ["--policy", own]
+    arguments += ["--judge", f"start={mine}:cores_at_start"]
     capsys.readouterr()
     assert main([*arguments, "--replace"]) == 2  # one of them is refused, and the others are kept
     found = Comparison.from_json(json.loads(capsys.readouterr().out))
@@ -281,10 +284,21 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
         same = [found.cell("twin", 0, name, metric).value for name in ("old", "students_lookahead")]
         assert same[0] == pytest.approx(same[1], rel=1e-4)
     assert found.cell("twin", 0, "still", "cpu_cores").value > 0.0
+    cores = [found.cell("start", 0, name, "cpu_cores") for name in ("still", "hpa", "wrong")]
+    assert cores[0].value > 0.0
+    assert cores[1].low is not None
+    assert cores[2] is None
 
 
 def still(_key, state):
     return state.grants
+
+
+def cores_at_start(autoscaler, days):
+    """Cores granted that the log of the day had at the hours, by an autoscaler that has seen nothing."""
+    log = days.history()
+    assert callable(autoscaler.decide)
+    return UnitValues({"cpu_cores": log.columns["cpu_cores"].sum(axis=1)[:: len(log.time_s) // 12][:12]})
 
 
 def wrong(_key, state):

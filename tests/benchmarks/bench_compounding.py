@@ -71,7 +71,7 @@ def preset_case(name: str, num_train: int, num_test: int, seed: int) -> Case:
     folder = Path(tempfile.mkdtemp(prefix="compounding-"))
     archives = []
     for part in (2 * seed, 2 * seed + 1):
-        simulate(name, num_train + num_test, "least_loaded", part, folder / f"log-{part}")
+        simulate(name, num_train + num_test, "fewest_per_core", part, folder / f"log-{part}")
         archives.append(Archive(folder / f"log-{part}"))
     return day_case(archives[0], archives[1], num_train, num_test, num_test, 401)
 

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from evaluation.commands import cli
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
 from evaluation.commands.settings import settings_of
 from evaluation.problems.kit import ExportOptions
-from evaluation.problems.placement.kit import export, trained
+from evaluation.problems.placement.kit import PLACEMENT_KIT, export, trained
 from logs_schema.errors import ConfigError
 
 LOG = """; UnixStartTime: 1000000000
@@ -166,16 +167,22 @@ def test_tasks_are_refused_where_a_problem_has_none(given, step, is_refused):
         refuse_idle_engine(parser.parse_args(given), kit, step)
 
 
-def test_the_seed_of_a_comparison_is_that_of_its_judges(tmp_path, monkeypatch, capsys):
-    def compare(config, *_):
-        raise ConfigError(f"judged by {config.judge.seed}")
+def test_seed_and_judges_of_the_user_reach_a_comparison(tmp_path, monkeypatch, capsys):
+    def compare(config, _title, _policies, judges=None):
+        raise ConfigError(f"judged by {config.judge.seed} and {sorted(judges or ())}")
 
-    kit = SimpleNamespace(name="tides", tasks=(), compare=compare, need=lambda part, _step: part)
+    kit = replace(PLACEMENT_KIT, compare=compare, tasks=())
     monkeypatch.setattr("evaluation.problems.kits.kit_of", lambda _twin: kit)
     for name in ("log", "twin"):
         (tmp_path / name).mkdir()
-    assert run("compare", tmp_path / "log", tmp_path / "twin", "--out", tmp_path / "out", "--seed", "7") == 2
-    assert "judged by 7" in capsys.readouterr().err
+    words = ("compare", tmp_path / "log", tmp_path / "twin", "--out", tmp_path / "out", "--seed", "7")
+    assert run(*words) == 2
+    assert "judged by 7 and []" in capsys.readouterr().err
+    assert run(*words, "--judge", "mine=math:sin", "--judge", "ours=math:cos") == 2
+    assert "judged by 7 and ['mine', 'ours']" in capsys.readouterr().err
+    kit = replace(kit, takes_judges=False)
+    assert run(*words, "--judge", "mine=math:sin") == 2
+    assert "'placement' take no judges of one's own: mine" in capsys.readouterr().err
 
 
 def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():

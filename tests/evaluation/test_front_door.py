@@ -1,14 +1,24 @@
 """The first screen of the README: ten lines from an archive to a table with a policy of one's own."""
 
+import inspect
 import re
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
-from evaluation import compare, shifted_days
+from evaluation import JudgedDays, UserJudge, compare, shifted_days
+from evaluation.api import Compared, ShiftedDays
+from evaluation.baselines import Baseline
 from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.metrics import METRICS
 from evaluation.judges.config import JudgeConfig
 from evaluation.problems.kits import KITS
 from evaluation.simulator.logs import simulate
@@ -16,9 +26,116 @@ from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl import behaviour_cloning, ppo, train
+from offline_rl.recipes.config import TrainingConfig
+from tests.assignment.archives import write_log
 from twin import fit
 from twin.fits import FITS
 from twin.placement.learned import AnswerConfig
+from twin.placement.model import PlacementTwin
+
+ROOT = Path(__file__).resolve().parents[2]
+SHORT = AnswerConfig(num_members=2, hidden=(16,), num_steps=40, evaluate_every=20)
+QUICK = JudgeConfig(
+    copies=2, num_steps=64, num_fit_steps=20, num_true_days=6, off_policy_updates=20,
+    baselines=("random", "least_loaded", "least_expected_delay"),
+)  # fmt: skip
+
+
+def block_of(page: str, heading: str) -> Any:
+    """The first block of Python under a heading, compiled."""
+    found = re.search(rf"## {heading}\n.*?```python\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert found is not None
+    return compile(found[1], page, "exec")
+
+
+def standing_in(real: Callable[..., Any], calls: dict[str, Any], answer: Any) -> Callable[..., Any]:
+    """A function that takes what `real` takes, keeps it in `calls`, and costs nothing."""
+
+    def call(*positional: Any, **named: Any) -> Any:
+        calls.setdefault(real.__name__, []).append(inspect.signature(real).bind(*positional, **named))
+        return answer
+
+    return call
+
+
+def test_the_first_block_of_the_readme_runs_on_what_there_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Word by word; what takes minutes is replaced by stand-ins that take the same arguments and no others."""
+    write_log(tmp_path / "log", num_days=16, num_rows=510)
+    monkeypatch.chdir(tmp_path)
+    calls: dict[str, Any] = {}
+    check = partial(standing_in, calls=calls)
+    twin = SimpleNamespace(
+        history=partial(check(PlacementTwin.history, answer="history"), None),
+        rollouts=partial(check(PlacementTwin.rollouts, answer="rollouts"), None),
+    )
+    trained = SimpleNamespace(seeds=(0,), params_of=lambda seed: seed)
+    table = partial(check(Compared.table, answer="the table"), None)
+    monkeypatch.setattr("twin.fit", check(fit, answer=twin))
+    monkeypatch.setattr("offline_rl.train", check(train, answer=trained))
+    monkeypatch.setattr("offline_rl.ppo", check(ppo, answer=ppo(trained)))
+    monkeypatch.setattr("evaluation.compare", check(compare, answer=SimpleNamespace(table=table)))
+    exec(block_of("README.md", "Ten lines"), {})
+
+    assert capsys.readouterr().out == "the table\n"
+    (fitted,), (compared,), learned = calls["fit"], calls["compare"], calls["train"]
+    assert fitted.arguments["problem"] in {one.problem for one in FITS}
+    assert [one.arguments["recipe"].name for one in learned] == ["behaviour_cloning", "ppo"]
+    settings = {name for one in calls["ppo"] for name in one.arguments["settings"]}
+    assert settings <= {one.name for one in fields(TrainingConfig)}
+    assert calls["table"][0].arguments["metric"] in {one.name for one in METRICS}
+    test, policies = compared.arguments["test"], compared.arguments["policies"]
+    assert isinstance(test, ShiftedDays)
+    assert [len(one.days) for one in test.plan.shifts] == [1, 1, 1]
+    assert fitted.arguments["days"].days == tuple(test.plan.train_days)
+    assert isinstance(policies["rule"], Baseline)
+    legal = np.array([[False, True], [True, False]])
+    np.testing.assert_array_equal(policies["mine"](None, None, legal), [1, 0])
+
+
+@pytest.mark.slow
+def test_the_first_block_of_the_readme_ends_with_its_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Word by word, with all that it calls; only sizes that it leaves open are small."""
+    monkeypatch.setattr(
+        "evaluation.simulator.presets.PRESETS", (replace(preset("small"), requests_per_day=735.0),)
+    )
+    simulate("small", 16, "mix", 0, tmp_path / "log")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("twin.fit", partial(fit, config=SHORT, num_steps=64))
+    monkeypatch.setattr("offline_rl.behaviour_cloning", partial(behaviour_cloning, updates=25, streams=4))
+    quick = {"judge": QUICK, "intervals": IntervalConfig(num_replicates=200)}
+    monkeypatch.setattr("evaluation.compare", partial(compare, **quick))
+    exec(block_of("README.md", "Ten lines"), {})
+    shown = capsys.readouterr().out
+    for name in ("bc", "ppo", "mine", "rule", "history"):
+        assert re.search(rf"│ {name} +│( +[01]\.\d{{3}}.*│){{3}}", shown), name
+
+
+def matching() -> UserJudge:
+    """The judge that the README of evaluation shows."""
+    defined: dict[str, Any] = {}
+    exec(block_of("evaluation/README.md", "Policies and judges of your own"), defined)
+    judge: UserJudge = defined["matching"]
+    return judge
+
+
+def test_the_judge_of_the_readme_counts_what_policy_and_log_agree_on() -> None:
+    legal = np.ones((2, 3, 1, 2), bool)  # [steps, nodes, seats, windows]
+    action = np.array([[[0, 1]], [[2, 2]]])
+    log = SimpleNamespace(
+        observation=legal, legal=legal, action=action, active=np.array([[[True, True]], [[True, False]]]),
+        settled=np.ones(action.shape, bool), reward=np.array([[[1.0, 1.0]], [[0.0, 1.0]]]),
+    )  # fmt: skip
+    days = JudgedDays(cast(Any, None), None, 0, (), jax.random.key(0), lambda: log)
+    values, weight = matching()(lambda _key, _seen, legal: jnp.full(legal.shape[1:], 2), days)
+    np.testing.assert_array_equal(values["on_time"], [0.0, 0.0])
+    np.testing.assert_array_equal(weight, [1, 0])
+    values, weight = matching()(lambda _key, _seen, legal: jnp.full(legal.shape[1:], 1), days)
+    np.testing.assert_array_equal(values["on_time"], [0.0, 1.0])
+    np.testing.assert_array_equal(weight, [0, 1])
 
 
 def fullest_share(_key, observation, legal):
@@ -32,23 +149,25 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     simulate("small", 4, "mix", 0, tmp_path / "log")
 
     split = shifted_days(Archive(tmp_path / "log"), "0d", num_days=1)
-    config = AnswerConfig(num_members=2, hidden=(16,), num_steps=40, evaluate_every=20)
-    twin = fit("placement", split.train, seed=0, config=config, num_steps=64)
+    twin = fit("placement", split.train, seed=0, config=SHORT, num_steps=64)
     bc = train(behaviour_cloning(updates=25, streams=4), twin.history(), seed=1)
     rl = train(ppo(start=bc, num_updates=1, updates_per_look=1), twin.rollouts(streams=8), seeds=range(2))
     found = compare(
         {"bc": bc, "ppo": rl, "mine": fullest_share, "wrong": lambda key, seen, legal: seen.missing},
-        twin, split.test, intervals=IntervalConfig(num_replicates=200),
-        judge=JudgeConfig(
-            copies=2, num_steps=64, num_fit_steps=20, num_true_days=6, off_policy_updates=20,
-            baselines=("random", "least_loaded", "least_expected_delay"),
-        ),
+        twin, split.test, intervals=IntervalConfig(num_replicates=200), judge=QUICK,
+        judges={"matching": matching(), "broken": lambda policy, days: policy},
     )  # fmt: skip
 
     table = found.table("on_time")
     for name in ("bc", "ppo", "mine", "history", "least_loaded", "size_intervals"):
         assert re.search(rf"│ {name} +│ +[01]\.\d{{3}} \[", table), name
-    assert set(found.comparison.refused) == {"wrong"}
+    assert set(found.comparison.refused) == {"wrong", "judge broken"}
+    assert "judged by matching" in re.sub(r"\s+", " ", table)
+    same = {name: found.comparison.cell("matching", 0, name, "on_time") for name in ("bc", "ppo", "mine")}
+    assert all(0.0 <= one.value <= 1.0 for one in same.values())
+    assert same["bc"].low < same["bc"].value < same["bc"].high
+    assert "matching" in {one.judge for one in found.comparison.trust}
+    assert found.comparison.cell("matching", 0, "history", "on_time") is None
     estimated = {row.policy for row in found.comparison.off_policy}
     assert {"bc", "ppo", "mine", "random"} <= estimated
     assert not {"wrong", "history"} & estimated
@@ -56,6 +175,7 @@ def test_ten_lines_from_an_archive_to_a_table(tmp_path: Path, monkeypatch: pytes
     assert "ppo" in " ".join(found.in_words())
     assert "<svg" in found.picture("truth", over="random")
     assert found.figure().count("<svg") == 1 + len(found.comparison.judges)
+    assert "<svg" in found.picture("matching")
     assert re.search(r"│ replay +│", found.judges_table())
     with pytest.raises(ConfigError, match="nothing to show by 'nobody'"):
         found.picture("nobody")

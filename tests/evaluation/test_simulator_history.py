@@ -130,11 +130,11 @@ def test_easy_policies_are_told_apart_in_edge(day):
     """The cloud is finite, home is small, so neither is an answer; knowing the mechanics beats counting."""
     edge = preset("edge")
     least_gaps = {
-        ("least_loaded", "home"): 0.05,
-        ("least_loaded", "cloud_only"): 0.05,
-        ("least_loaded", "mix"): 0.02,
+        ("fewest_per_core", "home"): 0.05,
+        ("fewest_per_core", "cloud_only"): 0.05,
+        ("fewest_per_core", "mix"): 0.02,
         ("mix", "random"): 0.1,
-        ("least_expected_delay", "least_loaded"): 0.02,
+        ("least_expected_delay", "fewest_per_core"): 0.02,
     }
     names = sorted({name for pair in least_gaps for name in pair})
     found = {name: interval(share_on_time(edge, name, day, 4)) for name in names}

@@ -62,7 +62,7 @@ def test_books_and_fates_agree_and_the_number_held_is_rate_times_time_in_system(
 @pytest.mark.slow  # the quick one: `test_simulator_history`, a smaller world
 def test_no_core_of_any_node_runs_two_requests_at_once():
     world = preset("kmps")
-    rows = simulated(world, "least_loaded", num_streams=1)
+    rows = simulated(world, "fewest_per_core", num_streams=1)
     live = rows.live[:, 0] & rows.fate.accepted[:, 0]
     node, start_s, finish_s = (
         leaf[:, 0][live] for leaf in (rows.node, rows.fate.start_s, rows.fate.finish_s)

@@ -105,7 +105,7 @@ def test_the_command_simulates(tmp_path, capsys):
     assert cli.main([*words, "--no-progress"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["num_requests"] == Archive(out).num_rows("requests")
-    assert told["behaviour"] == "least_loaded"
+    assert told["behaviour"] == "fewest_per_core"  # the name it had before is understood
     assert cli.main(["simulate", "--days", "0", "--out", str(tmp_path / "none"), "--no-progress"]) == 2
     assert "number of days is 0" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()

@@ -55,7 +55,7 @@ def test_impossible_worlds_are_refused_by_name(change, offender):
     assert refusal.value.allowed
 
 
-@pytest.mark.parametrize(("find", "name"), [(preset, "edge"), (behaviour, "least_loaded")])
+@pytest.mark.parametrize(("find", "name"), [(preset, "edge"), (behaviour, "fewest_per_core")])
 def test_unknown_names_are_refused_with_those_there_are(find, name):
     with pytest.raises(ConfigError) as refusal:
         find("ghost")

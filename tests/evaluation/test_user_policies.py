@@ -9,8 +9,9 @@ import pytest
 
 from evaluation.baselines import LEAST_BACKLOG, Baseline
 from evaluation.baselines.baseline import node_feature
+from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import players_of
-from evaluation.judges.user_policies import PolicyEntries, UserPolicy, enter, evaluate, named_policies
+from evaluation.judges.user_policies import UserPolicy, named_policies
 from evaluation.judges.windows import Candidate, Evaluation, replay_judge, replay_program
 from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
@@ -82,7 +83,7 @@ def found() -> Found:
         "breaks_down": breaks_down,
         "gone": Path("no") / "such" / "bundle",
     }
-    entered = enter(given, encoding, example, ("history", LEAST_BACKLOG.name))
+    entered = enter_players(given, encoding, example, ("history", LEAST_BACKLOG.name))
     players = {**players_of(cluster, network, (LEAST_BACKLOG,)), **entered.window_players()}
     judge = replay_judge(
         replay_program(encoding, players), encoding, windows, (windows.num_steps, windows.num_windows)
@@ -128,7 +129,7 @@ def test_one_that_fails_is_refused_by_name(found: Found, name: str, said: str) -
 def test_names_of_ours_cannot_be_taken() -> None:
     encoding = made_encoding(made_cluster())
     with pytest.raises(ConfigError, match="'history' is taken by a policy of the comparison"):
-        enter({"history": least_backlog}, encoding, None, ("history",))
+        enter_players({"history": least_backlog}, encoding, None, ("history",))
 
 
 def test_policies_are_named_on_the_command_line(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from evaluation import UnitValues
 from evaluation.commands import cli
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.products import load_comparison
@@ -35,11 +36,28 @@ def in_numpy(_key, observation, legal):
     return np.argmax(np.where(legal, np.asarray(observation.job)[WAITED], -np.inf), axis=0).astype(np.int32)
 
 
-def compared(folder, policies):
+def by_starts(play, days):
+    """Mean wait by day of arrival, from the starts alone."""
+    (week,), (start_s,) = days.history(), play(days.history())
+    day = week.jobs.arrival_s[week.counted] // 86_400.0
+    wait_s = (start_s - week.jobs.arrival_s)[week.counted]
+    each = [wait_s[day == one] for one in np.unique(day)]
+    return UnitValues(
+        {"mean_wait": np.array([one.mean() for one in each])}, np.array([len(one) for one in each])
+    )
+
+
+def out_of_order(_play, days):
+    raise RuntimeError(f"nothing known of {days.days[0]}")
+
+
+def compared(folder, policies, judges=None):
     weeks = WeeksConfig(shifts="0d", num_test_days=2, num_drain_days=1)
     order = OrderConfig(weeks=weeks, num_twin_weeks=1, intervals=IntervalConfig(num_replicates=200))
     archive, twin = Archive(folder / "archive"), load_queue_twin(folder / "twin")
-    return compare_queue(archive, twin, RunConfig(order=order), SilentProgress(), users=policies)[0]
+    return compare_queue(
+        archive, twin, RunConfig(order=order), SilentProgress(), users=policies, judges=judges
+    )[0]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +71,16 @@ def found(queue_made, tmp_path_factory):
         "wrong": lambda key, seen, legal: seen.missing,
         "illegal": lambda key, seen, legal: jnp.full(legal.shape[1:], legal.shape[0] - 1),
     }  # fmt: skip
-    return compared(folder, policies)
+    return compared(folder, policies, {"starts": by_starts, "broken": out_of_order})
+
+
+@pytest.mark.slow
+def test_a_judge_of_ones_own_plays_every_order(found):
+    assert [one.name for one in found.judges][-1] == "starts"
+    for name in ("fcfs+easy", "rule", "bundle", "ladder"):
+        mine, exact = (found.cell(judge, 0, name, "mean_wait").value for judge in ("starts", REPLAY))
+        assert mine == pytest.approx(exact, rel=1e-6)
+    assert "judge 'broken' raised RuntimeError: nothing known of 20" in found.refused["judge broken"]
 
 
 def same(found, one, other):
@@ -80,7 +107,7 @@ def test_a_function_of_numpy_is_played_as_one_of_jax(queue_made):
 
 @pytest.mark.slow
 def test_policies_that_fail_are_left_out_by_name(found):
-    assert set(found.refused) == {"wrong", "illegal"}
+    assert set(found.refused) == {"wrong", "illegal", "judge broken"}
     assert "raised AttributeError" in found.refused["wrong"]
     assert "observation.job" in found.refused["wrong"]
     assert "place without a job" in found.refused["illegal"]
@@ -89,7 +116,9 @@ def test_policies_that_fail_are_left_out_by_name(found):
 @pytest.mark.slow
 def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
     folder, _ = queue_made
-    (tmp_path / "orders_of_mine.py").write_text("from twin.ordering.rules import SAF as BEST\n")
+    (tmp_path / "orders_of_mine.py").write_text(
+        "from twin.ordering.rules import SAF as BEST\nfrom tests.ordering.test_user_orders import by_starts\n"
+    )
     (tmp_path / "quick.toml").write_text(QUICK)
     monkeypatch.chdir(tmp_path)
     words = [
@@ -103,8 +132,10 @@ def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
         "--out",
         "out",
     ]
-    assert cli.main([*map(str, words), "--policy", "best=orders_of_mine:BEST", "--no-progress"]) == 0
-    assert "best" in capsys.readouterr().out
+    own = ("--policy", "best=orders_of_mine:BEST", "--judge", "starts=orders_of_mine:by_starts")
+    assert cli.main([*map(str, words), *own, "--no-progress"]) == 0
+    assert "judge starts has no values of bounded_slowdown" in capsys.readouterr().out
+    assert load_comparison(tmp_path / "out").cell("starts", 0, "best", "mean_wait") is not None
     assert load_comparison(tmp_path / "out").cell(REPLAY, 0, "best", "bounded_slowdown") is not None
     words[-1] = "other"
     assert cli.main([*map(str, words), "--policy", "fcfs=orders_of_mine:BEST", "--no-progress"]) == 2
@@ -120,5 +151,5 @@ def test_a_bundle_of_another_pool_is_refused(tmp_path):
         trained_on=DAYS,
     )
     own = user_orders({"other": tmp_path / "bundle"}, [], Pool(16.0), OrderTrainingConfig(), ())
-    assert isinstance(own.refused["other"], ConfigError)
-    assert "24 processors" in str(own.refused["other"])
+    assert isinstance(own.entered.refused["other"], ConfigError)
+    assert "24 processors" in str(own.entered.refused["other"])

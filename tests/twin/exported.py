@@ -22,6 +22,7 @@ from twin.contracts import Array, Environment, Outcome, PyTree, Response, Stream
 from twin.environment import environment
 from twin.orchestration.frame_mechanics import frame_response
 from twin.orchestration.frames import frame_problem
+from twin.orchestration.joint import joint_problem, joint_response
 from twin.orchestration.mechanics import slot_response
 from twin.orchestration.slots import slot_problem
 from twin.ordering.config import OrderingConfig
@@ -114,6 +115,14 @@ def frames(num_frames: int | None = None, drawn: bool = True) -> Environment:
     dispatch = observing(case.public, RANDOM.policy(case.public.cluster))
     response = frame_response(case.public, true_chance(case, _begin_s(case, num_slots)), dispatch, FRAMES)
     return environment(frame_problem(case.public, FRAMES), response if drawn else without_chance(response))
+
+
+def joint(num_slots: int | None = None, drawn: bool = True) -> Environment:
+    """Dispatchers and an orchestrator in one trajectory; the day is over after so many slots."""
+    case = _slot_case()
+    response = joint_response(case.public, true_chance(case, _begin_s(case, num_slots)))
+    problem = joint_problem(case.public, FRAMES)
+    return environment(problem, response if drawn else without_chance(response))
 
 
 def deployments(length: int, drawn: bool = True) -> Environment:

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from tests.toys import SPEED, toy_problem, toy_response
-from tests.twin.exported import batches, deployments, frames, queue, slots
+from tests.twin.exported import batches, deployments, frames, joint, queue, slots
 from tests.twin.mechanical import mechanical
-from twin.contracts import Environment, Given, Interval, Records
+from twin.contracts import Environment, Given, Interval, Records, Trajectory
 from twin.environment import environment
 from twin.legality import choose_legal, leaves_of, like_action
 from twin.rollout import credit, follow, rollout
@@ -60,6 +60,7 @@ CASES = [
     ),
     Case("ordering", lambda: queue(30), lambda: queue(30, drawn=False), lambda: queue(3), num_steps=16),
     Case("slots", slots, lambda: slots(drawn=False), lambda: slots(4), num_steps=7),
+    Case("joint", joint, lambda: joint(drawn=False), lambda: joint(4), num_steps=9),
     Case("frames", frames, lambda: frames(drawn=False), lambda: frames(2), num_steps=5),
     Case(
         "autoscaling",
@@ -136,6 +137,22 @@ def anywhere(case: Case):
     return jax.jit(lambda key: rollout(key, built, policy, case.num_steps, (NUM_STREAMS,))), traced
 
 
+BY_SEAT = (
+    "observation", "legal", "active", "action", "reward", "settled", "decision_info", "outcome", "illegal",
+)  # fmt: skip
+"""What a trajectory holds by seat: with groups a mapping from their names."""
+
+
+def groups_of(built: Environment, trajectory: Trajectory) -> list[tuple[str, int, Trajectory]]:
+    """Name, number of seats and part of every group, all steps kept; one without a name where there are no groups."""
+    if not built.problem.groups:
+        return [("", built.problem.num_seats, trajectory)]
+    return [
+        (name, seats, trajectory._replace(**{part: getattr(trajectory, part)[name] for part in BY_SEAT}))
+        for name, seats in built.problem.groups.items()
+    ]
+
+
 def assert_same(left, right, **tolerance) -> None:
     for one, two in zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True):
         assert one.dtype == two.dtype
@@ -161,32 +178,35 @@ def test_same_key_same_bits_other_key_other_bits_and_no_second_trace(case):
 
 @every_case
 def test_shapes_are_as_the_contract_says(case):
-    built = case.drawn()
+    built, streams = case.drawn(), (NUM_STREAMS,)
     trajectory = anywhere(case)[0](KEY)
-    seats, streams = built.problem.num_seats, (NUM_STREAMS,)
-    decisions = (case.num_steps, seats, *streams)
-    for leaf in [
-        trajectory.active, trajectory.reward, trajectory.settled, trajectory.illegal,
-        *jax.tree.leaves(trajectory.outcome), *jax.tree.leaves(trajectory.action),
-    ]:  # fmt: skip
-        assert leaf.shape == decisions
-    for leaf in jax.tree.leaves((trajectory.observation, trajectory.legal)):
-        assert leaf.shape[0] == case.num_steps
-        assert leaf.shape[-2:] == (seats, *streams)
-    for leaf in jax.tree.leaves(trajectory.decision_info):
-        assert leaf.shape[0] == case.num_steps
-        assert leaf.shape[-2:] == (seats, *streams)
+    groups = groups_of(built, trajectory)
+    assert sum(seats for _, seats, _ in groups) == built.problem.num_seats
+    for _, seats, part in groups:
+        decisions = (case.num_steps, seats, *streams)
+        for leaf in [
+            part.active, part.reward, part.settled, part.illegal, *jax.tree.leaves(part.outcome),
+            *jax.tree.leaves(part.action),
+        ]:  # fmt: skip
+            assert leaf.shape == decisions
+        for leaf in jax.tree.leaves((part.observation, part.legal, part.decision_info)):
+            assert leaf.shape[0] == case.num_steps
+            assert leaf.shape[-2:] == (seats, *streams)
+        assert np.all(np.isfinite(part.reward))
     for leaf in jax.tree.leaves(trajectory.global_observation):
         assert leaf.shape[0] == case.num_steps + 1
         assert leaf.shape[-1:] == streams
     assert trajectory.elapsed_s.shape == trajectory.done.shape == (case.num_steps, *streams)
-    assert np.all(np.isfinite(trajectory.reward))
 
 
 @every_case
 def test_illegal_actions_are_replaced_and_flagged_and_legal_ones_kept(case):
     asked = random_actions(case)
-    trajectory = along(case.fixed)(asked)
+    for name, _, trajectory in groups_of(case.fixed(), along(case.fixed)(asked)):
+        assert_legalised(asked[name] if name else asked, trajectory)
+
+
+def assert_legalised(asked, trajectory):
     flagged = np.zeros(trajectory.illegal.shape, bool)
     before = None
     for ask, took, (legal, num_before) in zip(
@@ -223,18 +243,18 @@ def test_a_done_stream_changes_no_more(case):
         num_frozen += len(done)
         assert np.all(np.asarray(following.done)[done])
         assert np.all(np.asarray(transition.elapsed_s)[done] == 0)
-        assert not np.asarray(transition.illegal)[:, done].any()
-        assert np.all(np.asarray(transition.left.decision)[:, done] < 0)
+        assert not any(np.asarray(leaf)[:, done].any() for leaf in jax.tree.leaves(transition.illegal))
+        for left in transition.left.values() if built.problem.groups else [transition.left]:
+            assert np.all(np.asarray(left.decision)[:, done] < 0)
         assert_same(streams_of(following.problem, done), streams_of(state.problem, done), rtol=0, atol=0)
         state = following
     assert np.all(state.done)
     assert num_frozen > 0
-    trajectory = along(case.ending)(actions)
-    over = np.asarray(trajectory.done)[:-1]
-    assert not np.any(np.asarray(trajectory.active)[1:] & over[:, None])
-    assert np.all(
-        np.asarray(trajectory.reward)[1:][np.broadcast_to(over[:, None], trajectory.active[1:].shape)] == 0
-    )
+    for _, _, trajectory in groups_of(built, along(case.ending)(actions)):
+        over = np.asarray(trajectory.done)[:-1]
+        assert not np.any(np.asarray(trajectory.active)[1:] & over[:, None])
+        after = np.broadcast_to(over[:, None], trajectory.active[1:].shape)
+        assert np.all(np.asarray(trajectory.reward)[1:][after] == 0)
 
 
 @every_case
@@ -275,11 +295,13 @@ def test_a_longer_rollout_begins_as_the_shorter_one(case):
     ):
         first = jax.tree.map(lambda leaf: leaf[:short], getattr(long, field))
         assert_same(getattr(cut, field), first, rtol=1e-6)
-    settled = np.asarray(cut.settled)
-    assert np.all(np.asarray(long.settled)[:short][settled])
-    np.testing.assert_allclose(
-        np.asarray(long.reward)[:short][settled], np.asarray(cut.reward)[settled], rtol=1e-6
-    )
+    parts = [groups_of(case.fixed(), one) for one in (long, cut)]
+    for (_, _, longer), (_, _, shorter) in zip(*parts, strict=True):
+        settled = np.asarray(shorter.settled)
+        assert np.all(np.asarray(longer.settled)[:short][settled])
+        np.testing.assert_allclose(
+            np.asarray(longer.reward)[:short][settled], np.asarray(shorter.reward)[settled], rtol=1e-6
+        )
 
 
 @pytest.mark.parametrize("streams", [(), (4,), (2, 3)])

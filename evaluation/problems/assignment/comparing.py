@@ -8,8 +8,9 @@ the schedulers believe is the twin's. Blocks of consecutive requests, met by all
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
+import jax
 import numpy as np
 
 from evaluation.comparison.bootstrap import IntervalConfig, Statistic, blocks_of, resampling_units
@@ -22,6 +23,7 @@ from evaluation.comparison.metrics.response import completed, response_s
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.judges.trust import TRUTH, judges_trust
+from evaluation.judges.user_judges import JudgedDays
 from evaluation.problems.assignment.entrants import ALONE, AT_ONCE, HISTORY, ComparedAssigner, FixedEdges
 from evaluation.problems.assignment.regions import (
     ShiftedRequests,
@@ -33,7 +35,7 @@ from evaluation.problems.assignment.regions import (
 from evaluation.problems.assignment.rungs import SEARCHED
 from evaluation.problems.assignment.training import interval_of
 from evaluation.problems.refresh_parts import RUNNING
-from evaluation.simulator.rounds import PlayedRounds, Region
+from evaluation.simulator.rounds import PlayedRounds, Region, Solver
 from evaluation.simulator.true_rounds import unknown_truth
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
@@ -127,6 +129,29 @@ def compare_assigners(
         config=intervals,
     )  # fmt: skip
     return replace(comparison, refused=refused)
+
+
+def judged_solvers(contenders: Sequence[ComparedAssigner], seed: int) -> dict[str, list[Solver]]:
+    """Name -> every seed as a function (costs) -> edges, for judges of the user's; of those that decide in rounds."""
+    return {
+        one.facts.name: [make(np.random.default_rng([seed, row])) for row, make in enumerate(one.solvers)]
+        for one in contenders
+        if one.solvers
+    }
+
+
+def judged_days(
+    archive: Archive, comparison: Comparison, edges: EdgesFromLog, config: AssignConfig, seed: int
+) -> list[JudgedDays]:
+    """The shifts that the log can answer, for judges of the user's; their history is a `ShiftedRequests`."""
+    found = []
+    for shift in comparison.shifts:
+        if shift.days:
+            days = tuple(dt.date.fromisoformat(day) for day in shift.days)
+            key = jax.random.fold_in(jax.random.key(seed), shift.shift_days)
+            history = cache(partial(shifted_requests, archive, edges, days, config.max_requests))
+            found.append(JudgedDays(archive, edges, shift.shift_days, days, key, history))
+    return found
 
 
 def usual_sites(archive: Archive, days: Sequence[dt.date]) -> Mapping[str, str] | None:

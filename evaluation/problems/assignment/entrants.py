@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from evaluation.comparison.entries import PolicyFacts
-from evaluation.judges.user_policies import UserPolicy, function_of, raised, refuse_taken, words_of
+from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter, raised, words_of
 from evaluation.problems.assignment.rungs import NETWORK, SEARCHED
 from evaluation.problems.assignment.training import assigner_of
 from evaluation.simulator.rounds import PlayedRounds, QueueBooks, Region, Solver, play_at_once, play_together
@@ -37,6 +37,9 @@ WORDS = {
     NETWORK: "rounds: the trained network decides where the local search begins; all its seeds",
 }
 
+MadeSolver = Callable[[np.random.Generator], Solver]
+"""(generator) -> scheduler of one round."""
+
 
 class ComparedAssigner(NamedTuple):
     """A policy of a comparison: one player for each of its seeds.
@@ -45,11 +48,13 @@ class ComparedAssigner(NamedTuple):
         facts: Name, kind, description.
         players: (region, edges fixed beforehand, seconds between rounds, generator) -> what became of the requests.
         is_users: Whether an error of it leaves it out, instead of ending the comparison.
+        solvers: What decides a round, for each seed; none of a policy that decides request by request.
     """
 
     facts: PolicyFacts
     players: Sequence[Callable[[Region, "FixedEdges", float, np.random.Generator], PlayedRounds]]
     is_users: bool = False
+    solvers: Sequence[MadeSolver] = ()
 
 
 class FixedEdges(NamedTuple):
@@ -60,8 +65,10 @@ class FixedEdges(NamedTuple):
     predicted: np.ndarray | None  # None where no agent of the log is at several sites
 
 
-def entrants(policy: Path | None, users: Mapping[str, UserPolicy]) -> list[ComparedAssigner]:
-    """Everybody: rules, the schedulers of a training, and the user's own.
+def entrants(
+    policy: Path | None, users: Mapping[str, UserPolicy]
+) -> tuple[list[ComparedAssigner], EnteredPolicies[MadeSolver]]:
+    """Everybody: rules, the schedulers of a training, and the user's own; these also as they were entered.
 
     Raises:
         ConfigError: A name of the user's is taken.
@@ -71,29 +78,37 @@ def entrants(policy: Path | None, users: Mapping[str, UserPolicy]) -> list[Compa
         _entrant(AT_ONCE, "baseline", [lambda region, _fixed, _interval_s, _rng: play_at_once(region)])
     )
     found.append(_entrant(ALONE, "baseline", [_alone]))
-    solvers: dict[str, Callable[[np.random.Generator], Solver]] = {
+    solvers: dict[str, MadeSolver] = {
         "random_1": lambda rng: lambda costs: best_of_random(rng, costs, 1),
         "random_100": lambda rng: lambda costs: best_of_random(rng, costs, 100),
         "insertion": lambda _rng: insertion,
         SEARCHED: lambda _rng: insertion_local_search,
     }
-    found += [_entrant(name, "baseline", [_together(make)]) for name, make in solvers.items()]
+    found += [
+        _in_rounds(PolicyFacts(name, "baseline", WORDS[name]), [make]) for name, make in solvers.items()
+    ]
     seeds = [] if policy is None else read_manifest(policy, "policy").extra["seeds"]
     if policy is not None and seeds:
         trained = [assigner_of(policy, f"{NETWORK}-{seed}") for seed in seeds]
-        found.append(_entrant(NETWORK, "trained", [_together(_by(one)) for one in trained]))
-    refuse_taken(users, [one.facts.name for one in found])
-    for name, one in users.items():
-        facts = PolicyFacts(name, "baseline", words_of(one))
-        found.append(ComparedAssigner(facts, [_together(_users(name, one))], is_users=True))
-    return found
+        facts = PolicyFacts(NETWORK, "trained", WORDS[NETWORK])
+        found.append(_in_rounds(facts, [_by(one) for one in trained]))
+    takes = Takes(SIGNATURE, _users, bundle=lambda _name, folder: _by(load_assigner(folder)))
+    entered = enter(users, [one.facts.name for one in found], takes)
+    for name, make in entered.ready.items():
+        facts = PolicyFacts(name, "baseline", words_of(users[name]))
+        found.append(_in_rounds(facts, [make], is_users=True))
+    return found, entered
 
 
 def _entrant(name: str, kind: str, players: Sequence[Callable[..., PlayedRounds]]) -> ComparedAssigner:
     return ComparedAssigner(PolicyFacts(name, kind, WORDS[name]), players)
 
 
-def _together(make: Callable[[np.random.Generator], Solver]) -> Callable[..., PlayedRounds]:
+def _in_rounds(facts: PolicyFacts, solvers: Sequence[MadeSolver], is_users: bool = False) -> ComparedAssigner:
+    return ComparedAssigner(facts, [_together(make) for make in solvers], is_users, solvers)
+
+
+def _together(make: MadeSolver) -> Callable[..., PlayedRounds]:
     return lambda region, _fixed, interval_s, rng: play_together(region, interval_s, make(rng))
 
 
@@ -104,7 +119,7 @@ def _alone(region: Region, _fixed: FixedEdges, _interval_s: float, _rng: np.rand
     return play_at_once(region, choose)
 
 
-def _by(assigner: Assigner) -> Callable[[np.random.Generator], Solver]:
+def _by(assigner: Assigner) -> MadeSolver:
     return lambda rng: lambda costs: assigner.assign(costs, rng=rng)
 
 
@@ -125,11 +140,7 @@ def _fixed(name: str) -> ComparedAssigner:
     return _entrant(name, "history" if name == HISTORY else "baseline", [play])
 
 
-def _users(name: str, policy: UserPolicy) -> Callable[[np.random.Generator], Solver]:
-    if isinstance(policy, Path):
-        return _by(load_assigner(policy))
-    function = function_of(name, policy, SIGNATURE)
-
+def _users(name: str, function: Callable[..., Any]) -> MadeSolver:
     def solve(costs: Costs) -> np.ndarray:
         try:
             edge = np.asarray(function(costs))

@@ -22,9 +22,11 @@ from evaluation.comparison.products import (
 )
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.user_judges import UserJudge, judged_by_users
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.assignment.certifying import certify_edges
-from evaluation.problems.assignment.comparing import compare_assigners
+from evaluation.problems.assignment.comparing import JUDGES, compare_assigners, judged_days, judged_solvers
 from evaluation.problems.assignment.entrants import entrants
 from evaluation.problems.assignment.rungs import NETWORK, in_words
 from evaluation.problems.assignment.training import build_policy, export_policy
@@ -121,9 +123,14 @@ def train_plan(config: RunConfig) -> StepPlan:
     return StepPlan("policy", build, {"assign": assign}, config.seed, ASSIGN_CODE)
 
 
-def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """Schedulers in rounds of the shifted days' own requests."""
-    assign = config.assign or AssignConfig()
+def compare_plan(
+    config: RunConfig,
+    title: str,
+    policies: Mapping[str, UserPolicy],
+    judges: Mapping[str, UserJudge] | None = None,
+) -> StepPlan:
+    """Schedulers in rounds of the shifted days' own requests; `policies` and `judges` are the user's."""
+    assign, seed, others = config.assign or AssignConfig(), config.judge.seed, judges or {}
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         archive, policy = Archive(inputs["archive"]), inputs.get("policy")
@@ -133,9 +140,15 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
         days = [
             dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]
         ]
+        refuse_taken(others, list(JUDGES), "judge")
+        everybody, own = entrants(policy, policies)
+        plan, edges = plan_of(archive, days, config.shifts), load_edges(inputs["twin"])
         comparison = compare_assigners(
-            archive, plan_of(archive, days, config.shifts), load_edges(inputs["twin"]), assign,
-            entrants(policy, policies), config.intervals, progress, seed=config.judge.seed,
+            archive, plan, edges, assign, everybody, config.intervals, progress, seed=seed
+        )
+        comparison = judged_by_users(
+            own.left_out_of(comparison), others, judged_solvers(everybody, seed),
+            judged_days(archive, comparison, edges, assign, seed), config.intervals, progress,
         )  # fmt: skip
         (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
         said = () if policy is None else (training_in_words(policy),)
@@ -149,7 +162,8 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
         "shifts": config.shifts, "assign": assign, "intervals": config.intervals, "title": title,
         "policies": sorted(policies),
     }  # fmt: skip
-    return StepPlan("comparison", build, settings, config.judge.seed, ASSIGN_CODE)
+    settings |= {"judges": sorted(others)} if others else {}
+    return StepPlan("comparison", build, settings, seed, ASSIGN_CODE)
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -246,5 +260,6 @@ ASSIGNMENT_KIT = Kit(
     fitted=fitted,
     trained=trained,
     refresh=refresh_parts,
+    takes_judges=True,
     refuses_lacking=True,
 )

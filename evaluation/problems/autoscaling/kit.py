@@ -16,6 +16,7 @@ from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import DaysConfig
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify
 from evaluation.problems.autoscaling.exporting import export_policy
@@ -126,17 +127,24 @@ def train_plan(config: RunConfig) -> StepPlan:
     return StepPlan("policy", build, {"scale": scale, "seeds": seeds}, config.seed, SCALE_CODE)
 
 
-def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """Autoscalers in twins of the shifted days and, where known, in the truth."""
+def compare_plan(
+    config: RunConfig,
+    title: str,
+    policies: Mapping[str, UserPolicy],
+    judges: Mapping[str, UserJudge] | None = None,
+) -> StepPlan:
+    """Autoscalers in twins of the shifted days and, where known, in the truth; `policies` and `judges` are the
+    user's."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         refuse_other_application(Archive(inputs["archive"]), inputs["twin"])
-        return build_comparison(out, inputs, config, title, policies, progress)
+        return build_comparison(out, inputs, config, title, policies, progress, judges)
 
     settings = {
         "shifts": config.shifts.shifts, "scale": config.scale, "intervals": config.intervals, "title": title,
         "policies": sorted(policies),
     }  # fmt: skip
+    settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, config.judge.seed, SCALE_CODE)
 
 
@@ -244,5 +252,6 @@ AUTOSCALING_KIT = Kit(
     fitted=fitted,
     trained=trained,
     refresh=refresh_parts,
+    takes_judges=True,
     refuses_lacking=True,
 )

@@ -1,12 +1,13 @@
 """Autoscalers of the user's in a comparison: functions, and bundles."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import jax
 
 from evaluation.judges.contender import OtherSystemError
-from evaluation.judges.user_policies import UserPolicy, function_of
+from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter
 from logs_schema.errors import ConfigError
 from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import ARRAYS, read_arrays
@@ -23,26 +24,30 @@ SIGNATURE = (
 )
 
 
-def own_autoscaler(
-    name: str, policy: UserPolicy, deployments: Sequence[str], network: Callable[[str, PyTree], Policy]
-) -> Autoscaler:
-    """A policy of the user's as an autoscaler.
+def own_autoscalers(
+    policies: Mapping[str, UserPolicy],
+    taken: Collection[str],
+    deployments: Sequence[str],
+    network: Callable[[str, PyTree], Policy],
+) -> EnteredPolicies[Autoscaler]:
+    """The user's policies as autoscalers.
 
     Args:
-        name: Its name, for messages.
-        policy: A function, see `SIGNATURE`, or the folder of a bundle.
+        policies: Name -> function, see `SIGNATURE`, or folder of a bundle.
+        taken: Names of the comparison's own policies.
         deployments: Of the application.
         network: (form of a bundle, parameters) -> policy.
 
     Raises:
-        ConfigError: It is neither.
-        OtherSystemError: The bundle is of other deployments.
-        ProductError: The bundle is damaged.
+        ConfigError: A name is taken.
     """
-    if isinstance(policy, Path):
-        return bundled_autoscaler(policy, deployments, network)
-    function = function_of(name, policy, SIGNATURE)
+    takes = Takes(
+        SIGNATURE, _of_function, bundle=lambda _name, folder: bundled_autoscaler(folder, deployments, network)
+    )
+    return enter(policies, taken, takes)
 
+
+def _of_function(name: str, function: Callable[..., Any]) -> Autoscaler:
     def decide(key: Array, memory: PyTree, state: ScalingState) -> tuple[PyTree, Grants]:
         wanted = function(key, state)
         shapes = [jax.numpy.shape(leaf) for leaf in jax.tree.leaves(wanted)]
@@ -59,7 +64,12 @@ def own_autoscaler(
 def bundled_autoscaler(
     bundle: Path, deployments: Sequence[str], network: Callable[[str, PyTree], Policy]
 ) -> Autoscaler:
-    """The autoscaler of a bundle; errors as of `own_autoscaler`."""
+    """The autoscaler of a bundle.
+
+    Raises:
+        OtherSystemError: The bundle is of other deployments.
+        ProductError: The bundle is damaged.
+    """
     setting = load_scaling(bundle).setting
     if setting.names != tuple(deployments):
         raise OtherSystemError(

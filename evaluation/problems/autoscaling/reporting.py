@@ -3,16 +3,22 @@
 import datetime as dt
 import json
 from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import jax
+
+from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.judges.user_policies import UserPolicy, refuse_taken, words_of
-from evaluation.problems.autoscaling.comparing import LOGGED, ComparedAutoscaler, compare_autoscalers
-from evaluation.problems.autoscaling.own import own_autoscaler
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.user_judges import JudgedDays, UserJudge, judged_by_users
+from evaluation.judges.user_policies import UserPolicy, words_of
+from evaluation.problems.autoscaling.comparing import JUDGES, LOGGED, ComparedAutoscaler, compare_autoscalers
+from evaluation.problems.autoscaling.own import own_autoscalers
 from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
@@ -26,7 +32,7 @@ from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead
 from offline_rl.rules.autoscaling.published import autoscalers
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, load_log
 from twin.autoscaling.rewards import cost_under_slo
-from twin.autoscaling.scaling_log import ScalingLog
+from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 
 WORDS = {
     "hpa": "the rules of Kubernetes' pod autoscaler at their defaults",
@@ -52,8 +58,10 @@ def build_comparison(
     title: str,
     policies: Mapping[str, UserPolicy],
     progress: Progress,
+    judges: Mapping[str, UserJudge] | None = None,
 ) -> dict[str, Any]:
-    """Writes `comparison.json` and the report into `out`."""
+    """Writes `comparison.json` and the report into `out`; `policies` and `judges` are the user's."""
+    refuse_taken(judges or {}, list(JUDGES), "judge")
     archive, twin = Archive(inputs["archive"]), load_application_twin(inputs["twin"])
     scale, policy, log = config.scale or ScaleConfig(), inputs.get("policy"), load_log(inputs["twin"])
     if policy is not None:
@@ -61,15 +69,18 @@ def build_comparison(
     task = setting_of(scale, twin, log)
     days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]]
     contenders = contenders_of(policy, task, twin, log)
-    refuse_taken(policies, [LOGGED, *(one.facts.name for one in contenders)])
-    for name, one in policies.items():
-        own = own_autoscaler(name, one, twin.deployments, policy_of)
-        contenders.append(
-            ComparedAutoscaler(PolicyFacts(name, "baseline", words_of(one)), [own], is_users=True)
-        )
+    taken = [LOGGED, *(one.facts.name for one in contenders)]
+    own = own_autoscalers(policies, taken, twin.deployments, policy_of)
+    for name, one in own.ready.items():
+        facts = PolicyFacts(name, "baseline", words_of(policies[name]))
+        contenders.append(ComparedAutoscaler(facts, [one], is_users=True))
     comparison = compare_autoscalers(
         archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
         cost_under_slo(scale.violation_weight), progress, seed=config.judge.seed, config=config.intervals,
+    )  # fmt: skip
+    comparison = judged_by_users(
+        own.left_out_of(comparison), judges or {}, {one.facts.name: one.autoscalers for one in contenders},
+        _judged_days(archive, twin, comparison, config.judge.seed), config.intervals, progress,
     )  # fmt: skip
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     said = [] if policy is None else [training_in_words(policy)]
@@ -81,6 +92,20 @@ def build_comparison(
     )  # fmt: skip
     write_report(report, out)
     return {"main_metric": comparison.main_metric}
+
+
+def _judged_days(
+    archive: Archive, twin: ApplicationTwin, comparison: Comparison, seed: int
+) -> list[JudgedDays]:
+    """The shifts that the log can answer, for judges of the user's; their history is a `ScalingLog`."""
+    found = []
+    for shift in comparison.shifts:
+        if shift.days:
+            days = tuple(dt.date.fromisoformat(day) for day in shift.days)
+            key = jax.random.fold_in(jax.random.key(seed), shift.shift_days)
+            history = cache(partial(read_scaling_log, archive, days, twin.deployments))
+            found.append(JudgedDays(archive, twin, shift.shift_days, days, key, history))
+    return found
 
 
 def contenders_of(

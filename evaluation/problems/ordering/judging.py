@@ -4,11 +4,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
+import jax
+
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import parse_shifts
-from evaluation.judges.user_policies import UserPolicy
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.user_judges import JudgedDays, UserJudge, judged_by_users
+from evaluation.judges.user_policies import EnteredPolicies, UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
-from evaluation.problems.ordering.comparing import compare_orders
+from evaluation.problems.ordering.comparing import JUDGES, compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.lacking import lacking_in_words
 from evaluation.problems.ordering.ladder import CHOOSING, ChosenOrder, choice_at, rules_and_ladder
@@ -16,8 +20,8 @@ from evaluation.problems.ordering.learned import Learned, index_policy, learned_
 from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
-from evaluation.problems.ordering.user_orders import user_orders
-from evaluation.problems.ordering.weeks import TestWeek, log_days, plan_weeks
+from evaluation.problems.ordering.user_orders import UserOrders, user_orders
+from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, log_days, plan_weeks
 from evaluation.problems.ordering.winning import winner_of
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
@@ -60,8 +64,9 @@ def compare_queue(
     *,
     policy: TrainedOrders | None = None,
     users: Mapping[str, UserPolicy] | None = None,
+    judges: Mapping[str, UserJudge] | None = None,
 ) -> tuple[Comparison, WeeksConfig]:
-    """All rules, and further policies, by exact replay of the shifted weeks and in generated ones.
+    """All rules, and further policies, by exact replay of the shifted weeks, in generated ones and by further judges.
 
     Args:
         archive: Archive of the log.
@@ -70,14 +75,16 @@ def compare_queue(
         progress: Progress display.
         policy: The policies trained in the twin, if any.
         users: Name -> policy of the user.
+        judges: Name -> judge of the user; it gets a policy as a `playing.Play`, and the weeks as `JudgedDays.history`.
 
     Returns:
         The comparison, and its weeks.
 
     Raises:
-        ConfigError: The log ends too soon, or a name of the user's is taken by another policy.
+        ConfigError: The log ends too soon, or a name of the user's is taken by another policy or judge.
     """
-    users = users or {}
+    users, judges = users or {}, judges or {}
+    refuse_taken(judges, [one.name for one in JUDGES], "judge")
     jobs, order = read_jobs(archive, pool=twin.pool.name), config.order or OrderConfig()
     weeks, notes = weeks_after(jobs, twin.anchor, config, twin.num_days)
     plan = plan_weeks(jobs, twin.pool, weeks, [twin.anchor])
@@ -98,14 +105,13 @@ def compare_queue(
             more, num_late = _policies_of(policy, jobs, every)
         policies += more
         notes += [*policy.notes, *late_notes(num_late)]
-    refused = {}
+    own = UserOrders([], EnteredPolicies(), 0)
     if users:
         with progress.stage("play the user's policies"):
             training = widened(OrderTrainingConfig(tick_s=tick_of(twin)), jobs, twin.pool)
             own = user_orders(users, every, twin.pool, training, [one.name for one in policies])
         policies += own.policies
         notes += late_notes(own.num_late)
-        refused = {name: str(error) for name, error in own.refused.items()}
     about_population = population_notes(jobs, [twin.population], plan.anchors, twin.pool, weeks)
     facts = queue_facts(archive, jobs, twin.pool) | ladder.last
     comparison = compare_orders(
@@ -116,7 +122,19 @@ def compare_queue(
     if policy is not None:
         winner = f"recommended for export (schedtwin export --comparison): {winner_of(comparison).words}"
         comparison = replace(comparison, notes=(*comparison.notes, winner))
-    return replace(comparison, refused=refused), weeks
+    comparison = own.entered.left_out_of(comparison)
+    days = [
+        _judged_days(archive, twin, plan, shift) for shift in sorted({one.shift_days for one in plan.weeks})
+    ]
+    played = {one.name: one.plays for one in policies}
+    return judged_by_users(comparison, judges, played, days, order.intervals, progress), weeks
+
+
+def _judged_days(archive: Archive, twin: QueueTwin, plan: WeekPlan, shift: int) -> JudgedDays:
+    weeks = [week for week in plan.weeks if week.shift_days == shift]
+    days = sorted({week.first_day + offset for week in weeks for offset in range(week.num_days)})
+    key = jax.random.fold_in(jax.random.key(0), shift)
+    return JudgedDays(archive, twin, shift, tuple(date_of(day) for day in days), key, lambda: weeks)
 
 
 def weeks_after(

@@ -16,6 +16,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.jobs.job import Step
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.kit import (
@@ -97,18 +98,25 @@ def train_plan(config: RunConfig) -> StepPlan:
     return StepPlan("policy", build, settings, config.seed, ORDER_CODE)
 
 
-def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """Judges orders by exact replay of later weeks and in generated ones."""
+def compare_plan(
+    config: RunConfig,
+    title: str,
+    policies: Mapping[str, UserPolicy],
+    judges: Mapping[str, UserJudge] | None = None,
+) -> StepPlan:
+    """Judges orders by exact replay of later weeks and in generated ones; `policies` and `judges` are the user's."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         policy = inputs.get("policy")
         return build_queue_comparison(
-            out, inputs["archive"], inputs["twin"], policy, config, progress, title=title, users=policies
-        )
+            out, inputs["archive"], inputs["twin"], policy, config, progress, title=title, users=policies,
+            judges=judges,
+        )  # fmt: skip
 
     order = None if config.order is None else as_settings(config.order)
     settings: dict[str, Any] = {"shifts": config.shifts, "order": order, "title": title}
     settings |= {"policies": sorted(policies)} if policies else {}
+    settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, code_version=ORDER_CODE)
 
 
@@ -121,13 +129,14 @@ def judge(
     *,
     order: OrderConfig | None = None,
     intervals: IntervalConfig | None = None,
+    judges: Mapping[str, UserJudge] | None = None,
 ) -> Comparison:
     """Orders in replay and in generated weeks; without `order` in whole weeks after every shift."""
     if order is not None and intervals is not None:
         order = replace(order, intervals=intervals)
     shifts = ",".join(f"{shift.shift_days}d" for shift in plan.shifts)
     config = RunConfig(shifts=ShiftConfig(shifts=shifts), order=order)
-    return compare_queue(archive, twin, config, progress, users=policies)[0]
+    return compare_queue(archive, twin, config, progress, users=policies, judges=judges)[0]
 
 
 def certifier(twin_path: Path, population: Path | None) -> Certifier:
@@ -253,6 +262,7 @@ ORDERING_KIT = Kit(
     compared=compared,
     twin=QueueTwin,
     judge=judge,
+    takes_judges=True,
     shifted=weeks_shifted,
     uncertified=lambda found: f"chosen by exact replay; its twin's certificate: {found.verdict}",
 )

@@ -21,6 +21,7 @@ from evaluation.comparison.products import (
     training_in_words,
 )
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.config import ORDER_CODE
@@ -188,6 +189,7 @@ def build_queue_comparison(
     *,
     title: str,
     users: Mapping[str, UserPolicy],
+    judges: Mapping[str, UserJudge] | None = None,
 ) -> dict[str, Any]:
     """Compares orders on the days after a twin's training days; writes `comparison.json` and the report into `out`.
 
@@ -202,7 +204,9 @@ def build_queue_comparison(
         refuse_other_twin(policy_path, twin_path)
         policy = load_queue_policy(policy_path)
     twin = load_queue_twin(twin_path)
-    comparison, weeks = compare_queue(archive, twin, config, progress, policy=policy, users=users)
+    comparison, weeks = compare_queue(
+        archive, twin, config, progress, policy=policy, users=users, judges=judges
+    )
     paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
     hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
     intervals = (config.order or OrderConfig()).intervals

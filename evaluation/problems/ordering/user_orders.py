@@ -15,16 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.judges.host_policy import HostPolicy
-from evaluation.judges.user_policies import UserPolicy, raised, refuse_taken, tried
+from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter, raised, tried, words_of
 from evaluation.problems.ordering.exporting import policy_of_bundle
 from evaluation.problems.ordering.learned import look_up, starts_of_weeks, windows_of
 from evaluation.problems.ordering.playing import OrderPolicy, Play, rule_policy
 from evaluation.problems.ordering.weeks import TestWeek
-from logs_schema.errors import ConfigError, SchedtwinError
-from offline_rl.api import Trained
+from logs_schema.errors import ConfigError
 from offline_rl.ordering.programs import OrderTrainingConfig, example_in_windows, policy_program
 from twin.contracts import Policy
-from twin.ordering.rules import Rule
 from twin.ordering.types import Pool
 
 SIGNATURE = (
@@ -40,12 +38,12 @@ class UserOrders(NamedTuple):
 
     Attributes:
         policies: Those that can be played.
-        refused: Name -> why the policy is left out.
+        entered: Those that are left out, too.
         num_late: Jobs that found the queue full and waited outside.
     """
 
     policies: list[OrderPolicy]
-    refused: dict[str, SchedtwinError]
+    entered: EnteredPolicies[tuple[OrderPolicy, int]]
     num_late: int
 
 
@@ -68,34 +66,21 @@ def user_orders(
     Raises:
         ConfigError: A name is taken.
     """
-    refuse_taken(policies, taken)
-    found = UserOrders([], {}, 0)
-    for name, policy in policies.items():
-        try:
-            order, num_late = _order_of(name, policy, weeks, pool, config)
-        except SchedtwinError as error:
-            found.refused[name] = error
-            continue
-        found.policies.append(order._replace(name=name, kind=KIND))
-        found = found._replace(num_late=found.num_late + num_late)
-    return found
 
+    def functions(name: str, each: Sequence[Policy], words: str) -> tuple[OrderPolicy, int]:
+        plays, num_late = zip(*(_played(name, one, weeks, pool, config) for one in each), strict=True)
+        return OrderPolicy(name, KIND, words, plays), sum(num_late)
 
-def _order_of(
-    name: str, policy: UserPolicy, weeks: Sequence[TestWeek], pool: Pool, config: OrderTrainingConfig
-) -> tuple[OrderPolicy, int]:
-    if isinstance(policy, Rule):
-        return rule_policy(policy, Pool(pool.processors, easy=True)), 0
-    if isinstance(policy, Path):
-        return _of_bundle(name, policy, pool), 0
-    if isinstance(policy, Trained):
-        each, words = [policy.policy(seed) for seed in policy.seeds], f"{policy.name}; all seeds"
-    elif callable(policy):
-        each, words = [policy], "a policy of the user's"
-    else:
-        raise ConfigError(f"policy {name!r} is none of a queue", allowed=SIGNATURE)
-    plays, num_late = zip(*(_played(name, one, weeks, pool, config) for one in each), strict=True)
-    return OrderPolicy(name, KIND, words, plays), sum(num_late)
+    takes = Takes(
+        SIGNATURE,
+        function=lambda name, one: functions(name, [one], words_of(one)),
+        bundle=lambda name, folder: (_of_bundle(name, folder, pool), 0),
+        trained=lambda name, one: functions(name, [one.policy(seed) for seed in one.seeds], words_of(one)),
+        rule=lambda _name, rule: (rule_policy(rule, Pool(pool.processors, easy=True)), 0),
+    )
+    entered = enter(policies, taken, takes)
+    orders = [order._replace(name=name, kind=KIND) for name, (order, _) in entered.ready.items()]
+    return UserOrders(orders, entered, sum(num_late for _, num_late in entered.ready.values()))
 
 
 def _of_bundle(name: str, bundle: Path, pool: Pool) -> OrderPolicy:

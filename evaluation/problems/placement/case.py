@@ -17,6 +17,7 @@ from evaluation.judges.descriptions import (
     TWIN_POLICY,
 )
 from evaluation.judges.players import GREEDY, HISTORY, SAMPLED
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.judges.windows import (
     Candidate,
@@ -45,6 +46,8 @@ class Case:
     intervals: IntervalConfig
     policies: Mapping[str, UserPolicy] = field(default_factory=dict)
     """The user's, by name."""
+    judges: Mapping[str, UserJudge] = field(default_factory=dict)
+    """The user's, by name; asked last, in this process."""
     keep: Unfinished = field(default_factory=Unfinished)
     only: tuple[str, int] | None = None
     """Judge and shift (days) of a task that evaluates only these; None: all."""

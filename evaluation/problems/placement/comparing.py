@@ -24,13 +24,15 @@ from evaluation.judges.descriptions import (
     TRAINING_TWIN,
     USERS,
 )
+from evaluation.judges.named import refuse_taken
 from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
+from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import Players, players_of
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.unsupported import lacks, unspecified, without
-from evaluation.judges.user_policies import PolicyEntries, enter, evaluate
+from evaluation.judges.user_judges import judged_by_users
 from evaluation.judges.windows import (
     Candidate,
     Judge,
@@ -41,6 +43,7 @@ from evaluation.judges.windows import (
     twin_program,
     window_units,
 )
+from evaluation.problems.placement.asking_judges import judged_days, judged_policies
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.seeds import joined, spread_of
 from evaluation.problems.placement.shifted import config_of_shifted, key_of_shift
@@ -83,8 +86,10 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         The comparison.
 
     Raises:
-        ConfigError: No shift has days in the log, or a window's replications cannot be dealt to the twin's members.
+        ConfigError: No shift has days in the log, a window's replications cannot be dealt to the twin's members, or a
+            judge of the user's has the name of another.
     """
+    refuse_taken(case.judges, [one.name for one in JUDGES], "judge")
     runs, off_policy, windows, entered, notes = judge_case(case, progress)
     runs = [run for run in runs if run.policy not in entered.refused]
     if entered.bundles:
@@ -110,7 +115,22 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         notes=notes,
         config=case.intervals,
     )
-    return replace(found, refused={name: str(error) for name, error in entered.refused.items()})
+    found = replace(found, refused={name: str(error) for name, error in entered.refused.items()})
+    return _by_users(case, found, windows, entered, progress) if case.judges else found
+
+
+def _by_users(
+    case: Case, found: Comparison, windows: Sequence[Windows], entered: PolicyEntries, progress: Progress
+) -> Comparison:
+    """The comparison with the judges of the user's added."""
+    cluster, example = case.twin.encoding.cluster, example_for(case.twin.encoding, windows[0])
+    network = _network_of(case, entered, example) or actor(example)
+    players = {**players_of(cluster, network, case.config.compared(), case.rules), **entered.players}
+    tried = _tried_of(case, entered, network)
+    tried += [Candidate(name, name, tried[0].params) for name in entered.players]
+    days = judged_days(case, answerable(case.plan), windows)
+    policies = judged_policies(players, tried)
+    return judged_by_users(found, case.judges, policies, days, case.intervals, progress)
 
 
 def judge_case(case: Case, progress: Progress) -> Judgements:
@@ -126,7 +146,7 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     taken = dict.fromkeys(
         [*(one.name for one in ours), *(one.name for one in case.config.compared_in_truth())]
     )
-    entered = enter(
+    entered = enter_players(
         case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
     )
     runs = list(_runs(case, tested, windows, entered, notes, progress))

@@ -20,6 +20,7 @@ from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_o
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import LADDER
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import (
@@ -141,19 +142,21 @@ def compare_plan(
     policies: Mapping[str, UserPolicy],
     held_back: str = "",
     shifted: Background[ShiftedTwins] | None = None,
+    judges: Mapping[str, UserJudge] | None = None,
 ) -> StepPlan:
     """The plan of a comparison on shifted days; `held_back`: why nothing was trained, if it was refused; `shifted`:
-    from `fit_beside`."""
+    from `fit_beside`; `policies` and `judges` are the user's."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         return build_comparison(
             out, inputs["archive"], inputs["twin"], inputs.get("policy"), config, progress, title=title,
-            policies=policies, warnings=[held_back] if held_back else [], shifted=shifted,
+            policies=policies, judges=judges, warnings=[held_back] if held_back else [], shifted=shifted,
         )  # fmt: skip
 
     settings: dict[str, Any] = {"shifts": config.shifts, "judge": config.judge, "intervals": config.intervals}
     settings |= {"title": title, "held_back": held_back} if held_back else {"title": title}
     settings |= {"policies": sorted(policies)} if policies else {}
+    settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, config.judge.seed, COMPARISON_CODE)
 
 
@@ -166,10 +169,11 @@ def judge(
     *,
     judge: JudgeConfig | None = None,
     intervals: IntervalConfig | None = None,
+    judges: Mapping[str, UserJudge] | None = None,
 ) -> Comparison:
-    """Policies in replay, in twins of the shifted days and, where known, in the truth."""
+    """Policies in replay, in twins of the shifted days, where known in the truth, and by judges of the user's."""
     how = judge or JudgeConfig(off_policy_updates=0)
-    case = Case(archive, twin, None, plan, how, intervals or IntervalConfig(), policies)
+    case = Case(archive, twin, None, plan, how, intervals or IntervalConfig(), policies, judges or {})
     return compare_case(case, progress, facts=archive_facts(archive))
 
 
@@ -339,5 +343,6 @@ PLACEMENT_KIT = Kit(
     compared=compared,
     twin=PlacementTwin,
     judge=judge,
+    takes_judges=True,
     tasks=("certify", "train", "compare"),
 )

@@ -27,6 +27,7 @@ from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back
 from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import TWIN_POLICY
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import Case
@@ -280,14 +281,15 @@ def build_comparison(
     *,
     title: str,
     policies: Mapping[str, UserPolicy] | None = None,
+    judges: Mapping[str, UserJudge] | None = None,
     warnings: Sequence[str] = (),
     shifted: Background[ShiftedTwins] | None = None,
 ) -> dict[str, Any]:
     """Compares the policies on time-shifted days; writes `comparison.json`, `report.html`, `report.json` into `out`.
 
-    Without a policy only those that need no training are compared. `policies` are the user's own. Finished parts are
-    saved beside `out` until all are done, so that a killed comparison is resumed. The report begins with `warnings`,
-    and with a missing or failed certificate of the twin that was trained in. `shifted`: from `fit_beside`.
+    Without a policy only those that need no training are compared. `policies` and `judges` are the user's own. Finished
+    parts are saved beside `out` until all are done, so that a killed comparison is resumed. The report begins with
+    `warnings`, and with a missing or failed certificate of the twin that was trained in. `shifted`: from `fit_beside`.
     """
     archive = Archive(archive_path)
     refuse_other_nodes(archive, twin_path)
@@ -296,19 +298,17 @@ def build_comparison(
     twin = PlacementTwin.load(twin_path)
     schedulers = None if policy_path is None else load_schedulers(policy_path)[0]
     plan = plan_of(archive, twin.encoding.train_days, config.shifts)
+    made_from = {"twin": twin_path} | ({} if policy_path is None else {"policy": policy_path})
     hashes = {"archive": archive.content_hash}
-    hashes |= {
-        name: read_manifest(path).content_hash
-        for name, path in (("twin", twin_path), ("policy", policy_path))
-        if path is not None
-    }
+    hashes |= {name: read_manifest(path).content_hash for name, path in made_from.items()}
     settings = {"shifts": config.shifts, "judge": config.judge, "policies": list(policies or {})}
     settings |= {"code": COMPARISON_CODE}
     keep = Unfinished.beside(out, "comparison", hashes, settings, engine=config.engine)
     judge_ahead(archive_path, twin_path, policy_path, config, plan, policies or {}, keep, progress)
     case = Case(
-        archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, keep, shifted=shifted
-    )
+        archive, twin, schedulers, plan, config.judge, config.intervals, policies or {}, judges or {}, keep,
+        shifted=shifted,
+    )  # fmt: skip
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     with progress.stage("report"):

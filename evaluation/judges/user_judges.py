@@ -1,0 +1,174 @@
+"""Judges of the user's in a comparison: functions from a policy and the days of a shift to values by unit.
+
+A judge that raises, or returns anything but finite values of known metrics, equally many for every policy, is left out
+by name, and the values of all other judges are kept.
+"""
+
+import datetime as dt
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.entries import JudgeFacts
+from evaluation.comparison.unit_values import UnitValues, with_judge
+from evaluation.judges.host_policy import form_of
+from evaluation.judges.named import NamedOption, error_in_words, read_named
+from evaluation.judges.trust import trust_in
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from twin.contracts import Array
+
+CONTRACT = (
+    "a function (policy, days) -> UnitValues: policy as the problem's comparison plays it, days an "
+    "evaluation.JudgedDays, values {metric of the comparison: finite [units]}, the same units for every policy"
+)
+NAMED = NamedOption("--judge", "judge", CONTRACT)
+
+
+class JudgedDays(NamedTuple):
+    """The days of one shift, as a judge of the user's gets them.
+
+    Attributes:
+        archive: The log.
+        twin: The twin that the policies were trained in, as `twin.fit` returns it.
+        shift_days: Days between training and these days.
+        days: The days, in order.
+        key: PRNG key, the same for all policies of a shift.
+        history: () -> the log of these days as policies would have observed it: of placement a `Trajectory` with one
+            stream for each window, of a queue its test weeks.
+    """
+
+    archive: Archive
+    twin: Any
+    shift_days: int
+    days: tuple[dt.date, ...]
+    key: Array
+    history: Callable[[], Any]
+
+
+UserJudge = Callable[[Any, JudgedDays], UnitValues]
+"""A judge: called once for each shift, policy and seed. The first line of its docstring describes it in reports.
+
+The policy is of placement a `twin.contracts.Policy`, of a queue a function (weeks) -> starts by job.
+"""
+
+
+def named_judges(texts: Sequence[str], here: Path = Path()) -> dict[str, UserJudge]:
+    """Judges written as `name=module:function`; ConfigError as of `read_named`."""
+    return read_named(texts, NAMED, here)
+
+
+def judged_by_users(
+    comparison: Comparison,
+    judges: Mapping[str, UserJudge],
+    policies: Mapping[str, Sequence[Any]],
+    days: Sequence[JudgedDays],
+    config: IntervalConfig,
+    progress: Progress,
+) -> Comparison:
+    """The comparison with the judges of the user's added.
+
+    Args:
+        comparison: By the other judges.
+        judges: Name -> judge; no name is taken.
+        policies: Name -> the policy of each seed.
+        days: One entry for each shift.
+        config: Of the bootstrap.
+        progress: Progress display.
+
+    Returns:
+        The comparison; a judge that fails is left out, with the reason in `refused` under `judge NAME`.
+    """
+    if not judges:
+        return comparison
+    known = {one.name for one in comparison.policies}
+    policies = {name: seeds for name, seeds in policies.items() if name in known}
+    metrics = tuple(one.name for one in comparison.metrics)
+    added, refused = comparison, dict(comparison.refused)
+    with progress.stage("judges of the user", total=len(judges), unit="judges") as stage:
+        for done, (name, judge) in enumerate(judges.items()):
+            stage(done, text=name)
+            try:
+                found = _judged(name, judge, policies, days, metrics)
+            except ConfigError as error:
+                refused[f"judge {name}"] = str(error)
+                continue
+            if found:
+                added = with_judge(added, JudgeFacts(name, description_of(judge)), found, config)
+                added = replace(added, trust=(*added.trust, *trust_in(added, name)))
+        stage(len(judges))
+    return replace(added, refused=refused)
+
+
+def description_of(judge: UserJudge) -> str:
+    """The first line of a judge's docstring."""
+    lines = (getattr(judge, "__doc__", None) or "").strip().splitlines()
+    return lines[0] if lines else "a judge of the user"
+
+
+def _judged(
+    name: str,
+    judge: UserJudge,
+    policies: Mapping[str, Sequence[Any]],
+    days: Sequence[JudgedDays],
+    metrics: Sequence[str],
+) -> dict[tuple[int, str], list[UnitValues]]:
+    """All values of a judge; ConfigError where one is not as it must be."""
+    found: dict[tuple[int, str], list[UnitValues]] = {}
+    for shift in days:
+        first: tuple[str, int] | None = None
+        for policy, seeds in policies.items():
+            where = f"policy {policy!r}, shift {shift.shift_days}d"
+            each = [_asked(name, judge, one, shift, metrics, where) for one in seeds]
+            for size in (len(leaf) for values in each for leaf in values.values.values()):
+                first = first or (policy, size)
+                if size != first[1]:
+                    raise ConfigError(
+                        f"judge {name!r} returns {size} units here and {first[1]} of policy {first[0]!r}",
+                        where=where, allowed="the same units for every policy: differences are paired by unit",
+                    )  # fmt: skip
+            found[shift.shift_days, policy] = each
+    return found
+
+
+def _asked(
+    name: str, judge: UserJudge, policy: Any, days: JudgedDays, metrics: Sequence[str], where: str
+) -> UnitValues:
+    """A judge's values of one policy, as arrays; ConfigError, which names the judge, where they are none."""
+
+    def wrong(what: str, allowed: str = CONTRACT) -> ConfigError:
+        return ConfigError(f"judge {name!r} {what}", where=where, allowed=allowed)
+
+    try:
+        found = judge(policy, days)
+    except Exception as error:  # of a function of the user's: anything
+        raise wrong(f"raised {error_in_words(error)}") from error
+    if not isinstance(found, UnitValues) or not isinstance(found.values, Mapping) or not found.values:
+        raise wrong(f"returns {form_of(found)} where a UnitValues with values is required")
+    if unknown := [one for one in found.values if one not in metrics]:
+        raise wrong(f"returns the unknown metric {unknown[0]!r}", ", ".join(metrics))
+    named = {**found.values, **({} if found.weight is None else {"weight": found.weight})}
+    try:
+        arrays = {metric: np.asarray(leaf, np.float64) for metric, leaf in named.items()}
+    except (TypeError, ValueError) as error:
+        raise wrong(f"returns no numbers: {error_in_words(error)}") from error
+    shape = (max(leaf.size for leaf in arrays.values()),)
+    for metric, leaf in arrays.items():
+        if leaf.shape != shape or not leaf.size:
+            raise wrong(
+                f"returns {metric} of shape {list(leaf.shape)} where [units] is required, units {shape[0]}"
+            )
+        if not np.isfinite(leaf).all():
+            raise wrong(
+                f"returns {metric} that is not finite in {int((~np.isfinite(leaf)).sum())} of {leaf.size} units"
+            )
+    weight = arrays.pop("weight", None) if found.weight is not None else None
+    if weight is not None and (weight.min() < 0.0 or weight.max() <= 0.0):
+        raise wrong("returns weights that are negative, or all zero")
+    return UnitValues(arrays, weight)
