@@ -21,7 +21,7 @@ from offline_rl.training_loop import (
     updates,
 )
 from twin.contracts import Array, PyTree
-from twin.fitting_loop import Checkpoint, FitProgress, fit_keeping_best
+from twin.fitting_loop import Checkpoint, fit_keeping_best
 
 
 class Selected(NamedTuple):
@@ -42,7 +42,7 @@ def train_selecting(
     updates_per_look: int = 5,
     patience: int | None = None,
     checkpoint: Path | None = None,
-    on_look: Callable[[int, float], Any] | None = None,
+    on_look: Callable[[int, float], Any] = lambda done, seen: None,
 ) -> Selected:
     """Trains, looks, and keeps the best; killed at any moment, a second call with the same arguments finishes the run.
 
@@ -74,15 +74,11 @@ def train_selecting(
         refuse_divergence(state, info, done)
         return state, info, -_seen(look, state, done + count)
 
-    def show(fit: FitProgress) -> None:
-        if on_look is not None:
-            on_look(int(fit.done), -float(fit.losses[-1]))
-
     state = jax.jit(algorithm.init)(key_init)
     fit = fit_keeping_best(
         state, advance, num_updates, updates_per_look, curves=no_curves(run, key_updates, state, experience),
         first_look=lambda: -_seen(look, state, 0), patience=patience, checkpoint=Checkpoint(checkpoint, key),
-        on_look=show,
+        on_look=lambda fit: on_look(int(fit.done), -float(fit.losses[-1])),
     )  # fmt: skip
     return Selected(fit.best, fit.curves, -fit.losses)
 

@@ -135,9 +135,7 @@ def fit_predictor(
     key_init, key_steps = jax.random.split(jax.random.key(seed))
     params = jax.jit(NETWORK.init)(key_init, features[:, :1])
 
-    def advance(
-        state: tuple[PyTree, PyTree], look: int, _: int
-    ) -> tuple[tuple[PyTree, PyTree], tuple, float]:
+    def advance(state: PyTree, look: int, _: int) -> tuple[PyTree, PyTree, float]:
         state = _some_steps(jax.random.fold_in(key_steps, look), *state, features, labels)
         return state, (), float(_loss(state[0], unseen))
 

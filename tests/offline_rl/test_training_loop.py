@@ -1,8 +1,6 @@
 """The training scan: cut, killed and resumed it computes the same bits; what goes wrong is said."""
 
 import itertools
-import time
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +42,7 @@ def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
     algorithm, experience = cloning(8), in_twin(ENVIRONMENT, 4, (4,))
     state, info = train(KEY, algorithm, experience, 5)
     file = tmp_path / "checkpoint.npz"
-    heard = []
+    heard, looks = [], itertools.count()  # later is better: the last state is the best
 
     def run(key=KEY, algorithm=algorithm, die_at=None):
         def hear(done, _seen):
@@ -52,11 +50,8 @@ def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
             if done == die_at:
                 raise Killed
 
-        look = partial(
-            next, itertools.count(time.monotonic())
-        )  # later is better, so the last state is the best
         return train_selecting(
-            key, algorithm, experience, 5, lambda _state: look(), updates_per_look=2, checkpoint=file, on_look=hear
+            key, algorithm, experience, 5, lambda _state: next(looks), updates_per_look=2, checkpoint=file, on_look=hear
         )  # fmt: skip
 
     with pytest.raises(Killed):
