@@ -43,3 +43,13 @@ def time_as_stream(tree: PyTree) -> PyTree:
     mapped.
     """
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
+
+
+def minibatch_width(num_streams: int, num_minibatches: int) -> int:
+    """Streams in each of so many equal minibatches; TrainingError where they cannot be equal."""
+    if num_streams % num_minibatches:
+        raise TrainingError(
+            f"{num_streams} streams cannot be cut into {num_minibatches} equal minibatches",
+            advice="choose a number of streams that is a multiple of num_minibatches",
+        )
+    return num_streams // num_minibatches

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from offline_rl.algorithm import Algorithm
@@ -16,15 +15,13 @@ from offline_rl.errors import TrainingError
 from offline_rl.training_loop import (
     Experience,
     as_argument,
-    continued,
     first_updates,
     no_curves,
     refuse_divergence,
-    refuse_other_key,
     updates,
 )
-from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, PyTree
+from twin.fitting_loop import Checkpoint, fit_keeping_best
 
 
 class Selected(NamedTuple):
@@ -45,7 +42,7 @@ def train_selecting(
     updates_per_look: int = 5,
     patience: int | None = None,
     checkpoint: Path | None = None,
-    on_look: Callable[[int, float], Any] | None = None,
+    on_look: Callable[[int, float], Any] = lambda done, seen: None,
 ) -> Selected:
     """Trains, looks, and keeps the best; killed at any moment, a second call with the same arguments finishes the run.
 
@@ -64,41 +61,26 @@ def train_selecting(
         The best state, bit-identical however often the run was killed.
 
     Raises:
-        TrainingError: The checkpoint belongs to another key, a look is not a number, or training diverged.
-        ProductError: The checkpoint cannot be read, or its arrays have other shapes.
+        TrainingError: A look is not a number, or training diverged.
+        ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     key_init, key_updates = jax.random.split(key)
     experience = as_argument(experience)
     run = updates(algorithm, updates_per_look)
-    state = jax.jit(algorithm.init)(key_init)
-    kept = {
-        "key": jax.random.key_data(key),
-        "state": state,
-        "best": state,
-        "curves": no_curves(run, key_updates, state, experience),
-        "looks": np.zeros(0),
-    }
-    if checkpoint is not None and checkpoint.exists():
-        kept = _resume(checkpoint, kept)
-    else:
-        kept["looks"] = np.array([_seen(look, state, 0)])
-    while (done := len(jax.tree.leaves(kept["curves"])[0])) < num_updates:
-        if patience is not None and len(kept["looks"]) - 1 - int(np.argmax(kept["looks"])) >= patience:
-            break
-        length = min(updates_per_look, num_updates - done)
-        state, info = run(key_updates, kept["state"], experience, done, length)
-        info = first_updates(info, length)
+
+    def advance(state: PyTree, done: int, count: int) -> tuple[PyTree, PyTree, float]:
+        state, info = run(key_updates, state, experience, done, count)
+        info = first_updates(info, count)
         refuse_divergence(state, info, done)
-        seen = _seen(look, state, done + length)
-        if seen > kept["looks"].max():
-            kept["best"] = state
-        kept["state"], kept["looks"] = state, np.append(kept["looks"], seen)
-        kept["curves"] = continued(kept["curves"], info)
-        if checkpoint is not None:
-            save_arrays(checkpoint, kept)
-        if on_look is not None:
-            on_look(done + length, seen)
-    return Selected(kept["best"], kept["curves"], kept["looks"])
+        return state, info, -_seen(look, state, done + count)
+
+    state = jax.jit(algorithm.init)(key_init)
+    fit = fit_keeping_best(
+        state, advance, num_updates, updates_per_look, curves=no_curves(run, key_updates, state, experience),
+        first_look=lambda: -_seen(look, state, 0), patience=patience, checkpoint=Checkpoint(checkpoint, key),
+        on_look=lambda fit: on_look(int(fit.done), -float(fit.losses[-1])),
+    )  # fmt: skip
+    return Selected(fit.best, fit.curves, -fit.losses)
 
 
 def _seen(look: Callable[[PyTree], float], state: PyTree, done: int) -> float:
@@ -109,10 +91,3 @@ def _seen(look: Callable[[PyTree], float], state: PyTree, done: int) -> float:
             advice="lower the learning rate, or look at this policy's values in the twin",
         )
     return seen
-
-
-def _resume(path: Path, like: dict[str, Any]) -> dict[str, Any]:
-    found = load_arrays(path, like, growing=("curves", "looks"))
-    refuse_other_key(path, found, like)
-    as_arrays = {name: jax.tree.map(jnp.asarray, found[name]) for name in ("state", "best")}
-    return {**found, **as_arrays}

@@ -8,8 +8,6 @@ same bits as one run.
 
 from collections.abc import Callable
 from functools import lru_cache
-from pathlib import Path
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +16,8 @@ from jax.tree_util import Partial
 
 from offline_rl.algorithm import Algorithm, num_streams_of
 from offline_rl.errors import TrainingError
-from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Streams, Trajectory
+from twin.fitting_loop import is_finite
 from twin.rollout import rollout
 
 Experience = Callable[[Array, Policy], Trajectory]
@@ -122,57 +120,6 @@ def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTre
     return call
 
 
-def train_resumable(
-    key: Array,
-    algorithm: Algorithm,
-    experience: Experience,
-    num_updates: int,
-    *,
-    updates_per_chunk: int = 20,
-    checkpoint: Path | None = None,
-    on_chunk: Callable[[int, int, PyTree], Any] | None = None,
-) -> tuple[PyTree, PyTree]:
-    """Trains as `train` does, in chunks; killed at any moment, a second call with the same arguments finishes
-    the run.
-
-    Args:
-        key: PRNG key.
-        algorithm: What learns.
-        experience: What it learns from.
-        num_updates: Updates in all; may be raised to continue a finished run.
-        updates_per_chunk: Updates between two checkpoints.
-        checkpoint: File (.npz) that keeps state and curves after every chunk; resumed from where it exists.
-        on_chunk: Called with (updates done, updates in all, info of the chunk) after every chunk.
-
-    Returns:
-        The last state and the info of every update, leaves [U] NumPy arrays, bit-identical to an unbroken
-        run.
-
-    Raises:
-        TrainingError: The checkpoint belongs to another key or a longer run, or training diverged.
-        ProductError: The checkpoint cannot be read, or its arrays have other shapes.
-    """
-    key_init, key_updates = jax.random.split(key)
-    state = jax.jit(algorithm.init)(key_init)
-    experience = as_argument(experience)
-    chunk = updates(algorithm, updates_per_chunk)
-    curves, done = no_curves(chunk, key_updates, state, experience), 0
-    if checkpoint is not None and checkpoint.exists():
-        done, state, curves = _resume(checkpoint, key, state, curves, num_updates)
-    while done < num_updates:
-        length = min(updates_per_chunk, num_updates - done)
-        state, info = chunk(key_updates, state, experience, done, length)
-        info = first_updates(info, length)
-        refuse_divergence(state, info, done)
-        curves = continued(curves, info)
-        done += length
-        if checkpoint is not None:
-            save_arrays(checkpoint, _record(key, done, state, curves))
-        if on_chunk is not None:
-            on_chunk(done, num_updates, info)
-    return state, curves
-
-
 def first_updates(info: PyTree, length: int) -> PyTree:
     """The info of the first `length` updates, as NumPy arrays."""
     return jax.tree.map(lambda curve: np.asarray(curve)[:length], info)
@@ -184,52 +131,13 @@ def no_curves(chunk: Callable[..., tuple[PyTree, PyTree]], *arguments: PyTree) -
     return jax.tree.map(lambda leaf: np.zeros((0, *leaf.shape[1:]), leaf.dtype), shapes)
 
 
-def continued(curves: PyTree, info: PyTree) -> PyTree:
-    """Curves followed by the info of further updates."""
-    return jax.tree.map(lambda past, new: np.concatenate([past, new]), curves, info)
-
-
 def as_argument(experience: Experience) -> Experience:
     """An experience whose data travel as arguments of the program, not as constants inside it."""
     return experience if isinstance(experience, Partial) else Partial(experience)
 
 
-def _record(key: Array, done: int, state: PyTree, curves: PyTree) -> dict[str, PyTree]:
-    return {"key": jax.random.key_data(key), "done": np.int64(done), "state": state, "curves": curves}
-
-
-def _resume(
-    path: Path, key: Array, state: PyTree, curves: PyTree, num_updates: int
-) -> tuple[int, PyTree, PyTree]:
-    like = _record(key, 0, state, curves)
-    found = load_arrays(path, like, growing=("curves",))
-    refuse_other_key(path, found, like)
-    done = int(found["done"])
-    if done > num_updates:
-        raise TrainingError(
-            f"the checkpoint has {done} updates behind it, more than the {num_updates} requested",
-            where=str(path),
-            advice=f"set at least {done} updates, or give another checkpoint file",
-        )
-    return done, jax.tree.map(jnp.asarray, found["state"]), found["curves"]
-
-
-def refuse_other_key(path: Path, found: dict[str, PyTree], like: dict[str, PyTree]) -> None:
-    """Makes sure that a checkpoint is of the run that resumes from it.
-
-    Raises:
-        TrainingError: Their keys differ.
-    """
-    if not np.array_equal(found["key"], like["key"]):
-        raise TrainingError(
-            "the checkpoint belongs to a run with another key",
-            where=str(path),
-            advice="train with the key it was started with, or give another checkpoint file",
-        )
-
-
 def refuse_divergence(state: PyTree, info: PyTree, first: int) -> None:
-    """Makes sure that a chunk's info and the state after it are finite.
+    """Makes sure that the info of some updates, and the state after them, are finite.
 
     Raises:
         TrainingError: They are not; names the first such update.
@@ -237,12 +145,7 @@ def refuse_divergence(state: PyTree, info: PyTree, first: int) -> None:
     bad = np.zeros(len(jax.tree.leaves(info)[0]), bool)
     for curve in jax.tree.leaves(info):
         bad |= ~np.isfinite(curve.reshape(len(bad), -1)).all(axis=1)
-    is_wrong = any(
-        not np.isfinite(leaf).all()
-        for leaf in map(np.asarray, jax.tree.leaves(state))
-        if np.issubdtype(leaf.dtype, np.floating)
-    )
-    if bad.any() or is_wrong:
+    if bad.any() or not is_finite(state):
         update = first + (int(np.argmax(bad)) if bad.any() else len(bad) - 1)
         raise TrainingError(
             f"training diverged: numbers are not finite from update {update} on",

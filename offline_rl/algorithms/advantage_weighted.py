@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import clipped_adam, descend
 from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import huber, preference, weighted_mean
 from offline_rl.networks import (
@@ -27,6 +26,7 @@ from offline_rl.networks import (
 )
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import clipped_adam, descend, minibatch_width
+from offline_rl.algorithm import Algorithm, minibatch_width, num_streams_of, time_as_stream
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import shares, weighted_mean, weighted_sum
@@ -32,6 +31,7 @@ from offline_rl.networks import (
 )
 from offline_rl.returns import elapsed_discount, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 from twin.networks import MLP, apply, flatten_features
 
 

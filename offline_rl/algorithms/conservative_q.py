@@ -13,7 +13,6 @@ from typing import NamedTuple
 import jax
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.descent import clipped_adam, descend
 from offline_rl.distributions import greedy
 from offline_rl.losses import huber, weighted_mean
 from offline_rl.networks import (
@@ -27,6 +26,7 @@ from offline_rl.networks import (
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards, soft_worth, worth
 from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 
 
 @dataclass(frozen=True)

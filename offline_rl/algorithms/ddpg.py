@@ -17,7 +17,6 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.descent import clipped_adam, descend
 from offline_rl.distributions import sample
 from offline_rl.errors import TrainingError
 from offline_rl.losses import is_choice, mask_logits, weighted_mean
@@ -34,6 +33,7 @@ from offline_rl.replay import ReplayBuffer, drawn, empty_buffer, with_transition
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards
 from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 from twin.networks import MLP, apply, flatten_features
 
 

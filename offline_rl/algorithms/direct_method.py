@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import descend
 from offline_rl.losses import is_choice, weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy_policy, sampling_policy
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import descend
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import clipped_adam, descend
 from offline_rl.losses import shares, weighted_mean, weighted_sum
 from offline_rl.returns import above_block, elapsed_discount, generalised_advantage
 from offline_rl.stepwise_actor import StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import clipped_adam, descend, minibatch_width
+from offline_rl.algorithm import Algorithm, minibatch_width, num_streams_of, time_as_stream
 from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
 from offline_rl.returns import (
     above_block,
@@ -28,6 +27,7 @@ from offline_rl.returns import (
 from offline_rl.rewards import Reward
 from offline_rl.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 from twin.networks import MLP, apply
 
 

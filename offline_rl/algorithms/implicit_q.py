@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.descent import clipped_adam, descend
 from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import preference, weighted_mean
 from offline_rl.networks import (
@@ -29,6 +28,7 @@ from offline_rl.networks import (
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import clipped_adam, descend, minibatch_width
+from offline_rl.algorithm import Algorithm, minibatch_width, num_streams_of, time_as_stream
 from offline_rl.distributions import joint_entropy, joint_kl, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import clipped_surrogate, huber, shares, weighted_mean, weighted_sum
@@ -38,6 +37,7 @@ from offline_rl.networks import (
 from offline_rl.pieces import map_over_pieces, sum_over_pieces
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 from twin.devices import spread
 
 LARGEST_LOG_RATIO = 20.0

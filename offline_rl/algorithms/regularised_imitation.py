@@ -15,7 +15,6 @@ import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.descent import clipped_adam, descend
 from offline_rl.distributions import agreement
 from offline_rl.losses import is_choice, weighted_mean
 from offline_rl.networks import (
@@ -28,6 +27,7 @@ from offline_rl.networks import (
     sampling_policy,
 )
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 
 
 @dataclass(frozen=True)

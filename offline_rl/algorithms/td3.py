@@ -15,7 +15,6 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.descent import descend
 from offline_rl.deterministic import (
     ActorAndPair,
     DeterministicNetworks,
@@ -31,6 +30,7 @@ from offline_rl.replay import ReplayBuffer, drawn, empty_buffer, with_transition
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards
 from twin.contracts import Array, Policy, PyTree, Trajectory
+from twin.descent import descend
 
 
 @dataclass(frozen=True)

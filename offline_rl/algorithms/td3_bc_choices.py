@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.descent import clipped_adam, descend
 from offline_rl.losses import is_choice, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -29,6 +28,7 @@ from offline_rl.networks import (
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
 from twin.contracts import Array, PyTree, Trajectory
+from twin.descent import clipped_adam, descend
 
 _TINY = 1e-6
 

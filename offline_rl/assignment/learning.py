@@ -25,6 +25,7 @@ from twin.assignment.in_jax import makespan_s
 from twin.assignment.instances import InstanceConfig, draw_instances
 from twin.assignment.types import AssignmentInstance, Costs, row_of
 from twin.contracts import Array
+from twin.descent import clipped_adam, descend
 
 DrawRounds = Callable[[np.random.Generator, int], Any]
 """(generator, how many) -> a batch of rounds: what the network's logits are made of."""
@@ -90,7 +91,7 @@ def _train(
     rng = np.random.default_rng((seed, 1))
     key, total = jax.random.key(seed), config.imitation_updates + config.num_updates
     rate = optax.cosine_decay_schedule(config.learning_rate, max(total, 1), 0.1)
-    optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))
+    optimiser = clipped_adam(rate, 1.0)
     state = optimiser.init(params)
     imitate, reinforce = _imitation(problem, optimiser), _reinforcement(problem, optimiser, config)
     asked: Any = None
@@ -151,8 +152,6 @@ def _update(
 ) -> Callable[..., Any]:
     @jax.jit
     def update(params: Params, state: Any, rounds: Any, target: Array) -> tuple[Params, Any]:
-        gradient = jax.grad(loss)(params, rounds, target)
-        change, state = optimiser.update(gradient, state, params)
-        return optax.apply_updates(params, change), state
+        return descend(optimiser, jax.grad(loss)(params, rounds, target), state, params)
 
     return update

@@ -20,6 +20,7 @@ from offline_rl.errors import TrainingError
 from twin.autoscaling.observing import LOCAL_FEATURES, Seen
 from twin.autoscaling.problem import ScalingAction
 from twin.contracts import Array, Interval, Policy, PyTree
+from twin.descent import descend_in_batches
 from twin.networks import MLP, apply
 
 NUM_NUMBERS, NUM_CHOICES = 3, 3
@@ -98,31 +99,26 @@ def train_students(key: Array, lessons: Lessons, config: StudentConfig | None = 
 def _descent(config: StudentConfig) -> Callable[[PyTree, Lessons, Array], tuple[PyTree, Array]]:
     network, optimizer = _network(config), optax.adam(config.learning_rate)
 
-    def loss(params: PyTree, local: Array, place: Array) -> Array:
-        outputs = _outputs(network, params, local)
+    def loss(params: PyTree, lessons: Lessons) -> Array:
+        outputs = _outputs(network, params, lessons.local)
         if not config.discrete:
-            return jnp.mean((jnp.tanh(outputs) - jnp.clip(place, -1.0, 1.0)) ** 2)
+            return jnp.mean((jnp.tanh(outputs) - jnp.clip(lessons.place, -1.0, 1.0)) ** 2)
         logits = outputs.reshape(NUM_NUMBERS, NUM_CHOICES, *outputs.shape[1:])
-        choice = 1 + jnp.sign(place).astype(jnp.int32) * (jnp.abs(place) > config.dead_zone)
+        choice = 1 + jnp.sign(lessons.place).astype(jnp.int32) * (jnp.abs(lessons.place) > config.dead_zone)
         chosen = jnp.take_along_axis(jax.nn.log_softmax(logits, axis=1), choice[:, None], axis=1)
         return -jnp.mean(chosen)
 
     @jax.jit
-    def descend(params: PyTree, lessons: Lessons, key: Array) -> tuple[PyTree, Array]:
-        def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], Array]:
-            params, memory = carry
+    def run(params: PyTree, lessons: Lessons, key: Array) -> tuple[PyTree, Array]:
+        def some(key: Array) -> Lessons:
             chosen = jax.random.randint(key, (config.batch,), 0, lessons.local.shape[-1])
-            found, gradient = jax.value_and_grad(loss)(
-                params, lessons.local[..., chosen], lessons.place[..., chosen]
-            )
-            change, memory = optimizer.update(gradient, memory)
-            return (optax.apply_updates(params, change), memory), found
+            return Lessons(lessons.local[..., chosen], lessons.place[..., chosen])
 
         keys = jax.random.split(key, config.updates)
-        (params, _), curve = jax.lax.scan(one, (params, optimizer.init(params)), keys)
-        return params, curve
+        params, _, losses = descend_in_batches(optimizer, loss, some, keys, params)
+        return params, losses
 
-    return descend
+    return run
 
 
 def student_policy(params: PyTree, config: StudentConfig | None = None, *, sampled: bool = False) -> Policy:

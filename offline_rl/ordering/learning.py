@@ -16,6 +16,7 @@ from logs_schema.progress import Stage
 from offline_rl.ordering.predicting import SMITH, Index, RunTimeSamples, fit_predictor, samples_of
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
+from twin.fitting_loop import FitProgress, fit_keeping_best
 from twin.ordering.generated import generated_days
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
 from twin.ordering.population import DAY_S, JobPopulation
@@ -223,16 +224,17 @@ def train_order(
         start_s, _ = programs.finish(key_play, params, held_out, jnp.array(False))
         return mean_slowdown(data.held_out, np.asarray(start_s), config.tick_s)
 
-    state, best = programs.begin(key_begin, first), first
-    looks, rewards = [look(first)], []
-    for update in range(0, config.num_updates, config.look_every):
+    def advance(state: PyTree, update: int, _: int) -> tuple[PyTree, np.ndarray, float]:
         state, info = programs.improve(key_updates, state, first, windows, jnp.int32(update))
-        rewards.append(np.asarray(info.reward))
-        looks.append(look(state.params.actor))
-        if looks[-1] <= min(looks):
-            best = state.params.actor
-        stage(
-            done + update + config.look_every,
-            text=f"seed {seed}: slowdown in the twin {looks[0]:.2f}, now {looks[-1]:.2f}",
-        )
-    return TrainedOrder(jax.tree.map(np.asarray, best), np.array(looks), np.concatenate(rewards))
+        return state, np.asarray(info.reward), look(state.params.actor)
+
+    def show(fit: FitProgress) -> None:
+        text = f"seed {seed}: slowdown in the twin {fit.losses[0]:.2f}, now {fit.losses[-1]:.2f}"
+        stage(done + int(fit.done), text=text)
+
+    fit = fit_keeping_best(
+        programs.begin(key_begin, first), advance, config.num_updates, config.look_every,
+        curves=np.zeros(0, np.float32), kept=lambda state: state.params.actor, first_look=lambda: look(first),
+        last_of_equals=True, on_look=show,
+    )  # fmt: skip
+    return TrainedOrder(jax.tree.map(np.asarray, fit.best), fit.losses, fit.curves)

@@ -26,8 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from offline_rl.descent import descend
 from twin.contracts import Array, PyTree
+from twin.descent import descend_in_batches
+from twin.fitting_loop import fit_keeping_best
 from twin.networks import MLP
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.remembering import Score
@@ -133,12 +134,14 @@ def fit_predictor(
     unseen = _some_of(seed, *held_out)
     key_init, key_steps = jax.random.split(jax.random.key(seed))
     params = jax.jit(NETWORK.init)(key_init, features[:, :1])
-    memory, best, curve = OPTIMIZER.init(params), params, []
-    for look in range(num_looks):
-        params, memory = _some_steps(jax.random.fold_in(key_steps, look), params, memory, features, labels)
-        curve.append(float(_loss(params, *unseen)))
-        best = params if curve[-1] <= min(curve) else best
-    return best, np.array(curve)
+
+    def advance(state: PyTree, look: int, _: int) -> tuple[PyTree, PyTree, float]:
+        state = _some_steps(jax.random.fold_in(key_steps, look), *state, features, labels)
+        return state, (), float(_loss(state[0], unseen))
+
+    start = params, OPTIMIZER.init(params)
+    fit = fit_keeping_best(start, advance, num_looks, 1, kept=lambda state: state[0], last_of_equals=True)
+    return fit.best, fit.losses
 
 
 def _some_of(seed: int, features: np.ndarray, labels: np.ndarray) -> tuple[Array, Array]:
@@ -148,7 +151,8 @@ def _some_of(seed: int, features: np.ndarray, labels: np.ndarray) -> tuple[Array
 
 
 @jax.jit
-def _loss(params: PyTree, features: Array, labels: Array) -> Array:
+def _loss(params: PyTree, jobs: tuple[Array, Array]) -> Array:
+    features, labels = jobs
     return jnp.mean(optax.sigmoid_binary_cross_entropy(_logits(params, features), labels))
 
 
@@ -156,13 +160,12 @@ def _loss(params: PyTree, features: Array, labels: Array) -> Array:
 def _some_steps(
     key: Array, params: PyTree, memory: PyTree, features: Array, labels: Array
 ) -> tuple[PyTree, PyTree]:
-    def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
-        params, memory = carry
+    def some(key: Array) -> tuple[Array, Array]:
         rows = jax.random.randint(key, (1024,), 0, features.shape[1])
-        gradient = jax.grad(_loss)(params, features[:, rows], labels[:, rows])
-        return descend(OPTIMIZER, gradient, memory, params), None
+        return features[:, rows], labels[:, rows]
 
-    return jax.lax.scan(one, (params, memory), jax.random.split(key, 50))[0]
+    keys = jax.random.split(key, 50)
+    return descend_in_batches(OPTIMIZER, _loss, some, keys, params, memory)[:2]
 
 
 def samples_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], pool: Pool) -> RunTimeSamples:

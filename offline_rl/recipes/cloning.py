@@ -12,7 +12,11 @@ from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
+from twin.fitting_loop import fit_keeping_best
 from twin.placement.windows import take
+
+PATIENCE = 6
+"""Looks without a lower held-out loss after which cloning stops."""
 
 
 def fit_clone(
@@ -47,19 +51,17 @@ def fit_clone(
     experience = from_logs(train, num_streams)
     score = jax.jit(lambda params: _mean_cross_entropy(network, params, held_out))
     key_init, key_updates = jax.random.split(key)
-    state, curve = jax.jit(algorithm.init)(key_init), []
-    best, best_loss, looks_since = state.actor, np.inf, 0
-    for first in range(0, num_updates, look_every):
+
+    def advance(state: PyTree, first: int, _: int) -> tuple[PyTree, np.ndarray, float]:
         state, info = run(key_updates, state, experience, first)
-        loss = float(score(state.actor))
-        curve.append((float(np.mean(info.loss)), loss))
-        stage(min(first + look_every, num_updates), text=f"held-out loss {loss:.3f}")
-        looks_since += 1
-        if loss < best_loss:
-            best, best_loss, looks_since = state.actor, loss, 0
-        if looks_since >= 6:
-            break
-    return best, np.array(curve)
+        return state, np.array([float(np.mean(info.loss))]), float(score(state.actor))
+
+    fit = fit_keeping_best(
+        jax.jit(algorithm.init)(key_init), advance, num_updates, look_every,
+        curves=np.zeros(0), kept=lambda state: state.actor, patience=PATIENCE,
+        on_look=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
+    )  # fmt: skip
+    return fit.best, np.stack([fit.curves, fit.losses], axis=1)
 
 
 def split_windows(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from logs_schema.errors import ProductError
 from offline_rl.algorithm import Algorithm
 from offline_rl.errors import TrainingError
 from offline_rl.selecting import train_selecting
@@ -66,7 +67,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
     assert heard == [(3, -3.0), (6, 0.0)]
     resumed = train_selecting(KEY, walking(), EXPERIENCE, 11, best_at(6), updates_per_look=3, checkpoint=file)
     jax.tree.map(np.testing.assert_array_equal, resumed, whole)
-    with pytest.raises(TrainingError, match="another key"):
+    with pytest.raises(ProductError, match="another key"):
         train_selecting(
             jax.random.key(9), walking(), EXPERIENCE, 11, best_at(6), updates_per_look=3, checkpoint=file
         )

@@ -1,5 +1,7 @@
 """The training scan: cut, killed and resumed it computes the same bits; what goes wrong is said."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,7 +12,8 @@ from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.errors import TrainingError
 from offline_rl.networks import example_of
-from offline_rl.training_loop import from_logs, in_twin, train, train_resumable
+from offline_rl.selecting import train_selecting
+from offline_rl.training_loop import from_logs, in_twin, train
 from tests.toys import toy_problem, toy_response
 from twin.arrays import load_arrays, save_arrays
 from twin.environment import environment
@@ -37,35 +40,31 @@ class Killed(Exception):
 
 def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
     algorithm, experience = cloning(8), in_twin(ENVIRONMENT, 4, (4,))
-    whole = train(KEY, algorithm, experience, 5)
+    state, info = train(KEY, algorithm, experience, 5)
     file = tmp_path / "checkpoint.npz"
-    heard = []
+    heard, looks = [], itertools.count()  # later is better: the last state is the best
 
-    def die_after_second(done, total, info):
-        heard.append((done, total, len(info.loss)))
-        if done == 4:
-            raise Killed
+    def run(key=KEY, algorithm=algorithm, die_at=None):
+        def hear(done, _seen):
+            heard.append(done)
+            if done == die_at:
+                raise Killed
+
+        return train_selecting(
+            key, algorithm, experience, 5, lambda _state: next(looks), updates_per_look=2, checkpoint=file, on_look=hear
+        )  # fmt: skip
 
     with pytest.raises(Killed):
-        train_resumable(
-            KEY, algorithm, experience, 5, updates_per_chunk=2, checkpoint=file, on_chunk=die_after_second
-        )
-    assert heard == [(2, 5, 2), (4, 5, 2)]
-    rest = []
-    resumed = train_resumable(
-        KEY, algorithm, experience, 5, updates_per_chunk=2, checkpoint=file,
-        on_chunk=lambda done, total, info: rest.append(done),
-    )  # fmt: skip
-    assert rest == [5]
-    assert_same_bits(resumed, whole)
-    again = train_resumable(KEY, algorithm, experience, 5, updates_per_chunk=2, checkpoint=file)
-    assert_same_bits(again, whole)
-    with pytest.raises(TrainingError, match="another key"):
-        train_resumable(jax.random.key(4), algorithm, experience, 5, updates_per_chunk=2, checkpoint=file)
-    with pytest.raises(TrainingError, match="5 updates behind it"):
-        train_resumable(KEY, algorithm, experience, 3, updates_per_chunk=2, checkpoint=file)
+        run(die_at=4)
+    assert heard == [2, 4]
+    resumed = run()
+    assert heard == [2, 4, 5]
+    assert_same_bits((resumed.best, resumed.info), (state, info))
+    assert_same_bits(run(), resumed)
+    with pytest.raises(ProductError, match="another key"):
+        run(jax.random.key(4))
     with pytest.raises(ProductError, match="another model or configuration"):
-        train_resumable(KEY, cloning(9), experience, 5, checkpoint=file)
+        run(algorithm=cloning(9))
 
 
 def counting(diverge_at: int) -> Algorithm:
@@ -86,12 +85,17 @@ def counting(diverge_at: int) -> Algorithm:
 def test_divergence_stops_between_chunks_and_keeps_what_was_good(tmp_path):
     file = tmp_path / "checkpoint.npz"
     experience = in_twin(ENVIRONMENT, 2, (2,))
+
+    def run(algorithm):
+        return train_selecting(KEY, algorithm, experience, 9, float, updates_per_look=3, checkpoint=file)
+
     with pytest.raises(TrainingError, match="diverged") as caught:
-        train_resumable(KEY, counting(5), experience, 9, updates_per_chunk=3, checkpoint=file)
+        run(counting(5))
     assert "updates 3 to 5" in caught.value.where
-    state, curves = train_resumable(KEY, counting(100), experience, 9, updates_per_chunk=3, checkpoint=file)
-    assert float(state) == 9.0
-    assert curves["seen"].shape == (9,)
+    selected = run(counting(100))
+    assert selected.looks.tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert float(selected.best) == 9.0
+    assert selected.info["seen"].shape == (9,)
 
 
 @pytest.mark.slow

@@ -306,5 +306,5 @@ def test_a_killed_run_resumes_to_the_same_bits(
         np.testing.assert_array_equal(one, two)
     np.testing.assert_array_equal(np.array(report.looks), np.array(again.looks))
     np.testing.assert_array_equal([report.start, report.kept], [again.start, again.kept])
-    with pytest.raises(ImitationError, match="another key"):
+    with pytest.raises(ProductError, match="another key"):
         fit(jax.random.key(3), checkpoint=kept)

@@ -17,6 +17,7 @@ from logs_schema.errors import ConfigError
 from twin.autoscaling.laws import MOST_RHO, Laws, law_s, tail_features
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.contracts import Array
+from twin.descent import descend
 
 HOUR_S = 3600.0
 
@@ -170,17 +171,16 @@ def _fit_own_times(
     optimizer = optax.adam(config.learning_rate)
 
     @jax.jit
-    def descend(params: dict[str, Array]) -> tuple[dict[str, Array], Array]:
+    def fitted(params: dict[str, Array]) -> tuple[dict[str, Array], Array]:
         def one(_: int, carry: tuple) -> tuple:
             params, memory = carry
-            change, memory = optimizer.update(jax.grad(loss)(params), memory)
-            return optax.apply_updates(params, change), memory
+            return descend(optimizer, jax.grad(loss)(params), memory, params)
 
         params, _ = jax.lax.fori_loop(0, config.updates, one, (params, optimizer.init(params)))
         square = jnp.sum(away(params) ** 2 * weight, axis=1) / jnp.maximum(jnp.sum(weight, axis=1), 1.0)
         return params, jnp.sqrt(square)
 
-    params, spread = descend(start)
+    params, spread = fitted(start)
     return jax.tree.map(np.asarray, params), np.asarray(spread)
 
 

@@ -16,6 +16,7 @@ import optax
 from logs_schema.errors import ConfigError
 from twin.autoscaling.scaling_log import DAY_S
 from twin.contracts import Array, PyTree
+from twin.descent import descend_in_batches
 
 BIN_S = 300.0
 PAST, AHEAD = 12, 5
@@ -115,15 +116,12 @@ def recurrent(train: LoadWindows, config: RecurrentConfig | None = None) -> Pred
 
     @jax.jit
     def learn(params: PyTree, train: LoadWindows) -> PyTree:
-        def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], None]:
-            params, memory = carry
+        def some(key: Array) -> LoadWindows:
             chosen = jax.random.randint(key, (config.batch,), 0, train.past.shape[0])
-            gradient = jax.grad(loss)(params, jax.tree.map(lambda leaf: leaf[chosen], train))
-            change, memory = optimizer.update(gradient, memory)
-            return (optax.apply_updates(params, change), memory), None
+            return jax.tree.map(lambda leaf: leaf[chosen], train)
 
         keys = jax.random.split(key_updates, config.updates)
-        return jax.lax.scan(one, (params, optimizer.init(params)), keys)[0][0]
+        return descend_in_batches(optimizer, loss, some, keys, params)[0]
 
     params = learn(_initial(key_init, config.hidden), jax.tree.map(jnp.asarray, train))
     return lambda windows: np.asarray(jax.jit(_unrolled)(params, jax.tree.map(jnp.asarray, windows)))

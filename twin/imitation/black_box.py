@@ -13,6 +13,7 @@ import numpy as np
 import optax
 
 from twin.contracts import Array, PyTree
+from twin.descent import clipped_adam, descend_in_batches
 from twin.imitation.decisions import LoggedDecisions, logged_decisions, some_windows
 from twin.imitation.fidelity import STATE_FEATURES
 from twin.networks import MLP, apply
@@ -72,9 +73,7 @@ def fit_black_box(
     change = np.diff(np.asarray(whole.state), axis=1)[:, np.asarray(whole.counts)[:-1]]
     scale = np.maximum(change.std(axis=1), 1e-3).astype(np.float32)
     network = _network(hidden, len(scale))
-    optimiser = optax.chain(
-        optax.clip_by_global_norm(1.0), optax.adam(optax.cosine_decay_schedule(learning_rate, num_steps))
-    )
+    optimiser = clipped_adam(optax.cosine_decay_schedule(learning_rate, num_steps), 1.0)
     key_init, key_steps = jax.random.split(key)
     parameters = network.init(key_init, jnp.zeros((whole.state.shape[0] + whole.context.shape[0], 1)))
 
@@ -86,15 +85,12 @@ def fit_black_box(
 
     @jax.jit
     def run(parameters: PyTree, data: _Steps) -> PyTree:
-        def one(carry: tuple, key_step: Array) -> tuple[tuple, None]:
-            parameters, state = carry
+        def some(key_step: Array) -> _Steps:
             chosen = jax.random.randint(key_step, (num_streams,), 0, data.counts.shape[1])
-            some = jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=-1), data)
-            updates, state = optimiser.update(jax.grad(loss)(parameters, some), state, parameters)
-            return (optax.apply_updates(parameters, updates), state), None
+            return jax.tree.map(lambda leaf: jnp.take(leaf, chosen, axis=-1), data)
 
-        start = (parameters, optimiser.init(parameters))
-        return jax.lax.scan(one, start, jax.random.split(key_steps, num_steps))[0][0]
+        keys = jax.random.split(key_steps, num_steps)
+        return descend_in_batches(optimiser, loss, some, keys, parameters)[0]
 
     return BlackBox(run(parameters, whole), scale, hidden)
 

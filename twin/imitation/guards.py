@@ -2,10 +2,10 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 
 from twin.contracts import PyTree
+from twin.fitting_loop import is_finite
 from twin.imitation.config import ImitationConfig
 from twin.imitation.errors import ImitationError
 
@@ -29,8 +29,7 @@ def refuse_divergence(state: PyTree, info: PyTree, begin: int, length: int) -> N
     Raises:
         ImitationError: They are not.
     """
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves((state, info["likelihood"]))]
-    if all(np.isfinite(leaf).all() for leaf in leaves if np.issubdtype(leaf.dtype, np.floating)):
+    if is_finite((state, info["likelihood"])):
         return
     raise ImitationError(
         "the imitation diverged: numbers are not finite",

@@ -16,9 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from logs_schema.errors import first
-from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, PyTree
+from twin.fitting_loop import Checkpoint
 from twin.imitation.config import ImitationConfig
 from twin.imitation.decisions import LoggedDecisions, logged_decisions
 from twin.imitation.errors import ImitationError
@@ -116,6 +115,7 @@ def fit_imitation(
 
     Raises:
         ImitationError: Too few windows or answers, or numbers that are not finite.
+        ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     if windows.num_windows < MIN_WINDOWS:
         raise ImitationError(
@@ -136,10 +136,9 @@ def fit_imitation(
     held = _held_out(select(windows, held_out), encoding, config, limits, data.widening)
     unknown = Fidelity(np.float64(np.nan), np.float64(np.nan))
     run = _Training(state, state.generator, np.float64(np.inf), np.int64(0), unknown, unknown, _no_looks())
-    if checkpoint is not None and checkpoint.exists():
-        run = _resumed(checkpoint, key, run)
+    kept = Checkpoint(checkpoint, key)
     programs = tuple(updates(encoding, config, limits, phase) for phase in phases)
-    return _train(key, key_updates, run, data, limits, held, programs, config, checkpoint, on_look)
+    return _train(key_updates, kept.resumed(run), data, limits, held, programs, config, kept, on_look)
 
 
 def _answering(generator: ResponseGenerator, answers: PyTree) -> ResponseGenerator:
@@ -149,7 +148,6 @@ def _answering(generator: ResponseGenerator, answers: PyTree) -> ResponseGenerat
 
 
 def _train(
-    key: Array,
     key_updates: Array,
     run: _Training,
     data: ImitationData,
@@ -157,7 +155,7 @@ def _train(
     held: "_HeldOut",
     programs: tuple[Updates, ...],
     config: ImitationConfig,
-    checkpoint: Path | None,
+    checkpoint: Checkpoint,
     on_look: Callable[[Look], object],
 ) -> tuple[ImitationModel, ImitationReport]:
     warm, game = programs
@@ -181,8 +179,7 @@ def _train(
             )
         curves = Look(*(np.append(past, new) for past, new in zip(run.curves, look, strict=True)))
         run = run._replace(state=state, curves=curves)
-        if checkpoint is not None:
-            save_arrays(checkpoint, _record(key, run))
+        checkpoint.save(run)
         on_look(look)
         done, stopped = _position(run, config)
     model = ImitationModel(jax.tree.map(np.asarray, run.best), limits)
@@ -293,22 +290,3 @@ def _held_out(
 
 def _no_looks() -> Look:
     return Look(*(np.zeros(0) for _ in Look._fields))
-
-
-def _record(key: Array, run: _Training) -> dict[str, PyTree]:
-    return {"key": jax.random.key_data(key), **run._asdict()}
-
-
-def _resumed(path: Path, key: Array, run: _Training) -> _Training:
-    found = load_arrays(path, _record(key, run), growing=("curves",))
-    if not np.array_equal(found.pop("key"), jax.random.key_data(key)):
-        raise ImitationError(
-            "the checkpoint belongs to a run with another key", where=first([path]),
-            advice="use the key it was started with, or give another file",
-        )  # fmt: skip
-    state = jax.tree.map(jnp.asarray, found["state"])
-    best = jax.tree.map(jnp.asarray, found["best"])
-    start, kept = (Fidelity(*(leaf[()] for leaf in found[name])) for name in ("start", "kept"))
-    return _Training(
-        state, best, found["best_score"][()], found["best_step"][()], start, kept, found["curves"]
-    )

@@ -15,6 +15,7 @@ import optax
 
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
+from twin.descent import descend
 from twin.networks import apply
 from twin.placement.encoding import Encoding
 from twin.placement.history import Offers
@@ -214,8 +215,7 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
         rows = jnp.searchsorted(below, jax.random.uniform(key_step, (config.batch_size,)))
         rows = jnp.minimum(rows, below.shape[0] - 1)
         loss, gradient = jax.value_and_grad(mean_loss)(parameters, data, rows, jnp.ones(rows.shape))
-        updates, state = _optimiser(config, data.num_steps).update(gradient, state, parameters)
-        parameters = optax.apply_updates(parameters, updates)
+        parameters, state = descend(_optimiser(config, data.num_steps), gradient, state, parameters)
         return (parameters, optax.incremental_update(parameters, mean, 1.0 - MEMORY), state), loss
 
     def look(key_looks: Array, data: _Rows, below: Array, carry: _Search) -> _Search:

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from twin.arrays import load_arrays, save_arrays
 from twin.contracts import Array, PyTree
+from twin.fitting_loop import Checkpoint, FitProgress, fit_keeping_best, is_finite
 from twin.population.errors import PopulationError
 from twin.population.fidelity import GeneratorFidelity
 
@@ -66,15 +66,6 @@ class Search(NamedTuple):
     judge: Callable[[Array, PyTree], GeneratorFidelity]  # on the host
 
 
-class _Progress(NamedTuple):
-    walk: PyTree
-    best: PyTree
-    best_pairs: np.float64
-    best_look: np.int64  # 0: none
-    looks: np.int64
-    curves: dict[str, np.ndarray]  # each [looks]
-
-
 def train(
     key: Array,
     search: Search,
@@ -97,31 +88,31 @@ def train(
         The parameters of the best look, and the record: curves, best look, warnings.
 
     Raises:
-        PopulationError: Training diverged, or the checkpoint belongs to another key.
-        ProductError: The checkpoint cannot be read, or is of another configuration.
+        PopulationError: Training diverged.
+        ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     key_init, key_rounds, key_judge = jax.random.split(key, 3)
     walk = jax.jit(search.init)(key_init)
     run = _rounds(search, config.rounds_a_look)
     names = (*jax.eval_shape(run, key_rounds, walk, data, 0, 0)[1]._fields, "held_out_pairs", "coverage")
-    none = {name: np.zeros(0) for name in names}
-    start = _Progress(walk, search.chosen(walk), np.float64(np.inf), np.int64(0), np.int64(0), none)
-    progress = _resumed(checkpoint, key, start)
-    num_looks = -(-config.num_rounds // config.rounds_a_look)
-    while progress.looks < num_looks and progress.looks - progress.best_look < config.patience:
-        done = int(progress.looks) * config.rounds_a_look
-        count = min(config.rounds_a_look, config.num_rounds - done)
-        walk, figures = run(key_rounds, progress.walk, data, jnp.int32(done), jnp.int32(count))
-        seen = {name: float(value) for name, value in figures._asdict().items()}
-        _check(walk, seen, done, count)
+
+    def advance(walk: PyTree, done: int, count: int) -> tuple[PyTree, dict[str, np.ndarray], float]:
+        walk, figures = run(key_rounds, walk, data, jnp.int32(done), jnp.int32(count))
+        _check(walk, figures, done, count)
         judged = search.judge(key_judge, search.chosen(walk))
-        seen |= {"held_out_pairs": judged.pairs, "coverage": judged.coverage}
-        progress = _looked(progress, search, walk, seen)
-        if checkpoint is not None:
-            save_arrays(checkpoint, _kept(key, progress))
+        seen = zip(names, (*figures, judged.pairs, judged.coverage), strict=True)
+        return walk, {name: np.array([float(value)]) for name, value in seen}, judged.pairs
+
+    def show(fit: FitProgress) -> None:
         if on_look is not None:
-            on_look(done + count, config.num_rounds, seen)
-    return jax.tree.map(np.asarray, progress.best), _record(progress)
+            on_look(int(fit.done), config.num_rounds, {name: float(fit.curves[name][-1]) for name in names})
+
+    fit = fit_keeping_best(
+        walk, advance, config.num_rounds, config.rounds_a_look, curves={name: np.zeros(0) for name in names},
+        kept=search.chosen, patience=config.patience, checkpoint=Checkpoint(checkpoint, key), on_look=show,
+    )  # fmt: skip
+    curves = {name: fit.curves[name].tolist() for name in names}
+    return jax.tree.map(np.asarray, fit.best), _record(curves, int(fit.best_look) - 1)
 
 
 def _rounds(search: Search, num_rounds: int) -> Callable[..., tuple[PyTree, Any]]:
@@ -145,53 +136,16 @@ def _rounds(search: Search, num_rounds: int) -> Callable[..., tuple[PyTree, Any]
     return run
 
 
-def _looked(progress: _Progress, search: Search, walk: PyTree, seen: dict[str, float]) -> _Progress:
-    looks = progress.looks + 1
-    better = seen["held_out_pairs"] < progress.best_pairs
-    curves = {name: np.append(curve, seen[name]) for name, curve in progress.curves.items()}
-    if not better:
-        return progress._replace(walk=walk, looks=looks, curves=curves)
-    return _Progress(walk, search.chosen(walk), np.float64(seen["held_out_pairs"]), looks, looks, curves)
-
-
-def _resumed(checkpoint: Path | None, key: Array, start: _Progress) -> _Progress:
-    if checkpoint is None or not checkpoint.exists():
-        return start
-    like = _kept(key, start)
-    found = load_arrays(checkpoint, like, growing=("curves",))
-    if not np.array_equal(found["key"], like["key"]):
-        raise PopulationError(
-            "the checkpoint belongs to a fit with another key", where=str(checkpoint),
-            advice="fit with the key it was started with, or give another checkpoint file",
-        )  # fmt: skip
-    progress = found["progress"]._replace(curves=found["curves"])
-    return progress._replace(
-        walk=jax.tree.map(jnp.asarray, progress.walk), best=jax.tree.map(jnp.asarray, progress.best)
-    )
-
-
-def _kept(key: Array, progress: _Progress) -> dict[str, PyTree]:
-    """What a checkpoint holds; curves stand apart because they grow."""
-    bare = progress._replace(curves={})
-    return {"key": jax.random.key_data(key), "curves": progress.curves, "progress": bare}
-
-
-def _check(walk: PyTree, seen: dict[str, float], done: int, count: int) -> None:
-    largest = float(np.max(np.abs(list(seen.values()))))
-    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(walk)]
-    finite = np.isfinite(largest) and all(
-        np.isfinite(leaf).all() for leaf in leaves if np.issubdtype(leaf.dtype, np.floating)
-    )
-    if not finite or not largest < DIVERGED:
+def _check(walk: PyTree, figures: PyTree, done: int, count: int) -> None:
+    finite = is_finite((walk, figures))
+    if not finite or not max(abs(float(value)) for value in figures) < DIVERGED:
         raise PopulationError(
             "training diverged: " + ("losses grew beyond all bounds" if finite else "numbers are not finite"),
             where=f"rounds {done} to {done + count - 1}; what was kept before them is intact", advice=ADVICE,
         )  # fmt: skip
 
 
-def _record(progress: _Progress) -> dict[str, Any]:
-    curves = {name: [float(value) for value in curve] for name, curve in progress.curves.items()}
-    best = int(progress.best_look) - 1
+def _record(curves: dict[str, list[float]], best: int) -> dict[str, Any]:
     low, high = ACCURACY_BAND
     outside = [number for number, value in enumerate(curves["accuracy"]) if not low <= value <= high]
     warnings = []
@@ -205,4 +159,4 @@ def _record(progress: _Progress) -> dict[str, Any]:
             f"only {curves['coverage'][best]:.0%} of the real mass is on levels that are generated (collapse): raise "
             "pairs or rows, or lower adversary"
         )
-    return {"curves": curves, "best_look": best, "looks": int(progress.looks), "warnings": warnings}
+    return {"curves": curves, "best_look": best, "looks": len(curves["coverage"]), "warnings": warnings}

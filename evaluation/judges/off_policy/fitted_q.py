@@ -31,6 +31,7 @@ from evaluation.judges.off_policy.logged import (
 from logs_schema.errors import ConfigError
 from offline_rl.losses import is_choice
 from twin.contracts import Array, PyTree
+from twin.descent import descend
 from twin.networks import MLP, apply
 
 NO_INTERVAL = "no interval: the error of the fit is not known"
@@ -161,8 +162,7 @@ def _programs(fit: FittedQConfig, num_actions: int) -> tuple[Callable[..., PyTre
             params, target, memory = carry
             rows = jax.random.randint(jax.random.fold_in(key_batches, index), (fit.batch_size,), 0, num_rows)
             gradient = jax.grad(loss_of)(params, target, tuple(column[rows] for column in columns))
-            change, memory = optimizer.update(gradient, memory)
-            params = optax.apply_updates(params, change)
+            params, memory = descend(optimizer, gradient, memory, params)
             target = optax.incremental_update(params, target, fit.target_rate)
             return (params, target, memory), None
 

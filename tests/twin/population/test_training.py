@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from logs_schema.errors import ProductError
 from tests.twin.population.toys import agents, tiny
 from twin.contracts import PyTree
 from twin.population import (
@@ -50,7 +51,7 @@ def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     assert resumed.record["looks"] == 3
     jax.tree.map(np.testing.assert_array_equal, whole.parameters, resumed.parameters)
     assert resumed.record == whole.record
-    with pytest.raises(PopulationError, match="another key"):
+    with pytest.raises(ProductError, match="another key"):
         fit_population(jax.random.key(1), gan_smmsg(CHAINED), agents(400), checkpoint=checkpoint)
 
 
