@@ -70,6 +70,12 @@ def test_import_of_nothing_right_says_so_and_why(tmp_path, capsys):
     assert run("check", tmp_path / "archive") == 1
 
 
+def test_import_of_a_header_alone_says_that_there_is_nothing(tmp_path, capsys):
+    (tmp_path / "requests.csv").write_text("request_id,arrival,site,status\n")
+    assert run("import", "native", tmp_path / "requests.csv", "--out", tmp_path / "archive") == 1
+    assert "the log holds no rows" in capsys.readouterr().out
+
+
 def test_import_replaces_only_when_asked(log, tmp_path, capsys):
     words = ("import", "swf", log, "--out", tmp_path / "archive")
     assert run(*words) == 0
