@@ -119,5 +119,5 @@ def _share(text: str) -> float:
 def _positive(text: str) -> float:
     value = float(text)
     if not 0.0 < value <= 60_000.0:
-        raise ArgumentTypeError(f"{text} is not between 0 and 60000")
+        raise ArgumentTypeError(f"{text} is not more than 0 and at most 60000")
     return value

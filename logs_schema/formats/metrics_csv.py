@@ -85,7 +85,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 parsed.append(item)
         lines.append((path.name, counts[0], counts[1], counts[2]))
     instants = np.asarray([one.instant_s for one in parsed])
-    interval_s = mapping.interval_s or interval_of(instants, str(mapping.path))
+    interval_s = mapping.interval_s or interval_of([instants], str(mapping.path))
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
     sweep_s = (
         0.5 * interval_s if mapping.deployment_column else 0.0

@@ -86,10 +86,13 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     mapping = mapping_of(paths)
     files = {path.name.removesuffix(".json"): path for path in data_files(paths)}
     matrices = {name: matrix_in(path) for name, path in files.items()}
-    pairs = [pair for series in matrices.values() for one in series for pair in one["values"]]
-    instants = [at_s for at_s, _ in map(_sample, pairs) if at_s is not None]
-    interval_s = mapping.interval_s or interval_of(np.asarray(instants), str(mapping.path))
-    samples = Samples(interval_s, shift_of(np.asarray(instants), interval_s))
+    clocks = [
+        np.asarray([at_s for at_s, _ in map(_sample, one["values"]) if at_s is not None], float)
+        for series in matrices.values()
+        for one in series
+    ]
+    interval_s = mapping.interval_s or interval_of(clocks, str(mapping.path))
+    samples = Samples(interval_s, shift_of(np.concatenate([*clocks, []]), interval_s))
     num_rejected = dict.fromkeys(files, 0)
     for mapped in mapping.measured:
         source = files[mapped.source].name

@@ -16,6 +16,8 @@ from evaluation.commands.settings import settings_of
 from evaluation.problems.kit import ExportOptions
 from evaluation.problems.placement.kit import export, trained
 from logs_schema.errors import ConfigError
+from offline_rl.contract import EXPECTED_ON_TIME
+from tests.serving.bundles import make_bundle
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 8
@@ -252,3 +254,9 @@ def test_a_product_that_a_dead_writer_left_aside_is_brought_back_first(tmp_path,
     assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
     (tmp_path / "archive").rename(tmp_path / ".archive.0123abcd.replaced")
     assert run("check", tmp_path / "archive") == 1  # a third of its rows are in quarantine
+
+
+def test_inspect_shows_the_rule_that_stands_in_for_a_network(tmp_path, capsys):
+    assert run("inspect", make_bundle(tmp_path / "bundle", stand_in=EXPECTED_ON_TIME)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"the fallback rule where it has no answer, {EXPECTED_ON_TIME}" in shown

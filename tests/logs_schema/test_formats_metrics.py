@@ -378,3 +378,17 @@ def test_a_line_that_holds_no_sample_is_rejected_and_the_others_stay(tmp_path, l
     report, rows = imported(tmp_path, folder, "metrics_csv")
     assert report.quarantined["deployment_samples"] == {rule: 1}
     assert [row["cpu_cores_used"] for row in rows.values()] == [1.0, 2.0]
+
+
+def test_the_interval_is_that_of_each_series_though_one_clock_is_seconds_ahead(tmp_path):
+    ahead = {"metric": {"app": "web"}, "values": [[BEGIN_S + 7 + 30 * place, "1"] for place in range(9)]}
+    cpu = answer(series(range(9), "web"), series(range(9), "cart"))
+    folder = write(tmp_path / "metrics", cpu=cpu, memory=answer(ahead))
+    report, rows = imported(tmp_path, folder)
+    assert not report.quarantined
+    assert {row["interval_s"] for row in rows.values()} == {30.0}
+
+
+def test_an_interval_that_holds_several_samples_of_a_series_is_refused(tmp_path):
+    with pytest.raises(FormatError, match=r"series of 'web' has several samples in one interval of 300 s"):
+        imported(tmp_path, write(tmp_path / "metrics", "interval_s = 300\n" + MAPPING))
