@@ -9,7 +9,7 @@ and only its row, is quarantined. A type that cannot mean the declared one is an
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -315,9 +315,12 @@ def _truth_of(text: str) -> bool:
         raise ValueError(text) from None
 
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
 def _instant_of(text: str) -> datetime:
     if NUMBER.fullmatch(text):
-        return datetime.fromtimestamp(float(text), UTC)
+        return _EPOCH + timedelta(seconds=float(text))
     instant = datetime.fromisoformat(text)
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 

@@ -33,6 +33,11 @@ TOLERANCE = 1e-6
 FAR_OVER = 1.5
 """A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
 
+FAR_BEYOND = 1.5
+"""Use so many times the grant is named: in short bursts it may be a little above."""
+USES = {"cpu_cores_used": "cpu_cores", "memory_gib_used": "memory_gib"}
+"""Columns of deployments: what a replica uses, and what it is granted."""
+
 COLUMNS = tuple(
     dict.fromkeys((*capabilities.COLUMNS, *peak_use.COLUMNS, *overlap.COLUMNS, "requested_run_s"))
 )
@@ -80,6 +85,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *first_broken(archive, {name: table.rules for name, table in tables.items()}),
             *_node_warnings(capacities, unknown_nodes),
             *_guess_warnings(guessed),
+            *_grant_warnings(archive),
         ),
         problems=tuple(_problems(tables)),
     )
@@ -197,6 +203,26 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
             )
     if unknown_nodes:
         yield f"requests ran on nodes that are not in the inventory: {first(unknown_nodes)}"
+
+
+def _grant_warnings(archive: Archive) -> Iterator[str]:
+    """Deployments that use far more than they are granted: bursts beyond a request, or another unit."""
+    columns = ("deployment", *USES, *USES.values())
+    for used, granted in USES.items():
+        num_beyond, num_known, worst, largest = 0, 0, "", FAR_BEYOND
+        for batch in archive.scan("deployment_samples", columns=columns):
+            share = pc.divide(batch[used], pc.if_else(pc.greater(batch[granted], 0.0), batch[granted], None))
+            shares = share.to_numpy(zero_copy_only=False)
+            num_known += int(np.isfinite(shares).sum())
+            num_beyond += int((shares > FAR_BEYOND).sum())
+            most = float(np.nanmax(shares)) if np.isfinite(shares).any() else 0.0
+            if most > largest:
+                worst, largest = str(batch["deployment"][int(np.nanargmax(shares))]), most
+        if num_beyond:
+            yield (
+                f"{used} is more than {FAR_BEYOND:g} times {granted} in {num_beyond:,} of {num_known:,} rows, at most "
+                f"{largest:,.4g} times ({worst}): are both of one replica, in the unit of their column?"
+            )
 
 
 def _guess_warnings(guessed: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

@@ -162,7 +162,7 @@ def _numbers(facts: dict[str, Any]) -> Section:
     if facts["contract"]["network"]["corrects"] is not None:
         by = f"the rule that it corrects, {facts['contract']['network']['corrects']}"
     if facts["contract"]["network"]["stand_in"] is not None:
-        by = f"the fallback rule where it has no answer, {facts['contract']['network']['beside']}"
+        by = f"the fallback rule where it has no answer, {facts['contract']['network']['stand_in']}"
     title = by + ("" if unit_s is None else f" (a time unit is {unit_s:.4g} s)")
     return title, ("number", "value", "meaning"), rows
 

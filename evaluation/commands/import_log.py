@@ -95,16 +95,23 @@ def run(arguments: Namespace) -> int:
             run_tasks=None if engine.is_here else tasks,
         )
         why_nothing_kept = [f"no row of {table} was kept" for table in nothing_kept(report)]
+        why_nothing_kept += ["the log holds no rows"] if holds_nothing(report) else []
         rules = {table: report.quarantined[table] for table in nothing_kept(report)}
         why_nothing_kept += [f"  {line}" for line in first_broken(Archive(out), rules)]
     report = replace(report, archive=arguments.out if address is None else address)
     show_result(arguments, report.to_json(), text(report))
-    return 1 if nothing_kept(report) else 0
+    return 1 if nothing_kept(report) or holds_nothing(report) else 0
 
 
 def nothing_kept(report: "ImportReport") -> list[str]:
     """The tables of which every row is in quarantine."""
     return [table for table in report.quarantined if not report.rows.get(table)]
+
+
+def holds_nothing(report: "ImportReport") -> bool:
+    """Whether no line of the log became or would have become a row, as of a header alone."""
+    measured = any(count for table, count in report.rows.items() if table != "nodes")
+    return not (measured or report.quarantined or report.lines.kept > report.lines.derived)
 
 
 def _capacity(text: str) -> tuple[str, float]:

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evaluation.simulator.behaviour import behaviour
+from evaluation.simulator.calendar_days import validate_days
 from evaluation.simulator.history import History, play
 from evaluation.simulator.log_tables import (
     left_for_good,
@@ -109,6 +110,7 @@ def simulate(
     decider = behaviour(behaviour_name)
     _at_least("number of days", num_days, 1)
     _at_least("seed", seed, 0)
+    validate_days(first_day, num_days)
     _validate_first_day(world, first_day)
     out = Path(out).absolute()
     truth: dict[str, Any] = {

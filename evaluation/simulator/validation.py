@@ -114,6 +114,7 @@ def _validate_demand(world: World) -> None:
         _within(world.name, f"{where}: deadline_factor", scenario.deadline_factor, 0.0, open_lower=True)
         _within(world.name, f"{where}: accepts_other_site", scenario.accepts_other_site, 0.0, 1.0)
         _within(world.name, f"{where}: accepts_cloud", scenario.accepts_cloud, 0.0, 1.0)
+    _within(world.name, "seed", world.seed, 0)
     _within(world.name, "num_agents", world.num_agents, len(world.sites) * len(world.scenarios))
     _within(world.name, "stubbornness", world.stubbornness, 0.0, 0.99)
 

@@ -134,5 +134,12 @@ def _filled(content: Mapping[str, Any], where: str) -> dict[str, Any]:
                 f"{key} completes the list {parts}, of which there is none", where=where,
                 allowed=f"a table [{key}] beside [[{parts}]] or like = PRESET",
             )  # fmt: skip
+        tables = [one for one in listed if isinstance(one, Mapping)]
+        if idle := [name for name in common if tables and all(name in one for one in tables)]:
+            raise ConfigError(
+                f"{key} sets {', '.join(idle)}, which all of {parts} set themselves", where=where,
+                allowed=f"values that one of {parts} lacks; those of a preset set all that differs from the defaults",
+                advice=f"set it in tables [[{parts}]], or leave it out",
+            )  # fmt: skip
         filled[parts] = [{**common, **one} if isinstance(one, Mapping) else one for one in listed]
     return filled

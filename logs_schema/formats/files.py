@@ -62,6 +62,13 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
     return found
 
 
+def beside(paths: Sequence[Path], suffix: str) -> list[Path]:
+    """The files ending in `suffix` that `paths` name or that lie in folders among them, each once."""
+    folders = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, paths)]
+    named = [path for entries in folders for path in entries if path.suffix == suffix]
+    return list({path.resolve(): path for path in named}.values())
+
+
 def refuse_special(path: Path) -> None:
     """FormatError unless a path leads to a regular file, which can be read twice, with a name in UTF-8."""
     shown = str(path).encode("utf-8", "backslashreplace").decode()

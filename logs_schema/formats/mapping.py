@@ -27,6 +27,7 @@ Two metrics of one column (of deployments and of the gateway) are written `[metr
 what follows the point only makes the names distinct.
 """
 
+import math
 import re
 import tomllib
 from collections.abc import Mapping
@@ -38,6 +39,12 @@ from logs_schema.errors import FormatError
 from logs_schema.formats.metric_series import MetricSeries
 
 SUFFIX = ".toml"
+_TEXT, _TRUTH, _NUMBER = "text", "true or false", "a finite number"
+_METRIC_TYPES = {
+    "scale": _NUMBER, "constant": _NUMBER, "counter": _TRUTH, "of_gateway": _TRUTH, "spread": _TRUTH,
+}  # fmt: skip
+_MAPPING_TYPES = {"interval_s": _NUMBER, "consecutive": _TRUTH}
+"""Keys whose values are not text."""
 
 
 @dataclass(frozen=True)
@@ -103,8 +110,10 @@ def read_mapping(path: Path) -> MetricsMapping:
             "the mapping maps nothing", where=str(path), allowed="a table [metrics.COLUMN] for every metric"
         )
     metrics = tuple(_metric(path, name, table) for name, table in tables.items())
+    for key, value in settings.items():
+        _refuse_type(str(path), key, value, _MAPPING_TYPES)
     interval_s = settings.get("interval_s")
-    if interval_s is not None and not (isinstance(interval_s, int | float) and interval_s > 0):
+    if interval_s is not None and not interval_s > 0:
         raise FormatError(f"interval_s is {interval_s!r}", where=str(path), allowed="a number above 0")
     _refuse_pattern(path, settings.get("deployment_pattern"))
     return MetricsMapping(path, metrics, **settings)
@@ -118,15 +127,29 @@ def _metric(path: Path, name: str, table: Any) -> MappedMetric:
         )
     own = {"source", "times", "per", "of_gateway", "only", "spread", "constant"}
     _refuse_unknown(path, table, own | {"unit", "scale", "counter"})
+    for key, value in table.items():
+        _refuse_type(where, key, value, _METRIC_TYPES)
     settings = {key: value for key, value in table.items() if key not in own}
     metric = MetricSeries(name.split(".")[0], where=where, **settings)
     mine = {key: value for key, value in table.items() if key in own and key != "source"}
-    constant = mine.get("constant")
-    if constant is not None and (not isinstance(constant, int | float) or "source" in table):
+    if "constant" in table and "source" in table:
         raise FormatError(
             "a constant is no number, or stands beside a source", where=where, allowed="a number, or a source"
         )
-    return MappedMetric(metric, str(table.get("source", name)), **mine)
+    return MappedMetric(metric, table.get("source", name), **mine)
+
+
+def _refuse_type(where: str, key: str, value: Any, types: Mapping[str, str]) -> None:
+    """FormatError where a key's value is not what `types` says of it."""
+    kind = types.get(key, _TEXT)
+    is_truth = isinstance(value, bool)
+    fits = {
+        _TEXT: isinstance(value, str),
+        _TRUTH: is_truth,
+        _NUMBER: isinstance(value, int | float) and not is_truth and math.isfinite(value),
+    }
+    if not fits[kind]:
+        raise FormatError(f"{key} is {value!r}", where=where, allowed=kind, advice="mend the mapping")
 
 
 def _refuse_pattern(path: Path, pattern: Any) -> None:

@@ -100,12 +100,20 @@ class Samples:
         """Takes a series whose instants stand on the grid.
 
         Raises:
-            FormatError: The column has a number for this deployment and interval already.
+            FormatError: The column has a number for this deployment and interval already, or the series has several.
         """
         values = np.asarray(list(numbers), float) * metric.factor
         places = np.round((np.asarray(list(times_s), float) - self.shift_s) / self.interval_s).astype(
             np.int64
         )
+        distinct, counts = np.unique(places, return_counts=True)
+        if len(distinct) < len(places):
+            raise FormatError(
+                f"a series of '{deployment}' has several samples in one interval of {self.interval_s:g} s",
+                where=f"{metric.where} {self._shown(int(distinct[counts > 1][0]))}".strip(),
+                allowed="one sample an interval",
+                advice="query the range with the interval as its step, or name a shorter interval_s in the mapping",
+            )
         if metric.counter:
             places, values = self._increases(metric, places, values)
         for place, value in zip(places.tolist(), values.tolist(), strict=True):
@@ -178,9 +186,13 @@ def shift_of(times_s: np.ndarray, interval_s: float) -> float:
     return float((behind_s + 0.5 * interval_s) % interval_s - 0.5 * interval_s)
 
 
-def interval_of(times_s: np.ndarray, where: str) -> float:
-    """The usual distance of instants, in whole seconds; FormatError where there is none."""
-    steps, counts = np.unique(np.round(np.diff(np.unique(times_s))), return_counts=True)
+def interval_of(series: Iterable[np.ndarray], where: str) -> float:
+    """The usual distance of a series' instants, in whole seconds; FormatError where there is none.
+
+    Series are looked at one by one, for their clocks may stand a few seconds apart.
+    """
+    found = [np.round(np.diff(np.unique(times_s))) for times_s in series]
+    steps, counts = np.unique(np.concatenate([*found, []]), return_counts=True)
     usual = float(steps[len(counts) - 1 - np.argmax(counts[::-1])]) if len(steps) else 0.0
     if usual < 1.0:
         raise FormatError(

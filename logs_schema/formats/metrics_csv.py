@@ -7,7 +7,9 @@ Readings of the format:
 * A field may hold numbers of several deployments at once, as a mapping `{name: number, ...}`: `spread` in the mapping.
 * Of JSON lines a column is a path, `load.rate`; where it has a star, `services.*.p95_ms`, the star stands for the names
   of the deployments.
-* Empty fields are unknown. Rows are made of lines and may share them, so they stand for none: lines count as such.
+* Empty fields are unknown. A line that holds no number where one is meant is rejected, and so is one that stands there
+  twice, as where exports overlap; two different lines of one instant and deployment are an error of the mapping.
+* Rows are made of lines and may share them, so they stand for none: lines count as such.
 """
 
 import ast
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines
@@ -82,21 +85,26 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 parsed.append(item)
         lines.append((path.name, counts[0], counts[1], counts[2]))
     instants = np.asarray([one.instant_s for one in parsed])
-    interval_s = mapping.interval_s or interval_of(instants, str(mapping.path))
+    interval_s = mapping.interval_s or interval_of([instants], str(mapping.path))
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
     sweep_s = (
         0.5 * interval_s if mapping.deployment_column else 0.0
     )  # lines of one interval need not be at once
     places = placed(instants, interval_s, sweep_s) if mapping.consecutive else {}
     num_off = dict.fromkeys((one[0] for one in lines), 0)
+    taken: set[str] = set()
     for one in parsed:
         at = places.get(one.instant_s, one.instant_s)
-        if samples.off_grid(at):
+        numbers = None if samples.off_grid(at) else _numbers_of(mapping, one)
+        if numbers is None or one.line in taken:
+            rule = OFF_GRID if samples.off_grid(at) else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
             num_off[one.name] += 1
-            yield Reject(DEPLOYMENT_SAMPLES.name, OFF_GRID, one.name, one.number, one.line)
+            yield Reject(DEPLOYMENT_SAMPLES.name, rule, one.name, one.number, one.line)
             continue
-        for mapped in mapping.measured:
-            _add(samples, mapping, mapped, at, one)
+        taken.add(one.line)
+        for mapped, deployment, number in numbers:
+            where = f"{one.name}, line {one.number}, {mapped.source}"
+            samples.add_one(mapped.metric, deployment, at, number, where)
     for mapped in mapping.constants:
         samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
     if rows := samples.as_rows():
@@ -134,7 +142,10 @@ def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterato
 
 
 def _csv_fields(line: str, header: list[str]) -> dict[str, Any] | None:
-    fields = next(csv.reader([line]))
+    try:
+        fields = next(csv.reader([line]))
+    except csv.Error:
+        return None
     return dict(zip(header, fields, strict=True)) if len(fields) == len(header) else None
 
 
@@ -146,8 +157,18 @@ def _json_fields(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _add(samples: Samples, mapping: MetricsMapping, mapped: MappedMetric, at: float, one: MetricLine) -> None:
-    """Takes what one line says of one metric."""
+def _numbers_of(mapping: MetricsMapping, one: MetricLine) -> list[tuple[MappedMetric, str, float]] | None:
+    """What one line says: metrics, deployments, numbers; None where something else stands for a number."""
+    try:
+        return [said for mapped in mapping.measured for said in _said(mapping, mapped, one)]
+    except _NotANumberError:
+        return None
+
+
+def _said(
+    mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine
+) -> Iterator[tuple[MappedMetric, str, float]]:
+    """What one line says of one metric."""
     found = _found(one, mapped.source)
     if found is None or (isinstance(found, str) and not found.strip()):
         return
@@ -160,12 +181,10 @@ def _add(samples: Samples, mapping: MetricsMapping, mapped: MappedMetric, at: fl
         name = mapping.deployment_of(str(field))
         if mapped.only and name != mapped.only:
             continue
-        number = _number(value, mapping, mapped.source, one)
-        number *= _beside(mapping, mapped.times, field, one)
-        divisor = _beside(mapping, mapped.per, field, one)
+        number = _number(value) * _beside(mapped.times, field, one)
+        divisor = _beside(mapped.per, field, one)
         filed = GATEWAY if mapped.of_gateway else deployment_named(name, mapping.gateway)
-        where = f"{one.name}, line {one.number}, {mapped.source}"
-        samples.add_one(mapped.metric, filed, at, number / divisor if divisor else math.nan, where)
+        yield mapped, filed, number / divisor if divisor else math.nan
 
 
 def _found(one: MetricLine, source: str) -> Any:
@@ -173,12 +192,12 @@ def _found(one: MetricLine, source: str) -> Any:
     return _at(one.fields, source.split(".") if one.line[:1] == "{" else [source])
 
 
-def _beside(mapping: MetricsMapping, source: str, field: str, one: MetricLine) -> float:
+def _beside(source: str, field: str, one: MetricLine) -> float:
     """The number of another column that belongs to a field; 1 where no column is named."""
     if not source:
         return 1.0
     found = _found(one, source)
-    return _number(found.get(field) if isinstance(found, dict) else found, mapping, source, one)
+    return _number(found.get(field) if isinstance(found, dict) else found)
 
 
 def _at(fields: Any, path: Sequence[str]) -> Any:
@@ -191,15 +210,16 @@ def _at(fields: Any, path: Sequence[str]) -> Any:
     return fields
 
 
-def _number(found: Any, mapping: MetricsMapping, source: str, one: MetricLine) -> float:
+class _NotANumberError(ValueError):
+    """A field holds something else where a number is meant."""
+
+
+def _number(found: Any) -> float:
     """A number, NaN for nothing."""
     try:
         return float("nan" if found is None or found == "" else found)
     except (TypeError, ValueError) as error:
-        raise FormatError(
-            f"{source} holds {str(found)[:60]!r}", where=f"{one.name}, line {one.number} (mapping {mapping.path})",
-            allowed="numbers, or nothing",
-        ) from error  # fmt: skip
+        raise _NotANumberError from error
 
 
 def _spread(found: Any, mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine) -> dict[str, Any]:

@@ -19,9 +19,10 @@ from typing import Any
 
 import numpy as np
 
+from logs_schema.casting import EARLIEST_S, LATEST_S
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.files import find_files
+from logs_schema.formats.files import beside, find_files
 from logs_schema.formats.mapping import SUFFIX, MappedMetric, MetricsMapping, read_mapping
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
@@ -70,8 +71,7 @@ def looks_like(lines: Sequence[str]) -> bool:
 
 def mapping_of(paths: Sequence[Path]) -> MetricsMapping:
     """The one mapping among the files; FormatError where there is none, or several."""
-    folders = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, paths)]
-    mappings = [path for entries in folders for path in entries if path.suffix == SUFFIX]
+    mappings = beside(paths, SUFFIX)
     if len(mappings) != 1:
         raise FormatError(
             "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
@@ -86,9 +86,13 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     mapping = mapping_of(paths)
     files = {path.name.removesuffix(".json"): path for path in data_files(paths)}
     matrices = {name: matrix_in(path) for name, path in files.items()}
-    instants = [float(at) for series in matrices.values() for one in series for at, _ in one["values"]]
-    interval_s = mapping.interval_s or interval_of(np.asarray(instants), str(mapping.path))
-    samples = Samples(interval_s, shift_of(np.asarray(instants), interval_s))
+    clocks = [
+        np.asarray([at_s for at_s, _ in map(_sample, one["values"]) if at_s is not None], float)
+        for series in matrices.values()
+        for one in series
+    ]
+    interval_s = mapping.interval_s or interval_of(clocks, str(mapping.path))
+    samples = Samples(interval_s, shift_of(np.concatenate([*clocks, []]), interval_s))
     num_rejected = dict.fromkeys(files, 0)
     for mapped in mapping.measured:
         source = files[mapped.source].name
@@ -97,14 +101,14 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 continue
             times_s: list[float] = []
             numbers: list[float] = []
-            for number, (at, text) in enumerate(series["values"], 1):
-                value = _number(text)
-                if value is None or samples.off_grid(float(at)):
-                    rule = NOT_A_NUMBER if value is None else OFF_GRID
+            for number, pair in enumerate(series["values"], 1):
+                at_s, value = _sample(pair)
+                if at_s is None or value is None or samples.off_grid(at_s):
+                    rule = NOT_A_NUMBER if at_s is None or value is None else OFF_GRID
                     num_rejected[mapped.source] += 1
-                    yield Reject(DEPLOYMENT_SAMPLES.name, rule, source, number, json.dumps([at, text]))
+                    yield Reject(DEPLOYMENT_SAMPLES.name, rule, source, number, json.dumps(pair))
                     continue
-                times_s.append(float(at))
+                times_s.append(at_s)
                 numbers.append(value)
             samples.add(mapped.metric, _deployment(mapping, mapped, series, source), times_s, numbers)
     for mapped in mapping.constants:
@@ -145,8 +149,16 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
     return list(series)
 
 
+def _sample(pair: Any) -> tuple[float | None, float | None]:
+    """The instant and the value of a sample; NaN is a value, anything that is no number is None.
+
+    Instants that no calendar holds are None, too.
+    """
+    at_s, value = map(_number, pair)
+    return None if at_s is None or not EARLIEST_S <= at_s <= LATEST_S else at_s, value
+
+
 def _number(text: Any) -> float | None:
-    """A value of a sample; NaN is kept, anything that is no number is None."""
     try:
         return float(text)
     except (TypeError, ValueError):

@@ -23,7 +23,7 @@ from typing import Any
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names
-from logs_schema.formats.files import find_files, head, numbered_lines
+from logs_schema.formats.files import beside, find_files, head, numbered_lines
 from logs_schema.formats.mapping import SUFFIX
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
@@ -113,8 +113,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 
 
 def _mapping_file(paths: Sequence[Path]) -> Path:
-    folders = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, paths)]
-    mappings = [path for entries in folders for path in entries if path.suffix == SUFFIX]
+    mappings = beside(paths, SUFFIX)
     if len(mappings) != 1:
         raise FormatError(
             "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",

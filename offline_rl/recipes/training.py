@@ -317,9 +317,9 @@ def train_in_twin(
         learning_rate=config.learning_rate,
     )
     algorithm = ppo(example, settings, clone, network)
-    trained_with, kept_aside = _members(twin)
+    trained_with, held_out = _members(twin)
     experience = rollouts_in(twin, trained_with, config)
-    look = _look_with(twin, kept_aside, algorithm, key)
+    look = _look_with(twin, held_out, algorithm, key)
     total, runs = config.num_updates * len(config.seeds), []
     with progress.stage("train in the twin", total=total, unit="updates") as stage:
         for number, seed in enumerate(config.seeds):

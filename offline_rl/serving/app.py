@@ -28,10 +28,9 @@ import orjson
 
 from logs_schema.errors import SchedtwinError
 from offline_rl.errors import PolicyInputError
-from offline_rl.serving.asks import Ask
 from offline_rl.serving.assigning import assign
 from offline_rl.serving.bodies import NOT_JSON, Bodies, Receive, Share, json_of, read_body
-from offline_rl.serving.errors import AskError, BadCallError
+from offline_rl.serving.errors import BadCallError, QueryError
 from offline_rl.serving.extender import (
     GO,
     Spelling,
@@ -44,7 +43,8 @@ from offline_rl.serving.extender import (
 from offline_rl.serving.kubernetes import NodeObjects
 from offline_rl.serving.node_lists import NodeLists
 from offline_rl.serving.ordering import QueueDoor
-from offline_rl.serving.plain import ask_of_json, events_of_json, inventory_of_json
+from offline_rl.serving.plain import events_of_json, inventory_of_json, query_of_json
+from offline_rl.serving.queries import PlacementQuery
 from offline_rl.serving.service import Service
 
 Scope = MutableMapping[str, Any]
@@ -144,7 +144,7 @@ class App:
         body = await read_body(receive, headers.get(b"content-length", b"0"), share)
         try:
             return await door(scope, body, begun_s)
-        except (AskError, PolicyInputError) as error:
+        except (QueryError, PolicyInputError) as error:
             return 400, {"error": str(error)}
 
     async def _filter(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
@@ -153,29 +153,29 @@ class App:
             parsed = self._lists.parse(body)
             words = spelling_of(parsed.content)
             args = args_of(parsed.content, self.service.clock(), self._objects, parsed.seen)
-            view = self.service.filter(args.ask)
-        except (AskError, PolicyInputError) as error:
+            view = self.service.filter(args.query)
+        except (QueryError, PolicyInputError) as error:
             status = 400 if error.what == NOT_JSON else 200  # kube-scheduler reads `Error` of a 200 only
             return status, filter_error(str(error), words)
         return 200, filter_result(args, view.failed, view.unresolvable)
 
     async def _prioritize(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
-        ask, words = self._ask_of(body)
-        answer = await self.service.decide(ask, begun_s)
+        query, words = self._query_of(body)
+        answer = await self.service.decide(query, begun_s)
         return 200, host_priorities(answer.view.names, answer.scores, words)
 
-    def _ask_of(self, body: bytes) -> tuple[Ask, Spelling]:
+    def _query_of(self, body: bytes) -> tuple[PlacementQuery, Spelling]:
         """What `/prioritize` is asked; what else came along need not be kept until it is answered."""
         parsed = self._lists.parse(body)
         args = args_of(parsed.content, self.service.clock(), self._objects, parsed.seen)
-        return args.ask, args.spelling
+        return args.query, args.spelling
 
     async def _decide(self, _scope: Scope, body: bytes, begun_s: float) -> Reply:
         service = self.service
-        ask = ask_of_json(json_of(body), service.cluster.names, service.clock())
-        answer = await service.decide(ask, begun_s)
+        query = query_of_json(json_of(body), service.cluster.names, service.clock())
+        answer = await service.decide(query, begun_s)
         return 200, {
-            "request_id": ask.request_id,
+            "request_id": query.request_id,
             "node": answer.node,
             "arm": answer.arm,
             "reason": answer.reason or None,

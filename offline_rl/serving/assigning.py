@@ -23,8 +23,8 @@ from offline_rl.assignment.assigner import Assigner
 from offline_rl.assignment.bounds import lower_bound_s
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
-from offline_rl.serving.asks import list_of, names_of, number_of, object_of, text_of
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
+from offline_rl.serving.queries import list_of, names_of, number_of, object_of, text_of
 from twin.assignment.checking import AssignmentError, refuse_bad_costs, refuse_bad_sizes, refuse_duplicates
 from twin.assignment.instances import compute_s
 from twin.assignment.objective import makespan_s
@@ -49,7 +49,7 @@ def assign(content: Any, assigner: Assigner | None = None) -> dict[str, Any]:
         assigner: A trained scheduler that proposes where the search begins; None: insertion alone does.
 
     Raises:
-        AskError: It makes no assignment problem; says what, where, and what is allowed.
+        QueryError: It makes no assignment problem; says what, where, and what is allowed.
     """
     begun_s = time.monotonic()
     asked = object_of(content, "the content", _KEYS)
@@ -58,17 +58,17 @@ def assign(content: Any, assigner: Assigner | None = None) -> dict[str, Any]:
         for what, keys in (("edges", _EDGE_KEYS), ("requests", _REQUEST_KEYS))
     )
     if len(edges) * len(requests) > MAX_PAIRS:
-        raise AskError(
+        raise QueryError(
             "too many requests and edges at once", where=f"{len(requests)} x {len(edges)}",
             allowed=f"{MAX_PAIRS} pairs", advice="ask for parts of the requests, one after the other",
         )  # fmt: skip
     if not isinstance(asked.get("bound", False), bool):
-        raise AskError("true or false is needed here", where="bound")
+        raise QueryError("true or false is needed here", where="bound")
     limit_ms = _number(asked, "deadline_ms", "the content", USUAL_DEADLINE_MS, upper=MAX_DEADLINE_MS)
     try:
         names, identities, costs = _round(asked, edges, requests)
     except AssignmentError as error:
-        raise AskError(error.what, where=error.where, allowed=error.allowed, advice=error.advice) from error
+        raise QueryError(error.what, where=error.where, allowed=error.allowed, advice=error.advice) from error
     left_s = max(0.0, 1e-3 * limit_ms - (time.monotonic() - begun_s))
     search = LocalSearchConfig(time_s=left_s, restarts=True, max_restarts=1000)
     rng = np.random.default_rng(0)
@@ -96,7 +96,7 @@ def _round(
 ) -> tuple[list[str], list[str], Costs]:
     """Names of edges and of requests, and what the round costs."""
     if not edges:
-        raise AskError("there is no edge", where="edges", allowed="one or more, with name and compute")
+        raise QueryError("there is no edge", where="edges", allowed="one or more, with name and compute")
     names = [_name(one, "name", f"edges[{index}]") for index, one in enumerate(edges)]
     identities = [_name(one, "request_id", f"requests[{index}]") for index, one in enumerate(requests)]
     refuse_duplicates("edges", names)
@@ -141,7 +141,7 @@ def _round(
 def _coefficients(value: Any, where: str) -> list[float]:
     listed = list_of(value, where)
     if not 1 <= len(listed) <= 3:
-        raise AskError("an edge has no function of computing time", where=where,
+        raise QueryError("an edge has no function of computing time", where=where,
                        allowed="a list of 1 to 3 numbers: seconds, seconds per MiB, per MiB squared")  # fmt: skip
     found = [_number({"": one}, "", f"{where}[{index}]", None) for index, one in enumerate(listed)]
     return found + [0.0] * (3 - len(found))
@@ -152,7 +152,7 @@ def _matrix(value: Any, size: int, where: str) -> np.ndarray:
         return np.zeros((size, size))
     rows = [list_of(row, f"{where}[{index}]") for index, row in enumerate(list_of(value, where))]
     if [len(row) for row in rows] != [size] * size:
-        raise AskError(
+        raise QueryError(
             "ways do not fit the edges",
             where=where,
             allowed=f"{size} lists of {size} numbers, in their order",
@@ -166,7 +166,7 @@ def _matrix(value: Any, size: int, where: str) -> np.ndarray:
 def _edge(name: Any, place: Mapping[str, int], where: str) -> int:
     edge = text_of(name, where)
     if edge is not None and edge not in place:
-        raise AskError(
+        raise QueryError(
             "this edge is not among the edges", where=f"{where}: {edge}", allowed=", ".join(list(place)[:5])
         )
     return -1 if edge is None else place[edge]
@@ -175,7 +175,7 @@ def _edge(name: Any, place: Mapping[str, int], where: str) -> int:
 def _name(fields: Mapping[str, Any], key: str, where: str) -> str:
     name = text_of(fields.get(key), f"{where}.{key}")
     if name is None:
-        raise AskError(f"{where} has no {key}", where=where, allowed=f"{key}: a text")
+        raise QueryError(f"{where} has no {key}", where=where, allowed=f"{key}: a text")
     return name
 
 
@@ -191,5 +191,5 @@ def _number(
     place = f"{where}.{key}" if key else where
     found = number_of(fields.get(key), place, lower=lower, upper=upper)
     if found is None and usual is None:
-        raise AskError("a number is missing", where=place, allowed=f"{lower:g} to {upper:g}")
+        raise QueryError("a number is missing", where=place, allowed=f"{lower:g} to {upper:g}")
     return usual if found is None else found  # type: ignore[return-value]

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from offline_rl.serving.errors import AskError, BadCallError
+from offline_rl.serving.errors import BadCallError, QueryError
 
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
@@ -102,7 +102,7 @@ def json_of(content: bytes) -> Any:
     """The JSON value that a content stands for.
 
     Raises:
-        AskError: It is no JSON.
+        QueryError: It is no JSON.
         BadCallError: It is too large to be parsed as a whole.
     """
     if len(content) > MAX_TREE_BYTES:
@@ -115,7 +115,7 @@ def json_of(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError as error:
-        raise AskError(NOT_JSON, where=str(error)) from error
+        raise QueryError(NOT_JSON, where=str(error)) from error
     finally:
         if pauses:
             gc.enable()

@@ -19,10 +19,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from offline_rl.runner import Decision, Held, Node
-from offline_rl.serving.asks import Ask
 from offline_rl.serving.inventory import MAX_NAMES, Inventory
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import InFlightLedger, Question, ServedPolicy
+from offline_rl.serving.queries import PlacementQuery
 from offline_rl.serving.tallies import MAX_GUESTS, Tallies, cores_of
 
 MAX_HELD = 200_000
@@ -42,7 +42,7 @@ class PlacedRequest:
     """A decided request that is taken to be in the system.
 
     Attributes:
-        ask: The question; its names are the feasible candidates.
+        query: The question; its names are the feasible candidates.
         node: Where it was offered, or where it was reported to run; empty where nothing was feasible.
         offered: Where it was offered; likewise.
         decided_s: When.
@@ -51,7 +51,7 @@ class PlacedRequest:
         finish_s: Reported end.
     """
 
-    ask: Ask
+    query: PlacementQuery
     node: str
     offered: str
     decided_s: float
@@ -138,11 +138,11 @@ class LiveCluster:
             for node in self._of_policy(facts.values()):
                 self._books.set_available(node.name, node.available)
 
-    def view(self, ask: Ask) -> CandidateView:
+    def view(self, query: PlacementQuery) -> CandidateView:
         """The candidates of a question, with the reasons against each of them."""
-        names, number = self.tallies.interned(ask.names), len(ask.names)
-        own = self.inventory.own(ask)
-        failed, unresolvable = self.inventory.verdicts(ask, own)
+        names, number = self.tallies.interned(query.names), len(query.names)
+        own = self.inventory.own(query)
+        failed, unresolvable = self.inventory.verdicts(query, own)
         feasible = np.ones(number, bool)
         if failed or unresolvable:
             feasible = np.fromiter((n not in failed and n not in unresolvable for n in names), bool, number)
@@ -161,36 +161,36 @@ class LiveCluster:
             feasible=feasible,
         )
 
-    def question(self, ask: Ask, now_s: float) -> Question:
+    def question(self, query: PlacementQuery, now_s: float) -> Question:
         """The question for the policy: everything as it is now, so that it may be answered later and elsewhere."""
-        return self._question(self._open(now_s).question, ask, now_s)
+        return self._question(self._open(now_s).question, query, now_s)
 
-    def rule_question(self, ask: Ask, now_s: float) -> Question:
+    def rule_question(self, query: PlacementQuery, now_s: float) -> Question:
         """The same of the rule that stands in for the policy; only for a policy that has one."""
-        return self._question(self._open(now_s).rule_question, ask, now_s)
+        return self._question(self._open(now_s).rule_question, query, now_s)
 
-    def _question(self, about: Callable[..., Question], ask: Ask, now_s: float) -> Question:
-        request = replace(ask.request, candidates=ask.names)
-        own = {node.name: node for node in self._of_policy(self.inventory.own(ask).values())}
+    def _question(self, about: Callable[..., Question], query: PlacementQuery, now_s: float) -> Question:
+        request = replace(query.request, candidates=query.names)
+        own = {node.name: node for node in self._of_policy(self.inventory.own(query).values())}
         if not own:
             return about(request, now_s)
         known = self._of_policy(self.inventory.facts.values())
         nodes = {node.name: node for node in known} | own
         return about(request, now_s, tuple(nodes.values()))
 
-    def placement(self, ask: Ask, view: CandidateView, node: str, now_s: float) -> PlacedRequest:
+    def placement(self, query: PlacementQuery, view: CandidateView, node: str, now_s: float) -> PlacedRequest:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""
         names = view.names if view.feasible.all() else tuple(np.array(view.names, object)[view.feasible])
         names = self.tallies.interned(names)
-        return PlacedRequest(replace(ask, names=names, machines={}), node, node, now_s)
+        return PlacedRequest(replace(query, names=names, machines={}), node, node, now_s)
 
     def place(self, placement: PlacedRequest) -> None:
         """Files a decision; an older one about the same request is void."""
-        identity, now_s = placement.ask.request_id, placement.decided_s
+        identity, now_s = placement.query.request_id, placement.decided_s
         self._forget(identity)
         while self.placements and (len(self.placements) >= MAX_HELD or self._num_names > MAX_NAMES):
             self._forget(next(iter(self.placements)))
-        run_s = self.expected_run_s(placement.ask)
+        run_s = self.expected_run_s(placement.query)
         stays_s = max(run_s, PATIENCE_S) if self.hears_events else run_s
         self._expect_end(now_s + stays_s, placement)
         self._hold(placement, None if self.hears_events else now_s)
@@ -198,8 +198,8 @@ class LiveCluster:
     def weigh(self, placement: PlacedRequest, propensity: float | None) -> PlacedRequest:
         """Adds the propensity of a decision, which may become known later than the decision."""
         weighed = replace(placement, propensity=propensity)
-        if self.placements.get(placement.ask.request_id) is placement:
-            self.placements[placement.ask.request_id] = weighed
+        if self.placements.get(placement.query.request_id) is placement:
+            self.placements[placement.query.request_id] = weighed
         return weighed
 
     def report(self, event: RequestEvent) -> PlacedRequest | None:
@@ -220,7 +220,7 @@ class LiveCluster:
         if ran and placement.start_s is None:
             self._hold(moved, None)
             self._open(time_s).start(event.request_id, time_s)
-            self._expect_end(time_s + max(LOST_S, 10.0 * self.expected_run_s(placement.ask)), moved)
+            self._expect_end(time_s + max(LOST_S, 10.0 * self.expected_run_s(placement.query)), moved)
         elif event.status is None:
             self._hold(moved, started_s)
         if event.status is not None:
@@ -238,10 +238,10 @@ class LiveCluster:
                 count += 1
         return count
 
-    def expected_run_s(self, ask: Ask) -> float:
+    def expected_run_s(self, query: PlacementQuery) -> float:
         """The run time that a request states, or the median of its service in training."""
-        stated = ask.request.requested_run_s
-        return self._policy.expected_run_s(ask.request.service) if stated is None else stated
+        stated = query.request.requested_run_s
+        return self._policy.expected_run_s(query.request.service) if stated is None else stated
 
     def _is_same(self, reported: str | None, node: str) -> bool:
         """Whether a node that an event names is the one meant: itself, a machine of its class, or not named at all."""
@@ -279,37 +279,37 @@ class LiveCluster:
 
     def _hold(self, placement: PlacedRequest, start_s: float | None) -> None:
         """Files a request under its node: waiting, or running without its wait having been seen."""
-        name, identity, names = placement.node, placement.ask.request_id, placement.ask.names
+        name, identity, names = placement.node, placement.query.request_id, placement.query.names
         if self._policy.any_nodes and name not in self.inventory.facts:
             self._new_guests |= name not in self._guests_in_books
         self.placements[identity] = placement
         if names not in self._holders:
             self._num_names += len(names)
         self._holders[names] = self._holders.get(names, 0) + 1
-        self.tallies.add(name, placement.ask.request.cpu_cores)
+        self.tallies.add(name, placement.query.request.cpu_cores)
         if self._books is not None:
             self._enter(self._books, placement, start_s)
 
     def _enter(self, books: InFlightLedger, placement: PlacedRequest, start_s: float | None) -> None:
-        request, decided_s = placement.ask.request, placement.decided_s
+        request, decided_s = placement.query.request, placement.decided_s
         assumed_s = None if self.hears_events else decided_s
         held = Held(
             arrival_s=decided_s, start_s=assumed_s if start_s is None else start_s,
-            expected_run_s=self.expected_run_s(placement.ask), service=request.service,
+            expected_run_s=self.expected_run_s(placement.query), service=request.service,
             cpu_cores=request.cpu_cores, memory_gib=request.memory_gib, gpus=request.gpus,
         )  # fmt: skip
-        books.hold(placement.ask.request_id, placement.node, held, starts_up=True)
+        books.hold(placement.query.request_id, placement.node, held, starts_up=True)
 
     def _forget(self, identity: str, ran_until_s: float | None = None) -> None:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
-        names = placement.ask.names
+        names = placement.query.names
         self._holders[names] -= 1
         if not self._holders[names]:
             del self._holders[names]
             self._num_names -= len(names)
-        self.tallies.remove(placement.node, placement.ask.request.cpu_cores)
+        self.tallies.remove(placement.node, placement.query.request.cpu_cores)
         if self._books is not None:
             self._books.finish(identity, ran_until_s)
 
@@ -319,7 +319,7 @@ class LiveCluster:
             self._ends = [end for end in self._ends if self._is_current(end)]
             heapq.heapify(self._ends)
         has_start = placement.start_s is not None
-        heapq.heappush(self._ends, (end_s, placement.ask.request_id, placement.decided_s, has_start))
+        heapq.heappush(self._ends, (end_s, placement.query.request_id, placement.decided_s, has_start))
 
     def _is_current(self, end: tuple[float, str, float, bool]) -> bool:
         _, identity, decided_s, has_start = end

@@ -3,7 +3,7 @@
 from logs_schema.errors import SchedtwinError
 
 
-class AskError(SchedtwinError):
+class QueryError(SchedtwinError):
     """A call's content cannot be understood; it is answered with status 400, or in the `Error` field."""
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import orjson
 
 from offline_rl.runner import Node
-from offline_rl.serving.asks import Ask, list_of, mapping_of, names_of
-from offline_rl.serving.errors import AskError
-from offline_rl.serving.kubernetes import NodeObjects, ask_of_pod
+from offline_rl.serving.errors import QueryError
+from offline_rl.serving.kubernetes import NodeObjects, query_of_pod
 from offline_rl.serving.node_lists import SeenNode
+from offline_rl.serving.queries import PlacementQuery, list_of, mapping_of, names_of
 
 MAX_SCORE = 10
 """`extender/v1.MaxExtenderPriority`."""
@@ -43,12 +43,12 @@ class ExtenderArgs:
     """A question of kube-scheduler.
 
     Attributes:
-        ask: The question in plain words.
+        query: The question in plain words.
         items: The node objects as they came, parsed or as bytes, by name; None where only names came.
         spelling: How the answer's keys are to be written.
     """
 
-    ask: Ask
+    query: PlacementQuery
     items: Mapping[str, Any] | None
     spelling: Spelling
 
@@ -70,13 +70,13 @@ def args_of(
         seen: The node objects, where they were split from the content.
 
     Raises:
-        AskError: It is no such thing, or pod or nodes are malformed.
+        QueryError: It is no such thing, or pod or nodes are malformed.
     """
     if not isinstance(content, dict):
-        raise AskError("ExtenderArgs are a JSON object", where=type(content).__name__)
+        raise QueryError("ExtenderArgs are a JSON object", where=type(content).__name__)
     keys = {key.lower(): value for key, value in content.items()}
     if keys.get("pod") is None:
-        raise AskError("the pod is missing", where="ExtenderArgs", allowed="Pod, with Nodes or NodeNames")
+        raise QueryError("the pod is missing", where="ExtenderArgs", allowed="Pod, with Nodes or NodeNames")
     items: dict[str, Any] | None = None
     machines: dict[str, Node] = {}
     names: tuple[str, ...] = ()
@@ -94,8 +94,8 @@ def args_of(
             machine = read.machine(mapping_of(item, where), where)
             items[machine.name], machines[machine.name] = item, machine
         names = tuple(machines)
-    ask = ask_of_pod(mapping_of(keys["pod"], "Pod"), names, machines, now_s)
-    return ExtenderArgs(ask, items, spelling_of(content))
+    query = query_of_pod(mapping_of(keys["pod"], "Pod"), names, machines, now_s)
+    return ExtenderArgs(query, items, spelling_of(content))
 
 
 def filter_result(
@@ -109,7 +109,7 @@ def filter_result(
         unresolvable: Node -> why it never can.
     """
     words = args.spelling
-    passed = [name for name in args.ask.names if name not in failed and name not in unresolvable]
+    passed = [name for name in args.query.names if name not in failed and name not in unresolvable]
     nodes = None if args.items is None else {"metadata": {}, "items": [args.items[name] for name in passed]}
     return {
         words.nodes: nodes,

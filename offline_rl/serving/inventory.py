@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from offline_rl.runner import Node
-from offline_rl.serving.asks import Ask
+from offline_rl.serving.queries import PlacementQuery
 
 MAX_NODES = 20_000
 """Nodes of an inventory, and of one question."""
@@ -71,10 +71,10 @@ class Inventory:
         self._stated = tuple(nodes)
         self._combine()
 
-    def own(self, ask: Ask) -> dict[str, Node]:
+    def own(self, query: PlacementQuery) -> dict[str, Node]:
         """What a question states of its nodes and is not known already: by name, laid over what is known."""
         own = {}
-        for name, stated in ask.machines.items():
+        for name, stated in query.machines.items():
             read = self._read.get(name)
             if read is None or read[0] is not stated:
                 known = self.facts.get(name)
@@ -86,15 +86,17 @@ class Inventory:
                 own[name] = read[1]
         return own
 
-    def verdicts(self, ask: Ask, own: Mapping[str, Node]) -> tuple[dict[str, str], dict[str, str]]:
+    def verdicts(
+        self, query: PlacementQuery, own: Mapping[str, Node]
+    ) -> tuple[dict[str, str], dict[str, str]]:
         """Candidate -> why it cannot take a request now, and candidate -> why it never can."""
-        wanted = _wanted(ask)
+        wanted = _wanted(query)
         too_small = self._nodes_too_small(wanted)
         failed: dict[str, str] = {}
         unresolvable: dict[str, str] = {}
         if not (too_small or self._closed or own):
             return failed, unresolvable
-        for name in ask.names:
+        for name in query.names:
             node = own.get(name)
             is_closed = name in self._closed if node is None else not node.available
             trouble = too_small.get(name) if node is None else _too_small(node, wanted)
@@ -131,8 +133,8 @@ def merged(known: Node, stated: Node) -> Node:
     return replace(known, available=stated.available, **changes)
 
 
-def _wanted(ask: Ask) -> Wanted:
-    request = ask.request
+def _wanted(query: PlacementQuery) -> Wanted:
+    request = query.request
     amounts = zip(RESOURCES, (request.cpu_cores, request.memory_gib, request.gpus), strict=True)
     return tuple((name, amount, amount / request.num_nodes) for name, amount in amounts if amount > 0.0)
 

@@ -31,10 +31,10 @@ a quantity that cannot be understood is an error, not a guess.
 from typing import Any
 
 from offline_rl.runner import Node, Request
-from offline_rl.serving.asks import Ask, instant_of, list_of, mapping_of, number_of, text_of
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.inventory import MAX_NODES
 from offline_rl.serving.quantities import GIB, amount_of
+from offline_rl.serving.queries import PlacementQuery, instant_of, list_of, mapping_of, number_of, text_of
 
 PREFIX = "schedtwin.io/"
 ZONE = "topology.kubernetes.io/zone"
@@ -44,7 +44,9 @@ Amounts = tuple[float, float, float]
 """Cores, memory in GiB, GPUs."""
 
 
-def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, Node], now_s: float) -> Ask:
+def query_of_pod(
+    pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, Node], now_s: float
+) -> PlacementQuery:
     """The question that a pod stands for.
 
     Args:
@@ -54,14 +56,14 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
         now_s: The clock.
 
     Raises:
-        AskError: The pod has no identity, or a part of it is not what the API allows.
+        QueryError: The pod has no identity, or a part of it is not what the API allows.
     """
     metadata, spec = mapping_of(pod.get("metadata"), "metadata"), mapping_of(pod.get("spec"), "spec")
     marks = _marks(metadata)
     namespace, name = text_of(metadata.get("namespace"), "namespace"), text_of(metadata.get("name"), "name")
     identity = text_of(metadata.get("uid"), "metadata.uid") or (name and f"{namespace or 'default'}/{name}")
     if identity is None:
-        raise AskError("the pod has no identity", where="metadata", allowed="uid, or name and namespace")
+        raise QueryError("the pod has no identity", where="metadata", allowed="uid, or name and namespace")
     cores, memory_gib, gpus = requested_amounts(spec)
     arrival_s = instant_of(metadata.get("creationTimestamp"), "metadata.creationTimestamp")
     selector = mapping_of(spec.get("nodeSelector"), "spec.nodeSelector")
@@ -82,7 +84,7 @@ def ask_of_pod(pod: dict[str, Any], names: tuple[str, ...], machines: dict[str, 
         input_mib=input_mib,
         agent=agent,
     )
-    return Ask(
+    return PlacementQuery(
         identity, min(now_s, arrival_s or now_s), request, names, machines, agent,
         unspecified=frozenset(column for column, amount in unspecified.items() if amount == 0.0),
     )  # fmt: skip
@@ -117,12 +119,12 @@ def machine_of(node: dict[str, Any], where: str) -> Node:
     """The facts in a `v1.Node` object.
 
     Raises:
-        AskError: It has no name, or a part of it is not what the API allows.
+        QueryError: It has no name, or a part of it is not what the API allows.
     """
     metadata, status = mapping_of(node.get("metadata"), where), mapping_of(node.get("status"), where)
     name = text_of(metadata.get("name"), f"{where}.metadata.name")
     if name is None:
-        raise AskError("a node has no name", where=f"{where}.metadata.name")
+        raise QueryError("a node has no name", where=f"{where}.metadata.name")
     labels = mapping_of(metadata.get("labels"), f"{where}.metadata.labels")
     resources = mapping_of(status.get("allocatable") or status.get("capacity"), f"{where}.status.allocatable")
     tier = labels.get(PREFIX + "tier")
@@ -147,7 +149,7 @@ def requested_amounts(spec: dict[str, Any]) -> Amounts:
         spec: A pod's `spec`.
 
     Raises:
-        AskError: A container or a quantity is malformed.
+        QueryError: A container or a quantity is malformed.
     """
     running = [
         _of_container(one, "spec.containers") for one in list_of(spec.get("containers"), "spec.containers")

@@ -18,7 +18,7 @@ import orjson
 
 from offline_rl.runner import Node
 from offline_rl.serving.bodies import json_of
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.kubernetes import NodeObjects
 
 MAX_KEPT_BYTES = 64 * 2**20
@@ -107,7 +107,7 @@ class NodeLists:
                 continue
             try:
                 node = SeenNode(raw, self._objects.machine(item, f"Nodes.items[{index}]"))
-            except AskError:  # raised again where the whole list is read
+            except QueryError:  # raised again where the whole list is read
                 return None
             if node.facts.name.encode() == name:
                 self._keep(name, node)

@@ -28,10 +28,10 @@ import numpy as np
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.queue import QueuePolicy
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
-from offline_rl.serving.asks import instant_of, list_of, number_of, object_of, text_of
 from offline_rl.serving.config import ServiceConfig
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.queries import instant_of, list_of, number_of, object_of, text_of
 from offline_rl.serving.service import BUSY, POLICY, RAISED, SLOW
 
 RULE = "rule"
@@ -81,7 +81,7 @@ class QueueDoor:
             now_s: Of the server's clock, where the question names no instant.
 
         Raises:
-            AskError: It is no question; says what, where, and what is allowed. Nothing is remembered of it then.
+            QueryError: It is no question; says what, where, and what is allowed. Nothing is remembered of it then.
             PolicyInputError: The queue cannot be so.
         """
         begun_s = time.monotonic()
@@ -196,7 +196,7 @@ def _jobs(
     """Names and descriptions of the jobs of a list; of running ones the arrival is the start."""
     listed = list_of(asked.get(key), key)
     if len(listed) > MAX_JOBS:
-        raise AskError("too many jobs", where=f"{key}: {len(listed)}", allowed=f"{MAX_JOBS}")
+        raise QueryError("too many jobs", where=f"{key}: {len(listed)}", allowed=f"{MAX_JOBS}")
     names, jobs = [], []
     for place, one in enumerate(listed):
         where = f"{key}[{place}]"
@@ -206,7 +206,7 @@ def _jobs(
             instant_of(fields.get(since), f"{where}.{since}"),
         )
         if name is None or since_s is None:
-            raise AskError(
+            raise QueryError(
                 f"{where} is missing", where=where, allowed=f"job: a text, and {since}: an instant"
             )
         names.append(name)
@@ -216,7 +216,7 @@ def _jobs(
         )
     twice = {name for name in names if names.count(name) > 1} if len(set(names)) < len(names) else set()
     if twice:
-        raise AskError("a job stands twice", where=f"{key}: {min(twice)}", allowed="each name once")
+        raise QueryError("a job stands twice", where=f"{key}: {min(twice)}", allowed="each name once")
     return names, jobs
 
 
@@ -224,12 +224,12 @@ def _ended(one: Any, where: str) -> tuple[str, float, float]:
     fields = object_of(one, where, _ENDED_KEYS)
     user = text_of(fields.get("user"), f"{where}.user")
     if user is None:
-        raise AskError("whose job has ended is missing", where=f"{where}.user", allowed="a text")
+        raise QueryError("whose job has ended is missing", where=f"{where}.user", allowed="a text")
     return user, _positive(fields, "run_s", where), _positive(fields, "requested_s", where)
 
 
 def _positive(fields: Mapping[str, Any], key: str, where: str) -> float:
     found = number_of(fields.get(key), f"{where}.{key}", lower=math.ulp(0.0), upper=1e12)
     if found is None:
-        raise AskError("a number is missing", where=f"{where}.{key}", allowed="more than 0, to 1e+12")
+        raise QueryError("a number is missing", where=f"{where}.{key}", allowed="more than 0, to 1e+12")
     return found

@@ -21,10 +21,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from offline_rl.runner import Node, Request
-from offline_rl.serving.asks import Ask, instant_of, list_of, mapping_of, number_of, object_of, text_of
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.inventory import MAX_NODES
 from offline_rl.serving.kubernetes import machine_of
+from offline_rl.serving.queries import (
+    PlacementQuery,
+    instant_of,
+    list_of,
+    mapping_of,
+    number_of,
+    object_of,
+    text_of,
+)
 
 LABELS = ("site", "service", "scenario", "queue")
 AMOUNTS = ("cpu_cores", "memory_gib", "gpus", "num_nodes", "requested_run_s", "deadline_s", "input_mib")
@@ -47,7 +55,7 @@ class RequestEvent:
     status: str | None
 
 
-def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
+def query_of_json(content: Any, known: Sequence[str], now_s: float) -> PlacementQuery:
     """Reads the content of `POST /decide`.
 
     Args:
@@ -56,27 +64,27 @@ def ask_of_json(content: Any, known: Sequence[str], now_s: float) -> Ask:
         now_s: The clock.
 
     Raises:
-        AskError: A key is unknown, or a value is not what it should be.
+        QueryError: A key is unknown, or a value is not what it should be.
     """
     question = _object(content, "the content", ("request", "nodes"))
     request = _object(question.get("request"), "request", (*ABOUT, *LABELS, *AMOUNTS))
     identity = text_of(request.get("request_id"), "request.request_id")
     if identity is None:
-        raise AskError("the request has no identity", where="request.request_id")
+        raise QueryError("the request has no identity", where="request.request_id")
     labels = {name: text_of(request.get(name), f"request.{name}") for name in LABELS}
     lower = {"num_nodes": 1.0}
     amounts = {
         name: number_of(request.get(name), f"request.{name}", lower=lower.get(name, 0.0)) for name in AMOUNTS
     }
     if amounts["num_nodes"] is not None and not amounts["num_nodes"].is_integer():
-        raise AskError(
+        raise QueryError(
             "a request is spread over whole nodes", where=f"request.num_nodes: {amounts['num_nodes']}"
         )
     named = {name: value for name, value in amounts.items() if value is not None}
     arrival_s = instant_of(request.get("arrival"), "request.arrival")
     names, machines = _nodes(question.get("nodes"), known)
     agent = text_of(request.get("agent"), "request.agent")
-    return Ask(
+    return PlacementQuery(
         request_id=identity,
         arrival_s=min(now_s, now_s if arrival_s is None else arrival_s),
         request=Request(**labels, **named, agent=agent),  # type: ignore[arg-type]
@@ -93,7 +101,7 @@ def inventory_of_json(content: Any) -> list[Node]:
     """Reads the content of `POST /nodes`: `nodes` as in a question, or `items` of Kubernetes' node objects.
 
     Raises:
-        AskError: A node is malformed or stands twice, or there are too many; none of them counts.
+        QueryError: A node is malformed or stands twice, or there are too many; none of them counts.
     """
     if isinstance(content, dict) and "items" in content:
         listed = list_of(content["items"], "items")
@@ -104,14 +112,14 @@ def inventory_of_json(content: Any) -> list[Node]:
     else:
         inventory = _object(content, "the content", ("nodes",))
         if inventory.get("nodes") is None:
-            raise AskError("an inventory has nodes", allowed="nodes, or items of Kubernetes' node objects")
+            raise QueryError("an inventory has nodes", allowed="nodes, or items of Kubernetes' node objects")
         listed = list_of(inventory["nodes"], "nodes")
         names, machines = _nodes(listed, ())
         nodes = [machines.get(name) or Node(name) for name in names]
     if len(listed) > MAX_NODES:
-        raise AskError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
+        raise QueryError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
     if len({node.name for node in nodes}) != len(listed):
-        raise AskError("a node stands twice in the inventory", allowed="each name once")
+        raise QueryError("a node stands twice in the inventory", allowed="each name once")
     return nodes
 
 
@@ -123,11 +131,11 @@ def events_of_json(content: Any, now_s: float) -> list[RequestEvent]:
         now_s: The time of events without one.
 
     Raises:
-        AskError: An event is malformed; none of them counts.
+        QueryError: An event is malformed; none of them counts.
     """
     listed = content if isinstance(content, list) else [content]
     if len(listed) > MAX_EVENTS:
-        raise AskError("too many events at once", where=f"{len(listed)} events", allowed=f"{MAX_EVENTS}")
+        raise QueryError("too many events at once", where=f"{len(listed)} events", allowed=f"{MAX_EVENTS}")
     return [_event(one, f"event {index}", now_s) for index, one in enumerate(listed)]
 
 
@@ -135,7 +143,7 @@ def _event(content: Any, where: str, now_s: float) -> RequestEvent:
     event = _object(content, where, ("request_id", "event", "time", "node", "status"))
     identity, kind = text_of(event.get("request_id"), f"{where}, request_id"), event.get("event")
     if identity is None or kind not in ("start", "finish"):
-        raise AskError(
+        raise QueryError(
             "this is no event",
             where=where,
             allowed="request_id, and event: start or finish",
@@ -143,7 +151,7 @@ def _event(content: Any, where: str, now_s: float) -> RequestEvent:
         )
     status = event.get("status") or "completed"
     if kind == "finish" and status not in FINISHED:
-        raise AskError("no such end of a request", where=f"{where}, status", allowed=", ".join(FINISHED))
+        raise QueryError("no such end of a request", where=f"{where}, status", allowed=", ".join(FINISHED))
     time_s = instant_of(event.get("time"), f"{where}, time")
     node = text_of(event.get("node"), f"{where}, node")
     happened_s = now_s if time_s is None else min(time_s, now_s)
@@ -157,13 +165,13 @@ def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[st
     machines: dict[str, Node] = {}
     listed = list_of(content, "nodes")
     if len(listed) > MAX_NODES:
-        raise AskError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
+        raise QueryError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
     for index, one in enumerate(listed):
         where = f"nodes[{index}]"
         node = _object({"name": one} if isinstance(one, str) else one, where, _NODE_KEYS)
         name = text_of(node.get("name"), f"{where}.name")
         if name is None:
-            raise AskError("a node has no name", where=where)
+            raise QueryError("a node has no name", where=where)
         names[name] = None
         if len(node) > 1:
             machines[name] = _machine(name, node, where)
@@ -176,7 +184,7 @@ _NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
 def _machine(name: str, content: dict[str, Any], where: str) -> Node:
     for flag in NODE_FLAGS:
         if flag in content and not isinstance(content[flag], bool | None):
-            raise AskError("true or false is needed here", where=f"{where}.{flag}")
+            raise QueryError("true or false is needed here", where=f"{where}.{flag}")
     amounts = {key: number_of(content[key], f"{where}.{key}") for key in NODE_AMOUNTS if key in content}
     return Node(
         name=name,
@@ -190,5 +198,5 @@ def _machine(name: str, content: dict[str, Any], where: str) -> Node:
 def _object(content: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
     """A JSON object that is there, with no keys but the allowed ones."""
     if content is None:
-        raise AskError(f"{where} is missing", allowed=", ".join(allowed))
+        raise QueryError(f"{where} is missing", allowed=", ".join(allowed))
     return object_of(content, where, allowed)

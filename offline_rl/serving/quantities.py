@@ -3,7 +3,7 @@
 import math
 import re
 
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 
 GIB = 1024.0**3
 
@@ -26,7 +26,7 @@ def amount_of(quantity: object) -> float:
         The amount in the resource's own unit (cores, bytes), finite and at least 0.
 
     Raises:
-        AskError: It is no quantity, negative, or too large.
+        QueryError: It is no quantity, negative, or too large.
     """
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise _not_a_quantity(quantity)
@@ -40,8 +40,8 @@ def amount_of(quantity: object) -> float:
     return amount
 
 
-def _not_a_quantity(quantity: object) -> AskError:
-    return AskError(
+def _not_a_quantity(quantity: object) -> QueryError:
+    return QueryError(
         "this is no quantity of a resource",
         where=repr(quantity)[:80],
         allowed="a number of at least 0 with an optional suffix, such as 500m, 2, 64Mi or 1.5G",

@@ -15,28 +15,28 @@ def request_row(placement: PlacedRequest, status: str, default_site: str) -> lis
         status: `unknown` or `waiting` when it is decided, `running` when it starts, else how it ended.
         default_site: Of requests that name none.
     """
-    ask, request = placement.ask, placement.ask.request
+    query, request = placement.query, placement.query.request
     amounts = {
-        name: None if name in ask.unspecified else getattr(request, name)
+        name: None if name in query.unspecified else getattr(request, name)
         for name in ("cpu_cores", "memory_gib", "gpus", "requested_run_s", "input_mib", "deadline_s")
     }
     ran = placement.start_s is not None
     row: dict[str, Cell] = amounts | {
-        "request_id": ask.request_id,
-        "arrival": instant(min(ask.arrival_s, placement.decided_s)),
+        "request_id": query.request_id,
+        "arrival": instant(min(query.arrival_s, placement.decided_s)),
         "site": request.site or default_site,
         "scenario": request.scenario,
         "service": request.service,
-        "agent": ask.agent,
+        "agent": query.agent,
         "queue": request.queue,
-        "num_nodes": None if "num_nodes" in ask.unspecified else int(request.num_nodes),
-        "output_mib": ask.output_mib,
-        "candidates": ask.names or None,
+        "num_nodes": None if "num_nodes" in query.unspecified else int(request.num_nodes),
+        "output_mib": query.output_mib,
+        "candidates": query.names or None,
         "decided": instant(placement.decided_s),
         "offered_node": placement.offered or None,
         "propensity": placement.propensity,
         "accepted": False if status == REJECTED else (True if ran else None),
-        "session": ask.session,
+        "session": query.session,
         "start": instant(placement.start_s),
         "finish": instant(placement.finish_s),
         "ran_node": placement.node if ran else None,
@@ -48,7 +48,7 @@ def request_row(placement: PlacedRequest, status: str, default_site: str) -> lis
 def decision_row(placement: PlacedRequest, **facts: Cell) -> list[Cell]:
     """A row of LOG/decisions: how a decision came about; facts are its other columns, absent ones are empty."""
     row: dict[str, Cell] = facts | {
-        "request_id": placement.ask.request_id,
+        "request_id": placement.query.request_id,
         "decided": instant(placement.decided_s),
         "offered_node": placement.offered or None,
         "propensity": placement.propensity,

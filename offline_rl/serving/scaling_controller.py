@@ -23,7 +23,7 @@ from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 from offline_rl.runner.scaling import TREND_INTERVALS, Granted, Reading
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi
 from offline_rl.serving.prometheus import Prometheus, granted_by, reading_of
 from offline_rl.serving.quantities import GIB, amount_of
@@ -250,7 +250,7 @@ def _amount(deployment: str, resource: str, resources: Mapping[str, Any]) -> flo
     limit, request = (resources.get(kind, {}).get(resource) for kind in ("limits", "requests"))
     try:
         found = [amount_of(one) for one in (limit, request) if one is not None]
-    except AskError as error:
+    except QueryError as error:
         raise ConfigError(
             error.what, where=f"deployment {deployment}, {resource}", allowed=error.allowed
         ) from error

@@ -15,7 +15,6 @@ import numpy as np
 
 from offline_rl.runner import Decision, Node
 from offline_rl.runner.watch import KINDS
-from offline_rl.serving.asks import Ask
 from offline_rl.serving.choosing import (
     NO_NODE,
     Choice,
@@ -35,6 +34,7 @@ from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import PolicySlot, Question
 from offline_rl.serving.pressure import Pressure
+from offline_rl.serving.queries import PlacementQuery
 from offline_rl.serving.rows import RUNNING, UNKNOWN, WAITING, decision_row, request_row
 
 POLICY, FALLBACK, EXPLORE, ONLY = "policy", "fallback", "explore", "only"
@@ -100,49 +100,49 @@ class Service:
         for kind in KINDS:
             metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
 
-    def filter(self, ask: Ask) -> CandidateView:
+    def filter(self, query: PlacementQuery) -> CandidateView:
         """The candidates and the reasons against them; a pod that has one node left is taken to go there.
 
         kube-scheduler does not request priorities where one node is left.
         """
         now_s = self._turn()
-        view = self.cluster.view(ask)
+        view = self.cluster.view(query)
         left = np.flatnonzero(view.feasible)
         if len(left) == 1:
             answer = Answer(view.names[int(left[0])], [], ONLY, "", view)
-            self._record(self._place(ask, answer, now_s), answer, 1.0)
+            self._record(self._place(query, answer, now_s), answer, 1.0)
         elif not len(left):
             self.metrics.nothing_feasible.inc()
         return view
 
-    async def decide(self, ask: Ask, begun_s: float | None = None) -> Answer:
+    async def decide(self, query: PlacementQuery, begun_s: float | None = None) -> Answer:
         """Answers a question within its deadline.
 
         Args:
-            ask: The question.
+            query: The question.
             begun_s: When it arrived, on the clock of `time.monotonic`; now by default.
         """
         deadline_s = (time.monotonic() if begun_s is None else begun_s) + self.config.deadline_s
         now_s = self._turn()
-        view = self.cluster.view(ask)
+        view = self.cluster.view(query)
         if not view.feasible.any():
             self.metrics.nothing_feasible.inc()
             answer = Answer(None, [0] * len(view.names), FALLBACK, NOTHING, view)
-            self._record(self.cluster.placement(ask, view, "", now_s), answer, None)
+            self._record(self.cluster.placement(query, view, "", now_s), answer, None)
             return answer
         fallback = fallback_choice(fallback_named(self.config.fallback), view, self._rng)
         if self.pressure.lag_s > self.config.deadline_s:
-            return self._decide_in_haste(ask, fallback, view, now_s)
-        fallback = self._by_rule(ask, view, now_s) or fallback
-        question = self.cluster.question(ask, now_s)
+            return self._decide_in_haste(query, fallback, view, now_s)
+        fallback = self._by_rule(query, view, now_s) or fallback
+        question = self.cluster.question(query, now_s)
         if self._rng.random() < self.config.explore:
             named = int(self._rng.choice(np.flatnonzero(view.feasible)))
             answer = _answer(EXPLORE, fallback, named, "", view)
-        elif share_of(ask.request_id) >= self.config.share:
+        elif share_of(query.request_id) >= self.config.share:
             answer = _answer(FALLBACK, fallback, fallback.best, "", view)
         else:
-            return await self._decide_by_policy(ask, question, fallback, view, now_s, deadline_s)
-        placement = self._place(ask, answer, now_s)
+            return await self._decide_by_policy(query, question, fallback, view, now_s, deadline_s)
+        placement = self._place(query, answer, now_s)
         if len(self._comparisons) < MAX_COMPARISONS:
             task = asyncio.create_task(self._compare(placement, answer, question, fallback))
             self._comparisons.add(task)
@@ -174,34 +174,36 @@ class Service:
         """Waits for comparisons under way."""
         await asyncio.gather(*self._comparisons, return_exceptions=True)
 
-    def _by_rule(self, ask: Ask, view: CandidateView, now_s: float) -> Choice | None:
+    def _by_rule(self, query: PlacementQuery, view: CandidateView, now_s: float) -> Choice | None:
         """What the rule names that stands in for the policy; None where there is none, or it can name no candidate."""
         if not self._policy.has_rule:
             return None
         try:
-            decision = self.cluster.rule_question(ask, now_s)()
+            decision = self.cluster.rule_question(query, now_s)()
             choice = rule_choice(decision, self._position(decision, view.names), view, self._rng)
         except Exception as error:  # what stands in must not end the show
             self._print_once(f"the rule failed, a heuristic answers: {type(error).__name__}: {error}"[:500])
             return None
         return None if choice.best == NO_NODE else choice
 
-    def _decide_in_haste(self, ask: Ask, fallback: Choice, view: CandidateView, now_s: float) -> Answer:
+    def _decide_in_haste(
+        self, query: PlacementQuery, fallback: Choice, view: CandidateView, now_s: float
+    ) -> Answer:
         """The fallback's answer where the server is behind: the policy does not run, and the answer is late already."""
-        is_policys = share_of(ask.request_id) < self.config.share
+        is_policys = share_of(query.request_id) < self.config.share
         self.metrics.fallbacks.labels(OVERLOAD).inc(is_policys)
         answer = _answer(FALLBACK, fallback, fallback.best, OVERLOAD, view)
-        placement = self._place(ask, answer, now_s)
+        placement = self._place(query, answer, now_s)
         weight = propensity(
             view.names.index(placement.offered), None, fallback, canary=0.0, explore=0.0,
-            num_feasible=len(placement.ask.names),
+            num_feasible=len(placement.query.names),
         )  # fmt: skip
         self._record(placement, answer, weight, fallback_node=answer.node)
         return answer
 
     async def _decide_by_policy(
         self,
-        ask: Ask,
+        query: PlacementQuery,
         question: Question,
         fallback: Choice,
         view: CandidateView,
@@ -214,7 +216,7 @@ class Service:
             answer = _answer(FALLBACK, fallback, fallback.best, reply.reason, view)
         else:
             answer = _answer(POLICY, reply.choice, reply.choice.best, "", view)
-        self._record_reply(self._place(ask, answer, now_s), answer, reply, fallback)
+        self._record_reply(self._place(query, answer, now_s), answer, reply, fallback)
         return answer
 
     async def _compare(
@@ -277,9 +279,9 @@ class Service:
         self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
         return now_s
 
-    def _place(self, ask: Ask, answer: Answer, now_s: float) -> PlacedRequest:
+    def _place(self, query: PlacementQuery, answer: Answer, now_s: float) -> PlacedRequest:
         self.metrics.decisions.labels(answer.arm).inc()
-        placement = self.cluster.placement(ask, answer.view, answer.node or "", now_s)
+        placement = self.cluster.placement(query, answer.view, answer.node or "", now_s)
         self.cluster.place(placement)
         self.metrics.in_flight.set(len(self.cluster.placements))
         return placement
@@ -292,7 +294,7 @@ class Service:
             self.metrics.disagreements.inc(choice.best != fallback.best)
         weight = propensity(
             names.index(placement.offered), choice, fallback, canary=self.config.share,
-            explore=self.config.explore, num_feasible=len(placement.ask.names),
+            explore=self.config.explore, num_feasible=len(placement.query.names),
         )  # fmt: skip
         self._record(
             placement, answer, weight, reply,

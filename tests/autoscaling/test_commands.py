@@ -64,6 +64,18 @@ def test_a_real_series_is_laid_under_the_load(tmp_path):
     with pytest.raises(FormatError, match="no series of request rates"):
         read_series(tmp_path / "rates.txt")
     assert "row 3" in str(error.value)
+    (tmp_path / "rates.txt").write_text("1\n-3\n2\n")
+    with pytest.raises(FormatError, match="row 2"):
+        read_series(tmp_path / "rates.txt")
+
+
+@pytest.mark.parametrize(
+    "wrong", [("--interval-s", "0"), ("--first-day", "9999-12-31"), ("--days", "99999999")]
+)
+def test_days_that_no_application_has_are_refused(tmp_path, capsys, wrong):
+    assert main(["simulate", "--preset", "chain", "--out", str(tmp_path / "log"), *wrong]) == 2
+    assert "allowed:" in capsys.readouterr().err
+    assert not (tmp_path / "log").exists()
 
 
 def test_traces_are_paired_by_seed_and_shift():

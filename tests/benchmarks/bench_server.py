@@ -159,7 +159,7 @@ async def drive(
         streams.put_nowait(await asyncio.open_connection("127.0.0.1", port))
     taken: list[float] = []
 
-    async def ask(number: int, due_s: float) -> None:
+    async def query(number: int, due_s: float) -> None:
         before, after = bodies[number % len(bodies)]
         uid = f"{number:08d}-{os.getpid()}".encode()
         length = len(before) + len(uid) + len(after)
@@ -181,7 +181,7 @@ async def drive(
         due_s = begun_s + number / rate
         if (wait_s := due_s - time.perf_counter()) > 0:
             await asyncio.sleep(wait_s)
-        tasks.append(asyncio.create_task(ask(number, due_s)))
+        tasks.append(asyncio.create_task(query(number, due_s)))
     _, late = await asyncio.wait(tasks, timeout=10)
     taken.extend([np.inf] * len(late))
     for task in late:

@@ -17,6 +17,8 @@ from evaluation.commands.settings import settings_of
 from evaluation.problems.kit import ExportOptions
 from evaluation.problems.placement.kit import PLACEMENT_KIT, export, trained
 from logs_schema.errors import ConfigError
+from offline_rl.contract import EXPECTED_ON_TIME
+from tests.serving.bundles import make_bundle
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 8
@@ -69,6 +71,12 @@ def test_import_of_nothing_right_says_so_and_why(tmp_path, capsys):
     assert "out_of_range:submit" in why
     assert "not milliseconds" in why
     assert run("check", tmp_path / "archive") == 1
+
+
+def test_import_of_a_header_alone_says_that_there_is_nothing(tmp_path, capsys):
+    (tmp_path / "requests.csv").write_text("request_id,arrival,site,status\n")
+    assert run("import", "native", tmp_path / "requests.csv", "--out", tmp_path / "archive") == 1
+    assert "the log holds no rows" in capsys.readouterr().out
 
 
 def test_import_replaces_only_when_asked(log, tmp_path, capsys):
@@ -187,7 +195,7 @@ def test_seed_and_judges_of_the_user_reach_a_comparison(tmp_path, monkeypatch, c
 
 def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():
     facts = {
-        "seeds": [3], "reward_with_member_kept_aside": [0.75], "training_reward": [0.5], "kl_to_clone": [0.1],
+        "seeds": [3], "reward_with_held_out_member": [0.75], "training_reward": [0.5], "kl_to_clone": [0.1],
         "ladder": "expected_on_time by .03",
     }  # fmt: skip
     said, ladder = trained(facts)
@@ -253,3 +261,9 @@ def test_a_product_that_a_dead_writer_left_aside_is_brought_back_first(tmp_path,
     assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
     (tmp_path / "archive").rename(tmp_path / ".archive.0123abcd.replaced")
     assert run("check", tmp_path / "archive") == 1  # a third of its rows are in quarantine
+
+
+def test_inspect_shows_the_rule_that_stands_in_for_a_network(tmp_path, capsys):
+    assert run("inspect", make_bundle(tmp_path / "bundle", stand_in=EXPECTED_ON_TIME)) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"the fallback rule where it has no answer, {EXPECTED_ON_TIME}" in shown

@@ -122,6 +122,9 @@ def test_a_world_stands_without_a_preset(tmp_path: Path) -> None:
         ('sites = ["here"]', "nodes, services"),
         ('sites = ["here"]\n[every_node]\nspeed = 1', "every_node"),
         ('like = "small"\nnum_agents = 3', "num_agents"),
+        ('like = "small"\nseed = -1', "seed is -1"),
+        ('like = "small"\n[every_node]\ncpu_cores = 0', "every_node sets cpu_cores"),
+        ('like = "small"\n[every_service]\nmemory_gib = 1000', "every_service sets memory_gib"),
     ],
 )  # fmt: skip
 def test_worlds_that_cannot_be_are_refused_by_name(tmp_path: Path, text: str, named: str) -> None:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,13 @@ def test_one_day_cannot_be_held_against_another(changed: Archive) -> None:
         survey(changed.path, SurveyConfig(), one_by_one, changed.days("requests")[:1])
     with pytest.raises(ConfigError):
         SurveyConfig(share=0.0)
+
+
+def test_days_of_one_request_cannot_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "A_DAY", 1)
+    log = write_log(tmp_path / "thin", lambda *_: 1.0, lambda *_: "ocr")
+    with pytest.raises(ConfigError, match="no two of 8 days"):
+        survey(log.path, SurveyConfig(), one_by_one)
 
 
 def test_the_command_tells_it_as_json_and_as_a_page(

@@ -122,3 +122,8 @@ def test_columns_that_are_unknown_missing_or_repeated() -> None:
         cast_rows(REQUESTS, requests(cpu_cores=[1]).drop_columns(["site"]))
     with pytest.raises(SchemaError, match="repeated columns: site"):
         cast_rows(REQUESTS, requests(cpu_cores=[1]).append_column("site", [["s"]]))
+
+
+def test_seconds_that_no_calendar_holds_break_their_row_alone():
+    cast = cast_rows(REQUESTS, requests(arrival=["2020-02-29T12:00Z", "1e18", "-1e300"]))
+    assert cast.faults["not_an_instant:arrival"].tolist() == [False, True, True]

@@ -7,6 +7,7 @@ from logs_schema import NODES, REQUESTS, ArchiveError, ArchiveWriter
 from logs_schema.capabilities import percent, unsupported
 from logs_schema.check import check_archive, render
 from logs_schema.formats.reading import tabulate
+from logs_schema.tables import DEPLOYMENT_SAMPLES
 
 DAY_S = 86_400
 START = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
@@ -106,6 +107,22 @@ def test_overruns_and_unfinished_requests_are_counted(tmp_path):
     timing = checked(tmp_path, rows).timing
     assert (timing.num_overruns, timing.num_with_request, timing.num_unfinished) == (2, 2, 2)
     assert timing.largest_overrun == 2.5
+
+
+def test_deployments_that_use_many_times_their_grant_are_named(tmp_path):
+    rows = [
+        {"time": 60 * place, "interval_s": 60.0, "deployment": name, "cpu_cores": 1.0, "cpu_cores_used": used}
+        for place, (name, used) in enumerate(
+            [("cart", 0.5), ("cart", 1.2), ("search", 250.0), ("search", None)]
+        )
+    ]
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
+    (warning,) = check_archive(tmp_path / "archive").warnings
+    assert (
+        "cpu_cores_used is more than 1.5 times cpu_cores in 1 of 3 rows, at most 250 times (search)"
+        in warning
+    )
 
 
 def test_late_is_after_the_last_arrival_of_all(tmp_path):

@@ -300,7 +300,7 @@ def test_series_of_one_deployment_and_constants_come_from_prometheus_too(tmp_pat
     ("mapping", "words"),
     [
         (JSON_MAPPING.replace("constant = 500", 'constant = 500\nsource = "x"'), "beside a source"),
-        (JSON_MAPPING.replace("constant = 500", 'constant = "many"'), "no number"),
+        (JSON_MAPPING.replace("constant = 500", 'constant = "many"'), "constant is .many."),
         ('deployment_pattern = "(.+"\n' + JSON_MAPPING, "cannot be read"),
         ('deployment_pattern = ".+"\n' + JSON_MAPPING, "has 0 groups"),
     ],
@@ -316,3 +316,79 @@ def test_the_mappings_among_the_examples_can_be_read():
     mappings = [read_mapping(path) for path in sorted(folder.glob("*.toml"))]
     assert len(mappings) == 4
     assert all("cpu_cores" in {one.metric.column for one in mapping.metrics} for mapping in mappings)
+
+
+def test_instants_that_are_none_are_rejected_and_the_other_samples_stay(tmp_path):
+    cpu = series([250, 500], "web")
+    cpu["values"] += [[None, "1"], [1e30, "1"], ["soon", "1"]]
+    report, rows = imported(tmp_path, write(tmp_path / "metrics", cpu=answer(cpu)))
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 3}
+    assert rows[BEGIN_S, "web"]["cpu_cores_used"] == 0.25
+
+
+def test_a_mapping_that_is_named_and_lies_in_a_named_folder_is_one(tmp_path):
+    folder = write(tmp_path / "metrics")
+    report = import_log("prometheus", [folder / "mapping.toml", folder], tmp_path / "archive")
+    assert report.rows["deployment_samples"] > 0
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('unit = "millicores"', 'unit = "millicores"\nscale = nan', "scale is nan"),
+        ('unit = "millicores"', 'unit = "millicores"\nscale = "2"', "scale is '2'"),
+        ("counter = true", 'counter = "no"', "counter is 'no'"),
+        ("of_gateway = true", "of_gateway = 1", "of_gateway is 1"),
+        ('source = "cpu"', "source = 3", "source is 3"),
+        ('deployment_label = "app"', "deployment_label = 3", "deployment_label is 3"),
+        ('deployment_label = "app"', "interval_s = inf", "interval_s is inf"),
+        ('deployment_label = "app"', 'consecutive = "yes"', "consecutive is 'yes'"),
+    ],
+)
+def test_a_value_of_the_wrong_type_in_a_mapping_is_refused(tmp_path, old, new, words):
+    (tmp_path / "mapping.toml").write_text(MAPPING.replace(old, new))
+    with pytest.raises(FormatError, match=words):
+        read_mapping(tmp_path / "mapping.toml")
+
+
+LINES_MAPPING = """
+interval_s = 30
+deployment = "web"
+[metrics.cpu_cores_used]
+source = "cpu"
+[metrics.num_replicas]
+source = "replicas"
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        (f"{BEGIN_S + 30},n/a,1", "not_a_number"),
+        (f"{BEGIN_S},1,1", "duplicate_key"),  # exports that overlap
+        (f"{BEGIN_S + 30},{'1' * 200_000},1", "not_a_number"),  # longer than Python's reader of CSV takes
+    ],
+)
+def test_a_line_that_holds_no_sample_is_rejected_and_the_others_stay(tmp_path, line, rule):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(LINES_MAPPING)
+    text = f"time,cpu,replicas\n{BEGIN_S},1,1\n{line}\n{BEGIN_S + 60},2,1\n"
+    (folder / "log.csv").write_text(text)
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert report.quarantined["deployment_samples"] == {rule: 1}
+    assert [row["cpu_cores_used"] for row in rows.values()] == [1.0, 2.0]
+
+
+def test_the_interval_is_that_of_each_series_though_one_clock_is_seconds_ahead(tmp_path):
+    ahead = {"metric": {"app": "web"}, "values": [[BEGIN_S + 7 + 30 * place, "1"] for place in range(9)]}
+    cpu = answer(series(range(9), "web"), series(range(9), "cart"))
+    folder = write(tmp_path / "metrics", cpu=cpu, memory=answer(ahead))
+    report, rows = imported(tmp_path, folder)
+    assert not report.quarantined
+    assert {row["interval_s"] for row in rows.values()} == {30.0}
+
+
+def test_an_interval_that_holds_several_samples_of_a_series_is_refused(tmp_path):
+    with pytest.raises(FormatError, match=r"series of 'web' has several samples in one interval of 300 s"):
+        imported(tmp_path, write(tmp_path / "metrics", "interval_s = 300\n" + MAPPING))

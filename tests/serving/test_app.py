@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from logs_schema.errors import ProductError
 from offline_rl.serving import bodies
 from offline_rl.serving.app import SHED_LAG_S, App
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 from tests.serving.making import NAMES, asked, call, made_policy, made_service, metric, node_object, pod
 
 TOKEN = "0123456789abcdef"
@@ -227,7 +227,7 @@ def test_the_search_for_garbage_rests_while_a_large_content_is_parsed_and_goes_o
     try:
         for large in (b"[" + b"[]," * 200_000 + b"[]]", b"[" + b"[]," * 200_000):
             rounds.clear()
-            with pytest.raises(AskError) if large[-1:] == b"," else nullcontext():
+            with pytest.raises(QueryError) if large[-1:] == b"," else nullcontext():
                 bodies.json_of(large)
             assert rounds == []
             assert gc.isenabled()

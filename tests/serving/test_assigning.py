@@ -18,7 +18,7 @@ from offline_rl.bundle import ARRAYS
 from offline_rl.serving.app import App
 from offline_rl.serving.assigning import assign
 from offline_rl.serving.config import ServerConfig, ServiceConfig
-from offline_rl.serving.errors import AskError, ServingError
+from offline_rl.serving.errors import QueryError, ServingError
 from offline_rl.serving.policies import load_policy
 from offline_rl.serving.server import load_served
 from offline_rl.signing import sign_bundle
@@ -102,7 +102,7 @@ def test_bad_questions_are_answered_in_words(app, change, words):
 
 def test_too_many_pairs_are_refused():
     many = [{"request_id": str(number)} for number in range(2000)]
-    with pytest.raises(AskError, match="too many"):
+    with pytest.raises(QueryError, match="too many"):
         assign({"edges": [{"name": str(number)} for number in range(1001)], "requests": many})
 
 
@@ -127,7 +127,7 @@ def test_whatever_stands_there_is_answered(value):
         {"edges": value, "requests": []}, {"edges": EDGES, "requests": value}, value,
         {"edges": EDGES, "requests": [request(0)], "s_per_mib": value, "deadline_ms": 1},
     ):  # fmt: skip
-        with suppress(AskError):
+        with suppress(QueryError):
             assert "assignment" in assign(content)
 
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from offline_rl.runner import Decision, Request
-from offline_rl.serving.asks import Ask
 from offline_rl.serving.choosing import (
     NO_NODE,
     Choice,
@@ -22,6 +21,7 @@ from offline_rl.serving.choosing import (
 from offline_rl.serving.cluster import CandidateView
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.fallbacks import ANY, FALLBACKS, FEWEST_REQUESTS, LEAST_LOADED
+from offline_rl.serving.queries import PlacementQuery
 from tests.serving.making import NAMES, made_service
 
 
@@ -77,16 +77,16 @@ def test_frequencies_of_answers_are_their_propensities():
     count: Counter[str] = Counter()
     told: dict[str, set[float]] = {}
 
-    async def ask_often() -> None:
+    async def query_often() -> None:
         for number in range(1500):
-            ask = Ask(f"r{number}", 1000.0, Request(requested_run_s=0.0), NAMES)
-            answer = await service.decide(ask)
+            query = PlacementQuery(f"r{number}", 1000.0, Request(requested_run_s=0.0), NAMES)
+            answer = await service.decide(query)
             await service.drain()
-            placement = service.cluster.placements[ask.request_id]
+            placement = service.cluster.placements[query.request_id]
             count[answer.node] += 1
             told.setdefault(answer.node, set()).add(round(placement.propensity, 9))
 
-    asyncio.run(ask_often())
+    asyncio.run(query_often())
     # nothing is held for long, so the fallback names any of four; the policy names the last
     wanted = {name: 0.2 / 4 + 0.8 * (0.3 * (name == NAMES[-1]) + 0.7 / 4) for name in NAMES}
     assert told == {name: {round(weight, 9)} for name, weight in wanted.items()}

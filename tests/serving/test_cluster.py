@@ -10,21 +10,23 @@ from offline_rl.runner import Held, Node, Request, load
 from offline_rl.serving import cluster as cluster_module
 from offline_rl.serving import tallies
 from offline_rl.serving.app import App
-from offline_rl.serving.asks import Ask
 from offline_rl.serving.cluster import LOST_S, PATIENCE_S, LiveCluster, PlacedRequest
 from offline_rl.serving.inventory import MAX_KINDS
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import load_policy
+from offline_rl.serving.queries import PlacementQuery
 from tests.serving.bundles import RUN_S, make_bundle
 from tests.serving.making import NAMES, asked, made_policy, made_service, metric
 
 
-def ask(identity: str = "r", names=NAMES, **wanted) -> Ask:
-    return Ask(identity, 0.0, Request(**wanted), names)
+def query(identity: str = "r", names=NAMES, **wanted) -> PlacementQuery:
+    return PlacementQuery(identity, 0.0, Request(**wanted), names)
 
 
 def placed(cluster: LiveCluster, identity: str, node: str, now_s: float, **wanted) -> PlacedRequest:
-    placement = cluster.placement(ask(identity, **wanted), cluster.view(ask(identity, **wanted)), node, now_s)
+    placement = cluster.placement(
+        query(identity, **wanted), cluster.view(query(identity, **wanted)), node, now_s
+    )
     cluster.place(placement)
     return placement
 
@@ -34,7 +36,7 @@ def test_what_is_held_is_seen_and_an_older_decision_about_a_request_is_void():
     placed(cluster, "a", "node-1", 10.0, cpu_cores=4.0)
     placed(cluster, "b", "node-1", 11.0, cpu_cores=2.0)
     placed(cluster, "a", "node-2", 12.0, cpu_cores=4.0)
-    view = cluster.view(ask())
+    view = cluster.view(query())
     assert view.committed.tolist() == [0.0, 2.0, 4.0, 0.0]
     assert view.num_held.tolist() == [0.0, 1.0, 1.0, 0.0]
 
@@ -49,7 +51,7 @@ def test_where_nobody_reports_a_request_is_over_after_its_run_time():
         0,
         1,
     )
-    assert cluster.view(ask()).num_held.sum() == 0.0
+    assert cluster.view(query()).num_held.sum() == 0.0
 
 
 def test_where_starts_are_reported_a_request_waits_for_its_own_and_runs_until_its_end():
@@ -82,7 +84,7 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
         policy, open_books=lambda nodes, now_s: made.append(policy.open_books(nodes, now_s)) or made[-1]
     )
     cluster = LiveCluster(opened)
-    cluster.question(ask(), 0.0)
+    cluster.question(query(), 0.0)
     placed(cluster, "assumed", "node-1", 0.0)  # nobody has reported a start, so far or later
     cluster.report(RequestEvent("assumed", 1.0, None, "completed"))
     for identity, told, status in (
@@ -96,12 +98,12 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
     cluster.stock(
         [Node("node-9", cpu_cores=4.0)]
     )  # a new node: new books, which know what the old ones learned
-    cluster.question(ask(), 9.0)
+    cluster.question(query(), 9.0)
     assert len(made) == 2
     assert made[1].older is made[0]
     cluster.use(made_policy(content_hash="another"))
     cluster.use(opened)
-    cluster.question(ask(), 10.0)
+    cluster.question(query(), 10.0)
     assert made[-1].older is None
 
 
@@ -116,13 +118,13 @@ def test_what_cannot_be_is_told_from_what_cannot_be_now():
     cluster.stock(
         [Node("node-0", available=False), Node("node-1", cpu_cores=2.0), Node("big", memory_gib=1000.0)]
     )
-    asked = ask(names=(*NAMES, "big", "stranger"), cpu_cores=4.0, memory_gib=80.0)
+    asked = query(names=(*NAMES, "big", "stranger"), cpu_cores=4.0, memory_gib=80.0)
     view = cluster.view(asked)
     assert set(view.failed) == {"node-0"}
     assert set(view.unresolvable) == {"node-1", "node-2", "node-3"}
     assert view.unresolvable["node-1"] == "asks for 4 cpu_cores, the node has 2"
     assert np.array(view.names)[view.feasible].tolist() == ["big", "stranger"]
-    spread = ask(names=("node-2",), cpu_cores=32.0, num_nodes=2.0)
+    spread = query(names=("node-2",), cpu_cores=32.0, num_nodes=2.0)
     assert not cluster.view(spread).feasible.any()  # 16 on each would do, 32 in one node's total do not
     cluster.stock([Node("node-0", cpu_cores=2.0)])
     assert "node-0" in cluster.view(asked).unresolvable
@@ -131,7 +133,7 @@ def test_what_cannot_be_is_told_from_what_cannot_be_now():
 def test_memory_of_kinds_is_bounded_and_stays_right():
     cluster = LiveCluster(made_policy())
     for number in range(3 * MAX_KINDS):
-        view = cluster.view(ask(names=(f"x{number}", "node-1"), cpu_cores=1.0 + number))
+        view = cluster.view(query(names=(f"x{number}", "node-1"), cpu_cores=1.0 + number))
         assert view.feasible.tolist() == [True, 1.0 + number <= 16.0]
     kinds = (cluster.tallies._sets, cluster.inventory._too_small, cluster.tallies._rows_of_set)
     assert max(map(len, kinds)) <= MAX_KINDS
@@ -153,7 +155,7 @@ def test_questions_are_answered_as_the_runner_answers_the_same_description(bundl
             cpu_cores=float(rng.integers(1, 4)), service="resize", site="zone-b", candidates=NAMES
         )
         nodes = [Node(name, held=tuple(one)) for name, one in held.items()]
-        asked = Ask(f"r{number}", now_s, wanted, NAMES)
+        asked = PlacementQuery(f"r{number}", now_s, wanted, NAMES)
         question = cluster.question(asked, now_s)
         cluster.place(
             cluster.placement(asked, cluster.view(asked), node, now_s)
@@ -170,14 +172,14 @@ def test_books_opened_anew_hold_what_the_old_ones_held(bundle):
     for number in range(6):
         placed(cluster, f"r{number}", NAMES[number % 3], 0.0, cpu_cores=2.0)
     cluster.report(RequestEvent("r0", 1.0, None, None))
-    before = cluster.question(ask(), 2.0)().scores
+    before = cluster.question(query(), 2.0)().scores
     cluster.use(served)
-    np.testing.assert_allclose(cluster.question(ask(), 2.0)().scores[1:], before[1:], rtol=1e-5)
+    np.testing.assert_allclose(cluster.question(query(), 2.0)().scores[1:], before[1:], rtol=1e-5)
 
 
 def test_a_node_heard_of_later_can_be_named(bundle):
     cluster = LiveCluster(load_policy(bundle))
-    only = ask(names=("new",))
+    only = query(names=("new",))
     assert cluster.question(only, 0.0)().node is None
     cluster.stock([Node("new", cpu_cores=8.0, site="zone-a")])
     assert cluster.question(only, 0.0)().node == "new"
@@ -187,15 +189,15 @@ def test_a_node_heard_of_later_can_be_named(bundle):
     assert "new" not in cluster.names
 
 
-def told(identity: str, *nodes: Node, **wanted) -> Ask:
-    return Ask(
+def told(identity: str, *nodes: Node, **wanted) -> PlacementQuery:
+    return PlacementQuery(
         identity, 0.0, Request(**wanted), tuple(node.name for node in nodes), {n.name: n for n in nodes}
     )
 
 
 def test_what_a_question_says_of_nodes_holds_for_that_question_alone(bundle):
     cluster = LiveCluster(load_policy(bundle))
-    usual = ask(cpu_cores=2.0)
+    usual = query(cpu_cores=2.0)
     before = cluster.question(usual, 0.0)()
     lie = [Node(name, available=False, cpu_cores=0.0, memory_gib=1e9, site="nowhere") for name in NAMES]
     assert not cluster.view(told("lie", *lie, cpu_cores=2.0)).feasible.any()
@@ -293,7 +295,7 @@ def test_names_that_only_questions_know_are_forgotten_when_they_hold_nothing(mon
     assert cluster.tallies.num_names <= 4 + 1 + 2 * 50
     assert cluster.tallies.num_rows <= 256
     assert cluster.names == NAMES
-    view = cluster.view(ask(names=("guest-999", "guest-0")))
+    view = cluster.view(query(names=("guest-999", "guest-0")))
     assert view.num_held.tolist() == [1.0, 0.0]
 
 
@@ -302,7 +304,7 @@ def test_names_of_candidates_in_flight_are_bounded(monkeypatch):
     cluster = LiveCluster(made_policy())
     for number in range(100):
         names = tuple(f"{number}-{index}" for index in range(100))
-        asked = ask(f"r{number}", names=names)
+        asked = query(f"r{number}", names=names)
         cluster.place(cluster.placement(asked, cluster.view(asked), names[0], 0.0))
     assert len(cluster.placements) <= 11
     assert cluster._num_names == 100 * len(cluster.placements) == 100 * len(cluster._holders)
@@ -324,7 +326,7 @@ def test_ten_thousand_new_names_in_a_question_cost_others_nothing():
 def test_both_backends_decide_alike(tmp_path):
     bundle = make_bundle(tmp_path / "bundle", with_graph=True)
     numpy_answer, onnx_answer = (
-        LiveCluster(load_policy(bundle, backend)).question(ask(cpu_cores=2.0), 5.0)()
+        LiveCluster(load_policy(bundle, backend)).question(query(cpu_cores=2.0), 5.0)()
         for backend in ("numpy", "onnx")
     )
     assert onnx_answer.node == numpy_answer.node
@@ -335,7 +337,7 @@ def test_a_policy_of_classes_scores_the_machines_of_a_class(tmp_path):
     machines = {f"rack-{node}-{letter}": f"node-{node}" for node in range(4) for letter in "ab"}
     service = made_service(load_policy(make_bundle(tmp_path / "bundle", machines=machines)))
     names = ("rack-1-a", "rack-1-b")
-    answers = [asyncio.run(service.decide(ask(f"r{number}", names=names))) for number in range(4)]
+    answers = [asyncio.run(service.decide(query(f"r{number}", names=names))) for number in range(4)]
     assert [answer.arm for answer in answers] == ["policy"] * 4
     assert [answer.node for answer in answers] == [*names, *names]  # of equal machines the emptier one
     assert metric(service, "unknown_nodes_total") == 0

@@ -17,11 +17,11 @@ from logs_schema import Archive, import_log
 from logs_schema.tables import REQUESTS
 from offline_rl.runner import Request
 from offline_rl.serving import journal as journal_module
-from offline_rl.serving.asks import Ask
 from offline_rl.serving.decision_log import DECISION_COLUMNS, REQUEST_COLUMNS, DecisionLog
 from offline_rl.serving.journal import Journal, whole_lines
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.plain import RequestEvent
+from offline_rl.serving.queries import PlacementQuery
 from tests.serving.making import NAMES, made_service, metric
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -54,15 +54,19 @@ def test_a_day_of_decisions_becomes_an_archive_with_outcomes_and_propensities(tm
     async def live() -> None:
         for number in range(6):
             await service.decide(
-                Ask(f"r{number}", now[0] - 1.0, wanted, NAMES[: 1 + number % 4], unspecified=frozenset())
+                PlacementQuery(
+                    f"r{number}", now[0] - 1.0, wanted, NAMES[: 1 + number % 4], unspecified=frozenset()
+                )
             )
             now[0] += 10.0
         service.report([RequestEvent("r1", now[0], None, None), RequestEvent("r2", now[0], "node-0", None)])
         service.report(
             [RequestEvent("r1", now[0] + 5.0, None, "failed"), RequestEvent("r3", now[0], None, "rejected")]
         )
-        await service.decide(Ask("r5", now[0], wanted, NAMES))  # asked again
-        await service.decide(Ask("late", now[0], wanted, ("node-3",), unspecified=frozenset({"cpu_cores"})))
+        await service.decide(PlacementQuery("r5", now[0], wanted, NAMES))  # asked again
+        await service.decide(
+            PlacementQuery("late", now[0], wanted, ("node-3",), unspecified=frozenset({"cpu_cores"}))
+        )
 
     asyncio.run(live())
     service.log.close()
@@ -218,7 +222,7 @@ def test_a_folder_deleted_while_serving_loses_no_row_and_is_counted(tmp_path, ca
 
     def decide(first: int) -> None:
         for number in range(first, first + 20):
-            asyncio.run(service.decide(Ask(f"r{number}", 0.0, Request(), NAMES)))
+            asyncio.run(service.decide(PlacementQuery(f"r{number}", 0.0, Request(), NAMES)))
 
     decide(0)
     assert until(lambda: metric(service, "log_rows_written_total") == 40)
@@ -313,7 +317,7 @@ def test_a_disk_that_cannot_be_written_loses_no_decision_and_says_so(tmp_path, m
 
     monkeypatch.setattr(os, "fsync", failing)
     service = made_service(log=tmp_path / "log")
-    answer = asyncio.run(service.decide(Ask("r", 0.0, Request(), NAMES)))
+    answer = asyncio.run(service.decide(PlacementQuery("r", 0.0, Request(), NAMES)))
     assert answer.node == NAMES[-1]
     assert until(lambda: metric(service, "log_errors_total") >= 1)
     assert metric(service, "log_writable") == 0

@@ -30,7 +30,7 @@ def asked_twice(lists: NodeLists, body: bytes) -> tuple:
     apart = args_of(parsed.content, 1.0, NodeObjects(), parsed.seen)
     whole = args_of(orjson.loads(body), 1.0, NodeObjects())
     results = [orjson.loads(orjson.dumps(filter_result(args, {"n0": "full"}, {}))) for args in (apart, whole)]
-    return (apart.ask, results[0]), (whole.ask, results[1])
+    return (apart.query, results[0]), (whole.query, results[1])
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def test_what_is_written_in_another_way_has_the_same_outcome(body):
             with pytest.raises(orjson.JSONDecodeError):
                 orjson.loads(body)
             continue
-        apart = outcome(lambda: args_of(parsed.content, 1.0, NodeObjects(), parsed.seen).ask)  # noqa: B023
-        assert apart == outcome(lambda: args_of(orjson.loads(body), 1.0, NodeObjects()).ask)
+        apart = outcome(lambda: args_of(parsed.content, 1.0, NodeObjects(), parsed.seen).query)  # noqa: B023
+        assert apart == outcome(lambda: args_of(orjson.loads(body), 1.0, NodeObjects()).query)
 
 
 def test_what_is_kept_is_bounded(monkeypatch):

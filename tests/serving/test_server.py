@@ -55,7 +55,7 @@ def running(bundle: Path, *options: str) -> Iterator[tuple[str, subprocess.Popen
             process.kill()
 
 
-def ask(
+def query(
     url: str, path: str, content: object = None, *, context: ssl.SSLContext | None = None, token: str = ""
 ) -> tuple:
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -102,26 +102,26 @@ def test_one_life_of_a_server(bundle, tmp_path):
     shutil.copytree(bundle, served)
     with running(served, "--log", str(log), "--deadline-ms", "5000") as (url, process):
         port = int(url.rsplit(":", 1)[1])
-        assert ask(url, "/readyz")[0] == 200
+        assert query(url, "/readyz")[0] == 200
         with socket.create_connection(("127.0.0.1", port)) as slow:
             slow.sendall(b"POST /prioritize HTTP/1.1\r\nHost: s\r\nContent-Length: 100\r\n\r\n{")
             lines = asyncio.run(crowd(port, 100))
             assert lines == [b"HTTP/1.1 200 OK\r\n"] * 100
-        first = json.loads(ask(url, "/readyz")[1])["content_hash"]
+        first = json.loads(query(url, "/readyz")[1])["content_hash"]
 
         (served / "policy.npz").write_bytes(b"spoiled")
-        assert ask(url, "/reload", {})[0] == 409
+        assert query(url, "/reload", {})[0] == 409
         process.send_signal(signal.SIGHUP)
-        assert until(lambda: 'reloads_total{outcome="refused"} 2.0' in ask(url, "/metrics")[1])
-        assert ask(url, "/prioritize", QUESTION)[0] == 200
+        assert until(lambda: 'reloads_total{outcome="refused"} 2.0' in query(url, "/metrics")[1])
+        assert query(url, "/prioritize", QUESTION)[0] == 200
         shutil.rmtree(served)
         make_bundle(served, seed=1)
         process.send_signal(signal.SIGHUP)
-        assert until(lambda: json.loads(ask(url, "/readyz")[1])["content_hash"] != first)
-        assert ask(url, "/prioritize", QUESTION)[0] == 200
+        assert until(lambda: json.loads(query(url, "/readyz")[1])["content_hash"] != first)
+        assert query(url, "/prioritize", QUESTION)[0] == 200
 
         # one pod, asked about again and again: its last row counts
-        assert until(lambda: "schedtwin_log_rows_written_total 204.0" in ask(url, "/metrics")[1])
+        assert until(lambda: "schedtwin_log_rows_written_total 204.0" in query(url, "/metrics")[1])
         process.kill()
     report = import_log("native", [log / "requests"], tmp_path / "archive")
     assert (report.rows["requests"], dict(report.quarantined)) == (1, {})
@@ -129,7 +129,7 @@ def test_one_life_of_a_server(bundle, tmp_path):
 
 def test_an_end_in_good_order_closes_the_log(bundle, tmp_path):
     with running(bundle, "--log", str(tmp_path), "--shadow") as (url, process):
-        assert ask(url, "/decide", {"request": {"request_id": "r"}})[0] == 200
+        assert query(url, "/decide", {"request": {"request_id": "r"}})[0] == 200
         process.terminate()
         assert process.wait(20) in (0, -signal.SIGTERM)
     assert [path.suffix for path in (tmp_path / "requests").iterdir()] == [".gz"]
@@ -165,9 +165,9 @@ def test_beyond_this_machine_only_with_token_and_tls(bundle, certificate, tmp_pa
     context = ssl.create_default_context(cafile=str(cert))
     with running(bundle, *options) as (url, _):
         url = url.replace("0.0.0.0", "localhost")
-        assert ask(url, "/prioritize", QUESTION, context=context)[0] == 401
-        assert ask(url, "/prioritize", QUESTION, context=context, token="0123456789abcdef0123")[0] == 200
-        assert ask(url, "/healthz", context=context)[0] == 200
+        assert query(url, "/prioritize", QUESTION, context=context)[0] == 401
+        assert query(url, "/prioritize", QUESTION, context=context, token="0123456789abcdef0123")[0] == 200
+        assert query(url, "/healthz", context=context)[0] == 200
 
 
 @pytest.mark.parametrize(

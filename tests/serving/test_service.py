@@ -13,10 +13,10 @@ from offline_rl.contract import EXPECTED_ON_TIME, AlarmFacts
 from offline_rl.runner import Held, Request, load
 from offline_rl.runner.loading import own_rule
 from offline_rl.runner.watch import Watch
-from offline_rl.serving.asks import Ask
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.policies import PolicySlot, load_policy
 from offline_rl.serving.pressure import BEAT_S, Pressure
+from offline_rl.serving.queries import PlacementQuery
 from tests.serving.bundles import make_bundle
 from tests.serving.making import NAMES, made_policy, made_service, metric
 from tests.serving.test_decision_log import lines_of
@@ -24,13 +24,13 @@ from tests.serving.test_decision_log import lines_of
 SHORT = ServiceConfig(deadline_s=0.05, seed=0)
 
 
-def ask(identity: str = "r", names=NAMES, **wanted) -> Ask:
-    return Ask(identity, 1000.0, Request(**wanted), names)
+def query(identity: str = "r", names=NAMES, **wanted) -> PlacementQuery:
+    return PlacementQuery(identity, 1000.0, Request(**wanted), names)
 
 
 def test_the_policy_answers():
     service = made_service()
-    answer = asyncio.run(service.decide(ask()))
+    answer = asyncio.run(service.decide(query()))
     assert (answer.node, answer.arm, answer.reason, answer.scores) == ("node-3", "policy", "", [1, 3, 6, 10])
 
 
@@ -40,7 +40,7 @@ def test_a_policy_that_raises_is_replaced_by_the_fallback_and_counted(capsys):
 
     service = made_service(made_policy(fail))
     for number in range(3):
-        answer = asyncio.run(service.decide(ask(f"r{number}")))
+        answer = asyncio.run(service.decide(query(f"r{number}")))
         assert (answer.arm, answer.reason) == ("fallback", "error")
         assert answer.node in NAMES
         assert max(answer.scores) == 10
@@ -53,14 +53,14 @@ def test_a_rule_answers_in_the_place_of_a_policy_that_fails_and_a_heuristic_in_t
         raise RuntimeError("no answer")
 
     service = made_service(made_policy(fail, has_rule=True))
-    answers = [asyncio.run(service.decide(ask(f"r{number}"))) for number in range(3)]
+    answers = [asyncio.run(service.decide(query(f"r{number}"))) for number in range(3)]
     assert [(answer.node, answer.arm, answer.reason) for answer in answers] == [
         (NAMES[1], "fallback", "error")
     ] * 3
-    stranger = asyncio.run(service.decide(ask("s", names=("nobody-knows", "this-one"))))
+    stranger = asyncio.run(service.decide(query("s", names=("nobody-knows", "this-one"))))
     assert stranger.node in ("nobody-knows", "this-one")  # no node of the rule's is among the candidates
-    service.cluster.rule_question = lambda ask, now_s: fail(None)
-    assert asyncio.run(service.decide(ask("h"))).node in NAMES
+    service.cluster.rule_question = lambda query, now_s: fail(None)
+    assert asyncio.run(service.decide(query("h"))).node in NAMES
     assert "the rule failed, a heuristic answers: RuntimeError" in capsys.readouterr().err
 
 
@@ -110,7 +110,7 @@ def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked
     service = made_service(made_policy(lambda decision: release.wait(60) and decision), SHORT)
 
     async def live() -> list[str]:
-        return [(await service.decide(ask(f"a{number}"))).reason for number in range(30)]
+        return [(await service.decide(query(f"a{number}"))).reason for number in range(30)]
 
     reasons = asyncio.run(live())
     num_late = reasons.count("deadline")  # one, or a few where the machine is too busy to begin at once
@@ -119,7 +119,7 @@ def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked
     assert metric(service, 'fallbacks_total{reason="busy"}') == 30 - num_late
     service.slot.reload()  # a fresh thread
     release.set()
-    tries = (asyncio.run(service.decide(ask(f"c{number}"))).arm for number in range(100))
+    tries = (asyncio.run(service.decide(query(f"c{number}"))).arm for number in range(100))
     assert "policy" in tries  # a busy machine may be late a few times
 
 
@@ -127,7 +127,7 @@ def test_a_server_that_is_behind_answers_by_the_fallback_and_says_so(tmp_path):
     asked_policy = []
     service = made_service(made_policy(lambda decision: asked_policy.append(1) or decision), log=tmp_path)
     service.pressure.lag_s = service.config.deadline_s + 0.01
-    answer = asyncio.run(service.decide(ask()))
+    answer = asyncio.run(service.decide(query()))
     assert (answer.arm, answer.reason, answer.scores.count(10)) == ("fallback", "overload", 1)
     assert not asked_policy
     assert metric(service, 'fallbacks_total{reason="overload"}') == 1
@@ -163,18 +163,18 @@ def test_the_lag_is_that_of_the_running_loop():
 
 def test_a_policy_that_knows_no_candidate_leaves_it_to_the_fallback():
     service = made_service()
-    answer = asyncio.run(service.decide(ask(names=("x", "y"))))
+    answer = asyncio.run(service.decide(query(names=("x", "y"))))
     assert (answer.arm, answer.reason) == ("fallback", "no_known_node")
     assert answer.node in ("x", "y")
     assert metric(service, "unknown_nodes_total") == 2
-    mixed = asyncio.run(service.decide(ask(names=("x", "node-1"))))
+    mixed = asyncio.run(service.decide(query(names=("x", "node-1"))))
     assert (mixed.node, mixed.arm, mixed.scores) == ("node-1", "policy", [0, 10])
 
 
 @pytest.mark.parametrize("names", [(), ("node-0",)])
 def test_no_node_and_no_feasible_node_are_answers(names, tmp_path):
     service = made_service(log=tmp_path)
-    answer = asyncio.run(service.decide(ask(names=names, cpu_cores=99.0)))
+    answer = asyncio.run(service.decide(query(names=names, cpu_cores=99.0)))
     assert (answer.node, answer.scores, answer.reason) == (None, [0] * len(names), "nothing_feasible")
     assert metric(service, "nothing_feasible_total") == 1
     assert service.cluster.placements == {}
@@ -186,7 +186,7 @@ def test_in_shadow_the_fallback_answers_and_the_policy_is_written_down(tmp_path)
     service = made_service(config=ServiceConfig(shadow=True, seed=0), log=tmp_path)
 
     async def live() -> list:
-        answers = [await service.decide(ask(f"r{number}")) for number in range(10)]
+        answers = [await service.decide(query(f"r{number}")) for number in range(10)]
         await service.drain()
         return answers
 
@@ -206,7 +206,7 @@ def test_in_shadow_nobody_waits_for_the_policy():
     release = threading.Event()
     config = ServiceConfig(deadline_s=0.05, shadow=True, seed=0)
     service = made_service(made_policy(lambda decision: release.wait(30) and decision), config)
-    assert asyncio.run(service.decide(ask())).arm == "fallback"
+    assert asyncio.run(service.decide(query())).arm == "fallback"
     assert not release.is_set()
     release.set()
 
@@ -215,7 +215,7 @@ def test_a_canary_sends_its_share_to_the_policy():
     service = made_service(config=ServiceConfig(deadline_s=5.0, canary=0.25, seed=0))
 
     async def live() -> list[str]:
-        return [(await service.decide(ask(f"pod-{number}"))).arm for number in range(400)]
+        return [(await service.decide(query(f"pod-{number}"))).arm for number in range(400)]
 
     arms = asyncio.run(live())
     assert 0.25 - 0.09 < arms.count("policy") / 400 < 0.25 + 0.09
@@ -227,16 +227,16 @@ def test_out_of_distribution_is_counted():
         return type(decision)(decision.node, decision.nodes, decision.scores, decision.legal, 3, 2)
 
     service = made_service(made_policy(odd))
-    asyncio.run(service.decide(ask()))
+    asyncio.run(service.decide(query()))
     assert metric(service, "out_of_distribution_total") == 1
     assert metric(service, "unknown_labels_total") == 2
 
 
 def test_a_pod_with_one_node_left_is_taken_to_go_there():
     service = made_service()
-    service.filter(ask("a", names=("node-0", "node-1")))
+    service.filter(query("a", names=("node-0", "node-1")))
     assert service.cluster.placements == {}
-    service.filter(ask("b", names=("node-1",)))
+    service.filter(query("b", names=("node-1",)))
     assert service.cluster.placements["b"].node == "node-1"
 
 
@@ -253,9 +253,9 @@ def test_a_reload_that_fails_keeps_the_policy_in_use():
     with pytest.raises(ProductError):
         service.slot.reload()
     assert service.slot.policy.content_hash == "one"
-    assert asyncio.run(service.decide(ask())).arm == "policy"
+    assert asyncio.run(service.decide(query())).arm == "policy"
     service.slot.reload()
-    assert asyncio.run(service.decide(ask("s"))).arm == "policy"
+    assert asyncio.run(service.decide(query("s"))).arm == "policy"
     assert service.slot.policy.content_hash == "two"
     text = service.metrics.text().decode()
     assert 'schedtwin_reloads_total{outcome="refused"} 1.0' in text
@@ -273,14 +273,14 @@ def test_the_alarm_stands_in_the_metrics_and_is_said_once(capsys):
 
     async def ask_twice():
         for name in "ab":
-            await service.decide(ask(name))
+            await service.decide(query(name))
         await service.drain()
 
     asyncio.run(ask_twice())
     assert metric(service, 'alarm{kind="slower"}') == 1.2
     assert capsys.readouterr().err.count("alarm: runs on node-2 take much longer than in training") == 1
     service.slot.reload()
-    assert asyncio.run(service.decide(ask("c"))).arm == "fallback"
+    assert asyncio.run(service.decide(query("c"))).arm == "fallback"
     assert metric(service, 'alarm{kind="slower"}') == 0.0
 
 
@@ -290,7 +290,7 @@ def test_policies_are_swapped_under_load_and_no_question_is_lost():
     async def live() -> list:
         answers = []
         for turn in range(10):
-            asked = [service.decide(ask(f"r{turn}-{number}")) for number in range(10)]
+            asked = [service.decide(query(f"r{turn}-{number}")) for number in range(10)]
             swap = asyncio.to_thread(service.slot.reload)
             *some, _ = await asyncio.gather(*asked, swap)
             answers += some
@@ -316,7 +316,7 @@ def test_a_crowd_of_questions_is_answered(num_bursts):
     service = made_service()
 
     async def burst(number: int) -> list:
-        return await asyncio.gather(*(service.decide(ask(f"{number}-{index}")) for index in range(300)))
+        return await asyncio.gather(*(service.decide(query(f"{number}-{index}")) for index in range(300)))
 
     for number in range(num_bursts):
         answers = asyncio.run(burst(number))

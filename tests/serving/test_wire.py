@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 
 from offline_rl.runner import Node
 from offline_rl.serving import kubernetes
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.extender import args_of, filter_result, host_priorities
-from offline_rl.serving.kubernetes import NodeObjects, ask_of_pod, machine_of, requested_amounts
-from offline_rl.serving.plain import ask_of_json, events_of_json
+from offline_rl.serving.kubernetes import NodeObjects, machine_of, query_of_pod, requested_amounts
+from offline_rl.serving.plain import events_of_json, query_of_json
 from offline_rl.serving.quantities import amount_of
 from tests.serving.making import node_object, pod
 
@@ -28,7 +28,7 @@ def test_quantities_are_those_of_kubernetes(quantity, amount):
     ["", "-1", "1 Gi", "Gi", "1KB", "nan", "inf", "1e999", "0x10", "1_000", None, True, [], {}, "9" * 400],
 )
 def test_what_is_no_quantity_is_refused(quantity):
-    with pytest.raises(AskError):
+    with pytest.raises(QueryError):
         amount_of(quantity)
 
 
@@ -58,7 +58,7 @@ def test_what_a_pod_says_is_read_annotations_first():
         "schedtwin.io/site": "zone-b",
         "schedtwin.io/deadline-seconds": "2.5",
     }
-    asked = ask_of_pod(
+    asked = query_of_pod(
         pod(labels=marks, annotations={"schedtwin.io/service": "annotation"}, creationTimestamp="1970-01-01T00:10:00Z"),
         ("node-0",), {}, 1000.0,
     )  # fmt: skip
@@ -69,13 +69,13 @@ def test_what_a_pod_says_is_read_annotations_first():
 
 
 def test_a_pod_that_says_little_is_read_with_unknowns_not_guesses():
-    asked = ask_of_pod({"metadata": {"name": "p"}}, (), {}, 1000.0)
+    asked = query_of_pod({"metadata": {"name": "p"}}, (), {}, 1000.0)
     assert asked.request_id == "default/p"
     assert asked.unspecified >= {"cpu_cores", "memory_gib", "input_mib"}
     assert (asked.request.service, asked.request.site, asked.request.requested_run_s) == (None, None, None)
     owner = {"ownerReferences": [{"name": "other"}, {"name": "crunch", "controller": True}]}
-    assert ask_of_pod(pod(**owner), (), {}, 1.0).request.service == "crunch"
-    assert ask_of_pod(pod(creationTimestamp="2100-01-01T00:00:00Z"), (), {}, 1.0).arrival_s == 1.0
+    assert query_of_pod(pod(**owner), (), {}, 1.0).request.service == "crunch"
+    assert query_of_pod(pod(creationTimestamp="2100-01-01T00:00:00Z"), (), {}, 1.0).arrival_s == 1.0
 
 
 @pytest.mark.parametrize(
@@ -86,8 +86,8 @@ def test_a_pod_that_says_little_is_read_with_unknowns_not_guesses():
      {"metadata": {"uid": "u"}, "spec": {"containers": [1]}}],
 )  # fmt: skip
 def test_a_broken_pod_is_refused_with_the_place(broken):
-    with pytest.raises(AskError):
-        ask_of_pod(broken, (), {}, 1000.0)
+    with pytest.raises(QueryError):
+        query_of_pod(broken, (), {}, 1000.0)
 
 
 def test_a_node_object_gives_facts():
@@ -123,7 +123,7 @@ def test_a_node_is_read_again_where_what_counts_has_changed_whatever_its_version
 
 def test_names_mode_and_nodes_mode_are_answered_in_kind_and_spelling():
     go = args_of({"Pod": pod(), "Nodes": None, "NodeNames": ["b", "a", "b"]}, 1.0)
-    assert go.ask.names == ("b", "a")
+    assert go.query.names == ("b", "a")
     result = filter_result(go, {"a": "closed"}, {})
     assert result == {
         "Nodes": None, "NodeNames": ["b"], "FailedNodes": {"a": "closed"}, "FailedAndUnresolvableNodes": {},
@@ -142,7 +142,7 @@ def test_names_mode_and_nodes_mode_are_answered_in_kind_and_spelling():
     "nodes", [{"Nodes": {"items": None}}, {"Nodes": {"metadata": {}}}, {"NodeNames": []}, {"Nodes": None}, {}]
 )
 def test_no_nodes_are_no_error(nodes):
-    assert args_of({"Pod": pod(), **nodes}, 1.0).ask.names == ()
+    assert args_of({"Pod": pod(), **nodes}, 1.0).query.names == ()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_no_nodes_are_no_error(nodes):
                 {"Pod": pod(), "Nodes": {"items": [{}]}}, {"Pod": pod(), "NodeNames": ["a|b"]}]
 )  # fmt: skip
 def test_what_are_no_extender_args_is_refused(content):
-    with pytest.raises(AskError):
+    with pytest.raises(QueryError):
         args_of(content, 1.0)
 
 
@@ -163,11 +163,11 @@ def test_the_plain_door_reads_requests_nodes_and_instants():
         "num_nodes": 2,
         "arrival": "1970-01-01T00:00:05",
     }
-    asked = ask_of_json({"request": request, "nodes": ["a", {"name": "b", "cpu_cores": 8}]}, (), 9.0)
+    asked = query_of_json({"request": request, "nodes": ["a", {"name": "b", "cpu_cores": 8}]}, (), 9.0)
     assert (asked.names, asked.arrival_s, asked.request.num_nodes) == (("a", "b"), 5.0, 2.0)
     assert asked.machines == {"b": Node("b", cpu_cores=8.0)}
     assert {"memory_gib", "deadline_s"} <= asked.unspecified
-    assert ask_of_json({"request": {"request_id": "r"}}, ("x", "y"), 9.0).names == ("x", "y")
+    assert query_of_json({"request": {"request_id": "r"}}, ("x", "y"), 9.0).names == ("x", "y")
 
 
 @pytest.mark.parametrize(
@@ -181,8 +181,8 @@ def test_the_plain_door_reads_requests_nodes_and_instants():
      {"request": {"request_id": "r", "cpu_cores": 10**400}}],
 )  # fmt: skip
 def test_a_wrong_plain_question_is_refused(content):
-    with pytest.raises(AskError):
-        ask_of_json(content, (), 9.0)
+    with pytest.raises(QueryError):
+        query_of_json(content, (), 9.0)
 
 
 def test_events_are_all_right_or_none_counts():
@@ -196,5 +196,5 @@ def test_events_are_all_right_or_none_counts():
         {"request_id": "r", "event": "stop"},
         {"request_id": "r", "event": "finish", "status": "odd"},
     ):
-        with pytest.raises(AskError):
+        with pytest.raises(QueryError):
             events_of_json(wrong, 9.0)

@@ -103,7 +103,8 @@ def fit_edges(
     """
     if reason := lacking(archive):
         raise ConfigError(
-            f"the log lacks {reason}", where=f"{archive.path}, table requests", allowed=", ".join(COLUMNS),
+            f"the log does not tell how edges compute: {reason}", where=f"{archive.path}, table requests",
+            allowed=", ".join(COLUMNS),
             advice="import a log that has them, or name another problem",
         )  # fmt: skip
     nodes = archive.nodes()

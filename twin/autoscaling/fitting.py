@@ -62,7 +62,9 @@ def fit_laws(log: ScalingLog, config: LawsConfig | None = None) -> Laws:
     if len(usable) < 50:
         raise ConfigError(
             f"{len(usable)} intervals show how the application answers within its capacity",
-            where="deployment_samples", allowed="50 or more", advice="give more days",
+            where="deployment_samples",
+            allowed="50 or more with the gateway's rate and response time, few failures, use below cpu_cores",
+            advice="give more days, or mend the units of the log: `schedtwin check` says where use exceeds the grant",
         )  # fmt: skip
     random = np.random.default_rng(config.seed)
     draws = [_hours_drawn(log, usable, random) for _ in range(config.members)]

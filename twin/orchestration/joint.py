@@ -28,7 +28,7 @@ DISPATCH, ORCHESTRATE = "dispatch", "orchestrate"
 """The groups of seats."""
 
 
-class JointNews(NamedTuple):
+class JointEvents(NamedTuple):
     """What a slot tells."""
 
     slot: SlotEvents
@@ -62,7 +62,7 @@ def joint_problem(
     slots, frames = slot_problem(case, time_unit_s), frame_problem(case, config, worth)
 
     def start(outcome: Outcome) -> JointState:
-        observed_events: JointNews = outcome.observed_events
+        observed_events: JointEvents = outcome.observed_events
         slot = slots.start(outcome._replace(observed_events=observed_events.slot))
         nothing = jax.tree.map(jnp.zeros_like, observed_events.load)
         frame = frames.start(outcome._replace(observed_events=_frame_news(slot, nothing)))
@@ -123,7 +123,7 @@ def _apply(
     """A slot of dispatching, and at the end of a frame what orchestration settles."""
     length = case.config.slots_per_frame
     every = length // config.samples_per_frame
-    observed_events: JointNews = outcome.observed_events
+    observed_events: JointEvents = outcome.observed_events
     slot_outcome = outcome._replace(observed_events=observed_events.slot)
     slot, left = slots.apply(state.slot, action[DISPATCH], slot_outcome, decision[DISPATCH])
     pending = jnp.where((state.phase == 0)[None], decision[ORCHESTRATE], state.pending)
@@ -160,7 +160,7 @@ def joint_response(case: EdgeCloud, chance: Chance) -> Response:
 
     def revealed(private: Private, outcome: Outcome) -> tuple[Private, Outcome]:
         return private, outcome._replace(
-            observed_events=JointNews(outcome.observed_events, load_now(case, private))
+            observed_events=JointEvents(outcome.observed_events, load_now(case, private))
         )
 
     def init(key: Array, streams: Streams) -> tuple[Private, Outcome]:

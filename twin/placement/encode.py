@@ -221,7 +221,8 @@ def cut_windows(
             "no request of these days has a known decision on a known node",
             where=f"{int(wanted.sum())} requests",
             allowed="requests with offered_node or ran_node named in the table nodes",
-            advice="look at the capability matrix of `schedtwin check`",
+            advice="import the log together with its nodes, by the names that requests give them; `schedtwin check` "
+            "shows which names are unknown",
         )
     begins = np.arange(0, len(usable), stride or num_steps)
     if stride is not None and stride < num_steps:

@@ -118,7 +118,7 @@ def survey(
         days: All days of the archive if None.
 
     Raises:
-        ConfigError: Fewer than two days with requests.
+        ConfigError: Fewer than two days with requests, or days too thin or too far apart to be compared.
     """
     log = Archive(archive)
     chosen = [day for day in log.days("requests") if days is None or day in set(days)]
@@ -132,6 +132,12 @@ def survey(
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
     found = [_aspect(name, counts, config) for name in ASPECTS]
     aspects = tuple(one for one in found if one.by_shift)
+    if not aspects:
+        raise ConfigError(
+            f"no two of {len(chosen)} days can be compared with each other", where=str(archive),
+            allowed=f"days of several requests each, at most {MAX_SHIFT_DAYS} days apart",
+            advice="import more of the log's requests",
+        )  # fmt: skip
     return DaySurvey(
         log.content_hash,
         tuple(chosen),

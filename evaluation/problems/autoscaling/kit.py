@@ -201,7 +201,7 @@ def fitted(facts: Facts) -> list[str]:
             f"{begin}{facts['interval_s']:g} s; the log lacks {first(facts['lacks'])}: this twin forecasts what users "
             "see from load and grants, and nothing can be trained in it",
         ]
-    short = f"{facts['interval_s']:g} s; {facts['censored']:.1%} were short of capacity and are left out"
+    short = f"{facts['interval_s']:g} s; {facts['censored']:.1%} were short of capacity or not logged, and are left out"
     return [begin + short, *(f"not logged, {one}" for one in facts["assumed"])]
 
 

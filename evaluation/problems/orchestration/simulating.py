@@ -17,6 +17,7 @@ import numpy as np
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
 from evaluation.baselines.baseline import best_legal
+from evaluation.simulator.calendar_days import validate_days
 from evaluation.simulator.log_tables import nodes_table
 from evaluation.simulator.slots.log_tables import replicas_of, requests_of, samples_of, world_names
 from evaluation.simulator.slots.recording import recorder
@@ -105,6 +106,7 @@ def simulate_slots(
         ArchiveError: a folder is in the way.
     """
     _validate(num_days, config, seed)
+    validate_days(first_day, num_days)
     pace = time_scaled(world, config.slots)
     days = tuple(range(num_days)) if days is None else days
     record = recorder(

@@ -294,7 +294,7 @@ def _population(facts: Facts) -> str:
 
 def trained(facts: Facts) -> list[str]:
     """Lines for the terminal on every seed of a training, and the chosen policy; training reward is no value of it."""
-    columns = ("seeds", "reward_with_member_kept_aside", "training_reward", "kl_to_clone")
+    columns = ("seeds", "reward_with_held_out_member", "training_reward", "kl_to_clone")
     seeds = [
         f"seed {seed}: mean reward of a decision {value:.4f} with the member held out; training reward {reward:.4f} "
         f"at the end, {kl:.3f} nats from the clone"

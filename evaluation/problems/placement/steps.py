@@ -206,7 +206,7 @@ def build_policy(
     return {
         "seeds": list(config.seeds),
         "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
-        "reward_with_member_kept_aside": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
+        "reward_with_held_out_member": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
         "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
         "ladder": in_words(schedulers.ladder, is_trusted=is_trusted),
         "rungs": rungs_of(schedulers.ladder),

@@ -18,6 +18,7 @@ import pyarrow as pa
 from evaluation.simulator.applications.application import Application
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
+from evaluation.simulator.calendar_days import validate_days
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.columns import INSTANT
 from logs_schema.errors import ConfigError
@@ -84,11 +85,12 @@ def simulate_application(
         ConfigError: Unknown behaviour, no days, or an interval that does not divide a day.
         ArchiveError: The folder is in the way.
     """
-    if behaviour not in OPERATORS or num_days < 1 or DAY_S % interval_s:
+    if behaviour not in OPERATORS or num_days < 1 or not interval_s > 0.0 or DAY_S % interval_s:
         raise ConfigError(
             f"cannot write {num_days} days of intervals of {interval_s:g} s under '{behaviour}'", where="simulate",
             allowed=f"1 day or more, intervals that divide a day, a behaviour among {', '.join(OPERATORS)}",
         )  # fmt: skip
+    validate_days(first_day, num_days)
     config = scaling_config(application, interval_s)
     rates = made_rates(application, num_days, interval_s, seed, series=series)
     truth = {

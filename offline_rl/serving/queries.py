@@ -8,7 +8,7 @@ from typing import Any
 
 from logs_schema.errors import first
 from offline_rl.runner import Node, Request
-from offline_rl.serving.errors import AskError
+from offline_rl.serving.errors import QueryError
 
 MAX_TEXT = 512
 """Longest name or label that is taken, in characters."""
@@ -19,7 +19,7 @@ _UNFIT = frozenset("|\n\r\0")
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class PlacementQuery:
     """One question: on which node should this request run?
 
     Attributes:
@@ -46,29 +46,31 @@ class Ask:
 
 
 def mapping_of(value: Any, where: str) -> dict[str, Any]:
-    """`value` if it is a JSON object, nothing for null; AskError for anything else."""
+    """`value` if it is a JSON object, nothing for null; QueryError for anything else."""
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise AskError("a JSON object is needed here", where=f"{where}: {_shown(value)}")
+        raise QueryError("a JSON object is needed here", where=f"{where}: {_shown(value)}")
     return value
 
 
 def list_of(value: Any, where: str) -> list[Any]:
-    """`value` if it is a JSON list, nothing for null; AskError for anything else."""
+    """`value` if it is a JSON list, nothing for null; QueryError for anything else."""
     if value is None:
         return []
     if not isinstance(value, list):
-        raise AskError("a JSON list is needed here", where=f"{where}: {_shown(value)}")
+        raise QueryError("a JSON list is needed here", where=f"{where}: {_shown(value)}")
     return value
 
 
 def object_of(value: Any, where: str, allowed: Sequence[str]) -> dict[str, Any]:
-    """A JSON object with no keys but the allowed ones, nothing for null; AskError for anything else."""
+    """A JSON object with no keys but the allowed ones, nothing for null; QueryError for anything else."""
     found = mapping_of(value, where)
     unknown = [str(key)[:80] for key in found if key not in allowed]
     if unknown:
-        raise AskError(f"{where} has unknown keys", where=first(sorted(unknown)), allowed=", ".join(allowed))
+        raise QueryError(
+            f"{where} has unknown keys", where=first(sorted(unknown)), allowed=", ".join(allowed)
+        )
     return found
 
 
@@ -76,12 +78,12 @@ def text_of(value: Any, where: str) -> str | None:
     """A label: None for null and for empty text.
 
     Raises:
-        AskError: It is no text, is longer than `MAX_TEXT`, or contains `|`, a line break or a null character.
+        QueryError: It is no text, is longer than `MAX_TEXT`, or contains `|`, a line break or a null character.
     """
     if value is None or value == "":
         return None
     if not isinstance(value, str) or len(value) > MAX_TEXT or not _UNFIT.isdisjoint(value):
-        raise AskError(
+        raise QueryError(
             "this cannot be a name or label",
             where=f"{where}: {_shown(value)}",
             allowed=f"text of at most {MAX_TEXT} characters without '|' and line breaks",
@@ -90,7 +92,7 @@ def text_of(value: Any, where: str) -> str | None:
 
 
 def number_of(value: Any, where: str, *, lower: float = 0.0, upper: float = 1e15) -> float | None:
-    """A finite number in [lower, upper], also written as text (annotations are); None for null; else AskError."""
+    """A finite number in [lower, upper], also written as text (annotations are); None for null; else QueryError."""
     if value is None or value == "":
         return None
     try:
@@ -98,7 +100,7 @@ def number_of(value: Any, where: str, *, lower: float = 0.0, upper: float = 1e15
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if not lower <= number <= upper:
-        raise AskError(
+        raise QueryError(
             "this number cannot be used",
             where=f"{where}: {_shown(value)}",
             allowed=f"{lower:g} to {upper:g}",
@@ -107,19 +109,21 @@ def number_of(value: Any, where: str, *, lower: float = 0.0, upper: float = 1e15
 
 
 def instant_of(value: Any, where: str) -> float | None:
-    """Seconds since 1970 from ISO 8601 text (UTC where it names no zone) or a number; None for null; else AskError."""
+    """Seconds since 1970 from ISO 8601 text (UTC without a zone) or a number; None for null; else QueryError."""
     if not isinstance(value, str) or not value:
         return number_of(value, where, upper=LAST_S)
     try:
         instant = datetime.fromisoformat(value)
         seconds = (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
     except (ValueError, OverflowError) as error:
-        raise AskError("this is no instant", where=f"{where}: {_shown(value)}", allowed="ISO 8601") from error
+        raise QueryError(
+            "this is no instant", where=f"{where}: {_shown(value)}", allowed="ISO 8601"
+        ) from error
     return number_of(seconds, where, upper=LAST_S)
 
 
 def names_of(values: list[Any], where: str) -> tuple[str, ...]:
-    """Distinct node names in order; AskError where one is no name."""
+    """Distinct node names in order; QueryError where one is no name."""
     if all(type(value) is str and value for value in values):
         text_of_all = "".join(values)  # one pass over all of them where they are in order
         longest = max(map(len, values), default=0)
@@ -127,7 +131,7 @@ def names_of(values: list[Any], where: str) -> tuple[str, ...]:
             return tuple(dict.fromkeys(values))
     for index, value in enumerate(values):
         if text_of(value, f"{where}[{index}]") is None:
-            raise AskError("a node has no name", where=f"{where}[{index}]")
+            raise QueryError("a node has no name", where=f"{where}[{index}]")
     return tuple(dict.fromkeys(values))
 
 
