@@ -220,7 +220,7 @@ def test_in_a_twin_that_has_not_passed_nothing_is_trained_unless_asked_for(
     """Everything but the certificate's verdict stands still: the steps of the job are what is looked at."""
     made, told = [], {}
 
-    def build(out, archive, twin, policy, config, progress, *, title, policies, warnings, shifted):
+    def build(out, archive, twin, policy, config, progress, *, warnings, **_):
         told["warnings"] = list(warnings)
 
     def quick(kind, facts=None):

@@ -18,8 +18,8 @@ from twin.placement.types import Cluster
 CLUSTER, ARRAYS, TABLES = "cluster.json", "cluster.npz", "chance.npz"
 _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "cluster"))
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
-_DYNAMICS = "dynamics"
-_OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS))
+_DYNAMICS, _COLD = "dynamics", "cold"  # run times by slots start nothing cold
+_OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, _COLD))
 
 
 def save_fitted(folder: Path, fitted: FittedCluster) -> None:

@@ -7,7 +7,8 @@ of the last request that the node took): what every side can compute, from the l
 start-up of a service is the median of what its runs after an idle time took beyond the tables, of runs that the node
 was not slow for at the time: a level of the node's own is taken off, from its runs without start-up around then. The
 memory is the one that forecasts best. All of it counts only where it forecasts halves of the log that it was not fitted
-on better than tables alone, beyond chance: where there are no cold starts, nothing changes.
+on better than tables alone, of all runs or of those without start-up, beyond chance and by a share of the variance:
+where there are no cold starts, nothing changes.
 """
 
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ BLOCK = 16
 """Consecutive runs of a node that are taken to be of one time."""
 NUM_BLOCKS, BEYOND_CHANCE = 16, 4.0
 """Stretches of a log over which the advantage is averaged, and standard errors that it must exceed."""
+LEAST_GAIN = 0.01
+"""Of the variance of logarithms of run times: less is not worth a state of its own."""
 _LEAST_SHARE = 0.25
 """Of a run, that is left without its start-up, or else it tells nothing of the tables."""
 
@@ -184,20 +187,27 @@ def fit_cold_starts(
     for fitted, held in (halves, halves[::-1]):
         tables = run_ratios(*runs.some(fitted)[:4], shape).ratio
         plain[held] = _errors(runs.some(held), tables, None)
-    best, most = None, 0.0
+    best, most = None, LEAST_GAIN * float(plain.mean())
     for memory_s in MEMORIES_S:
         cold = due(runs.idle_s, memory_s) > 0.5
         if min(*(np.sum(cold[half]) for half in halves), *(np.sum(~cold[half]) for half in halves)) < FEWEST:
             continue
-        errors = np.empty(len(rows))
+        errors, without = np.empty(len(rows)), np.empty(len(rows))
         for fitted, held in (halves, halves[::-1]):
             tables, found = _fit(runs.some(fitted), memory_s, shape)
             errors[held] = _errors(runs.some(held), tables, found)
-        gains = np.bincount(stretch, plain - errors) / np.bincount(stretch)
-        gain, error = float(gains.mean()), float(gains.std(ddof=1)) / np.sqrt(NUM_BLOCKS)
-        if gain > max(most, BEYOND_CHANCE * error):
+            without[held] = _errors(runs.some(held), tables, None)
+        gain = min(_beyond_chance(each - errors, stretch) for each in (plain, without))
+        if gain > most:
             best, most = memory_s, gain
     return None if best is None else _fit(runs, best, shape)[1]
+
+
+def _beyond_chance(gains: np.ndarray, stretch: np.ndarray) -> float:
+    """Mean of the gains [rows] over the stretches; 0 where it is not clear of chance."""
+    each = np.bincount(stretch, gains) / np.bincount(stretch)
+    mean, error = float(each.mean()), float(each.std(ddof=1)) / np.sqrt(NUM_BLOCKS)
+    return mean if mean > BEYOND_CHANCE * error else 0.0
 
 
 def warm_runs_s(cold: ColdStarts, service: np.ndarray, run_s: np.ndarray, idle_s: np.ndarray) -> np.ndarray:

@@ -175,9 +175,8 @@ def fit_encoding(
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken = np.where(refused(rows), -1, node)
-    ratios, cold, filed_s = fit_run_tables(
-        arrival_s, service, taken, run_s, expected_s, stretch, cluster.run_ratio.shape
-    )
+    shape = cluster.run_ratio.shape
+    ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
     cluster = replace(
