@@ -63,7 +63,7 @@ class Certificate:
     @property
     def training(self) -> Verdict:
         """The verdict of the lines about what training uses."""
-        return overall([line for line in self.lines if line.section not in self.beside])
+        return overall(self.lines, but_for=self.beside)
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
@@ -73,7 +73,7 @@ class Certificate:
     @staticmethod
     def from_json(content: Any) -> "Certificate":
         """The certificate that `to_json` wrote; SchemaError where it is of another version."""
-        return from_plain(Certificate, content)
+        return from_plain(Certificate, {"beside": []} | content if isinstance(content, dict) else content)
 
     def counts(self) -> dict[str, int]:
         """Number of lines of every verdict."""

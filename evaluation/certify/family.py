@@ -6,7 +6,7 @@ the limit. Holm's procedure bounds the probability of any false failure by `FAMI
 passes only if every deciding line does, so a system beyond one limit passes at most as often as that line alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from math import ceil
 
@@ -62,13 +62,14 @@ def days_needed(line: Line, num_days: int) -> int | None:
     return days if days <= MAX_DAYS else None
 
 
-def overall(lines: Sequence[Line]) -> Verdict:
+def overall(lines: Sequence[Line], *, but_for: Collection[str] = ()) -> Verdict:
     """The overall verdict: fail if a line fails; pass if all applicable deciding lines pass, and there is one; else
-    cannot tell. Where no line is marked as deciding, all are.
+    cannot tell. Where no line is marked as deciding, all are. Lines of the sections `but_for` do not count.
     """
-    found = {line.verdict for line in lines}
-    if Verdict.FAIL in found:
+    counting = [line for line in lines if line.section not in but_for]
+    if Verdict.FAIL in {line.verdict for line in counting}:
         return Verdict.FAIL
-    deciding = [line for line in lines if line.deciding] or lines
+    some_decide = any(line.deciding for line in lines)
+    deciding = [line for line in counting if line.deciding or not some_decide]
     verdicts = {line.verdict for line in deciding} - {Verdict.NOT_APPLICABLE}
     return Verdict.PASS if verdicts == {Verdict.PASS} else Verdict.CANNOT_TELL

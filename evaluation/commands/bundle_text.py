@@ -124,7 +124,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ),
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
-        ("certificate", contract["certificate"] or _uncertified(contract["trained_on"])),
+        ("certificate", _certificate(contract)),
         ("alarm", _alarm(contract["alarm"])),
         *_cold_starts(contract["setting"].get("cold_starts")),
         ("licence", contract["licence"]),
@@ -147,8 +147,9 @@ def _alarm(alarm: Mapping[str, Any] | None) -> str:
     return f"raised when more requests than usual are out of distribution ({share}){about}"
 
 
-def _uncertified(trained_on: Mapping[str, Any]) -> str:
-    return f"not passed: {trained_on.get('certification', 'no certificate is recorded')}"
+def _certificate(contract: Mapping[str, Any]) -> str:
+    words = contract["trained_on"].get("certification", "no certificate is recorded")
+    return f"{contract['certificate']}: {words}" if contract["certificate"] else f"not passed: {words}"
 
 
 def _numbers(facts: dict[str, Any]) -> Section:

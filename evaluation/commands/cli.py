@@ -1,6 +1,6 @@
 """The command line `schedtwin`: finds the command, runs it, turns errors into messages and exit statuses.
 
-Nothing heavy is imported before a command needs it, so that help is immediate.
+Nothing heavy is imported before a command is chosen: its options derive from its configuration.
 """
 
 import argparse
@@ -59,9 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _main(argv: list[str]) -> int:
     _keep_compiled_programs()
     _sum_in_one_order()
-    arguments = _parser().parse_args(argv)  # which imports what the options of the command derive from
-    gc.set_threshold(50_000, 20, 20)  # tracing programs makes many objects and little garbage
+    arguments = None
     try:
+        arguments = _parser().parse_args(argv)  # which imports what the options of the command derive from
+        gc.set_threshold(50_000, 20, 20)  # tracing programs makes many objects and little garbage
         with sigterm_raises():
             refuse_missing(arguments)
             status = int(arguments.command.run(arguments))
@@ -74,7 +75,7 @@ def _main(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return DONE
     except Exception as error:
-        if not _is_users(error):
+        if arguments is None or not _is_users(error):
             raise
         if arguments.verbose:
             traceback.print_exc()

@@ -70,4 +70,4 @@ def run(arguments: Namespace) -> int:
     if is_held_back:
         lines.append(found.held_back)
     show_result(arguments, result | {"certificate_verdict": found.verdict}, "\n".join(lines))
-    return EXIT_STATUS[Verdict(found.verdict)] if is_held_back else 0
+    return EXIT_STATUS[Verdict(found.training)] if is_held_back else 0

@@ -125,7 +125,7 @@ def _judged(
         first: tuple[str, int] | None = None
         for policy, seeds in policies.items():
             where = f"policy {policy!r}, shift {shift.shift_days}d"
-            each = [_asked(name, judge, one, shift, metrics, where) for one in seeds]
+            each = [_values_of(name, judge, one, shift, metrics, where) for one in seeds]
             for size in (len(leaf) for values in each for leaf in values.values.values()):
                 first = first or (policy, size)
                 if size != first[1]:
@@ -137,7 +137,7 @@ def _judged(
     return found
 
 
-def _asked(
+def _values_of(
     name: str, judge: UserJudge, policy: Any, days: JudgedDays, metrics: Sequence[str], where: str
 ) -> UnitValues:
     """A judge's values of one policy, as arrays; ConfigError, which names the judge, where they are none."""
@@ -149,6 +149,8 @@ def _asked(
         found = judge(policy, days)
     except Exception as error:  # of a function of the user's: anything
         raise wrong(f"raised {error_in_words(error)}") from error
+    if (failed := getattr(policy, "error", None)) is not None:  # of plain NumPy, inside a compiled program
+        raise wrong(f"was given a policy that raised {error_in_words(failed)}", "policies that decide")
     if not isinstance(found, UnitValues) or not isinstance(found.values, Mapping) or not found.values:
         raise wrong(f"returns {form_of(found)} where a UnitValues with values is required")
     if unknown := [one for one in found.values if one not in metrics]:

@@ -26,6 +26,7 @@ class Translation(NamedTuple):
     carried: Carried  # leaves [rows, W]
     level: NodeLevel  # leaves [2, nodes, W]
     age_s: Leaf  # [W]
+    last_end_s: Leaf | None = None  # [services, nodes, W]; None without cold starts
 
 
 class ViewStates(NamedTuple):
@@ -38,7 +39,7 @@ class ViewStates(NamedTuple):
 
 def translation_of(windows: Windows) -> Translation:
     """The part of another encoding's windows that its bookkeeping needs."""
-    return Translation(windows.request, windows.carried, windows.level, windows.age_s)
+    return Translation(windows.request, windows.carried, windows.level, windows.age_s, windows.last_end_s)
 
 
 def with_views(
@@ -61,8 +62,10 @@ def with_views(
     ) -> Outcome:
         observed_events: PlacementEvents = outcome.observed_events
         inside = jnp.minimum(step, translation.request.site.shape[0] - 1)
-        begun = (translation.level, translation.age_s) if table is not None else (None, None)
-        level, age_s = jax.tree.map(jnp.asarray, begun)
+        begun = translation.level, translation.age_s, translation.last_end_s
+        level, age_s, last_end_s = jax.tree.map(
+            jnp.asarray, begun if table is not None else (None, None, None)
+        )
 
         def at(leaf: Array, axis: int) -> Array:
             return jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), inside, axis, False)
@@ -73,7 +76,9 @@ def with_views(
             if name != "demand"
         }
         request = Requests(demand=at(translation.request.demand, 1)[:, None], **named)
-        events = observed_events._replace(request=request, carried=table, level=level, age_s=age_s)
+        events = observed_events._replace(
+            request=request, carried=table, level=level, age_s=age_s, last_end_s=last_end_s
+        )
         return outcome._replace(observed_events=events)
 
     def start(outcome: Outcome) -> ViewStates:

@@ -17,11 +17,9 @@ from offline_rl.contract import AlarmFacts, alarm_of, read_json, refusing
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Trajectory
 from twin.networks import flatten_features
-from twin.placement.cold_starts import filed_runs_s
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.history import replay_log
-from twin.placement.types import REJECTED
 from twin.placement.windows import Windows
 
 MIDDLE = (0.001, 0.999)
@@ -114,26 +112,11 @@ def _runs(windows: Windows, encoding: Encoding) -> tuple[np.ndarray, np.ndarray]
     """Of every run that ended, in the order of their ends: its time over what is usual there, and its node."""
     fate, request = windows.fate, windows.request
     start_s, finish_s = (np.asarray(one, float) for one in (fate.start_s, fate.finish_s))
-    expected_s, node = _filed_s(windows, encoding), np.asarray(windows.node)
+    filed_s = request.expected_run_s if windows.filed_s is None else windows.filed_s
+    expected_s, node = np.asarray(filed_s, float), np.asarray(windows.node)
     known = windows.valid() & (node >= 0) & np.isfinite(finish_s) & (finish_s > start_s) & (expected_s > 0.0)
     node, service = node[known], np.asarray(request.service)[known]
     run_s = finish_s[known] - start_s[known]
     ratio = run_s / (expected_s[known] * encoding.cluster.run_ratio[service, node])
     in_order = np.argsort((finish_s + windows.origin_s)[known], kind="stable")
     return ratio[in_order], node[in_order]
-
-
-def _filed_s(windows: Windows, encoding: Encoding) -> np.ndarray:
-    """[T, W] what was expected of requests anywhere, with the start-up that was due."""
-    expected_s, cluster = np.asarray(windows.request.expected_run_s, float), encoding.cluster
-    taken = windows.valid() & (windows.node >= 0) & (windows.fate.status != REJECTED)
-    arrival_s = (windows.arrival_s + windows.origin_s)[taken]
-    order = np.argsort(arrival_s, kind="stable")
-    service, node = (np.asarray(leaf)[taken][order] for leaf in (windows.request.service, windows.node))
-    filed_s = expected_s[taken]
-    filed_s[order] = filed_runs_s(
-        cluster.cold, arrival_s[order], service, service * cluster.num_nodes + node, filed_s[order],
-        cluster.run_ratio[service, node],
-    )  # fmt: skip
-    expected_s[taken] = filed_s
-    return expected_s

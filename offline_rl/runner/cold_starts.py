@@ -22,6 +22,8 @@ class KnownColdStarts:
 class LedgerColdStarts:
     """When services last ran on the nodes of a ledger, and what of their start-up is due.
 
+    Of a service that was not seen on a node the ledger takes it that it ran there until the first decision.
+
     Args:
         known: By the training days.
         ratio: [services, rows] how long services run on nodes, over what is expected of them anywhere.
@@ -30,23 +32,41 @@ class LedgerColdStarts:
     def __init__(self, known: KnownColdStarts, ratio: np.ndarray) -> None:
         self._known, self._ratio = known, ratio
         self.last_end_s = np.full(ratio.shape, -np.inf)
+        self._begun, self._is_known = False, np.zeros(ratio.shape[1], bool)
+
+    def begin(self, clock_s: float) -> None:
+        """The time of a decision; that of the first one counts."""
+        if not self._begun:
+            self._begun = True
+            unknown = ~self._is_known
+            self.last_end_s[:, unknown] = np.maximum(self.last_end_s[:, unknown], clock_s)
+
+    def due_s(self, service: int, clock_s: float) -> np.ndarray:
+        """[rows] the start-up of a service that is due on every node."""
+        idle = (clock_s - self.last_end_s[service]) / self._known.memory_s
+        power = np.clip(idle, 0.0, MOST_MEMORIES) ** SHARPNESS
+        return np.asarray(self._known.startup_s[service] * power / (1.0 + power))
 
     def share(self, service: int, expected_s: float, clock_s: float) -> np.ndarray:
-        """[rows] the start-up of a request that is due on every node, over its run there without."""
+        """[rows] the same over the run without; 0 where no run is expected."""
         if expected_s <= 0.0:
             return np.zeros(self._ratio.shape[1])
-        power = (
-            np.clip((clock_s - self.last_end_s[service]) / self._known.memory_s, 0.0, MOST_MEMORIES)
-            ** SHARPNESS
-        )
-        due_s = self._known.startup_s[service] * power / (1.0 + power)
-        return np.asarray(due_s / (self._ratio[service] * expected_s))
+        return np.asarray(self.due_s(service, clock_s) / (self._ratio[service] * expected_s))
 
-    def placed(self, service: int, row: int, arrival_s: float, expected_s: float) -> None:
-        """A node has taken a request of so long an expected run."""
-        end_s = arrival_s + self._ratio[service, row] * expected_s
-        self.last_end_s[service, row] = max(self.last_end_s[service, row], end_s)
+    def placed(self, service: int, row: int, arrival_s: float, expected_s: float) -> tuple[float, float]:
+        """A node has taken a request of so long an expected run; the last end before and after."""
+        before = float(self.last_end_s[service, row])
+        after = max(before, arrival_s + self._ratio[service, row] * expected_s)
+        self.last_end_s[service, row] = after
+        return before, after
+
+    def refused(self, service: int, row: int, ends_s: tuple[float, float]) -> None:
+        """A node did not take a request after all, of which `placed` gave `ends_s`."""
+        before, after = ends_s
+        if self.last_end_s[service, row] == after:
+            self.last_end_s[service, row] = before
 
     def remember(self, other: LedgerColdStarts, mine: list[int], theirs: list[int]) -> None:
         """Takes over what ran on some rows of another ledger."""
         self.last_end_s[:, mine] = np.maximum(self.last_end_s[:, mine], other.last_end_s[:, theirs])
+        self._is_known[mine] = other._begun

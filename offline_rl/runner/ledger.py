@@ -45,6 +45,7 @@ class _Entry:
     demand: tuple[float, float, float]
     service: int
     pair_level: float  # of the service on the node as it was placed
+    ends_s: tuple[float, float] | None  # last end of the service on the node before and after, of cold starts
 
 
 class Ledger:
@@ -106,16 +107,17 @@ class Ledger:
         Raises:
             PolicyInputError: The request is in flight already.
         """
-        self.hold(request_id, node, as_held(described(Request, request), clock_s), starts_up=True)
+        held = as_held(described(Request, request), clock_s)
+        self.hold(request_id, node, held, startup_s=self.startup_s(node, held))
 
-    def hold(self, request_id: Any, node: str, held: Held, *, starts_up: bool = False) -> None:
+    def hold(self, request_id: Any, node: str, held: Held, *, startup_s: float = 0.0) -> None:
         """A request that a node was found to hold already; its wait so far is not counted as seen.
 
         Args:
             request_id: By which it is known later.
             node: Its node.
             held: The request.
-            starts_up: Whether its run takes the start-up that was due as it arrived; otherwise that is over.
+            startup_s: The start-up that was due as it arrived (`startup_s`), if its run takes it.
 
         Raises:
             PolicyInputError: The request is in flight already.
@@ -134,11 +136,11 @@ class Ledger:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
         service = self._policy.vocabulary.service_index(held.service)
         level = 0.0 if self._levels is None or row < 0 else float(self._levels.pair[service, row])
+        ends_s = None
         if self._cold is not None and row >= 0:
-            share = self._cold.share(service, run_s, held.arrival_s)[row] if starts_up else 0.0
-            self._cold.placed(service, row, held.arrival_s, run_s)
-            run_s *= 1.0 + share
-        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level)  # type: ignore[arg-type]
+            ends_s = self._cold.placed(service, row, held.arrival_s, run_s)
+            run_s += startup_s / (self._trained_units[service, row] * self._policy.setting.time_unit_s)
+        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level, ends_s)  # type: ignore[arg-type]
         self._entries[request_id] = entry
         if row < 0:
             return
@@ -146,6 +148,17 @@ class Ledger:
             self._add_waiting(request_id, entry)
         else:
             self._add_running(entry)
+
+    def startup_s(self, node: str, held: Held) -> float:
+        """The start-up that is due on a node as a request arrives there; 0 where no run is expected."""
+        row, run_s = self._row(node), held.expected_run_s
+        run_s = self._policy.expected_run_s(held.service) if run_s is None else run_s
+        if self._cold is None or row < 0 or run_s <= 0.0:
+            return 0.0
+        self._cold.begin(held.arrival_s)
+        return float(
+            self._cold.due_s(self._policy.vocabulary.service_index(held.service), held.arrival_s)[row]
+        )
 
     def start(self, request_id: Any, at_s: float) -> bool:
         """A request began to run; False where it is not in flight or runs already."""
@@ -159,12 +172,13 @@ class Ledger:
             self._new[:, entry.row] += at_s - entry.arrival_s, 1.0
         return True
 
-    def finish(self, request_id: Any, ran_until_s: float | None = None) -> bool:
+    def finish(self, request_id: Any, ran_until_s: float | None = None, *, refused: bool = False) -> bool:
         """A request left its node: completed, failed, killed or dropped; False where it is not in flight.
 
         Args:
             request_id: As it was placed.
             ran_until_s: When its run ended, if it ran: the ledger learns from it how long such runs take there.
+            refused: The node did not take it after all: its service did not run there.
         """
         entry = self._entries.pop(request_id, None)
         if entry is None:
@@ -176,6 +190,8 @@ class Ledger:
                 self._remove_running(entry)
                 if ran_until_s is not None:
                     self._learn(entry, ran_until_s - entry.start_s)
+            if refused and self._cold is not None and entry.ends_s is not None:
+                self._cold.refused(entry.service, entry.row, entry.ends_s)
         return True
 
     def remember(self, older: Ledger) -> None:
@@ -249,6 +265,7 @@ class Ledger:
         if self._levels is not None:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
         if self._cold is not None:
+            self._cold.begin(clock_s)
             stated_s = request.requested_run_s
             expected_s = self._policy.expected_run_s(request.service) if stated_s is None else stated_s
             before = self._trained_units[index] if self._levels is None else units

@@ -49,6 +49,7 @@ class PlacedRequest:
         propensity: Probability of that offer, once it is known.
         start_s: Reported start, None if none was reported.
         finish_s: Reported end.
+        startup_s: The start-up that was due there when it was decided.
     """
 
     query: PlacementQuery
@@ -58,6 +59,7 @@ class PlacedRequest:
     propensity: float | None = None
     start_s: float | None = None
     finish_s: float | None = None
+    startup_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +184,7 @@ class LiveCluster:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""
         names = view.names if view.feasible.all() else tuple(np.array(view.names, object)[view.feasible])
         names = self.tallies.interned(names)
-        return PlacedRequest(replace(query, names=names, machines={}), node, node, now_s)
+        return self._with_startup(PlacedRequest(replace(query, names=names, machines={}), node, node, now_s))
 
     def place(self, placement: PlacedRequest) -> None:
         """Files a decision; an older one about the same request is void."""
@@ -213,10 +215,12 @@ class LiveCluster:
         started_s = placement.start_s if placement.start_s is not None or not ran else time_s
         has_run = ran and event.status is not None and self._is_same(event.node, placement.node)
         has_run &= placement.start_s is not None  # a start that was only assumed hides the wait
-        self._forget(event.request_id, time_s if has_run else None)
+        here = event.status != "rejected" and self._is_same(event.node, placement.node)
+        self._forget(event.request_id, time_s if has_run else None, refused=not here)
         finish_s = max(time_s, started_s or 0.0) if event.status not in (None, "rejected") else None
         node = event.node or placement.node
         moved = replace(placement, node=node, start_s=started_s, finish_s=finish_s)
+        moved = moved if here else self._with_startup(moved)
         if ran and placement.start_s is None:
             self._hold(moved, None)
             self._open(time_s).start(event.request_id, time_s)
@@ -290,17 +294,27 @@ class LiveCluster:
         if self._books is not None:
             self._enter(self._books, placement, start_s)
 
-    def _enter(self, books: InFlightLedger, placement: PlacedRequest, start_s: float | None) -> None:
+    def _with_startup(self, placement: PlacedRequest) -> PlacedRequest:
+        """The placement with the start-up that is due on its node."""
+        if self._books is None or not placement.node:
+            return placement
+        due_s = self._books.startup_s(placement.node, self._held(placement, None))
+        return replace(placement, startup_s=due_s) if due_s != placement.startup_s else placement
+
+    def _held(self, placement: PlacedRequest, start_s: float | None) -> Held:
         request, decided_s = placement.query.request, placement.decided_s
         assumed_s = None if self.hears_events else decided_s
-        held = Held(
+        return Held(
             arrival_s=decided_s, start_s=assumed_s if start_s is None else start_s,
             expected_run_s=self.expected_run_s(placement.query), service=request.service,
             cpu_cores=request.cpu_cores, memory_gib=request.memory_gib, gpus=request.gpus,
         )  # fmt: skip
-        books.hold(placement.query.request_id, placement.node, held, starts_up=True)
 
-    def _forget(self, identity: str, ran_until_s: float | None = None) -> None:
+    def _enter(self, books: InFlightLedger, placement: PlacedRequest, start_s: float | None) -> None:
+        held = self._held(placement, start_s)
+        books.hold(placement.query.request_id, placement.node, held, startup_s=placement.startup_s)
+
+    def _forget(self, identity: str, ran_until_s: float | None = None, *, refused: bool = False) -> None:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
@@ -311,7 +325,7 @@ class LiveCluster:
             self._num_names -= len(names)
         self.tallies.remove(placement.node, placement.query.request.cpu_cores)
         if self._books is not None:
-            self._books.finish(identity, ran_until_s)
+            self._books.finish(identity, ran_until_s, refused=refused)
 
     def _expect_end(self, end_s: float, placement: PlacedRequest) -> None:
         """Remembers when a request is to be forgotten if no more is reported about it."""

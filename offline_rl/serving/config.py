@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from offline_rl.serving.errors import ServingError
 
@@ -36,6 +36,10 @@ class ServiceConfig:
                 raise ServingError(
                     f"a share of {getattr(self, name):g}", where=f"--{name}", allowed="between 0 and 1"
                 )
+        if self.fallback not in get_args(Heuristic):
+            raise ServingError(
+                f"the heuristic {self.fallback!r}", where="--fallback", allowed=", ".join(get_args(Heuristic))
+            )
         if not 0.0 < self.deadline_s <= MAX_DEADLINE_S:
             raise ServingError(
                 f"a deadline of {self.deadline_s:g} s", where="--deadline-ms",

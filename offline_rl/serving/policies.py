@@ -42,14 +42,17 @@ Question = Callable[[], Decision]
 class InFlightLedger(Protocol):
     """What is in flight, kept for one policy's features. One thread owns it."""
 
-    def hold(self, request_id: str, node: str, held: Held, *, starts_up: bool = False) -> None:
-        """A node holds a request; its run may take the start-up that was due as it arrived."""
+    def hold(self, request_id: str, node: str, held: Held, *, startup_s: float = 0.0) -> None:
+        """A node holds a request, whose run takes so long a start-up."""
+
+    def startup_s(self, node: str, held: Held) -> float:
+        """The start-up that is due on a node as a request arrives there."""
 
     def start(self, request_id: str, at_s: float) -> bool:
         """A waiting request began to run."""
 
-    def finish(self, request_id: str, ran_until_s: float | None = None) -> bool:
-        """A request left its node, and when its run ended, if that was seen."""
+    def finish(self, request_id: str, ran_until_s: float | None = None, *, refused: bool = False) -> bool:
+        """A request left its node, and when its run ended, if that was seen; or the node never took it."""
 
     def remember(self, older: Any) -> None:
         """Takes over what an older ledger of the same policy has learned."""

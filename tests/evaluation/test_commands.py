@@ -193,7 +193,7 @@ def test_seed_and_judges_of_the_user_reach_a_comparison(tmp_path, monkeypatch, c
     assert "'placement' take no judges of one's own: mine" in capsys.readouterr().err
 
 
-def test_training_names_its_reward_and_the_value_with_the_member_kept_aside():
+def test_training_names_its_reward_and_the_value_with_the_held_out_member():
     facts = {
         "seeds": [3], "reward_with_held_out_member": [0.75], "training_reward": [0.5], "kl_to_clone": [0.1],
         "ladder": "expected_on_time by .03",

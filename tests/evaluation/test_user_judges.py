@@ -21,7 +21,7 @@ from evaluation.judges.players import HISTORY, as_logged, of_policy
 from evaluation.judges.user_judges import UserJudge, judged_by_users, named_judges
 from evaluation.judges.windows import Candidate
 from evaluation.problems.kits import KITS
-from evaluation.problems.placement.asking_judges import judged_policies
+from evaluation.problems.placement.judging_days import judged_policies
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress

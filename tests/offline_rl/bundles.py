@@ -71,8 +71,9 @@ def made_system(num_steps: int = 48, num_windows: int = 4, **cluster: int) -> tu
 
 
 def _ends_of_carried(encoding: Encoding, windows: Windows) -> np.ndarray:
-    """When the runs that are in flight as windows begin should end: books know of no others."""
-    found, carried = np.full_like(windows.last_end_s, -np.inf), windows.carried
+    """When the runs that are in flight as windows begin should end: books know of no others, and take them to have run
+    until then."""
+    found, carried = np.broadcast_to(windows.arrival_s[0], windows.last_end_s.shape).copy(), windows.carried
     for at in zip(*np.nonzero(carried.node >= 0), strict=True):
         pair = carried.request.service[at], carried.node[at]
         run_s = encoding.cluster.run_ratio[pair] * carried.request.expected_run_s[at]

@@ -340,32 +340,40 @@ def test_books_count_the_start_up_of_a_service_that_did_not_run_lately(bundles):
     policy = load(bundles / "cold")
     ledger, ratio = policy.ledger(nodes_of(policy)), policy.setting.nodes[0].run_ratio[1]
 
-    def shown(clock_s, feature="usual_run", node="edge-0"):
-        return 2.0 * math.expm1(ledger.explain(REQUEST, clock_s).features[node][feature])
+    def shown(clock_s, feature="usual_run", node="edge-0", books=ledger, request=REQUEST):
+        return 2.0 * math.expm1(books.explain(request, clock_s).features[node][feature])
 
-    assert shown(NOW_S) == pytest.approx(20.0 * ratio + STARTUP_S, rel=1e-5)  # never seen there
-    ledger.place(1, "edge-0", REQUEST, NOW_S)
+    assert shown(NOW_S) == pytest.approx(20.0 * ratio, rel=1e-5)  # as if it had run until now
+    later_s = NOW_S + 4_000.0
+    assert shown(later_s) == pytest.approx(20.0 * ratio + STARTUP_S, rel=1e-5)
+    assert shown(later_s, request=replace(REQUEST, requested_run_s=0.0)) == 0.0  # no run, no start-up
+    ledger.place(1, "edge-0", REQUEST, later_s)
     filed_s = 20.0 + STARTUP_S / ratio
-    assert shown(NOW_S, "backlog") == pytest.approx(filed_s * REQUEST.cpu_cores / 4.0, rel=1e-5)
-    end_s = NOW_S + 20.0 * ratio
+    assert shown(later_s, "backlog") == pytest.approx(filed_s * REQUEST.cpu_cores / 4.0, rel=1e-5)
+    end_s = later_s + 20.0 * ratio
     for idle_s, share in ((0.0, 0.0), (20.0, 1 / 17), (40.0, 0.5), (80.0, 16 / 17)):
         assert shown(end_s + idle_s) == pytest.approx(20.0 * ratio + share * STARTUP_S, rel=1e-5)
-    assert shown(end_s, node="edge-1") > 20.0 * policy.setting.nodes[1].run_ratio[1] + 0.99 * STARTUP_S
-    ledger.start(1, NOW_S)
+    assert shown(end_s, node="edge-1") == pytest.approx(
+        20.0 * policy.setting.nodes[1].run_ratio[1] + STARTUP_S, rel=1e-3
+    )
+    ledger.start(1, later_s)
     ledger.finish(
-        1, NOW_S + filed_s * ratio
+        1, later_s + filed_s * ratio
     )  # as long as it should: nothing is learned of the node but its offset
-    level = math.log(shown(end_s) / (20.0 * ratio))
-    assert abs(level) < 0.05
+    assert abs(math.log(shown(end_s) / (20.0 * ratio))) < 0.05
     other = policy.ledger(nodes_of(policy))
     other.remember(ledger)
-    assert 2.0 * math.expm1(other.explain(REQUEST, end_s).features["edge-0"]["usual_run"]) == pytest.approx(
-        shown(end_s), rel=1e-5
+    assert shown(end_s, books=other) == pytest.approx(shown(end_s), rel=1e-5)
+    assert shown(end_s, books=other, node="edge-1") == pytest.approx(shown(end_s, node="edge-1"), rel=1e-5)
+    before = shown(end_s, node="cloud")
+    ledger.place(2, "cloud", REQUEST, end_s)
+    assert shown(end_s, node="cloud") < before
+    ledger.finish(2, refused=True)  # it never ran there
+    assert shown(end_s, node="cloud") == pytest.approx(before, rel=1e-5)
+    found = Node("edge-0", held=[Held(NOW_S, NOW_S, 20.0, "service-1", 2.0)])
+    backlog = (
+        policy.ledger([found, *nodes_of(policy)[1:]]).explain(REQUEST, NOW_S).features["edge-0"]["backlog"]
     )
-    taken_over = policy.ledger(
-        [Node("edge-0", held=[Held(NOW_S, NOW_S, 20.0, "service-1", 2.0)]), *nodes_of(policy)[1:]]
-    )
-    backlog = taken_over.explain(REQUEST, NOW_S).features["edge-0"]["backlog"]
     assert backlog == pytest.approx(math.log1p(10.0 / 2.0), rel=1e-5)  # what was found there has started
 
 

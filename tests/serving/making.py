@@ -31,7 +31,7 @@ class MadeBooks:
         self.ended: list[tuple[str, float | None]] = []
         self.older: MadeBooks | None = None
 
-    def hold(self, request_id: str, node: str, held: Held, *, starts_up: bool = False) -> None:
+    def hold(self, request_id: str, node: str, held: Held, *, startup_s: float = 0.0) -> None:
         assert request_id not in self.held
         self.held[request_id] = node, held
 
@@ -42,7 +42,10 @@ class MadeBooks:
     def remember(self, older: "MadeBooks") -> None:
         self.older = older
 
-    def finish(self, request_id: str, ran_until_s: float | None = None) -> bool:
+    def startup_s(self, node: str, held: Held) -> float:
+        return 0.0
+
+    def finish(self, request_id: str, ran_until_s: float | None = None, *, refused: bool = False) -> bool:
         self.ended.append((request_id, ran_until_s))
         return self.held.pop(request_id, None) is not None
 

@@ -65,9 +65,7 @@ def test_a_start_up_is_due_by_the_idle_time():
 
 def test_ends_are_those_of_earlier_runs_of_the_pair():
     pair, ends_s = np.array([1, 1, 2, -1, 1, -1, 2]), np.array([9.0, 5.0, 7.0, 99.0, 1.0, 50.0, 8.0])
-    np.testing.assert_array_equal(
-        last_ends_s(pair, ends_s), [-np.inf, 9.0, -np.inf, -np.inf, 9.0, -np.inf, 7.0]
-    )
+    np.testing.assert_array_equal(last_ends_s(pair, ends_s, 2.0), [2.0, 9.0, 2.0, 2.0, 9.0, 2.0, 7.0])
 
 
 def test_windows_begin_with_what_ran_before_them():
@@ -85,7 +83,7 @@ def test_windows_begin_with_what_ran_before_them():
         service, node = int(request.service[row]), int(rows.node[row])
         if row % 40 == 0:
             found = windows.last_end_s[..., row // 40] + windows.origin_s[row // 40]
-            wanted = np.full(found.shape, -np.inf)
+            wanted = np.full(found.shape, rows.arrival_s[0])
             for pair, end_s in last.items():
                 wanted[pair] = end_s
             np.testing.assert_allclose(found, wanted, atol=1e-3)
@@ -93,4 +91,6 @@ def test_windows_begin_with_what_ran_before_them():
             end_s = rows.arrival_s[row] + cluster.run_ratio[service, node] * request.expected_run_s[row]
             last[service, node] = max(last.get((service, node), -np.inf), end_s)
     assert windows.num_windows == 5
-    assert np.isfinite(windows.last_end_s[..., -1]).any()
+    filed_s = windows.filed_s - windows.request.expected_run_s
+    assert (filed_s >= 0.0).all()
+    assert (filed_s > 1.0).any()

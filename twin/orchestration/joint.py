@@ -65,7 +65,7 @@ def joint_problem(
         observed_events: JointEvents = outcome.observed_events
         slot = slots.start(outcome._replace(observed_events=observed_events.slot))
         nothing = jax.tree.map(jnp.zeros_like, observed_events.load)
-        frame = frames.start(outcome._replace(observed_events=_frame_news(slot, nothing)))
+        frame = frames.start(outcome._replace(observed_events=_frame_events(slot, nothing)))
         zero = jnp.zeros(outcome.elapsed_s.shape, jnp.int32)
         return JointState(
             slot, frame, zero, nothing, jnp.full((frames.num_seats, *zero.shape), -1, jnp.int32)
@@ -135,7 +135,7 @@ def _apply(
     )
     ends = passed == length
     mean = jax.tree.map(lambda leaf: leaf / config.samples_per_frame, total)
-    frame_outcome = outcome._replace(observed_events=_frame_news(slot, mean))
+    frame_outcome = outcome._replace(observed_events=_frame_events(slot, mean))
     frame, settled = frames.apply(state.frame, action[ORCHESTRATE], frame_outcome, pending)
 
     def when_it_ends(new: PyTree, old: PyTree) -> PyTree:
@@ -198,6 +198,6 @@ def joint_environment(
     return environment(joint_problem(case, config, worth), joint_response(case, chance))
 
 
-def _frame_news(slot: SlotState, load: Load) -> FrameEvents:
+def _frame_events(slot: SlotState, load: Load) -> FrameEvents:
     inner, view = slot.placement, slot.view
     return FrameEvents(inner.clock_s, inner.available, view.deployment, load, view.counts)

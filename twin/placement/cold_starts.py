@@ -3,7 +3,8 @@
     run = run time by the tables + start-up of the service * r / (1 + r),     r = (idle time / memory) ** 4
 
 *Idle* is the time since the last run of the service on the node should have ended by the tables (arrival and usual run
-of the last request that the node took): what every side can compute, from the log, in rollouts and in service. The
+of the last request that the node took): what every side can compute, from the log, in rollouts and in service; where
+none is known, since the log, the rollout or the service began. The
 start-up of a service is the median of what its runs after an idle time took beyond the tables, of runs that the node
 was not slow for at the time: a level of the node's own is taken off, from its runs without start-up around then. The
 memory is the one that forecasts best. All of it counts only where it forecasts halves of the log that it was not fitted
@@ -59,19 +60,20 @@ def due(idle_s: Any, memory_s: float, np: Any = np) -> Any:
     return power / (1.0 + power)
 
 
-def last_ends_s(pair: np.ndarray, ends_s: np.ndarray) -> np.ndarray:
-    """[rows] when the last of the pair's earlier runs should have ended; -inf without any.
+def last_ends_s(pair: np.ndarray, ends_s: np.ndarray, begin_s: np.ndarray | float = -np.inf) -> np.ndarray:
+    """[rows] when the last of the pair's earlier runs should have ended.
 
     Args:
         pair: [rows] index of service and node, in order of arrival; -1 where no node took the request.
         ends_s: [rows] when each should have ended by the tables.
+        begin_s: [rows] or one for all: where no earlier run is known.
     """
     found = np.full(len(pair), -np.inf)
     order = np.argsort(pair, kind="stable")
     for here in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
         if len(here) and pair[here[0]] >= 0:
             found[here[1:]] = np.maximum.accumulate(ends_s[here])[:-1]
-    return found
+    return np.where(np.isneginf(found), begin_s, found)
 
 
 def filed_runs_s(
@@ -81,21 +83,25 @@ def filed_runs_s(
     pair: np.ndarray,
     expected_s: np.ndarray,
     ratio: np.ndarray,
+    begin_s: np.ndarray | float,
 ) -> np.ndarray:
-    """What is expected of requests anywhere, with the start-up that was due on their node, over the ratio of the
-    tables, which will multiply it.
+    """[rows] what is expected of requests anywhere, with the start-up that was due there: expected + due / ratio.
+
+    The tables multiply it by the ratio. Where no run is expected there is no start-up either.
 
     Args:
         cold: Start-up times; None: there are none.
         arrival_s, service, pair: [rows] in order of arrival, `pair` as of `last_ends_s`.
         expected_s: [rows] what is expected of them anywhere, without.
         ratio: [rows] of the tables, on their nodes.
+        begin_s: [rows] or one for all: when the log begins. Services that it has not shown on a node are taken to have
+            run there until then.
     """
     if cold is None:
         return expected_s
-    idle_s = arrival_s - last_ends_s(pair, arrival_s + expected_s * ratio)
+    idle_s = arrival_s - last_ends_s(pair, arrival_s + expected_s * ratio, begin_s)
     startup_s = cold.startup_s[service] * due(idle_s, cold.memory_s)
-    return np.asarray(expected_s + np.where(pair >= 0, startup_s / ratio, 0.0))
+    return np.asarray(expected_s + np.where((pair >= 0) & (expected_s > 0.0), startup_s / ratio, 0.0))
 
 
 class RunTables(NamedTuple):
@@ -123,7 +129,7 @@ def fit_run_tables(
         service, node: [rows] indices; node -1 where no node took the request.
         run_s: [rows] logged run time in seconds, NaN where unknown.
         expected_s: [rows] what was expected of it anywhere.
-        stretch: [rows] index of the part of the log that a row is from; between parts nothing is known to have run.
+        stretch: [rows] index, ascending, of the part of the log that a row is from.
         shape: Numbers of services and nodes.
     """
     ratios = run_ratios(service, node, run_s, expected_s, shape)
@@ -132,14 +138,15 @@ def fit_run_tables(
     num_pairs = shape[0] * shape[1]
     pair = np.where(node >= 0, stretch * num_pairs + service * shape[1] + node, -1)
 
-    idle_s = arrival_s - last_ends_s(pair, arrival_s + expected_s * ratios.ratio[service, node])
-    cold = fit_cold_starts(service, node, run_s, expected_s, idle_s, shape)
+    last_s = last_ends_s(pair, arrival_s + expected_s * ratios.ratio[service, node])
+    cold = fit_cold_starts(service, node, run_s, expected_s, arrival_s - last_s, shape)
     if cold is None:
         return RunTables(ratios, None, expected_s)
-    warm_s = warm_runs_s(cold, service, run_s, idle_s)
+    begin_s = arrival_s[np.searchsorted(stretch, stretch)]  # of the stretch of every row
+    warm_s = warm_runs_s(cold, service, run_s, arrival_s - np.where(np.isneginf(last_s), begin_s, last_s))
     ratios = run_ratios(service, node, warm_s, expected_s, shape)
     ratio = ratios.ratio[service, node]
-    return RunTables(ratios, cold, filed_runs_s(cold, arrival_s, service, pair, expected_s, ratio))
+    return RunTables(ratios, cold, filed_runs_s(cold, arrival_s, service, pair, expected_s, ratio, begin_s))
 
 
 class _Runs(NamedTuple):

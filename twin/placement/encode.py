@@ -232,7 +232,8 @@ def cut_windows(
     row = usable[np.minimum(position, len(usable) - 1)]
     valid = np.arange(num_steps)[:, None] < length[None]
     origin_s = np.floor(rows.arrival_s[row[0]])
-    filed_s = _filed_s(rows, encoding)
+    begin_s = float(rows.arrival_s[np.argmax(wanted)])  # earlier rows are only those still in flight then
+    filed_s = _filed_s(rows, encoding, begin_s)
     carried, num_overflow = _carried(rows, row[0], origin_s, encoding, filed_s)
 
     def clock(instants_s: np.ndarray) -> np.ndarray:
@@ -251,7 +252,8 @@ def cut_windows(
         num_overflow=num_overflow,
         level=_levels(rows, rows.arrival_s[row[0]], encoding, filed_s),
         age_s=np.maximum(origin_s - encoding.trained_until_s, 0.0).astype(np.float32),
-        last_end_s=_last_ends(rows, row[0], origin_s, encoding),
+        last_end_s=_last_ends(rows, row[0], origin_s, encoding, begin_s),
+        filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
     )
 
 
@@ -287,15 +289,16 @@ def _pairs(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
     return np.where(taken, rows.request.service * encoding.cluster.num_nodes + rows.node, -1)
 
 
-def _filed_s(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
+def _filed_s(rows: EncodedRows, encoding: Encoding, begin_s: float) -> np.ndarray:
     """[rows] what is expected of each anywhere, with the start-up that was due (`run_levels.filed_run_s`)."""
     cluster, service = encoding.cluster, rows.request.service
     expected_s, ratio = np.asarray(rows.request.expected_run_s), cluster.run_ratio[service, rows.node]
-    return filed_runs_s(cluster.cold, rows.arrival_s, service, _pairs(rows, encoding), expected_s, ratio)
+    pair = _pairs(rows, encoding)
+    return filed_runs_s(cluster.cold, rows.arrival_s, service, pair, expected_s, ratio, begin_s)
 
 
 def _last_ends(
-    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding
+    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding, begin_s: float
 ) -> np.ndarray | None:
     """[services, nodes, W] when the last runs before every window should have ended, on its clock."""
     cluster = encoding.cluster
@@ -304,7 +307,7 @@ def _last_ends(
     shape = len(cluster.services), cluster.num_nodes
     pair = _pairs(rows, encoding)
     ends_s = rows.arrival_s + _table_run_s(rows, encoding, rows.request.expected_run_s)
-    found, latest, begin = [], np.full(shape[0] * shape[1], -np.inf), 0
+    found, latest, begin = [], np.full(shape[0] * shape[1], begin_s), 0
     for first in first_row:
         here = np.arange(begin, first)
         here = here[pair[here] >= 0]

@@ -168,7 +168,7 @@ def load_windows(path: Path, *, has_cold_starts: bool) -> Windows:
     carried = Carried(0, 0, table, fate)
     structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]
     if has_cold_starts:
-        structure = structure._replace(last_end_s=0)
+        structure = structure._replace(last_end_s=0, filed_s=0)
     windows = load_structure(path, structure)
     return windows._replace(num_overflow=int(windows.num_overflow))
 

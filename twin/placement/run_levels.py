@@ -48,8 +48,9 @@ def first_ends(cluster: Cluster, observed_events: PlacementEvents) -> Array | No
     if cluster.cold is None:
         return None
     shape = (len(cluster.services), cluster.num_nodes, *observed_events.clock_s.shape)
-    never = jnp.full(shape, -jnp.inf, jnp.float32)
-    return never if observed_events.last_end_s is None else observed_events.last_end_s
+    if observed_events.last_end_s is None:  # as if all had run until now
+        return jnp.broadcast_to(observed_events.clock_s, shape)
+    return observed_events.last_end_s
 
 
 def startups_s(cluster: Cluster, state: PlacementState) -> Array | None:
@@ -59,6 +60,7 @@ def startups_s(cluster: Cluster, state: PlacementState) -> Array | None:
     service = state.request.service
     last_s = jnp.take_along_axis(state.last_end_s[:, :, None], service[None, None], axis=0)[0]
     share = due(state.clock_s[None, None] - last_s, cluster.cold.memory_s, jnp)
+    share = jnp.where(state.request.expected_run_s[None] > 0.0, share, 0.0)
     return jnp.asarray(cluster.cold.startup_s, jnp.float32)[service][None] * share
 
 

@@ -184,7 +184,7 @@ class PlacementState(NamedTuple):
     recent_starts: Leaf  # [nodes, *streams]: decayed number of starts observed on the node
     num_overflow: Leaf  # [*streams] int32: requests that found no slot; they are never settled
     levels: "RunLevels | None" = None  # None where run times stand still
-    # [services, nodes, *streams] when the last run there should have ended, -inf without any; None without cold starts
+    # [services, nodes, *streams] when the last run there should have ended; None without cold starts
     last_end_s: Leaf | None = None
 
 

@@ -31,8 +31,10 @@ class Windows(NamedTuple):
     num_overflow: Leaf  # int: carried requests that found no slot
     level: NodeLevel  # leaves [2, nodes, W]: of every node, by the runs that ended before the window
     age_s: Leaf  # [W] float32: from the end of training to the window's origin, at least 0
-    # [services, nodes, W] float32: when the last runs before the window should have ended; None without cold starts
+    # None without cold starts: [services, nodes, W] when the last runs before the window should have ended, and [T, W]
+    # what was expected of requests anywhere, with the start-up that was due
     last_end_s: Leaf | None = None
+    filed_s: Leaf | None = None
 
     @property
     def num_windows(self) -> int:
@@ -168,4 +170,5 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried:
         node=np.where(valid, longer(wide.node, 0), -1),
         fate=jax.tree.map(lambda leaf: longer(leaf, 0), wide.fate),
         row=np.where(valid, longer(wide.row, 0), -1),
+        filed_s=None if wide.filed_s is None else longer(wide.filed_s, 0),
     )

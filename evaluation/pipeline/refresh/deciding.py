@@ -187,7 +187,7 @@ def decide(
     """The decision and its reason.
 
     Args:
-        certificate: Verdict of the certificate.
+        certificate: Verdict of the certificate's lines about what training uses.
         judgements: The deciding one first; None where there is no running policy to compare with.
         accept: Required verdict of the deciding judge: "better" or "not-worse".
         force: Whether a policy was trained regardless of the certificate.

@@ -357,7 +357,7 @@ def _decision_step(
         certificate = load_certificate(inputs[CERTIFICATE])
         rules = better_rules(comparison) if comparison is not None else ()
         result, reason = decide(
-            certificate.verdict.value, judgements, settings.accept, force=settings.force, rules=rules
+            certificate.training.value, judgements, settings.accept, force=settings.force, rules=rules
         )
         hashes = {
             name: read_manifest(inputs[name] / BUNDLE).content_hash if name in inputs else None

@@ -43,8 +43,8 @@ from evaluation.judges.windows import (
     twin_program,
     window_units,
 )
-from evaluation.problems.placement.asking_judges import judged_days, judged_policies
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
+from evaluation.problems.placement.judging_days import judged_days, judged_policies
 from evaluation.problems.placement.seeds import joined, spread_of
 from evaluation.problems.placement.shifted import config_of_shifted, key_of_shift
 from logs_schema.background import Background, NotesAlone
@@ -129,7 +129,7 @@ def _by_users(
     tried = _tried_of(case, entered, network)
     tried += [Candidate(name, name, tried[0].params) for name in entered.players]
     days = judged_days(case, answerable(case.plan), windows)
-    policies = judged_policies(players, tried)
+    policies = judged_policies(players, tried, entered.hosted)
     return judged_by_users(found, case.judges, policies, days, case.intervals, progress)
 
 
