@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -16,9 +17,12 @@ from offline_rl.runner import load
 from tests.evaluation.test_runner_on_preset import COLUMNS, told
 from tests.offline_rl.bundles import BOUND, FREE, made_policy
 from tests.offline_rl.retelling import follow_and_compare
+from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.contracts import Array
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
+from twin.placement.cold_starts import ColdStarts
+from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.history import answers_of_history
 from twin.placement.model import encode_days
@@ -27,7 +31,7 @@ from twin.placement.responses import drawn_response
 from twin.placement.run_filter import RunDynamics
 from twin.placement.types import Observation
 from twin.placement.windows import Windows, replayed_arrivals, select
-from twin.rollout import rollout
+from twin.rollout import follow, rollout
 
 
 def turned(encoding: Encoding) -> Encoding:
@@ -115,6 +119,40 @@ def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Pat
         lambda step, window: told(rows[windows.row[step, window] - first]),
     )
     assert len(chosen) > 1
+
+
+def test_start_ups_are_those_of_the_encoding_that_sees_them() -> None:
+    """The same system with its services in another order: the same run times, whoever looks."""
+    cluster = made_cluster(num_services=4)
+    cluster = replace(cluster, cold=ColdStarts(30.0, np.array([0.0, 5.0, 10.0, 20.0])))
+    order = np.array([2, 0, 3, 1])
+    other = replace(
+        cluster,
+        services=tuple(np.array(cluster.services)[order]),
+        run_ratio=cluster.run_ratio[order],
+        run_variance=cluster.run_variance[order],
+        cold=ColdStarts(30.0, cluster.cold.startup_s[order]),
+    )
+    rows = made_rows(np.random.default_rng(0), cluster, 120)
+    place = np.argsort(order).astype(np.int32)
+    others = rows._replace(request=rows.request._replace(service=place[rows.request.service]))
+    mine, theirs = made_encoding(cluster, view="full"), made_encoding(other, view="full")
+    windows = cut_windows(rows, np.ones(120, bool), mine, num_steps=30)
+    beside = cut_windows(others, np.ones(120, bool), theirs, num_steps=30)
+    answers = replayed_answers(windows, answers_of_history(windows, mine))
+    response = drawn_response(cluster, mine.problem.depth, replayed_arrivals(windows), answers)
+    problem = with_views(
+        placement(cluster, mine.problem), {"other": theirs}, {"other": translation_of(beside)}
+    )
+    look = placement(other, theirs.problem).observe
+    shown = problem._replace(
+        observe=lambda books: (problem.observe(books).node, look(books.others["other"]).node)
+    )
+    system, taken = environment(shown, answered(response)), jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+    seen = follow(jax.random.key(0), system, taken, (windows.num_windows,)).observation
+    own, of_other = (np.asarray(leaf)[: windows.num_steps] for leaf in seen)
+    np.testing.assert_allclose(own, of_other, rtol=1e-4, atol=1e-5)
+    assert np.isfinite(own).all()
 
 
 def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: Path) -> None:

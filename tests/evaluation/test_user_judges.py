@@ -1,6 +1,7 @@
 """Anyone's judge stands beside ours; one that fails is left out by its name, and takes nobody along."""
 
 import datetime as dt
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -17,11 +18,12 @@ from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFac
 from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.tabulation import printed, tabulate
+from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.players import HISTORY, as_logged, of_policy
 from evaluation.judges.user_judges import UserJudge, judged_by_users, named_judges
 from evaluation.judges.windows import Candidate
 from evaluation.problems.kits import KITS
-from evaluation.problems.placement.judging_days import judged_policies
+from evaluation.problems.placement.judging_days import JudgedPolicy, judged_policies
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
@@ -152,8 +154,7 @@ def test_one_that_fails_is_left_out_by_name_and_the_others_are_kept(
     judge: Any, said: str, found: Comparison
 ) -> None:
     both = judged(wrong=judge, mine=knowing)
-    with pytest.raises(AssertionError, match=f"(?s){said}"):
-        raise AssertionError(both.refused["judge wrong"])
+    assert re.search(f"(?s){said}", both.refused["judge wrong"])
     assert replace(both, refused={}) == found
 
 
@@ -166,10 +167,24 @@ def test_policies_are_handed_over_as_functions_of_what_they_observe() -> None:
     }
     tried = [Candidate(HISTORY, HISTORY, 0), Candidate("last", "last", 0), Candidate("elsewhere", "views", 0)]
     tried += [Candidate("ppo", "greedy", seed) for seed in (0, 2)]
-    policies = judged_policies(players, tried)
+    policies = judged_policies(players, tried, {})
     assert set(policies) == {"last", "ppo"}
     chosen = [policy(None, None, legal).tolist() for name in policies for policy in policies[name]]
     assert chosen == [[2], [0], [2]]
+
+
+def test_a_policy_of_plain_numpy_that_raises_is_no_value() -> None:
+    host = HostPolicy(lambda key, seen, legal: 1 // 0)
+    failing = JudgedPolicy(of_policy(host), None, host)
+
+    def judge(policy: Any, days: JudgedDays) -> UnitValues:
+        if policy is failing:  # as a compiled program would: zeros come back
+            host._call(np.zeros(2, np.uint32), np.zeros(1), np.ones((3, 1), bool))
+        return UnitValues({"on_time": np.ones(NUM_UNITS)})
+
+    policies = {**POLICIES, "good": [failing]}
+    told = judged_by_users(in_truth(), {"mine": judge}, policies, [DAYS], INTERVALS, SilentProgress())
+    assert "was given a policy that raised ZeroDivisionError" in told.refused["judge mine"]
 
 
 def test_judges_are_named_on_the_command_line(tmp_path: Path) -> None:
@@ -185,12 +200,12 @@ def test_judges_are_named_on_the_command_line(tmp_path: Path) -> None:
     ):
         with pytest.raises(ConfigError) as refusal:
             named_judges(texts, tmp_path)
-        with pytest.raises(AssertionError, match=said):
-            raise AssertionError(str(refusal.value))
+        assert re.search(said, str(refusal.value))
 
 
 def test_a_problem_that_takes_no_judges_says_so() -> None:
     others = [kit for kit in KITS if not kit.takes_judges]
+    assert others
     assert "placement" not in {kit.name for kit in others}
     for kit in others:
         assert kit.with_judges({}) == {}
