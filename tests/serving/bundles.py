@@ -23,7 +23,11 @@ RUN_S = 5.0
 
 
 def contract_of(
-    num_nodes: int, *, hidden: tuple[int, ...] = (16, 8), machines: dict[str, str] | None = None
+    num_nodes: int,
+    *,
+    hidden: tuple[int, ...] = (16, 8),
+    machines: dict[str, str] | None = None,
+    cold_starts: dict[str, object] | None = None,
 ) -> PolicyContract:
     """A placement policy of nodes `node-0`, ... with 16 cores and 64 GiB each, in two zones; `machines` of nodes."""
     names = [f"node-{index}" for index in range(num_nodes)]
@@ -54,6 +58,7 @@ def contract_of(
         "services": list(SERVICES),
         "queues": ["unknown"],
         "node_of_machine": machines or {},
+        "cold_starts": cold_starts,
     }
     context = request_feature_names(vocabulary_of(parse_setting(setting)))
     return PolicyContract(
@@ -76,9 +81,10 @@ def make_bundle(
     machines: dict[str, str] | None = None,
     rule: str | None = None,
     stand_in: str | None = None,
+    cold_starts: dict[str, object] | None = None,
 ) -> Path:
     """Writes a bundle whose weights, or whose rule's numbers, are drawn from `seed`; a rule may lie beside it."""
-    contract = contract_of(num_nodes, machines=machines)
+    contract = contract_of(num_nodes, machines=machines, cold_starts=cold_starts)
     contract = replace(contract, network=replace(contract.network, stand_in=stand_in))
     if rule is not None:
         contract = replace(contract, network=NetworkFacts(rule, ()))

@@ -323,6 +323,33 @@ def test_ten_thousand_new_names_in_a_question_cost_others_nothing():
     assert service.cluster.tallies.num_names == 6
 
 
+def test_a_start_up_is_kept_when_its_start_is_reported_and_when_books_are_opened_again(tmp_path):
+    bundle = make_bundle(tmp_path / "bundle", cold_starts={"memory_s": 100.0, "startup_s": [0.0, 0.0, 20.0]})
+    cluster = LiveCluster(load_policy(bundle))
+    detect = {"service": "detect", "requested_run_s": 10.0}
+    cluster.question(query(**detect), 0.0)
+
+    def run_s(now_s):
+        (held,) = {node.name: node for node in cluster._open(now_s).nodes(now_s)}["node-1"].held
+        return held.expected_run_s
+
+    def due_s(node, now_s):
+        return cluster._open(now_s).startup_s(node, Held(now_s, None, 10.0, "detect"))
+
+    assert due_s("node-1", 0.0) == 0.0
+    placed(cluster, "a", "node-1", 1_000.0, **detect)
+    assert run_s(1_000.0) == pytest.approx(30.0, rel=1e-3)
+    cluster.report(RequestEvent("a", 1_001.0, None, None))
+    assert run_s(1_001.0) == pytest.approx(30.0, rel=1e-3)
+    cluster._close_books()
+    assert run_s(1_002.0) == pytest.approx(30.0, rel=1e-3)
+    assert due_s("node-2", 1_002.0) == pytest.approx(20.0, rel=1e-3)
+    placed(cluster, "b", "node-2", 1_002.0, **detect)
+    assert due_s("node-2", 1_010.0) == 0.0
+    cluster.report(RequestEvent("b", 1_003.0, None, "rejected"))
+    assert due_s("node-2", 1_010.0) == pytest.approx(20.0, rel=1e-3)
+
+
 def test_both_backends_decide_alike(tmp_path):
     bundle = make_bundle(tmp_path / "bundle", with_graph=True)
     numpy_answer, onnx_answer = (
