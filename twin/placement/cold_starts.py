@@ -2,14 +2,14 @@
 
     run = run time by the tables + start-up of the service * r / (1 + r),     r = (idle time / memory) ** 4
 
-*Idle* is the time since the last run of the service on the node should have ended by the tables (arrival and usual run
-of the last request that the node took): what every side can compute, from the log, in rollouts and in service; where
-none is known, since the log, the rollout or the service began. The
-start-up of a service is the median of what its runs after an idle time took beyond the tables, of runs that the node
-was not slow for at the time: a level of the node's own is taken off, from its runs without start-up around then. The
-memory is the one that forecasts best. All of it counts only where it forecasts halves of the log that it was not fitted
-on better than tables alone, of all runs or of those without start-up, beyond chance and by a share of the variance:
-where there are no cold starts, nothing changes.
+*Idle* is the time since the last run of the service on the node should have ended by the tables: arrival and usual run
+of the last request that the node took. Every side can compute that, from the log, in rollouts and in service; where no
+run is known, it is the time since the log, the rollout or the service began.
+
+The start-up of a service is the median of what its runs after an idle time took beyond the tables, less a level of the
+node around then, by its runs without start-up. The memory is the one that forecasts best. All of it counts only where
+it forecasts halves of the log that it was not fitted on better than tables alone, of all runs or of those without
+start-up, beyond chance and by a share of the variance: where there are no cold starts, nothing changes.
 """
 
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 
 SHARPNESS = 4.0
 """Power of the idle time: at half the memory 6 % of the start-up are due, at twice the memory 94 %."""
 MOST_MEMORIES = 100.0
-"""Idle times count up to so many memories; also where the service was never seen on the node."""
+"""Idle times count up to so many memories."""
 MAX_RUNS = 60_000
 """Runs of a log that start-ups are fitted on: the last ones."""
 MIN_RUNS = 320
@@ -55,7 +55,7 @@ class ColdStarts:
 
 
 def due(idle_s: Any, memory_s: float, np: Any = np) -> Any:
-    """Share of the start-up that is due after an idle time (array of either kind; inf: never seen there), in [0, 1]."""
+    """Share of the start-up, in [0, 1], that is due after an idle time (any array; below 0 while a run lasts)."""
     power = np.clip(idle_s / memory_s, 0.0, MOST_MEMORIES) ** SHARPNESS
     return power / (1.0 + power)
 
