@@ -9,6 +9,8 @@ import numpy as np
 
 SHARPNESS = 4.0
 MOST_MEMORIES = 100.0
+LONG = 2.0
+"""Memories after which a service that was not seen is known to be cold."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,8 @@ class KnownColdStarts:
 class LedgerColdStarts:
     """When services last ran on the nodes of a ledger, and what of their start-up is due.
 
-    Of a service that was not seen on a node the ledger takes it that it ran there until the first decision.
+    Of a service that was not seen on a node the ledger takes it that it ran there until the first decision; whether its
+    next run starts cold is not known until it was idle for long.
 
     Args:
         known: By the training days.
@@ -31,15 +34,21 @@ class LedgerColdStarts:
 
     def __init__(self, known: KnownColdStarts, ratio: np.ndarray) -> None:
         self._known, self._ratio = known, ratio
-        self.last_end_s = np.full(ratio.shape, -np.inf)
-        self._begun, self._is_known = False, np.zeros(ratio.shape[1], bool)
+        self.last_end_s, self._is_known = np.full(ratio.shape, -np.inf), np.zeros(ratio.shape, bool)
+        self._begun_s: float | None = None
 
     def begin(self, clock_s: float) -> None:
         """The time of a decision; that of the first one counts."""
-        if not self._begun:
-            self._begun = True
-            unknown = ~self._is_known
-            self.last_end_s[:, unknown] = np.maximum(self.last_end_s[:, unknown], clock_s)
+        if self._begun_s is None:
+            self._begun_s = clock_s
+            unseen = np.maximum(self.last_end_s, clock_s)
+            np.copyto(self.last_end_s, unseen, where=~self._is_known)
+
+    def knows(self, service: int, row: int, clock_s: float) -> bool:
+        """Whether it is known what of a start-up is due."""
+        begun_s = clock_s if self._begun_s is None else self._begun_s
+        is_long = clock_s - begun_s > LONG * self._known.memory_s
+        return bool(self._is_known[service, row]) or is_long or self._known.startup_s[service] <= 0.0
 
     def due_s(self, service: int, clock_s: float) -> np.ndarray:
         """[rows] the start-up of a service that is due on every node."""
@@ -58,6 +67,7 @@ class LedgerColdStarts:
         before = float(self.last_end_s[service, row])
         after = max(before, arrival_s + self._ratio[service, row] * expected_s)
         self.last_end_s[service, row] = after
+        self._is_known[service, row] |= self._begun_s is not None
         return before, after
 
     def refused(self, service: int, row: int, ends_s: tuple[float, float]) -> None:
@@ -69,4 +79,7 @@ class LedgerColdStarts:
     def remember(self, other: LedgerColdStarts, mine: list[int], theirs: list[int]) -> None:
         """Takes over what ran on some rows of another ledger."""
         self.last_end_s[:, mine] = np.maximum(self.last_end_s[:, mine], other.last_end_s[:, theirs])
-        self._is_known[mine] = other._begun
+        self._is_known[:, mine] |= other._is_known[:, theirs]
+        self._begun_s = (
+            other._begun_s if self._begun_s is None else self._begun_s
+        )  # what is new has run nothing

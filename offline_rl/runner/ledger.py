@@ -46,6 +46,7 @@ class _Entry:
     service: int
     pair_level: float  # of the service on the node as it was placed
     ends_s: tuple[float, float] | None  # last end of the service on the node before and after, of cold starts
+    learns: bool  # whether it is known how long it should run
 
 
 class Ledger:
@@ -136,11 +137,12 @@ class Ledger:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
         service = self._policy.vocabulary.service_index(held.service)
         level = 0.0 if self._levels is None or row < 0 else float(self._levels.pair[service, row])
-        ends_s = None
+        ends_s, learns = None, True
         if self._cold is not None and row >= 0:
+            learns = self._cold.knows(service, row, held.arrival_s)
             ends_s = self._cold.placed(service, row, held.arrival_s, run_s)
             run_s += startup_s / (self._trained_units[service, row] * self._policy.setting.time_unit_s)
-        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level, ends_s)  # type: ignore[arg-type]
+        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level, ends_s, learns)  # type: ignore[arg-type]
         self._entries[request_id] = entry
         if row < 0:
             return
@@ -206,7 +208,7 @@ class Ledger:
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting = self._policy.setting
-        if not (0.0 < run_s < math.inf and entry.run_s > 0.0):
+        if not (entry.learns and 0.0 < run_s < math.inf and entry.run_s > 0.0):
             return
         pair = entry.service, entry.row
         expected_s = entry.run_s * setting.time_unit_s

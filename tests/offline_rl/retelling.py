@@ -27,6 +27,9 @@ class Retold:
     def __init__(self, policy: Policy, encoding: Encoding, windows: Windows, window: int) -> None:
         nodes = [{"name": name} for name in encoding.cluster.node_names]
         self.ledger: Ledger = policy.ledger(nodes)
+        if (cold := self.ledger._cold) is not None:  # a window begins with what its log knows
+            cold.begin(float(windows.origin_s[window]) + float(windows.arrival_s[0, window]))
+            cold._is_known[:] = True
         self.events: list[tuple[float, int, str]] = []
         for number, (node, held, start_s, finish_s) in enumerate(carried_in(encoding, windows, window)):
             self.ledger.hold(f"carried {number}", node, held)

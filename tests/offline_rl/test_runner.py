@@ -361,6 +361,14 @@ def test_books_count_the_start_up_of_a_service_that_did_not_run_lately(bundles):
         1, later_s + filed_s * ratio
     )  # as long as it should: nothing is learned of the node but its offset
     assert abs(math.log(shown(end_s) / (20.0 * ratio))) < 0.05
+    unsure = policy.ledger(
+        nodes_of(policy)
+    )  # whether a first run starts cold is not known: nothing is learned of it
+    before = shown(NOW_S, books=unsure)
+    unsure.place(1, "edge-0", REQUEST, NOW_S)
+    unsure.start(1, NOW_S)
+    unsure.finish(1, NOW_S + 20.0 * ratio + STARTUP_S)
+    assert shown(NOW_S, books=unsure) == before
     other = policy.ledger(nodes_of(policy))
     other.remember(ledger)
     assert shown(end_s, books=other) == pytest.approx(shown(end_s), rel=1e-5)
