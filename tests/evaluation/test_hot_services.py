@@ -98,6 +98,7 @@ def test_who_lacks_most_is_added_where_there_is_room(case: EdgeCloud) -> None:
     assert [change for _, change in asks_for(case, busy)] == [3, 3]
 
 
+@pytest.mark.slow
 def test_without_room_what_is_not_needed_leaves_first(case: EdgeCloud) -> None:
     used_gib = case.replica_gib @ case.replicas
     full = case._replace(memory_gib=used_gib.astype(np.float32))
@@ -109,6 +110,7 @@ def test_without_room_what_is_not_needed_leaves_first(case: EdgeCloud) -> None:
     assert full.replicas[-change, node] > 0
 
 
+@pytest.mark.slow
 def test_the_base_rule_of_a_lookahead_reads_the_clock_and_the_loads_of_the_system() -> None:
     """In the model the clock begins at zero; who plans by the time of day there must be told the system's."""
     truth = instance(time_scaled(small_kais(), SlotConfig()), SlotConfig())

@@ -40,6 +40,7 @@ def dispatching(num_nodes: int, num_points: int, num_services: int) -> Actor:
     return replica_residual(Example(observation, legal, None), None, config, any_size=True)
 
 
+@pytest.mark.slow
 def test_a_dispatcher_of_three_access_points_and_24_nodes_scores_a_hundred_in_any_order() -> None:
     network = dispatching(24, 3, 12)
     params = jax.tree.map(lambda leaf: leaf + 0.1, network.init(KEY))
