@@ -7,9 +7,11 @@ by name, and the values of all other judges are kept.
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from evaluation.comparison.bootstrap import IntervalConfig
@@ -62,6 +64,32 @@ The policy is of placement a `twin.contracts.Policy`, of a queue a function (wee
 def named_judges(texts: Sequence[str], here: Path = Path()) -> dict[str, UserJudge]:
     """Judges written as `name=module:function`; ConfigError as of `read_named`."""
     return read_named(texts, NAMED, here)
+
+
+def days_of_shifts(
+    archive: Archive,
+    twin: Any,
+    comparison: Comparison,
+    seed: int,
+    history: Callable[[tuple[dt.date, ...]], Any],
+) -> list[JudgedDays]:
+    """The days of every shift of a comparison that the log can answer.
+
+    Args:
+        archive, twin: As in `JudgedDays`.
+        comparison: By the other judges.
+        seed: Of the keys.
+        history: Days -> their log; read once, when a judge needs it.
+    """
+    found = []
+    for shift in comparison.shifts:
+        if shift.days:
+            days = tuple(dt.date.fromisoformat(day) for day in shift.days)
+            key = jax.random.fold_in(jax.random.key(seed), shift.shift_days)
+            found.append(
+                JudgedDays(archive, twin, shift.shift_days, days, key, cache(partial(history, days)))
+            )
+    return found
 
 
 def judged_by_users(

@@ -24,7 +24,7 @@ from twin.contracts import PyTree
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.history import Offers as LabelledOffers
-from twin.placement.service_times import OFFER_KINDS
+from twin.placement.service_times import OFFER_KINDS, blocks_of
 
 FEWEST = 20
 """Offers that a line or a mean is drawn through, at least."""
@@ -90,16 +90,15 @@ def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tup
     if len(scatter) < FEWEST:
         return _NO_CROWDING
     order = np.argsort(window, kind="stable")
-    _, first, of_window = np.unique(window[order], return_index=True, return_inverse=True)
-    place = (np.arange(len(order)) - first[of_window]) // BLOCK
-    _, block = np.unique(of_window * len(order) + place, return_inverse=True)
+    _, of_window = np.unique(window[order], return_inverse=True)
+    block = blocks_of(window[order], BLOCK)
     x = np.stack([_less_means(row[order], block) for row in crowd], axis=1)
     y = _less_means(scatter[order], block)
     slopes, _ = nnls(x, y)
     foretold = x @ slopes
     whole = float(foretold @ foretold)
     summed = np.bincount(of_window, foretold * (y - foretold))
-    is_clear = whole > 0.0 and len(first) > 1 and whole > BEYOND_CHANCE * float(np.sqrt(summed @ summed))
+    is_clear = whole > 0.0 and len(summed) > 1 and whole > BEYOND_CHANCE * float(np.sqrt(summed @ summed))
     by_count, by_load = slopes.tolist()
     return (by_count, by_load, float((slopes @ crowd).mean())) if is_clear else _NO_CROWDING
 

@@ -4,6 +4,7 @@ explained."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,14 @@ class KnownColdStarts:
     startup_s: tuple[float, ...]
 
 
+class ServiceUse(NamedTuple):
+    """A request that a node took: what was known of its service there, and since then."""
+
+    was_known: bool  # what of a start-up was due
+    before_s: float  # when the last run should have ended
+    after_s: float
+
+
 class LedgerColdStarts:
     """When services last ran on the nodes of a ledger, and what of their start-up is due.
 
@@ -33,7 +42,7 @@ class LedgerColdStarts:
     """
 
     def __init__(self, known: KnownColdStarts, ratio: np.ndarray) -> None:
-        self._known, self._ratio = known, ratio
+        self._known, self.ratio = known, ratio
         self.last_end_s, self._is_known = np.full(ratio.shape, -np.inf), np.zeros(ratio.shape, bool)
         self._begun_s: float | None = None
 
@@ -44,12 +53,6 @@ class LedgerColdStarts:
             unseen = np.maximum(self.last_end_s, clock_s)
             np.copyto(self.last_end_s, unseen, where=~self._is_known)
 
-    def knows(self, service: int, row: int, clock_s: float) -> bool:
-        """Whether it is known what of a start-up is due."""
-        begun_s = clock_s if self._begun_s is None else self._begun_s
-        is_long = clock_s - begun_s > LONG * self._known.memory_s
-        return bool(self._is_known[service, row]) or is_long or self._known.startup_s[service] <= 0.0
-
     def due_s(self, service: int, clock_s: float) -> np.ndarray:
         """[rows] the start-up of a service that is due on every node."""
         idle = (clock_s - self.last_end_s[service]) / self._known.memory_s
@@ -59,27 +62,28 @@ class LedgerColdStarts:
     def share(self, service: int, expected_s: float, clock_s: float) -> np.ndarray:
         """[rows] the same over the run without; 0 where no run is expected."""
         if expected_s <= 0.0:
-            return np.zeros(self._ratio.shape[1])
-        return np.asarray(self.due_s(service, clock_s) / (self._ratio[service] * expected_s))
+            return np.zeros(self.ratio.shape[1])
+        return np.asarray(self.due_s(service, clock_s) / (self.ratio[service] * expected_s))
 
-    def placed(self, service: int, row: int, arrival_s: float, expected_s: float) -> tuple[float, float]:
-        """A node has taken a request of so long an expected run; the last end before and after."""
-        before = float(self.last_end_s[service, row])
-        after = max(before, arrival_s + self._ratio[service, row] * expected_s)
-        self.last_end_s[service, row] = after
+    def placed(self, service: int, row: int, arrival_s: float, expected_s: float) -> ServiceUse:
+        """A node has taken a request of so long an expected run."""
+        begun_s = arrival_s if self._begun_s is None else self._begun_s
+        is_long = arrival_s - begun_s > LONG * self._known.memory_s
+        was_known = bool(self._is_known[service, row]) or is_long or self._known.startup_s[service] <= 0.0
+        before_s = float(self.last_end_s[service, row])
+        after_s = max(before_s, arrival_s + self.ratio[service, row] * expected_s)
+        self.last_end_s[service, row] = after_s
         self._is_known[service, row] |= self._begun_s is not None
-        return before, after
+        return ServiceUse(was_known, before_s, after_s)
 
-    def refused(self, service: int, row: int, ends_s: tuple[float, float]) -> None:
-        """A node did not take a request after all, of which `placed` gave `ends_s`."""
-        before, after = ends_s
-        if self.last_end_s[service, row] == after:
-            self.last_end_s[service, row] = before
+    def refused(self, service: int, row: int, use: ServiceUse) -> None:
+        """A node did not take a request after all, of which `placed` gave `use`."""
+        if self.last_end_s[service, row] == use.after_s:
+            self.last_end_s[service, row] = use.before_s
 
     def remember(self, other: LedgerColdStarts, mine: list[int], theirs: list[int]) -> None:
         """Takes over what ran on some rows of another ledger."""
         self.last_end_s[:, mine] = np.maximum(self.last_end_s[:, mine], other.last_end_s[:, theirs])
         self._is_known[:, mine] |= other._is_known[:, theirs]
-        self._begun_s = (
-            other._begun_s if self._begun_s is None else self._begun_s
-        )  # what is new has run nothing
+        if self._begun_s is None:
+            self._begun_s = other._begun_s  # nodes of this ledger alone are new, and have run nothing

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from offline_rl.errors import PolicyInputError
-from offline_rl.runner.cold_starts import LedgerColdStarts
+from offline_rl.runner.cold_starts import LedgerColdStarts, ServiceUse
 from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Request, described
 from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
 from offline_rl.runner.reading import as_held
@@ -45,8 +45,7 @@ class _Entry:
     demand: tuple[float, float, float]
     service: int
     pair_level: float  # of the service on the node as it was placed
-    ends_s: tuple[float, float] | None  # last end of the service on the node before and after, of cold starts
-    learns: bool  # whether it is known how long it should run
+    use: ServiceUse | None  # None where nothing starts cold
 
 
 class Ledger:
@@ -126,9 +125,7 @@ class Ledger:
         if request_id in self._entries:
             raise PolicyInputError("this request is in flight already", where=repr(request_id))
         row = self._row(node)
-        run_s = (
-            self._policy.expected_run_s(held.service) if held.expected_run_s is None else held.expected_run_s
-        )
+        run_s = self._expected_s(held.service, held.expected_run_s)
         requested = (held.cpu_cores, held.memory_gib, held.gpus)
         known = self._policy.setting.demanded
         demand = tuple(float(each) if counts else 0.0 for each, counts in zip(requested, known, strict=True))
@@ -137,12 +134,11 @@ class Ledger:
             raise PolicyInputError("a request cannot be like this", where=f"{request_id!r}: {held}")
         service = self._policy.vocabulary.service_index(held.service)
         level = 0.0 if self._levels is None or row < 0 else float(self._levels.pair[service, row])
-        ends_s, learns = None, True
+        use = None
         if self._cold is not None and row >= 0:
-            learns = self._cold.knows(service, row, held.arrival_s)
-            ends_s = self._cold.placed(service, row, held.arrival_s, run_s)
-            run_s += startup_s / (self._trained_units[service, row] * self._policy.setting.time_unit_s)
-        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level, ends_s, learns)  # type: ignore[arg-type]
+            use = self._cold.placed(service, row, held.arrival_s, run_s)
+            run_s += startup_s / self._cold.ratio[service, row]
+        entry = _Entry(row, -1, held.arrival_s, held.start_s, run_s, demand, service, level, use)  # type: ignore[arg-type]
         self._entries[request_id] = entry
         if row < 0:
             return
@@ -153,9 +149,8 @@ class Ledger:
 
     def startup_s(self, node: str, held: Held) -> float:
         """The start-up that is due on a node as a request arrives there; 0 where no run is expected."""
-        row, run_s = self._row(node), held.expected_run_s
-        run_s = self._policy.expected_run_s(held.service) if run_s is None else run_s
-        if self._cold is None or row < 0 or run_s <= 0.0:
+        row = self._row(node)
+        if self._cold is None or row < 0 or self._expected_s(held.service, held.expected_run_s) <= 0.0:
             return 0.0
         self._cold.begin(held.arrival_s)
         return float(
@@ -192,8 +187,8 @@ class Ledger:
                 self._remove_running(entry)
                 if ran_until_s is not None:
                     self._learn(entry, ran_until_s - entry.start_s)
-            if refused and self._cold is not None and entry.ends_s is not None:
-                self._cold.refused(entry.service, entry.row, entry.ends_s)
+            if refused and self._cold is not None and entry.use is not None:
+                self._cold.refused(entry.service, entry.row, entry.use)
         return True
 
     def remember(self, older: Ledger) -> None:
@@ -206,9 +201,14 @@ class Ledger:
         if self._cold is not None and older._cold is not None:
             self._cold.remember(older._cold, *rows)
 
+    def _expected_s(self, service: str | None, stated_s: float | None) -> float:
+        return self._policy.expected_run_s(service) if stated_s is None else stated_s
+
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting = self._policy.setting
-        if not (entry.learns and 0.0 < run_s < math.inf and entry.run_s > 0.0):
+        if not (0.0 < run_s < math.inf and entry.run_s > 0.0):
+            return
+        if entry.use is not None and not entry.use.was_known:
             return
         pair = entry.service, entry.row
         expected_s = entry.run_s * setting.time_unit_s
@@ -268,8 +268,7 @@ class Ledger:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
         if self._cold is not None:
             self._cold.begin(clock_s)
-            stated_s = request.requested_run_s
-            expected_s = self._policy.expected_run_s(request.service) if stated_s is None else stated_s
+            expected_s = self._expected_s(request.service, request.requested_run_s)
             before = self._trained_units[index] if self._levels is None else units
             np.multiply(before, 1.0 + self._cold.share(index, expected_s, clock_s), out=units)
         return self._table

@@ -213,9 +213,9 @@ class LiveCluster:
         time_s = max(event.time_s, placement.decided_s)
         ran = event.status not in ("dropped", "rejected")
         started_s = placement.start_s if placement.start_s is not None or not ran else time_s
-        has_run = ran and event.status is not None and self._is_same(event.node, placement.node)
-        has_run &= placement.start_s is not None  # a start that was only assumed hides the wait
         here = event.status != "rejected" and self._is_same(event.node, placement.node)
+        has_run = here and ran and event.status is not None
+        has_run &= placement.start_s is not None  # a start that was only assumed hides the wait
         self._forget(event.request_id, time_s if has_run else None, refused=not here)
         finish_s = max(time_s, started_s or 0.0) if event.status not in (None, "rejected") else None
         node = event.node or placement.node

@@ -174,14 +174,15 @@ def _enter(
 ) -> InFlight:
     """Files the seat's request under its slot of `node`, waiting."""
     request, never = state.request, jnp.float32(jnp.inf)
+    filed_s = filed_run_s(cluster, state, seat, node)
     return InFlight(
         decision=write(table.decision, position, decision),
         arrival_s=write(table.arrival_s, position, state.clock_s),
         start_s=write(table.start_s, position, never),
         finish_s=write(table.finish_s, position, never),
         status=write(table.status, position, jnp.int32(UNKNOWN)),
-        expected_run_s=write(table.expected_run_s, position, filed_run_s(cluster, state, seat, node)),
-        mean_run_s=write(table.mean_run_s, position, pair_run_s(cluster, state, seat, node)),
+        expected_run_s=write(table.expected_run_s, position, filed_s),
+        mean_run_s=write(table.mean_run_s, position, pair_run_s(cluster, state, seat, node, filed_s)),
         service=write(table.service, position, request.service[seat]),
         demand=write(table.demand, position, request.demand[:, seat]),
     )

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.placement.service_times import RunRatios, run_ratios
+from twin.placement.service_times import RunRatios, blocks_of, run_ratios
 
 MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
 """Idle times that are tried."""
@@ -77,7 +77,7 @@ def last_ends_s(pair: np.ndarray, ends_s: np.ndarray, begin_s: np.ndarray | floa
 
 
 def filed_runs_s(
-    cold: ColdStarts | None,
+    cold: ColdStarts,
     arrival_s: np.ndarray,
     service: np.ndarray,
     pair: np.ndarray,
@@ -90,15 +90,13 @@ def filed_runs_s(
     The tables multiply it by the ratio. Where no run is expected there is no start-up either.
 
     Args:
-        cold: Start-up times; None: there are none.
+        cold: Start-up times.
         arrival_s, service, pair: [rows] in order of arrival, `pair` as of `last_ends_s`.
         expected_s: [rows] what is expected of them anywhere, without.
         ratio: [rows] of the tables, on their nodes.
         begin_s: [rows] or one for all: when the log begins. Services that it has not shown on a node are taken to have
             run there until then.
     """
-    if cold is None:
-        return expected_s
     idle_s = arrival_s - last_ends_s(pair, arrival_s + expected_s * ratio, begin_s)
     startup_s = cold.startup_s[service] * due(idle_s, cold.memory_s)
     return np.asarray(expected_s + np.where((pair >= 0) & (expected_s > 0.0), startup_s / ratio, 0.0))
@@ -253,12 +251,6 @@ def _errors(runs: _Runs, ratio: np.ndarray, cold: ColdStarts | None) -> np.ndarr
 
 def _levels(values: np.ndarray, counts: np.ndarray, node: np.ndarray, prior: float = 4.0) -> np.ndarray:
     """[rows] mean of the values that count over the node's block of `BLOCK` runs, drawn to 0 by `prior` runs' worth."""
-    place = np.empty(len(node), np.int64)
-    order = np.argsort(node, kind="stable")
-    _, first, of_node = np.unique(node[order], return_index=True, return_inverse=True)
-    place[order] = (np.arange(len(node)) - first[of_node]) // BLOCK
-    _, block = np.unique(node * len(node) + place, return_inverse=True)
-    count = np.bincount(block, counts)
-    return np.asarray(
-        (np.bincount(block, np.where(counts, values, 0.0)) / np.maximum(count + prior, 1.0))[block]
-    )
+    block = blocks_of(node, BLOCK)
+    total, count = np.bincount(block, np.where(counts, values, 0.0)), np.bincount(block, counts)
+    return np.asarray((total / np.maximum(count + prior, 1.0))[block])

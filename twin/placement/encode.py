@@ -291,9 +291,14 @@ def _pairs(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
 
 def _filed_s(rows: EncodedRows, encoding: Encoding, begin_s: float) -> np.ndarray:
     """[rows] what is expected of each anywhere, with the start-up that was due (`run_levels.filed_run_s`)."""
-    cluster, service = encoding.cluster, rows.request.service
-    expected_s, ratio = np.asarray(rows.request.expected_run_s), cluster.run_ratio[service, rows.node]
-    pair = _pairs(rows, encoding)
+    cluster, service, expected_s = (
+        encoding.cluster,
+        rows.request.service,
+        np.asarray(rows.request.expected_run_s),
+    )
+    if cluster.cold is None:
+        return expected_s
+    pair, ratio = _pairs(rows, encoding), cluster.run_ratio[service, rows.node]
     return filed_runs_s(cluster.cold, rows.arrival_s, service, pair, expected_s, ratio, begin_s)
 
 

@@ -32,11 +32,12 @@ def first_levels(cluster: Cluster, observed_events: PlacementEvents, age_s: Arra
     return RunLevels(jnp.zeros(shape, jnp.float32), jnp.broadcast_to(known, shape), node, since_s)
 
 
-def pair_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) -> Array:
-    """[*streams] how long the seat's request should run on `node`, but for the node's own level."""
+def pair_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array, filed_s: Array) -> Array:
+    """[*streams] how long the seat's request should run on `node`, but for the node's own level; `filed_s` of
+    `filed_run_s`."""
     service = state.request.service[seat]
     ratio = jnp.asarray(cluster.run_ratio, jnp.float32)[service, node]
-    run_s = ratio * filed_run_s(cluster, state, seat, node)
+    run_s = ratio * filed_s
     if state.levels is None:
         return run_s
     pair = state.levels.pair

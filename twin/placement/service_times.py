@@ -118,6 +118,15 @@ def acceptances(
     return Acceptance(tuple(named[kept].tolist()), of_agent[kept], of_scenario)
 
 
+def blocks_of(group: np.ndarray, size: int) -> np.ndarray:
+    """[rows] index of the block of a row: `size` consecutive rows of its group are one."""
+    order = np.argsort(group, kind="stable")
+    _, first, of_group = np.unique(group[order], return_index=True, return_inverse=True)
+    number = np.empty(len(group), np.int64)
+    number[order] = of_group * len(group) + (np.arange(len(group)) - first[of_group]) // size
+    return np.unique(number, return_inverse=True)[1]
+
+
 def _shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
     """[groups] the mean of every group, drawn to 0 by how little is known of it (0 where there are no values), and the
     variance of what is known of it."""

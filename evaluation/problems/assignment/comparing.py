@@ -8,9 +8,8 @@ the schedulers believe is the twin's. Blocks of consecutive requests, met by all
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 
-import jax
 import numpy as np
 
 from evaluation.comparison.bootstrap import IntervalConfig, Statistic, blocks_of, resampling_units
@@ -23,7 +22,7 @@ from evaluation.comparison.metrics.response import completed, response_s
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.judges.trust import TRUTH, judges_trust
-from evaluation.judges.user_judges import JudgedDays
+from evaluation.judges.user_judges import JudgedDays, days_of_shifts
 from evaluation.problems.assignment.entrants import ALONE, AT_ONCE, HISTORY, ComparedAssigner, FixedEdges
 from evaluation.problems.assignment.regions import (
     ShiftedRequests,
@@ -143,15 +142,11 @@ def judged_solvers(contenders: Sequence[ComparedAssigner], seed: int) -> dict[st
 def judged_days(
     archive: Archive, comparison: Comparison, edges: EdgesFromLog, config: AssignConfig, seed: int
 ) -> list[JudgedDays]:
-    """The shifts that the log can answer, for judges of the user's; their history is a `ShiftedRequests`."""
-    found = []
-    for shift in comparison.shifts:
-        if shift.days:
-            days = tuple(dt.date.fromisoformat(day) for day in shift.days)
-            key = jax.random.fold_in(jax.random.key(seed), shift.shift_days)
-            history = cache(partial(shifted_requests, archive, edges, days, config.max_requests))
-            found.append(JudgedDays(archive, edges, shift.shift_days, days, key, history))
-    return found
+    """The days of every shift for judges of the user's; their history is a `ShiftedRequests`."""
+    return days_of_shifts(
+        archive, edges, comparison, seed,
+        lambda days: shifted_requests(archive, edges, days, config.max_requests),
+    )  # fmt: skip
 
 
 def usual_sites(archive: Archive, days: Sequence[dt.date]) -> Mapping[str, str] | None:

@@ -2,20 +2,16 @@
 
 import datetime as dt
 import json
-from collections.abc import Mapping
-from functools import cache, partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jax
-
-from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.judges.named import refuse_taken
-from evaluation.judges.user_judges import JudgedDays, UserJudge, judged_by_users
+from evaluation.judges.user_judges import UserJudge, days_of_shifts, judged_by_users
 from evaluation.judges.user_policies import UserPolicy, words_of
 from evaluation.problems.autoscaling.comparing import JUDGES, LOGGED, ComparedAutoscaler, compare_autoscalers
 from evaluation.problems.autoscaling.own import own_autoscalers
@@ -78,9 +74,13 @@ def build_comparison(
         archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
         cost_under_slo(scale.violation_weight), progress, seed=config.judge.seed, config=config.intervals,
     )  # fmt: skip
+
+    def logged(days: Sequence[dt.date]) -> ScalingLog:
+        return read_scaling_log(archive, days, twin.deployments)
+
     comparison = judged_by_users(
         own.left_out_of(comparison), judges or {}, {one.facts.name: one.autoscalers for one in contenders},
-        _judged_days(archive, twin, comparison, config.judge.seed), config.intervals, progress,
+        days_of_shifts(archive, twin, comparison, config.judge.seed, logged), config.intervals, progress,
     )  # fmt: skip
     (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     said = [] if policy is None else [training_in_words(policy)]
@@ -92,20 +92,6 @@ def build_comparison(
     )  # fmt: skip
     write_report(report, out)
     return {"main_metric": comparison.main_metric}
-
-
-def _judged_days(
-    archive: Archive, twin: ApplicationTwin, comparison: Comparison, seed: int
-) -> list[JudgedDays]:
-    """The shifts that the log can answer, for judges of the user's; their history is a `ScalingLog`."""
-    found = []
-    for shift in comparison.shifts:
-        if shift.days:
-            days = tuple(dt.date.fromisoformat(day) for day in shift.days)
-            key = jax.random.fold_in(jax.random.key(seed), shift.shift_days)
-            history = cache(partial(read_scaling_log, archive, days, twin.deployments))
-            found.append(JudgedDays(archive, twin, shift.shift_days, days, key, history))
-    return found
 
 
 def contenders_of(
