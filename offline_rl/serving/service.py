@@ -93,7 +93,7 @@ class Service:
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
         self.cluster, self.pressure = LiveCluster(self._policy), Pressure()
-        self._rng = np.random.default_rng(config.seed)
+        self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
         self._printed: set[str] = set()
@@ -130,7 +130,7 @@ class Service:
             answer = Answer(None, [0] * len(view.names), FALLBACK, NOTHING, view)
             self._record(self.cluster.placement(query, view, "", now_s), answer, None)
             return answer
-        fallback = fallback_choice(fallback_named(self.config.fallback), view, self._rng)
+        fallback = fallback_choice(self._fallback, view, self._rng)
         if self.pressure.lag_s > self.config.deadline_s:
             return self._decide_in_haste(query, fallback, view, now_s)
         fallback = self._by_rule(query, view, now_s) or fallback
