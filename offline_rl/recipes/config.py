@@ -44,6 +44,8 @@ class TrainingConfig:
         tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, rounded down
             to a multiple of the members trained with; 0: rules are not tuned.
         residual_updates: PPO updates of the policy that corrects the best rule, of the first seed alone; 0: none.
+        most_response: Most mean response time of what the ladder takes, as a multiple of its first rung's in the twin;
+            None: any. On-time rewards let requests wait that are late already.
     """
 
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
@@ -65,6 +67,7 @@ class TrainingConfig:
     from_logs_updates: int = 1_500
     tuning_streams: int = 40
     residual_updates: int = 60
+    most_response: float | None = None
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
@@ -93,6 +96,12 @@ class TrainingConfig:
                 f"disagreement = {self.disagreement:g}",
                 where="[train]", allowed="weights of 0 or more",
             )  # fmt: skip
+        if self.most_response is not None and not 0.0 < self.most_response < math.inf:
+            raise ConfigError(
+                f"most_response = {self.most_response:g}",
+                where="[train]",
+                allowed="more than 0, such as 1.5; or none",
+            )
         if self.network not in NETWORKS:
             raise ConfigError(f"network = {self.network!r}", where="[train]", allowed=", ".join(NETWORKS))
         unknown = sorted(set(self.from_logs) - set(LEARNERS))

@@ -12,6 +12,10 @@ decisions count as nothing. A rung is taken where `low` is above zero. With too 
 rung, a rule, stays, and the ladder records why. A twin that failed its certificate is wrong by an unknown amount, for
 rules as for networks: there a gain counts only from `UNTRUSTED_GAIN` on; that of a rule, which has fewer ways to profit
 from the twin's errors, from `UNTRUSTED_GAIN_OF_RULE` on.
+
+What counts late requests as lost may let them wait for good. So the mean response time of every rung is measured on
+the same windows; and with `most_response` none is taken that is surely, with every member, above that multiple of the
+first rung's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +31,7 @@ from offline_rl.networks import Actor, greedy_policy
 from twin.contracts import Array, PyTree
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
+from twin.placement.types import COMPLETED
 from twin.placement.windows import Windows
 from twin.rollout import rollout
 
@@ -53,6 +58,7 @@ class RungResult(NamedTuple):
 
     value: np.ndarray  # [members, windows] mean reward of settled decisions; NaN where none was
     out_of_support: float  # share of decisions on queues that the log does not know
+    response_s: np.ndarray  # [members, windows] mean response time of completed requests; NaN where none was
 
 
 class RungStep(NamedTuple):
@@ -65,10 +71,15 @@ class RungStep(NamedTuple):
     taken: bool
     row: int
     is_chosen: bool
+    response_s: float = float("nan")  # mean over members and windows
+    too_slow: bool = False  # surely above the multiple of the first rung's response time that is allowed
 
 
 Judge = Callable[[Actor, PyTree], RungResult]
 """(network, parameters) -> results of its greedy policy."""
+
+
+_NOTHING = RungResult(np.zeros((1, 0)), 0.0, np.zeros((1, 0)))
 
 
 class Referee(NamedTuple):
@@ -102,10 +113,10 @@ def referee(
     shared = dict(known)
 
     @cache
-    def program(networks: tuple[Actor, ...]) -> Callable[..., tuple[Array, Array]]:
+    def program(networks: tuple[Actor, ...]) -> Callable[..., tuple[Array, Array, Array]]:
         def play(
             windows: Windows, parameters: PyTree, number: Array, each: Sequence[PyTree], key: Array
-        ) -> tuple[Array, Array]:
+        ) -> tuple[Array, Array, Array]:
             alone = model._replace(parameters=parameters)
             system = PlacementTwin(twin.encoding, twin.config, alone, windows, twin.report).environment()
             policies = [
@@ -118,8 +129,14 @@ def referee(
             episodes = rollout(key, system, policy, windows.num_steps, (width,))
             settled = (episodes.active & episodes.settled).astype(jnp.float32)
             reward = jnp.sum(episodes.reward * settled, axis=(0, 1)) / jnp.sum(settled, axis=(0, 1))
+            done = episodes.active & episodes.settled & (episodes.outcome.status == COMPLETED)
+            response_s = jnp.where(done, episodes.outcome.finish_s - episodes.decision_info.arrival_s, 0.0)
             far = episodes.response_aux.availability_s > jnp.asarray(model.support_limit_s)[episodes.action]
-            return reward, jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1)
+            return (
+                reward,
+                jnp.sum(response_s, axis=(0, 1)) / jnp.sum(done, axis=(0, 1)),
+                jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1),
+            )
 
         again = jax.vmap(play, in_axes=(None, None, None, None, 0))
         return jax.jit(jax.vmap(again, in_axes=(None, 0, None, None, None)))
@@ -127,34 +144,46 @@ def referee(
     def judge(keys: Array, network: Actor, params: PyTree) -> RungResult:
         each = shared | {network: params} if network in shared else {network: params}
         number = jnp.int32(tuple(each).index(network))
-        reward, out_of_support = program(tuple(each))(
+        reward, response_s, out_of_support = program(tuple(each))(
             arrays, parameters, number, jax.tree.map(np.asarray, tuple(each.values())), keys
         )
-        return RungResult(np.asarray(reward).mean(axis=1), float(np.mean(out_of_support)))
+        return RungResult(
+            np.asarray(reward).mean(axis=1),
+            float(np.mean(out_of_support)),
+            np.asarray(response_s).mean(axis=1),
+        )
 
     return Referee(partial(judge, keys[0]), partial(judge, keys[1]))
 
 
-def climb(rungs: Sequence[Rung], judge: Judge, *, is_trusted: bool = True) -> dict[str, RungStep]:
+def climb(
+    rungs: Sequence[Rung], judge: Judge, *, is_trusted: bool = True, most_response: float | None = None
+) -> dict[str, RungStep]:
     """Takes one rung after another where it is better with confidence than the one held.
 
     Args:
         rungs: From the simplest; the first is held until another is taken.
         judge: Of a referee.
         is_trusted: False of a twin that failed its certificate: small gains do not count.
+        most_response: Multiple of the first rung's mean response time that a rung may not surely exceed; None: any.
 
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
     """
-    held, best, steps = "", RungResult(np.zeros((1, 0)), 0.0), {}
+    held, best, first, steps = "", _NOTHING, _NOTHING, {}
     for rung in rungs:
         played = judge(rung.network, rung.params)
+        first = played if not held else first
         gain, low = gain_of(played, best) if held else (0.0, 0.0)
         least = 0.0 if is_trusted else UNTRUSTED_GAIN_OF_RULE if rung.is_rule else UNTRUSTED_GAIN
-        taken = not held or (low > 0.0 and gain >= least)
-        steps[rung.name] = RungStep(
-            _mean(played.value), gain, low, played.out_of_support, taken, rung.row, False
+        too_slow = most_response is not None and _is_above(
+            played.response_s - most_response * first.response_s
         )
+        taken = not held or (low > 0.0 and gain >= least and not too_slow)
+        steps[rung.name] = RungStep(
+            _mean(played.value), gain, low, played.out_of_support, taken, rung.row, False,
+            _mean(played.response_s), too_slow,
+        )  # fmt: skip
         if taken:
             held, best = rung.name, played
     return {name: step._replace(is_chosen=name == held) for name, step in steps.items()}
@@ -166,16 +195,26 @@ def gain_of(played: RungResult, held: RungResult) -> tuple[float, float]:
     Windows that one of the two settled nothing in are left out; minus infinity is the bound of a member with fewer
     than two windows.
     """
-    difference = played.value - held.value
     guessed = max(0.0, played.out_of_support - held.out_of_support) * abs(_mean(held.value))
+    difference = played.value - held.value
+    gain = _mean(difference)
+    return (gain if np.isfinite(gain) else 0.0), min(_lows(difference)) - guessed
+
+
+def _lows(difference: np.ndarray) -> list[float]:
+    """The lower bound of every member's mean over windows [members, windows]; minus infinity with fewer than two."""
     lows = []
     for row in difference:
         known = row[np.isfinite(row)]
         error = float(np.std(known, ddof=1)) / np.sqrt(len(known)) if len(known) > 1 else np.inf
         width = stdtrit(max(len(known) - 1, 1), _LEVEL) * error
         lows.append(float(known.mean()) - float(width) if len(known) > 1 else -np.inf)
-    gain = _mean(difference)
-    return (gain if np.isfinite(gain) else 0.0), min(lows) - guessed
+    return lows
+
+
+def _is_above(difference: np.ndarray) -> bool:
+    """Whether every member puts a difference [members, windows] surely above zero."""
+    return min(_lows(difference)) > 0.0
 
 
 def _mean(values: np.ndarray) -> float:
@@ -198,14 +237,25 @@ def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
     if chosen != first:
         step = steps[chosen]
         doubt = "" if is_trusted else "; the twin failed its certificate"
-        return f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with members held out{doubt}"
+        took = "" if np.isnan(step.response_s) else f"; mean response {_times(step, steps[first])} {first}'s"
+        return (
+            f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with members held out"
+            f"{took}{doubt}"
+        )
     rivals = {name: step for name, step in steps.items() if name != first and step.gain > 0.0}
     if not rivals:
         return f"{first}: no other rung was better"
     name, step = max(rivals.items(), key=lambda pair: pair[1].gain)
+    if step.too_slow:
+        return f"{first}: the best other, {name}, is {step.gain:+.4f} at {_times(step, steps[first])} its mean response"
     low = f"perhaps {step.low:+.4f}" if np.isfinite(step.low) else "of too few windows for an interval"
     why = "is too uncertain" if is_trusted else "failed its certificate, and shows too little,"
     return f"{first}: the twin {why} to leave it; the best other, {name}, is {step.gain:+.4f}, {low}"
+
+
+def _times(step: RungStep, first: RungStep) -> str:
+    """The mean response time of a rung as a multiple of the first one's."""
+    return f"{step.response_s / first.response_s:.2f} times"
 
 
 def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool | None]]:
@@ -215,6 +265,7 @@ def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool
             "policy": name, "value": step.value, "gain": step.gain,
             "low": step.low if np.isfinite(step.low) else None,
             "out_of_support": step.out_of_support, "taken": bool(step.taken), "chosen": bool(step.is_chosen),
+            "response_s": step.response_s if np.isfinite(step.response_s) else None, "too_slow": bool(step.too_slow),
         }
         for name, step in steps.items()
     ]  # fmt: skip

@@ -103,10 +103,11 @@ class Contenders(NamedTuple):
     network: Actor
     correctors: Mapping[str, Actor]
     found: Schedulers  # without a ladder
+    most_response: float | None  # see `TrainingConfig`
 
     def ranked(self, progress: Progress, *, is_trusted: bool) -> Schedulers:
         """The schedulers with the ladder's choice; `is_trusted` as of `train_schedulers`."""
-        steps = _ladder(self.judges, self.network, self.correctors, self.found, progress, is_trusted)
+        steps = _ladder(self, progress, is_trusted)
         return self.found._replace(ladder=steps)
 
 
@@ -154,7 +155,7 @@ def train_contenders(
         {},
         searches,
     )
-    return Contenders(judges, network, correctors, found)
+    return Contenders(judges, network, correctors, found, config.most_response)
 
 
 class TrainingStart(NamedTuple):
@@ -259,15 +260,9 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
     return [Rung(name, 0, actors[kind_of(params)], params, is_rule=True) for name, params in known]
 
 
-def _ladder(
-    judges: Referee,
-    network: Actor,
-    correctors: Mapping[str, Actor],
-    found: Schedulers,
-    progress: Progress,
-    is_trusted: bool,
-) -> dict[str, RungStep]:
+def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dict[str, RungStep]:
     """How rules, the clone, learners from logs and the policies from the twin did with the members held out."""
+    judges, network, found = contenders.judges, contenders.network, contenders.found
     rungs = _rule_rungs(found.rules)
     rungs.append(Rung("bc_greedy", 0, network, found.clone))
     rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
@@ -275,9 +270,9 @@ def _ladder(
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
     if RESIDUAL in found.rules:
         params = found.rules[RESIDUAL]
-        rungs.append(Rung(RESIDUAL, 0, correctors[str(network_facts(params).corrects)], params))
+        rungs.append(Rung(RESIDUAL, 0, contenders.correctors[str(network_facts(params).corrects)], params))
     with progress.stage("ladder"):
-        steps = climb(rungs, judges.judge, is_trusted=is_trusted)
+        steps = climb(rungs, judges.judge, is_trusted=is_trusted, most_response=contenders.most_response)
     progress.note(f"ladder: {in_words(steps, is_trusted=is_trusted)}")
     return steps
 

@@ -25,13 +25,14 @@ def judged(_network, params):
     `apart` is what the members disagree by."""
     own = params.get("own", 0.0) * np.random.default_rng(params.get("seed", 1)).standard_normal((2, 64))
     value = params["value"] + LUCK + own + params.get("apart", 0.0) * np.array([[-0.5], [0.5]])
-    return RungResult(value[:, : params.get("windows", 64)], params.get("out_of_support", 0.0))
+    response_s = params.get("response_s", 10.0) * np.exp(LUCK)
+    shown = slice(0, params.get("windows", 64))
+    return RungResult(value[:, shown], params.get("out_of_support", 0.0), response_s[:, shown])
 
 
-def climbed(**policies):
-    return climb(
-        [Rung(name, row, NOBODY, params) for row, (name, params) in enumerate(policies.items())], judged
-    )
+def climbed(most_response=None, **policies):
+    rungs = [Rung(name, row, NOBODY, params) for row, (name, params) in enumerate(policies.items())]
+    return climb(rungs, judged, most_response=most_response)
 
 
 def test_a_small_gain_on_the_same_windows_is_taken_and_one_lost_in_noise_is_not() -> None:
@@ -92,10 +93,25 @@ def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> Non
     steps = untrusted(rule=0.5, rule_alike=0.504, rule_tuned=0.506, network=0.53, better=0.54)
     assert [name for name, step in steps.items() if step.taken] == ["rule", "rule_tuned", "better"]
     assert min(steps["rule_alike"].low, steps["network"].low) > 0.0  # sure in a trusted twin
-    assert in_words(steps, is_trusted=False).endswith("held out; the twin failed its certificate")
+    assert in_words(steps, is_trusted=False).endswith("rule's; the twin failed its certificate")
     stays = untrusted(rule=0.5, network=0.52)
     assert chosen_of(stays)[0] == "rule"
     assert "failed its certificate, and shows too little, to leave it" in in_words(stays, is_trusted=False)
+
+
+def test_what_gains_by_letting_late_requests_wait_is_told_and_may_be_ruled_out() -> None:
+    """Better by .05 at 1.7 times the first rung's mean response; within 1.5 times is what comes after it."""
+    policies = {"rule": {"value": 0.8}, "waits": {"value": 0.85, "response_s": 17.0}}
+    assert in_words(climbed(**policies)).endswith("mean response 1.70 times rule's")
+    assert chosen_of(climbed(1.8, **policies))[0] == "waits"
+    bounded = climbed(1.5, **policies)
+    assert chosen_of(bounded)[0] == "rule"
+    assert in_words(bounded) == "rule: the best other, waits, is +0.0500 at 1.70 times its mean response"
+    policies["other"] = {"value": 0.82, "response_s": 14.0}
+    assert chosen_of(climbed(1.5, **policies))[0] == "other"
+    shown = rungs_of(climbed(1.5, **policies))
+    assert [one["too_slow"] for one in shown] == [False, True, False]
+    assert shown[1]["response_s"] / shown[0]["response_s"] == pytest.approx(1.7)
 
 
 def test_with_one_window_the_first_rung_stays_and_nothing_is_made_up() -> None:
@@ -112,16 +128,11 @@ def test_the_interval_is_student_s_over_windows_that_both_settled() -> None:
     one, two = rng.standard_normal((2, 1, 12))
     expected = ttest_rel(one[0, 1:], two[0, 1:])
     one[0, 0] = np.nan
-    mean, low = gain_of(RungResult(one, 0.0), RungResult(two, 0.0))
+    mean, low = gain_of(RungResult(one, 0.0, one), RungResult(two, 0.0, two))
     assert mean == pytest.approx(np.mean(one[0, 1:] - two[0, 1:]))
     assert low == pytest.approx(expected.confidence_interval(0.95).low)
 
 
 def test_seeds_are_chosen_by_value() -> None:
     stacked = {"value": np.array([0.1, 0.3, 0.2])}
-    assert (
-        select_row(
-            lambda _network, params: RungResult(np.array([[float(params["value"])]]), 0.0), NOBODY, stacked
-        )
-        == 1
-    )
+    assert select_row(judged, NOBODY, stacked) == 1
