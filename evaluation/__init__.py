@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from evaluation.commands.cli import main
     from evaluation.comparison.unit_values import UnitValues
     from evaluation.judges.config import JudgeConfig
+    from evaluation.judges.slot_policies import SlotPolicies
     from evaluation.judges.user_judges import JudgedDays, UserJudge
     from evaluation.problems.kits import add_problem
     from evaluation.problems.placement.validating import Certified, validate
@@ -24,6 +25,7 @@ __all__ = [
     "Compared",
     "JudgeConfig",
     "JudgedDays",
+    "SlotPolicies",
     "Split",
     "UnitValues",
     "UserJudge",
@@ -40,6 +42,7 @@ _HOMES = {
     "CertifyConfig": "certify.config",
     "JudgeConfig": "judges.config",
     "JudgedDays": "judges.user_judges",
+    "SlotPolicies": "judges.slot_policies",
     "UnitValues": "comparison.unit_values",
     "UserJudge": "judges.user_judges",
     "add_problem": "problems.kits",

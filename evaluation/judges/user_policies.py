@@ -19,6 +19,7 @@ from evaluation.baselines import Baseline
 from evaluation.comparison.comparison import Comparison
 from evaluation.judges.host_policy import HostPolicy, form_of
 from evaluation.judges.named import NamedOption, error_in_words, read_named, refuse_taken
+from evaluation.judges.slot_policies import SlotPolicies
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
 from offline_rl.networks import Example
@@ -37,12 +38,14 @@ _UNTRACEABLE = (
     jax.errors.TracerIntegerConversionError,
 )
 
-UserPolicy = Policy | Baseline | Rule | Trained | Path
-"""A function, a rule for a cluster, a rule of a queue, a result of `offline_rl.train`, or the folder of a bundle."""
+UserPolicy = Policy | Baseline | Rule | SlotPolicies | Trained | Path
+"""A function, a rule for a cluster, a rule of a queue, both sides of a policy by slots, a result of `offline_rl.train`,
+or the folder of a bundle."""
 Ready = TypeVar("Ready")
 
 NAMED = NamedOption(
-    "--policy", "policy", SIGNATURE, lambda found: callable(found) or isinstance(found, Baseline | Rule), "BUNDLE"
+    "--policy", "policy", SIGNATURE,
+    lambda found: callable(found) or isinstance(found, Baseline | Rule | SlotPolicies), "BUNDLE",
 )  # fmt: skip
 
 
@@ -57,7 +60,7 @@ class Takes(Generic[Ready]):
 
     Attributes:
         signature: What a policy of the problem is, for messages.
-        function, bundle, trained, rule, baseline: None: the problem takes none of this kind. Each may raise a
+        function, bundle, trained, rule, baseline, slots: None: the problem takes none of this kind. Each may raise a
             SchedtwinError, which leaves the policy out.
     """
 
@@ -67,6 +70,7 @@ class Takes(Generic[Ready]):
     trained: Callable[[str, Trained], Ready] | None = None
     rule: Callable[[str, Rule], Ready] | None = None
     baseline: Callable[[str, Baseline], Ready] | None = None
+    slots: Callable[[str, SlotPolicies], Ready] | None = None
 
 
 @dataclass(frozen=True)
@@ -114,6 +118,7 @@ def _ready(name: str, policy: Any, takes: Takes[Ready]) -> Ready:
         (Trained, "a result of offline_rl.train", takes.trained),
         (Rule, "a rule of queues", takes.rule),
         (Baseline, "a rule of placement", takes.baseline),
+        (SlotPolicies, "a dispatcher and an orchestrator", takes.slots),
     )
     for kind, words, make in kinds:
         if isinstance(policy, kind):

@@ -99,6 +99,14 @@ class Entrants:
     delay_s: Mapping[str, float] = field(default_factory=dict)
     indifferent: frozenset[str] = frozenset()
 
+    def joined(self, others: "Entrants") -> "Entrants":
+        """These with the dispatchers and orchestrators of others, which take the place of those of equal names."""
+        return replace(
+            self,
+            dispatch={**self.dispatch, **others.dispatch},
+            orchestration={**self.orchestration, **others.orchestration},
+        )
+
 
 NOBODY = Entrants()
 

@@ -22,11 +22,14 @@ from evaluation.comparison.decisions import Decisions, plain_decisions
 from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan
+from evaluation.judges.descriptions import USERS
+from evaluation.judges.user_policies import UserPolicy, words_of
 from evaluation.problems.orchestration.bench import Entrants, Pair
+from evaluation.problems.orchestration.own import own_pairs, what_went_wrong
 from evaluation.problems.orchestration.pairs import pair_program
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
 from evaluation.problems.orchestration.rivals import rivals
-from evaluation.problems.orchestration.trained import TrainedPair, with_trained
+from evaluation.problems.orchestration.trained import TrainedPair
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import deployed_on
 from evaluation.simulator.slots.worlds import time_scaled
@@ -86,6 +89,7 @@ def compare_pairs(
     progress: Progress,
     pairs: Sequence[Pair] = COMPARED,
     trained: TrainedPair | None = None,
+    policies: Mapping[str, UserPolicy] | None = None,
 ) -> Comparison:
     """Judges the pairs on every shift that the log can answer.
 
@@ -98,10 +102,17 @@ def compare_pairs(
         progress: Where to show how far it is.
         pairs: Who is compared.
         trained: What a training has chosen, beside them.
+        policies: The user's, by name, see `own_pairs`; one that fails is left out and named.
     """
     runs: list[Run] = []
     pairs = pairs if trained is None else list(dict.fromkeys([*pairs, trained.pair]))
-    entrants = rivals(fitted) if trained is None else with_trained(rivals(fitted), trained)
+    entrants = rivals(fitted) if trained is None else rivals(fitted).joined(trained.entrants)
+    names = {pair: name_of(pair) for pair in pairs}
+    taken = [*names.values(), *(side for pair in pairs for side in pair)]
+    entered = own_pairs(policies or {}, taken, fitted, entrants)
+    for one in entered.ready.values():
+        entrants = entrants.joined(one.entrants)
+    names |= {one.pair: name for name, one in entered.ready.items()}
     with progress.stage("judge", unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             stage(done, len(plan.shifts), f"after {shift.shift_days} days")
@@ -110,17 +121,25 @@ def compare_pairs(
             found = judges(archive, fitted, shift.days)
             for row, (judge, (edge, chance)) in enumerate(found.items()):
                 told = partial(_tell, stage, done + row / len(found), len(found), len(plan.shifts), judge)
-                counts = play_pairs(edge, chance, fitted, pairs, config, entrants, told)
+                counts = play_pairs(edge, chance, fitted, list(names), config, entrants, told)
                 runs += [
-                    Run(
-                        judge, shift.shift_days, name_of(pair), _decisions(*counts[pair], shift.days[0]), None
-                    )
-                    for pair in pairs
+                    Run(judge, shift.shift_days, name, _decisions(*counts[pair], shift.days[0]), None)
+                    for pair, name in names.items()
                 ]
-    names = dict.fromkeys(run.policy for run in runs)
-    return compare(
+                for name, one in entered.ready.items():
+                    error = what_went_wrong(name, one.watched, f"{judge}, shift {shift.shift_days}d")
+                    if error is not None:
+                        entered.refused.setdefault(name, error)
+    runs = [run for run in runs if run.policy not in entered.refused]
+    facts = [
+        PolicyFacts(name, USERS, words_of(entered.ready[name]))
+        if name in entered.ready
+        else _facts_of(name, trained)
+        for name in dict.fromkeys(run.policy for run in runs)
+    ]
+    found = compare(
         runs, archive=archive_facts(archive), train_days=[day.isoformat() for day in plan.train_days],
-        unit_kind="runs", policies=[_facts_of(name, trained) for name in names],
+        unit_kind="runs", policies=facts,
         judges=[JudgeFacts(name, _ABOUT[name]) for name in dict.fromkeys(run.judge for run in runs)],
         shifts=[ShiftFacts(one.shift_days, tuple(day.isoformat() for day in one.days), one.num_requests, one.note)
                 for one in plan.shifts],
@@ -128,6 +147,7 @@ def compare_pairs(
         notes=[f"Every day is played for {config.num_frames} frames from midnight, {config.num_runs} times.",
                *([] if trained is None else [f"The training chose {name_of(trained.pair)}."])],
     )  # fmt: skip
+    return entered.left_out_of(found)
 
 
 def judges(

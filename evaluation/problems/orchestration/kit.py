@@ -9,6 +9,8 @@ from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
     in_certified_twin,
     refuse_other_days,
@@ -16,6 +18,7 @@ from evaluation.comparison.products import (
     training_in_words,
 )
 from evaluation.comparison.report import Report, write_report
+from evaluation.comparison.shifts import ShiftPlan
 from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
@@ -31,7 +34,7 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.orchestration_config import ORCHESTRATION_CODE, TrainingBudget
 from twin.orchestration.encode import missing_from
-from twin.orchestration.fit import fit_orchestration
+from twin.orchestration.fit import FittedCluster, fit_orchestration
 from twin.orchestration.persistence import load_fitted, save_fitted
 from twin.problems import KEY
 from twin.problems import ORCHESTRATION as NAME
@@ -94,12 +97,7 @@ def train_plan(config: RunConfig) -> StepPlan:
 
 
 def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """Judges pairs of dispatcher and orchestrator on shifted days."""
-    if policies:
-        raise ConfigError(
-            f"policies of one's own among dispatchers and orchestrators: {', '.join(policies)}",
-            where="--policy", allowed="problems with one group of seats", advice="leave --policy out",
-        )  # fmt: skip
+    """Judges pairs of dispatcher and orchestrator on shifted days; `policies` are the user's."""
     play = PlayConfig(seed=config.judge.seed)
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
@@ -114,7 +112,9 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
         days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"]).extra["train_days"]]
         plan = plan_of(archive, days, config.shifts)
         trained = None if policy is None else trained_pair(policy)
-        comparison = compare_pairs(archive, plan, fitted, play, config.intervals, progress, trained=trained)
+        comparison = compare_pairs(
+            archive, plan, fitted, play, config.intervals, progress, trained=trained, policies=policies
+        )
         (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
         said = () if policy is None else (training_in_words(policy),)
         warned = () if policy is None or in_certified_twin(policy) else said
@@ -122,7 +122,24 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
         return {"main_metric": comparison.main_metric}
 
     settings = {"shifts": config.shifts, "intervals": config.intervals, "play": play, "title": title}
+    settings |= {"policies": sorted(policies)} if policies else {}
     return StepPlan("comparison", build, settings, config.judge.seed)
+
+
+def judge(
+    policies: Mapping[str, UserPolicy],
+    twin: FittedCluster,
+    archive: Archive,
+    plan: ShiftPlan,
+    progress: Progress,
+    *,
+    play: PlayConfig | None = None,
+    intervals: IntervalConfig | None = None,
+) -> Comparison:
+    """The comparison as `evaluation.compare` makes it; `play` says how many frames and runs of a day."""
+    return compare_pairs(
+        archive, plan, twin, play or PlayConfig(), intervals or IntervalConfig(), progress, policies=policies
+    )
 
 
 def certifier(twin: Path, population: Path | None) -> Certifier:
@@ -195,5 +212,7 @@ ORCHESTRATION_KIT = Kit(
     fitted=fitted_lines,
     trained=trained_lines,
     refuses_lacking=True,
+    twin=FittedCluster,
+    judge=judge,
     generate=generate_slots,
 )

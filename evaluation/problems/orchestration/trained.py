@@ -1,7 +1,6 @@
 """What a training of dispatcher and orchestrator has left: its networks, and its pair among those that are compared."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,14 +81,4 @@ def trained_pair(policy: Path) -> TrainedPair:
             {name: make for name, make in named.items() if name == pair.dispatch},
             {GPG: orchestrate} if pair.orchestration == GPG else {},
         ),
-    )
-
-
-def with_trained(others: Entrants, trained: TrainedPair) -> Entrants:
-    """The trained pair among other policies."""
-    own = trained.entrants
-    return replace(
-        others,
-        dispatch={**others.dispatch, **own.dispatch},
-        orchestration={**others.orchestration, **own.orchestration},
     )

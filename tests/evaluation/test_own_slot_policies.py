@@ -1,0 +1,83 @@
+"""Dispatchers and orchestrators of the user's: what is taken, and what is left out by name."""
+
+import re
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from evaluation import SlotPolicies, compare, shifted_days
+from evaluation.baselines import LEAST_LOADED
+from evaluation.problems.orchestration.bench import NOBODY
+from evaluation.problems.orchestration.comparing import PlayConfig
+from evaluation.problems.orchestration.own import own_pairs
+from evaluation.problems.orchestration.simulating import simulate_slots
+from logs_schema import Archive
+from tests.evaluation.test_slot_logs import LOG, WORLD
+from twin import fit
+from twin.orchestration.frame_state import Scaling
+
+
+def first_legal(_key, _observation, legal):
+    """A dispatcher that JAX can trace."""
+    return jnp.argmax(legal, axis=0)
+
+
+def in_numpy(_key, _observation, legal):
+    """The same in plain NumPy."""
+    return np.argmax(np.asarray(legal), axis=0)
+
+
+def last_node(_key, _observation, legal):
+    """Illegal wherever the last node does not take the request."""
+    return jnp.full(legal.shape[1:], legal.shape[0] - 1, jnp.int32)
+
+
+def unwell(_key, _observation, _legal):
+    raise RuntimeError("not today")
+
+
+def idle(_key, state):
+    """An orchestrator that changes nothing."""
+    nothing = jnp.zeros((LOG.frames.num_changes, *state.clock_s.shape), jnp.int32)
+    return Scaling(nothing, nothing)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        (SlotPolicies("least_loaded", "hpa"), "names both sides"),
+        (SlotPolicies("least_loded", idle), "names 'least_loded'.*allowed: a function, or random"),
+        (SlotPolicies(first_legal, "plan"), "names 'plan'.*allowed: a function, or static"),
+        ("hpa", "is no function"),
+    ],
+)
+def test_what_cannot_be_a_side_is_named(policy, words: str) -> None:
+    no_twin = None  # names are looked at first
+    refused = own_pairs({"mine": policy}, ["other"], no_twin, NOBODY).refused
+    assert re.search(words, str(refused["mine"]), re.DOTALL)
+
+
+@pytest.mark.slow
+def test_policies_of_ones_own_stand_in_a_comparison_and_those_that_fail_are_named(tmp_path) -> None:
+    simulate_slots(WORLD, 3, LOG, 0, tmp_path / "log")
+    split = shifted_days(Archive(tmp_path / "log"), "0d", num_days=1)
+    twin = fit("orchestration", split.train)
+    found = compare(
+        {
+            "mine": first_legal, "slow": in_numpy, "rule": LEAST_LOADED, "bad": last_node, "raises": unwell,
+            "both": SlotPolicies(first_legal, idle), "still": SlotPolicies(first_legal, "static"),
+            "scales": SlotPolicies("least_loaded", idle), "shapeless": SlotPolicies("least_loaded", first_legal),
+        },
+        twin, split.test, play=PlayConfig(num_frames=2, num_runs=2),
+    ).comparison  # fmt: skip
+    values = {cell.policy: cell.estimate.value for cell in found.cells if cell.judge == "truth"}
+    assert values["mine"] == values["slow"]
+    assert values["both"] == values["still"]  # nothing is changed, by one's own rule or by the static one
+    assert values["scales"] == values["least_loaded+static"]
+    assert values["rule"] == values["least_loaded+planned"]
+    refused = {"bad": "not legal in", "raises": "not today", "shapeless": "raised"}
+    assert set(found.refused) == set(refused)
+    assert all(words in found.refused[name] for name, words in refused.items())
+    assert not set(refused) & set(values)
+    assert {one.kind for one in found.policies if one.name in ("mine", "both")} == {"user"}
