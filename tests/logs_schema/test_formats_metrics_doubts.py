@@ -16,6 +16,7 @@ FRONT = MAPPING.replace("deployment_label", 'gateway = "web"\ndeployment_label')
         (
             MAPPING.replace('source = "cpu"', 'source = "cpu"\nonly = "wbe"'),
             "no number of the deployment 'wbe'",
+            "web",
         ),
     ],
 )
