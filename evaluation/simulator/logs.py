@@ -27,6 +27,7 @@ from evaluation.simulator.log_tables import (
     nodes_table,
     requests_table,
 )
+from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.presets import preset
 from evaluation.simulator.workloads import FACT, Workload, save_workload, workload
 from evaluation.simulator.world import CALENDAR_DAY_S, World
@@ -103,7 +104,8 @@ def simulate(
         The report.
 
     Raises:
-        ConfigError: unknown preset, behaviour or pattern, no days, a negative seed, an archive without requests.
+        ConfigError: unknown preset, behaviour or pattern, no days, a negative seed, an archive without requests, or
+            more requests than fit into memory.
         ArchiveError, ProductError: a folder is in the way.
     """
     world = preset(chosen) if isinstance(chosen, str) else chosen
@@ -112,6 +114,8 @@ def simulate(
     _at_least("seed", seed, 0)
     validate_days(first_day, num_days)
     _validate_first_day(world, first_day)
+    if arrivals is None:
+        refuse_too_large(world, DAYS_AT_ONCE)
     out = Path(out).absolute()
     truth: dict[str, Any] = {
         **facts_of(world),

@@ -12,10 +12,13 @@ import pytest
 from evaluation.commands import cli
 from evaluation.pipeline.run import archive_step
 from evaluation.problems.configuration import LogConfig
+from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
 from evaluation.reproduction.benches.truth_bench import TruthBenchConfig
 from evaluation.reproduction.logs import log_step
 from evaluation.reproduction.table2 import Table2Config
 from evaluation.simulator.conditions import conditions
+from evaluation.simulator.logs import simulate
+from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.pool import read_pool
 from evaluation.simulator.presets import PRESETS, preset
@@ -130,6 +133,21 @@ def test_a_world_stands_without_a_preset(tmp_path: Path) -> None:
 def test_worlds_that_cannot_be_are_refused_by_name(tmp_path: Path, text: str, named: str) -> None:
     with pytest.raises(ConfigError, match=named):
         load_world(written(tmp_path, text))
+
+
+def test_more_requests_than_the_machine_can_hold_are_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    world = load_world(written(tmp_path, 'like = "small"\nrequests_per_day = 1.5e9\n'))
+    for write in (
+        lambda out: simulate(world, 1, "random", 0, out),
+        lambda out: simulate_slots(world, 1, SlotLogConfig(), 0, out),
+    ):
+        with pytest.raises(ConfigError, match="GiB of memory") as caught:
+            write(tmp_path / "log")
+        assert "requests_per_day" in caught.value.where
+        assert not (tmp_path / "log").exists()
+    refuse_too_large(world, 8, memory_bytes=2**43)
+    for one in PRESETS:
+        refuse_too_large(one, 8, memory_bytes=2**30)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
