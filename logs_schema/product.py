@@ -111,9 +111,8 @@ def writing(
             room for it on the disk.
     """
     path = Path(path).absolute()
-    _refuse_inside(path)
     sweep(path)
-    _refuse_taken(path, replace)
+    refuse_place(path, replace)
     temporary, lock = locked_folder(path)
     _NOT_IN_PLACE[temporary] = []
     try:
@@ -137,6 +136,12 @@ def writing(
         del _NOT_IN_PLACE[temporary]
         os.close(lock)
         remove_unread(temporary)
+
+
+def refuse_place(path: Path, replace: bool) -> None:
+    """ProductError where no product can be written: the path is taken, or inside another product."""
+    _refuse_inside(path)
+    _refuse_taken(path, replace)
 
 
 def remove_once_in_place(out: Path, folder: Path) -> None:

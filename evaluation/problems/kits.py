@@ -34,8 +34,8 @@ def find_kit(name: str) -> Kit:
     if kit is None:
         raise ConfigError(
             f"there is no problem {name!r}", allowed="; ".join(f"{one.name}: {one.decides}" for one in KITS),
-            advice="a problem is added by a folder with a kit, and a line in evaluation/problems/kits.py or "
-            "add_problem(kit)",
+            advice="name one of these; a problem is added by a folder with a kit, and a line in "
+            "evaluation/problems/kits.py or add_problem(kit)",
         )  # fmt: skip
     return kit
 
