@@ -82,12 +82,24 @@ def _refuse_other_kind(paths: Iterable[Path], kind: str) -> None:
 
 
 def _refuse_place(arguments: Namespace) -> None:
-    """Refuses a place where the command's product could not be written: else it would be when all is computed."""
+    """Refuses a place where the command's product or page could not be written: else all is computed in vain."""
     out = getattr(arguments, "out", None)
+    if getattr(arguments, "writes_page", False) and isinstance(out, Path):
+        _refuse_page(out)
     if getattr(arguments, "writes_product", False) and isinstance(out, Path) and not _is_address(out):
         from logs_schema.product import refuse_place
 
         refuse_place(out.absolute(), arguments.replace)
+
+
+def _refuse_page(path: Path) -> None:
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        from logs_schema.errors import ConfigError
+
+        what = "this is a folder" if path.is_dir() else "there is no folder for the file"
+        raise ConfigError(
+            what, where=f"--out {path}", allowed="a file in a folder that is there", advice="name such a file"
+        )
 
 
 def _is_address(path: Path) -> bool:

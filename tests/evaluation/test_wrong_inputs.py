@@ -3,6 +3,7 @@
 import pytest
 
 from evaluation.commands import cli
+from evaluation.judges.user_policies import named_policies
 from evaluation.problems.configuration import load_config
 from evaluation.problems.kits import find_kit
 from logs_schema import ArchiveWriter
@@ -87,3 +88,28 @@ def test_an_error_of_the_operating_system_says_what_to_do(tmp_path, monkeypatch,
     told = capsys.readouterr().err
     assert "what to do: " in told
     assert advice in told
+
+
+@pytest.mark.parametrize("command", ["survey", "certify"])
+@pytest.mark.parametrize(
+    ("out", "words"), [("absent/page.html", "no folder for the file"), ("", "this is a folder")]
+)
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_computed(
+    archive, tmp_path, capsys, command, out, words
+):
+    with writing(tmp_path / "twin", "twin"):
+        pass
+    inputs = [tmp_path / "twin", archive] if command == "certify" else [archive]
+    assert run(command, *inputs, "--out", tmp_path / out) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_an_archive_without_jobs_has_no_queue(archive, capsys):
+    assert run("replay", archive) == 2
+    assert "the archive holds no jobs" in capsys.readouterr().err
+
+
+def test_a_function_that_is_not_there_says_where_it_is_looked_for(tmp_path):
+    with pytest.raises(ConfigError, match="No module named 'nothere'") as caught:
+        named_policies(["mine=nothere:f"], tmp_path)
+    assert "current folder" in caught.value.advice

@@ -168,9 +168,13 @@ def test_a_log_without_a_date_is_told_so_at_its_import_and_in_its_report_until_o
     assert not import_log("swf", [dated], tmp_path / "c").notices
 
 
-def test_seconds_from_a_hidden_zero_in_a_native_log_are_told(tmp_path):
+def test_seconds_from_a_hidden_zero_and_missing_nodes_of_a_native_log_are_told(tmp_path):
+    nodes = written(tmp_path, "nodes.csv", "node_id,site,tier,cpu_cores", "n,s,pool,8")
     rows = ("request_id,arrival,site,status", "1,5,s,completed")
-    (notice,) = import_log("native", [written(tmp_path, "requests.csv", *rows)], tmp_path / "a").notices
+    hidden = written(tmp_path, "requests.csv", *rows)
+    (notice,) = import_log("native", [hidden, nodes], tmp_path / "a").notices
     assert "--origin DATE" in notice
     dated = written(tmp_path, "requests.csv", rows[0], "1,2024-03-01T12:00:00Z,s,completed")
-    assert not import_log("native", [dated], tmp_path / "c").notices
+    assert not import_log("native", [dated, nodes], tmp_path / "b").notices
+    (notice,) = import_log("native", [dated], tmp_path / "c").notices
+    assert "nodes.csv" in notice

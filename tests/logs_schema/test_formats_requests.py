@@ -184,7 +184,7 @@ def test_milliseconds_taken_for_seconds_are_refused_line_by_line(tmp_path: Path)
 def test_an_instant_that_is_likely_written_otherwise_is_told_with_what_to_change(
     tmp_path: Path, unit: str, text: str, words: str
 ) -> None:
-    report, _ = imported(tmp_path, ARRIVAL + f'unit = "{unit}"\n', "t", text)
+    report, _ = imported(tmp_path, ARRIVAL + f'unit = "{unit}"\n', "t", text, capacity={"pool": 8.0})
     (notice,) = report.notices
     assert words in notice
     assert text in notice
@@ -198,7 +198,7 @@ def test_an_instant_that_is_likely_written_otherwise_is_told_with_what_to_change
     ],
 )  # fmt: skip
 def test_an_instant_as_its_mapping_says_is_no_doubt(tmp_path: Path, mapping: str, text: str) -> None:
-    report, rows = imported(tmp_path, ARRIVAL + mapping, "t", text)
+    report, rows = imported(tmp_path, ARRIVAL + mapping, "t", text, capacity={"pool": 8.0})
     assert (report.notices, len(rows)) == ((), 1)
 
 
