@@ -146,6 +146,10 @@ def test_more_requests_than_the_machine_can_hold_are_refused_before_anything_is_
         assert "requests_per_day" in caught.value.where
         assert not (tmp_path / "log").exists()
     refuse_too_large(world, 8, memory_bytes=2**43)
+    refuse_too_large(world, 8, memory_bytes=2**30, has_own_requests=False)
+    crowd = load_world(written(tmp_path, 'like = "small"\nnum_agents = 1_000_000_000\n', "crowd"))
+    with pytest.raises(ConfigError, match="num_agents of 1,000,000,000"):
+        simulate(crowd, 1, "random", 0, tmp_path / "log")
     for one in PRESETS:
         refuse_too_large(one, 8, memory_bytes=2**30)
 

@@ -113,3 +113,11 @@ def test_a_function_that_is_not_there_says_where_it_is_looked_for(tmp_path):
     with pytest.raises(ConfigError, match="No module named 'nothere'") as caught:
         named_policies(["mine=nothere:f"], tmp_path)
     assert "current folder" in caught.value.advice
+
+
+def test_an_unknown_option_says_where_the_known_ones_stand(archive, capsys):
+    with pytest.raises(SystemExit):
+        run("check", archive, "--dayz", "3")
+    told = capsys.readouterr().err
+    assert "unrecognized arguments: --dayz" in told
+    assert "COMMAND --help" in told
