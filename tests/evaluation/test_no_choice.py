@@ -6,6 +6,7 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import choose_kit
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice
+from evaluation.problems.placement.kit import fitted
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.product import writing
@@ -62,6 +63,19 @@ def test_a_twin_without_a_choice_is_not_trained_in_and_ordering_is_named(tmp_pat
     with writing(tmp_path / "other", "twin") as folder:
         (folder / "encoding.json").write_text((tmp_path / "twin" / "encoding.json").read_text())
     refuse_no_choice(tmp_path / "other")
+
+
+def test_the_fit_tells_a_person_that_nothing_can_be_trained(monkeypatch):
+    monkeypatch.setattr("evaluation.problems.placement.kit.spread_in_words", lambda _spread: "")
+    facts = {
+        "train_days": ["2024-01-01"], "num_train_offers": 1, "held_out_log_likelihood": 0.0, "spread": {},
+        "population": {"kind": "none"},
+    }  # fmt: skip
+    warnings = [line for line in fitted(facts | {NO_CHOICE: "one node"}) if line not in fitted(facts)]
+    assert warnings == [
+        "warning: one node, so nothing can be trained in this twin; "
+        "to learn the order of a queue: schedtwin fit --problem ordering"
+    ]
 
 
 @pytest.mark.parametrize("problem", ["assignment", "orchestration"])

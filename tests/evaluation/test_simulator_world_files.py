@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -203,10 +203,14 @@ def test_a_job_simulates_the_world_beside_its_configuration(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys) -> None:
-    tiny = TruthBenchConfig(num_seeds=2, days_per_seed=1, num_steps=20)
-    monkeypatch.setattr(
-        "evaluation.reproduction.benches.truth_bench.TruthBenchConfig", lambda num_seeds: tiny
-    )
+    @dataclass(frozen=True)
+    class TinyBench(TruthBenchConfig):
+        num_seeds: int = 2
+        days_per_seed: int = 1
+        num_steps: int | None = 20
+
+    TinyBench.__doc__ = TruthBenchConfig.__doc__  # which describes the options
+    monkeypatch.setattr("evaluation.reproduction.benches.truth_bench.TruthBenchConfig", TinyBench)
     words = ["bench", "truth", "--world", str(written(tmp_path, TINY)), "--days", "0", "--no-reference"]
     assert cli.main([*words, "--policies", "random", "--json", "--no-progress"]) == 0
     assert json.loads(capsys.readouterr().out)["preset"] == "tiny"
