@@ -22,6 +22,7 @@ from logs_schema.check_text import render
 from logs_schema.errors import first
 from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, log_days
+from logs_schema.notices import notices_of
 from logs_schema.overlap import Overlap
 from logs_schema.peak_use import RESOURCES, PeakUse
 
@@ -81,6 +82,7 @@ def check_archive(path: Path | str) -> CheckReport:
         unknown_nodes=unknown_nodes,
         capabilities=capability_matrix(coverage, nodes, days, samples, archive.facts, tried.finish(nodes)),
         warnings=(
+            *notices_of(archive),
             *_row_warnings(tables, days, timing),
             *first_broken(archive, {name: table.rules for name, table in tables.items()}),
             *_node_warnings(capacities, unknown_nodes),

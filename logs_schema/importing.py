@@ -30,6 +30,7 @@ from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing_parts import import_parts
 from logs_schema.mapping import TaskMap
+from logs_schema.notices import notices_of
 from logs_schema.tables import REQUESTS
 
 OTHER_SYSTEMS = (
@@ -50,6 +51,7 @@ class ImportReport:
         superseded: Rows that gave way to another row of their key, per table and rule.
         lines: What became of every line.
         seconds: Wall-clock duration.
+        notices: Likely mistakes, as sentences.
     """
 
     archive: Path | str
@@ -59,6 +61,7 @@ class ImportReport:
     superseded: Mapping[str, Mapping[str, int]]
     lines: LineSum
     seconds: float
+    notices: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values; `tables.<name>` is as in the quality report."""
@@ -213,4 +216,5 @@ def _report(out: Path, format_name: str, tally: LineTally, seconds: float) -> Im
         superseded={name: counts for name in archive.tables if (counts := archive.superseded(name))},
         lines=tally.closed(archive),
         seconds=seconds,
+        notices=tuple(notices_of(archive)),
     )

@@ -107,11 +107,12 @@ def writing(
         replace: whether an older product (or empty folder) under `path` may be replaced.
 
     Raises:
-        ProductError: `path` is taken, what was written cannot be a product, or there is no room for it on the disk.
+        ProductError: `path` is taken or inside another product, what was written cannot be a product, or there is no
+            room for it on the disk.
     """
     path = Path(path).absolute()
     sweep(path)
-    _refuse_taken(path, replace)
+    refuse_place(path, replace)
     temporary, lock = locked_folder(path)
     _NOT_IN_PLACE[temporary] = []
     try:
@@ -135,6 +136,12 @@ def writing(
         del _NOT_IN_PLACE[temporary]
         os.close(lock)
         remove_unread(temporary)
+
+
+def refuse_place(path: Path, replace: bool) -> None:
+    """ProductError where no product can be written: the path is taken, or inside another product."""
+    _refuse_inside(path)
+    _refuse_taken(path, replace)
 
 
 def remove_once_in_place(out: Path, folder: Path) -> None:
@@ -269,6 +276,18 @@ def _damaged(path: Path, what: str, where: str = "") -> ProductError:
     )
 
 
+def _refuse_inside(path: Path) -> None:
+    """ProductError if a product would lie inside another one: its files would no longer agree with its manifest."""
+    around = next(
+        (folder for folder in path.resolve().parents if _looks_like_product(folder, or_damaged=False)), None
+    )
+    if around is not None:
+        raise ProductError(
+            "the path is inside another product, whose files must stay as they were written", where=str(path),
+            allowed=f"a path outside {around}", advice="choose another path, such as one beside it",
+        )  # fmt: skip
+
+
 def _refuse_taken(path: Path, replace: bool) -> None:
     if not path.exists() and not path.is_symlink():
         return
@@ -286,13 +305,13 @@ def _refuse_taken(path: Path, replace: bool) -> None:
         )
 
 
-def _looks_like_product(path: Path) -> bool:
+def _looks_like_product(path: Path, *, or_damaged: bool = True) -> bool:
     try:
         facts = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except OSError:
         return False
     except ValueError:
-        return True  # a damaged manifest may be replaced
+        return or_damaged  # a damaged manifest may be replaced
     return isinstance(facts, dict) and {"kind", "made_from", "files"} <= facts.keys()
 
 

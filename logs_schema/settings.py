@@ -8,6 +8,7 @@ import datetime as dt
 import tomllib
 import types
 from collections.abc import Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -42,7 +43,11 @@ def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
     hints = get_type_hints(kind)
     unknown = sorted(set(content) - set(hints))
     if unknown:
-        raise ConfigError(f"unknown key {', '.join(unknown)}", where=where, allowed=_names(kind))
+        close = [near[0] for name in unknown if (near := get_close_matches(str(name), list(hints), 1))]
+        advice = f"is {', '.join(close)} meant?" if close else "leave it out, or move it to its table"
+        raise ConfigError(
+            f"unknown key {', '.join(unknown)}", where=where, allowed=_names(kind), advice=advice
+        )
     required = [item.name for item in dataclasses.fields(kind) if _is_required(item)]  # type: ignore[arg-type]
     missing = [name for name in required if name not in content]
     if missing:

@@ -4,7 +4,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from evaluation.commands.common_arguments import add_output_arguments
 
@@ -32,6 +32,12 @@ class LateParser(ArgumentParser):
         declare, self._declare = self._declare, None
         if declare is not None:
             declare(self)
+
+    def error(self, message: str) -> NoReturn:
+        """As usual; after unknown options with where to find the known ones."""
+        if message.startswith("unrecognized arguments"):
+            message += f"\n  what to do: {self.prog} COMMAND --help lists the options of a command"
+        super().error(message)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """As usual, once the arguments are declared."""

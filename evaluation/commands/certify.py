@@ -26,6 +26,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="folder of a fitted population (default: TWIN/population, if it exists)",
     )
     parser.add_argument("--out", metavar="REPORT.html", type=Path, help="also write the report to this file")
+    parser.set_defaults(writes_page=True)
     parser.add_argument(
         "--keep",
         metavar="CERTIFICATE",

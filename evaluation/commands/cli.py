@@ -28,6 +28,16 @@ TRAINING_STACK = {
 """Modules of the extra `train`, which an installation that only runs policies does without."""
 
 
+_ADVICE = {
+    FileNotFoundError: "check the path; a file is written only into a folder that is there",
+    FileExistsError: "choose another path: a file stands where a folder is needed",
+    NotADirectoryError: "choose another path: a file stands where a folder is needed",
+    IsADirectoryError: "name a file, not a folder",
+    PermissionError: "choose a path that you may read and write, or change its permissions",
+}
+"""What to do about an error of the operating system."""
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
@@ -86,7 +96,9 @@ def _main(argv: list[str]) -> int:
 def _told(error: Exception) -> str:
     """An error a user can cause, in its parts."""
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror[:1].lower()}{error.strerror[1:]}\n  where: {error.filename}"
+        told = f"{error.strerror[:1].lower()}{error.strerror[1:]}\n  where: {error.filename}"
+        advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), "")
+        return f"{told}\n  what to do: {advice}" if advice else told
     return str(error)
 
 

@@ -18,6 +18,7 @@ def add_inputs(parser: ArgumentParser, *products: str) -> None:
 def add_out(parser: ArgumentParser, product: str, help_text: str = "folder to write") -> None:
     """Declare the product that a command writes, `--out` and `--replace`."""
     parser.add_argument("--out", metavar=product.upper(), required=True, type=Path, help=help_text)
+    parser.set_defaults(writes_product=True)
     add_replace(parser, product)
 
 

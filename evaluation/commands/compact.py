@@ -1,6 +1,6 @@
 """`schedtwin compact`: many small files of an archive become few."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from pathlib import Path
 
 from evaluation.commands.options import add_options, given
@@ -17,11 +17,18 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--small",
         metavar="MIB",
-        type=float,
+        type=_mebibytes,
         default=16.0,
         help="files from this size on stay alone (default: 16)",
     )
     add_options(parser, CompactConfig, "newest_days")
+
+
+def _mebibytes(text: str) -> float:
+    size = float(text)
+    if not 0.0 < size < 2.0**20:
+        raise ArgumentTypeError(f"{text!r} is no size of files in MiB; allowed: more than 0, such as 16")
+    return size
 
 
 def run(arguments: Namespace) -> int:

@@ -69,6 +69,7 @@ def run(arguments: Namespace) -> int:
             lines += [f"  {num_rows:,} x {rule}" for rule, num_rows in sorted(rules.items())]
         lines.append(str(report.lines))
         lines += why_nothing_kept
+        lines += [f"warning: {notice}" for notice in report.notices]
         lines.append(
             f"{report.archive} written in {report.seconds:.1f} s; next: schedtwin check {report.archive}"
         )

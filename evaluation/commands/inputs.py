@@ -1,4 +1,4 @@
-"""Checks that a command's inputs exist, before heavy imports, so that a wrong path fails at once."""
+"""Checks of a command's paths before heavy imports: inputs exist and are of their kind, the output has a place."""
 
 import tomllib
 from argparse import Namespace
@@ -9,10 +9,12 @@ PRODUCTS = ("archive", "archives", "bundle", "policy", "twin")
 ARCHIVES = ("archive", "archives", "arrivals")
 FILES = ("config", "paths")
 """Arguments that name inputs of commands, products and files; outputs have other names."""
+KINDS = ("policy", "twin")
+"""Those that are products of the kind of that name, and are read by parts that do not look at it."""
 
 
 def refuse_missing(arguments: Namespace) -> None:
-    """Raises FormatError or ProductError for an input of a command that does not exist.
+    """Raises FormatError or ProductError for an input that does not exist, or an output that cannot be written there.
 
     The address of an archive in an object store is replaced by its local mirror.
     """
@@ -26,11 +28,14 @@ def refuse_missing(arguments: Namespace) -> None:
         _refuse(_paths(arguments, name), name.removesuffix("s"))
     for name in FILES:
         _refuse(_paths(arguments, name))
+    for name in KINDS:
+        _refuse_other_kind(_paths(arguments, name), name)
+    _refuse_place(arguments)
 
 
 def _here(path: Path) -> Path:
     """The path of a local archive, or of the mirror of one in an object store."""
-    if not str(path).startswith(("s3:", "gs:", "file:")):
+    if not _is_address(path):
         return path
     from logs_schema.stores import address_of, mirror_of
 
@@ -65,6 +70,40 @@ def _refuse(paths: Iterable[Path], product: str = "") -> None:
             what, allowed = f"there is no {product} here", "a folder holding manifest.json"
             raise ProductError(what, where=str(path), allowed=allowed, advice="check the path")
         raise FormatError("there is no such file or folder", where=str(path), advice="check the path")
+
+
+def _refuse_other_kind(paths: Iterable[Path], kind: str) -> None:
+    for path in paths:
+        if not (path / "manifest.json").is_file():
+            continue  # the command says so itself
+        from logs_schema.product import read_manifest
+
+        read_manifest(path, kind)
+
+
+def _refuse_place(arguments: Namespace) -> None:
+    """Refuses a place where the command's product or page could not be written: else all is computed in vain."""
+    out = getattr(arguments, "out", None)
+    if getattr(arguments, "writes_page", False) and isinstance(out, Path):
+        _refuse_page(out)
+    if getattr(arguments, "writes_product", False) and isinstance(out, Path) and not _is_address(out):
+        from logs_schema.product import refuse_place
+
+        refuse_place(out.absolute(), arguments.replace)
+
+
+def _refuse_page(path: Path) -> None:
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        from logs_schema.errors import ConfigError
+
+        what = "this is a folder" if path.is_dir() else "there is no folder for the file"
+        raise ConfigError(
+            what, where=f"--out {path}", allowed="a file in a folder that is there", advice="name such a file"
+        )
+
+
+def _is_address(path: Path) -> bool:
+    return str(path).startswith(("s3:", "gs:", "file:"))
 
 
 def _is_brought_back(path: Path) -> bool:

@@ -74,8 +74,9 @@ def _imported(name: str, target: str, named: NamedOption, here: Path) -> Any:
             found = getattr(found, part)
     except Exception as error:  # of a module of the user's: anything
         raise ConfigError(
-            f"{named.noun} {name!r} cannot be imported: {error_in_words(error)}", where=where
-        ) from error
+            f"{named.noun} {name!r} cannot be imported: {error_in_words(error)}", where=where, allowed=FUNCTION,
+            advice="check the spelling; modules are searched in the current folder first",
+        ) from error  # fmt: skip
     finally:
         sys.path.pop(0)
     if not named.is_one(found):

@@ -108,6 +108,8 @@ def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Ste
                 run_tasks=None if engine.is_here else tasks,
             )  # fmt: skip
         progress.note(str(report.lines))
+        for notice in report.notices:
+            progress.note(f"warning: {notice}")
         return {"rows": dict(report.rows)}
 
     files = {str(index): path for index, path in enumerate(source_files(find_format(log.format), paths))}

@@ -34,8 +34,8 @@ def find_kit(name: str) -> Kit:
     if kit is None:
         raise ConfigError(
             f"there is no problem {name!r}", allowed="; ".join(f"{one.name}: {one.decides}" for one in KITS),
-            advice="a problem is added by a folder with a kit, and a line in evaluation/problems/kits.py or "
-            "add_problem(kit)",
+            advice="name one of these; a problem is added by a folder with a kit, and a line in "
+            "evaluation/problems/kits.py or add_problem(kit)",
         )  # fmt: skip
     return kit
 
@@ -94,11 +94,9 @@ def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tup
     """
     kit, note = find_kit(options.problem) if options.problem is not None else None, ""
     if kit is not None and kit.refuses_lacking and (reason := kit.lacking(Archive(archive))):
-        supported = [one.name for one in KITS if not one.lacking(Archive(archive))]
         raise ConfigError(
             f"the log does not support the problem '{kit.name}': {reason}", where=str(archive),
-            allowed=f"{kit.name} needs {kit.needs}",
-            advice=f"the log supports {', '.join(supported) or 'no problem'}; schedtwin check {archive} says why",
+            allowed=f"{kit.name} needs {kit.needs}", advice=_instead(Archive(archive)),
         )  # fmt: skip
     if kit is None:
         kit = next((one for one in KITS if one.claims(config)), None)
@@ -117,3 +115,14 @@ def choose_kit(config: RunConfig, archive: Path, options: ProblemOptions) -> tup
             )  # fmt: skip
         note = f"{reasons[-1]}, so this is of the problem {kit.name} ({kit.decides})" if reasons else ""
     return kit, kit.configured(config, options), note
+
+
+def _instead(archive: Archive) -> str:
+    """What to do with a log that does not support the problem asked for."""
+    if archive.num_rows("requests") and not archive.nodes().num_rows:
+        return (
+            "the archive lists no nodes: import the log together with them (as nodes.csv); without them it supports "
+            "ordering alone, of a queue whose size is given with --processors"
+        )
+    supported = [one.name for one in KITS if not one.lacking(archive)]
+    return f"the log supports {', '.join(supported) or 'no problem'}; schedtwin check {archive.path} says why"

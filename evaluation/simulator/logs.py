@@ -27,6 +27,7 @@ from evaluation.simulator.log_tables import (
     nodes_table,
     requests_table,
 )
+from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.presets import preset
 from evaluation.simulator.workloads import FACT, Workload, save_workload, workload
 from evaluation.simulator.world import CALENDAR_DAY_S, World
@@ -103,15 +104,13 @@ def simulate(
         The report.
 
     Raises:
-        ConfigError: unknown preset, behaviour or pattern, no days, a negative seed, an archive without requests.
+        ConfigError: unknown preset, behaviour or pattern, no days, a negative seed, an archive without requests, or
+            more requests than fit into memory.
         ArchiveError, ProductError: a folder is in the way.
     """
     world = preset(chosen) if isinstance(chosen, str) else chosen
     decider = behaviour(behaviour_name)
-    _at_least("number of days", num_days, 1)
-    _at_least("seed", seed, 0)
-    validate_days(first_day, num_days)
-    _validate_first_day(world, first_day)
+    _validate(world, num_days, seed, first_day, has_own_requests=arrivals is None)
     out = Path(out).absolute()
     truth: dict[str, Any] = {
         **facts_of(world),
@@ -205,6 +204,14 @@ def _notes(world: World, made: Workload | None) -> list[str]:
         ),
         *([] if made is None else [f"Requests of another log, as days of pattern {made.pattern}."]),
     ]
+
+
+def _validate(world: World, num_days: int, seed: int, first_day: dt.date, *, has_own_requests: bool) -> None:
+    _at_least("number of days", num_days, 1)
+    _at_least("seed", seed, 0)
+    validate_days(first_day, num_days)
+    _validate_first_day(world, first_day)
+    refuse_too_large(world, DAYS_AT_ONCE, has_own_requests=has_own_requests)
 
 
 def _validate_first_day(world: World, first_day: dt.date) -> None:

@@ -6,7 +6,8 @@
     deployment = "api"                   # CSV: the one deployment of the file, or...
     deployment_column = "service"        # ...the column that names it
     deployment_pattern = "(.+)-[0-9a-f]+-[0-9a-z]+"   # regular expression over such names: its group is the name
-    time_column = "timestamp"            # CSV: ISO 8601, or seconds since 1970
+    time_column = "timestamp"            # CSV: ISO 8601, or a number since 1970
+    time_unit = "s"                      # CSV: of such numbers: s, ms, us or ns
     consecutive = false                  # CSV: instants follow each other at intervals, but for gaps, whatever they are
 
     [metrics.cpu_cores_used]             # a column of deployment_samples
@@ -30,13 +31,15 @@ what follows the point only makes the names distinct.
 import math
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from logs_schema.errors import FormatError
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import MetricSeries
+from logs_schema.tables import GATEWAY
 
 SUFFIX = ".toml"
 _TEXT, _TRUTH, _NUMBER = "text", "true or false", "a finite number"
@@ -74,6 +77,7 @@ class MetricsMapping:
     deployment_column: str | None = None
     deployment_pattern: str | None = None
     time_column: str = "time"
+    time_unit: str = "s"
     consecutive: bool = False
 
     @property
@@ -115,8 +119,53 @@ def read_mapping(path: Path) -> MetricsMapping:
     interval_s = settings.get("interval_s")
     if interval_s is not None and not interval_s > 0:
         raise FormatError(f"interval_s is {interval_s!r}", where=str(path), allowed="a number above 0")
+    unit = settings.get("time_unit", "s")
+    if unit not in INSTANT_UNITS:
+        raise FormatError(
+            f"time_unit is {unit!r}",
+            where=str(path),
+            allowed=", ".join(INSTANT_UNITS),
+            advice="mend the mapping",
+        )
     _refuse_pattern(path, settings.get("deployment_pattern"))
     return MetricsMapping(path, metrics, **settings)
+
+
+def refuse_absent(mapping: MetricsMapping, met: Collection[tuple[MappedMetric, str]]) -> None:
+    """FormatError where the log has numbers, and none of the gateway or of the deployment that a metric is `only` of.
+
+    Args:
+        mapping: What was meant.
+        met: Each metric with the names under which its numbers are filed.
+    """
+    named = sorted({name for _, name in met if name != GATEWAY})
+    if not met:
+        return
+    if mapping.gateway is not None and not any(
+        name == GATEWAY and not mapped.of_gateway for mapped, name in met
+    ):
+        raise FormatError(
+            f"the log has no deployment {mapping.gateway!r}, which the mapping names as its gateway",
+            where=f"{mapping.path}, gateway", allowed=first(named, num_shown=20),
+            advice="mend the name, or leave gateway out where metrics have of_gateway = true",
+        )  # fmt: skip
+    with_numbers = {mapped for mapped, _ in met}
+    for one in mapping.measured:
+        if one.only and one not in with_numbers:
+            raise FormatError(
+                f"{one.source} has no number of the deployment {one.only!r}", where=f"{one.metric.where}, only",
+                allowed=first(named, num_shown=20), advice="mend the name, or leave the metric out",
+            )  # fmt: skip
+
+
+def without_gateway(mapping: MetricsMapping) -> list[str]:
+    """That no numbers of the gateway can come by this mapping, in words; nothing where they can."""
+    if mapping.gateway is not None or any(one.of_gateway for one in mapping.metrics):
+        return []
+    return [
+        f"{mapping.path.name} names no gateway, so nothing says what users asked for and how soon they were answered; "
+        'name the deployment that they call: gateway = "front-end", or a metric with of_gateway = true'
+    ]
 
 
 def _metric(path: Path, name: str, table: Any) -> MappedMetric:

@@ -27,8 +27,9 @@ import numpy as np
 from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.files import find_files, numbered_lines
-from logs_schema.formats.mapping import MappedMetric, MetricsMapping
+from logs_schema.formats.files import find_files, head, numbered_lines
+from logs_schema.formats.instant_units import INSTANT_UNITS, doubt_of
+from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
     OFF_GRID,
@@ -93,6 +94,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     places = placed(instants, interval_s, sweep_s) if mapping.consecutive else {}
     num_off = dict.fromkeys((one[0] for one in lines), 0)
     taken: set[str] = set()
+    met: set[tuple[MappedMetric, str]] = set()
     for one in parsed:
         at = places.get(one.instant_s, one.instant_s)
         numbers = None if samples.off_grid(at) else _numbers_of(mapping, one)
@@ -104,7 +106,9 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         taken.add(one.line)
         for mapped, deployment, number in numbers:
             where = f"{one.name}, line {one.number}, {mapped.source}"
+            met.add((mapped, deployment))
             samples.add_one(mapped.metric, deployment, at, number, where)
+    refuse_absent(mapping, met)
     for mapped in mapping.constants:
         samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
     if rows := samples.as_rows():
@@ -115,8 +119,10 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """That instants are dates."""
-    return describe(NAME, clock=ABSOLUTE_CLOCK)
+    """That instants are dates, and what is doubtful about them."""
+    mapping = mapping_of(paths)
+    doubts = [doubt for path in data_files(paths)[:1] if (doubt := _unit_doubt(path, mapping))]
+    return describe(NAME, clock=ABSOLUTE_CLOCK, notices=[*doubts, *without_gateway(mapping)])
 
 
 def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterator[MetricLine | Reject]:
@@ -133,12 +139,26 @@ def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterato
             _refuse_missing(mapping, header, path)
             continue
         fields = _json_fields(line) if is_json else _csv_fields(line, header)
-        at = None if fields is None else _instant(str(fields.get(mapping.time_column, "")))
+        text = "" if fields is None else str(fields.get(mapping.time_column, ""))
+        at = _instant(text, INSTANT_UNITS[mapping.time_unit])
         if fields is None or at is None:
             counts[2] += 1
             yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, path.name, number, line)
             continue
         yield MetricLine(at, fields, path.name, number, line)
+
+
+def _unit_doubt(path: Path, mapping: MetricsMapping) -> str:
+    """That the first instant is a number of another unit, in words; empty where it is not."""
+    lines = [line for line in head(path) if line.strip()]
+    is_json = path.name.endswith(JSON_LINES)
+    header = [] if is_json or not lines else next(csv.reader([lines[0]]))
+    for line in lines if is_json else lines[1:]:
+        fields = _json_fields(line) if is_json else _csv_fields(line, header)
+        text = str((fields or {}).get(mapping.time_column, ""))
+        if text:
+            return doubt_of(text, mapping.time_unit, f"{path.name}, {mapping.time_column}", "time_unit")
+    return ""
 
 
 def _csv_fields(line: str, header: list[str]) -> dict[str, Any] | None:
@@ -262,10 +282,10 @@ def _refuse_unfit(mapping: MetricsMapping) -> None:
         )
 
 
-def _instant(text: str) -> float | None:
+def _instant(text: str, unit_s: float) -> float | None:
     """Seconds since 1970 of a number, an ISO 8601 instant, or one as Go prints them; None for anything else."""
     try:
-        seconds = float(text)
+        seconds = float(text) * unit_s
         return seconds if math.isfinite(seconds) else None
     except ValueError:
         pass

@@ -23,7 +23,14 @@ from logs_schema.casting import EARLIEST_S, LATEST_S
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import beside, find_files
-from logs_schema.formats.mapping import SUFFIX, MappedMetric, MetricsMapping, read_mapping
+from logs_schema.formats.mapping import (
+    SUFFIX,
+    MappedMetric,
+    MetricsMapping,
+    read_mapping,
+    refuse_absent,
+    without_gateway,
+)
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
     OFF_GRID,
@@ -86,6 +93,11 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     mapping = mapping_of(paths)
     files = {path.name.removesuffix(".json"): path for path in data_files(paths)}
     matrices = {name: matrix_in(path) for name, path in files.items()}
+    if not any(matrices.values()):
+        raise FormatError(
+            "no answer holds a series", where=first(files.values()), allowed="one series a deployment, or more",
+            advice="ask Prometheus again: check the query, the labels and the range (start, end)",
+        )  # fmt: skip
     clocks = [
         np.asarray([at_s for at_s, _ in map(_sample, one["values"]) if at_s is not None], float)
         for series in matrices.values()
@@ -94,6 +106,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     interval_s = mapping.interval_s or interval_of(clocks, str(mapping.path))
     samples = Samples(interval_s, shift_of(np.concatenate([*clocks, []]), interval_s))
     num_rejected = dict.fromkeys(files, 0)
+    met: set[tuple[MappedMetric, str]] = set()
     for mapped in mapping.measured:
         source = files[mapped.source].name
         for series in matrices[mapped.source]:
@@ -110,7 +123,10 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                     continue
                 times_s.append(at_s)
                 numbers.append(value)
-            samples.add(mapped.metric, _deployment(mapping, mapped, series, source), times_s, numbers)
+            filed = _deployment(mapping, mapped, series, source)
+            met.add((mapped, filed))
+            samples.add(mapped.metric, filed, times_s, numbers)
+    refuse_absent(mapping, met)
     for mapped in mapping.constants:
         samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
     if rows := samples.as_rows():
@@ -121,8 +137,17 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """That instants are dates."""
-    return describe(NAME, clock=ABSOLUTE_CLOCK)
+    """That instants are dates, and which answers are empty."""
+    mapping = mapping_of(paths)
+    empty = [path.name for path in data_files(paths) if not matrix_in(path)]
+    return describe(
+        NAME,
+        clock=ABSOLUTE_CLOCK,
+        notices=[
+            *(f"{name} holds no series, so its column stays empty: check the query" for name in empty),
+            *without_gateway(mapping),
+        ],
+    )
 
 
 def matrix_in(path: Path) -> list[dict[str, Any]]:

@@ -38,7 +38,8 @@ import pyarrow as pa
 
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError, first
-from logs_schema.formats.request_values import AMOUNT_UNITS, CLOCK, HOSTLIST, INSTANT_UNITS, QUANTITIES
+from logs_schema.formats.instant_units import INSTANT_UNITS
+from logs_schema.formats.request_values import AMOUNT_UNITS, CLOCK, HOSTLIST, QUANTITIES
 from logs_schema.tables import REQUESTS
 
 WAIT = "wait_s"

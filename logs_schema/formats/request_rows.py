@@ -94,7 +94,7 @@ def text_of(found: Any) -> str:
     return "" if found is None else str(found).strip()
 
 
-def _meant(one: MappedColumn, text: str) -> str:
+def meant_by(one: MappedColumn, text: str) -> str:
     """What a text stands for: by the pattern, then by the values; empty for nothing."""
     if one.pattern:
         match = one.matcher.fullmatch(text)
@@ -109,7 +109,7 @@ def _meant(one: MappedColumn, text: str) -> str:
 
 def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     """The value of a column that `text` writes."""
-    meant = _meant(one, text)
+    meant = meant_by(one, text)
     if not meant:
         return None
     if one.is_instant:

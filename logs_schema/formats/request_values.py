@@ -18,12 +18,12 @@ from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
 from logs_schema.formats.fields import instant, number
+from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import UNITS
 from logs_schema.formats.reading import BadRow
 
 CLOCK, HOSTLIST = "clock", "hostlist"
 QUANTITIES = QUANTITY, BINARY_QUANTITY = "quantity", "binary_quantity"
-INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _MEMORY = {name: gib for name, gib in UNITS["GiB"].items()} | {"TiB": 1024.0}
 AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
     "s": dict(INSTANT_UNITS) | {"min": 60.0, "h": 3600.0, "d": 86400.0},

@@ -24,6 +24,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names
 from logs_schema.formats.files import beside, find_files, head, numbered_lines
+from logs_schema.formats.instant_units import doubt_of
 from logs_schema.formats.mapping import SUFFIX
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
@@ -37,7 +38,7 @@ from logs_schema.formats.reading import (
     parse_lines,
 )
 from logs_schema.formats.request_mapping import RequestMapping, read_request_mapping
-from logs_schema.formats.request_rows import found_at, request_row, text_of
+from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of
 from logs_schema.formats.request_values import InstantReading
 from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S, is_number, pool_chunk
 from logs_schema.tables import NODES, REQUESTS
@@ -96,19 +97,20 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """Whether instants are dates, and how those without a zone were read."""
     mapping = read_request_mapping(_mapping_file(paths))
-    limits = {}
+    files, limits = data_files(paths), {}
     if given.capacity:
         limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
     elif not _inventory(paths):
         limits = {"node_capacities": "no nodes.csv beside the log, and no capacity was given"}
     return describe(
         NAME,
-        clock=RELATIVE_CLOCK if _counts_from_hidden_zero(data_files(paths), mapping) else ABSOLUTE_CLOCK,
+        clock=RELATIVE_CLOCK if _counts_from_hidden_zero(files, mapping) else ABSOLUTE_CLOCK,
         limits=limits,
         notes=(
             f"Columns were read by the mapping {mapping.path.name}.",
             f"Instants that name no zone are of {mapping.time_zone}; days are days in UTC.",
         ),
+        notices=list(_doubts(files[0], mapping)) if files else [],
     )
 
 
@@ -179,6 +181,40 @@ def _json_fields(line: str) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise BadRow("not_json")
     return found
+
+
+def _doubts(path: Path, mapping: RequestMapping) -> Iterator[str]:
+    """For each column of instants: that its first text is likely written otherwise than the mapping says."""
+    as_fields, num_skipped = _reader(path, mapping)
+    for one in mapping.columns.values():
+        if not one.is_instant or len(one.sources) != 1:
+            continue
+        where = f"{one.column}, from {one.sources[0]} of {path.name}"
+        for line in head(path)[num_skipped:]:
+            try:
+                text = text_of(found_at(as_fields(line), one.sources[0]))
+            except BadRow:
+                continue
+            if text and not mapping.is_nothing(text) and (meant := meant_by(one, text)):
+                if doubt := _doubt(meant, where, one.unit or "s", mapping):
+                    yield doubt
+                break
+
+
+def _doubt(text: str, where: str, unit: str, mapping: RequestMapping) -> str:
+    """That a text is likely written otherwise than the mapping says, in words; empty where it is not."""
+    if not mapping.time_format and (doubt := doubt_of(text, unit, where, "unit")):
+        return doubt
+    try:
+        InstantReading(mapping.zone, mapping.time_format).read(text, "arrival", unit)
+    except BadRow as bad:
+        if bad.rule.startswith("not_an_instant"):
+            way = f"time_format = {mapping.time_format!r}" if mapping.time_format else "ISO 8601 or a number"
+            return (
+                f"{where}: {text[:40]!r} is not written as {way}: "
+                "name the form of instants as time_format (of strptime) in the mapping, or a pattern"
+            )
+    return ""
 
 
 def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> bool:

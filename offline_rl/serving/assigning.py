@@ -119,6 +119,11 @@ def _round(
     for index, one in enumerate(edges):
         compute[index] = _coefficients(one.get("compute"), f"edges[{index}].compute")
         replicas[index] = _number(one, "replicas", f"edges[{index}]", 1.0, lower=1.0)
+        if not replicas[index].is_integer():
+            raise QueryError(
+                "an edge has whole replicas", where=f"edges[{index}].replicas: {replicas[index]:g}",
+                allowed="1, 2, 3, ...",
+            )  # fmt: skip
     backlogs = [
         np.array([_number(one, key, f"edges[{index}]", 0.0) for index, one in enumerate(edges)])
         for key in BACKLOGS
@@ -188,8 +193,14 @@ def _number(
     lower: float = 0.0,
     upper: float = 1e12,
 ) -> float:
-    place = f"{where}.{key}" if key else where
-    found = number_of(fields.get(key), place, lower=lower, upper=upper)
+    place, value = f"{where}.{key}" if key else where, fields.get(key)
+    if isinstance(value, str):
+        raise QueryError(
+            "a number is needed here, not a text",
+            where=f"{place}: {value[:80]!r}",
+            allowed=f"{lower:g} to {upper:g}",
+        )
+    found = number_of(value, place, lower=lower, upper=upper)
     if found is None and usual is None:
         raise QueryError("a number is missing", where=place, allowed=f"{lower:g} to {upper:g}")
     return usual if found is None else found  # type: ignore[return-value]

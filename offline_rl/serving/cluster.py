@@ -19,10 +19,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from offline_rl.runner import Decision, Held, Node
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.inventory import MAX_NAMES, Inventory
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import InFlightLedger, Question, ServedPolicy
-from offline_rl.serving.queries import PlacementQuery
+from offline_rl.serving.queries import PlacementQuery, shown_instant
 from offline_rl.serving.tallies import MAX_GUESTS, Tallies, cores_of
 
 MAX_HELD = 200_000
@@ -33,6 +34,8 @@ LOST_S = 30 * 86_400.0
 """How long a request that was reported to start stays without an end, at least; and at least ten times its run."""
 GUESTS_AGAIN_S = 1.0
 """Seconds at least between two openings of the policy's books for the sake of guests; and fifty times what one took."""
+EARLY_S = 5.0
+"""How long before its decision, or its start, an event may lie: clocks differ so much, and it counts as of then."""
 NEWS_WEIGHT = 0.02
 """Least weight of the last request that left, in the share of those of which something was reported."""
 
@@ -204,6 +207,27 @@ class LiveCluster:
             self.placements[placement.query.request_id] = weighed
         return weighed
 
+    def refuse_impossible(self, events: Iterable[RequestEvent]) -> None:
+        """QueryError where an event lies before the decision or the start of its request."""
+        started: dict[str, float] = {}
+        for index, event in enumerate(events):
+            placement = self.placements.get(event.request_id)
+            if placement is None:
+                continue
+            known_s = started.get(event.request_id, placement.start_s)
+            if event.status is None:
+                started.setdefault(event.request_id, event.time_s)
+            is_end = event.status is not None and known_s is not None
+            after_s = max(placement.decided_s, known_s or 0.0) if is_end else placement.decided_s
+            if event.time_s < after_s - EARLY_S:
+                raise QueryError(
+                    f"a request cannot {'start' if event.status is None else 'end'} before it was "
+                    f"{'started' if after_s > placement.decided_s else 'decided'}; no event of this call counts",
+                    where=f"event {index}, request {event.request_id}, time: {shown_instant(event.time_s)}",
+                    allowed=f"{shown_instant(after_s)} or later",
+                    advice="send seconds since 1970 or ISO 8601 with its zone; without time it is now",
+                )
+
     def report(self, event: RequestEvent) -> PlacedRequest | None:
         """Notes a start or a finish; the request's placement; None, and nothing noted, if it is not held."""
         placement = self.placements.get(event.request_id)
@@ -215,7 +239,8 @@ class LiveCluster:
         started_s = placement.start_s if placement.start_s is not None or not ran else time_s
         here = event.status != "rejected" and self._is_same(event.node, placement.node)
         has_run = here and ran and event.status is not None
-        has_run &= placement.start_s is not None  # a start that was only assumed hides the wait
+        # a start that was only assumed hides the wait, and an end before it the run
+        has_run &= placement.start_s is not None and event.time_s >= placement.start_s
         self._forget(event.request_id, time_s if has_run else None, refused=not here)
         finish_s = max(time_s, started_s or 0.0) if event.status not in (None, "rejected") else None
         node = event.node or placement.node

@@ -31,6 +31,7 @@ from offline_rl.serving.queries import (
     mapping_of,
     number_of,
     object_of,
+    shown_instant,
     text_of,
 )
 
@@ -43,6 +44,8 @@ NODE_AMOUNTS = (
 NODE_FLAGS = ("available", "is_cloud")
 FINISHED = ("completed", "failed", "killed", "dropped", "rejected")
 MAX_EVENTS = 10_000
+OLDEST_S, NEWEST_S = 366 * 86_400.0, 86_400.0
+"""How long before and after the server's clock a request may have arrived: beyond that its clock is another one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +84,12 @@ def query_of_json(content: Any, known: Sequence[str], now_s: float) -> Placement
             "a request is spread over whole nodes", where=f"request.num_nodes: {amounts['num_nodes']}"
         )
     named = {name: value for name, value in amounts.items() if value is not None}
-    arrival_s = instant_of(request.get("arrival"), "request.arrival")
+    arrival_s = _arrival(request.get("arrival"), now_s)
     names, machines = _nodes(question.get("nodes"), known)
     agent = text_of(request.get("agent"), "request.agent")
     return PlacementQuery(
         request_id=identity,
-        arrival_s=min(now_s, now_s if arrival_s is None else arrival_s),
+        arrival_s=min(now_s, arrival_s),
         request=Request(**labels, **named, agent=agent),  # type: ignore[arg-type]
         names=names,
         machines=machines,
@@ -156,6 +159,21 @@ def _event(content: Any, where: str, now_s: float) -> RequestEvent:
     node = text_of(event.get("node"), f"{where}, node")
     happened_s = now_s if time_s is None else min(time_s, now_s)
     return RequestEvent(identity, happened_s, node, status if kind == "finish" else None)
+
+
+def _arrival(value: Any, now_s: float) -> float:
+    """When the request arrived: now unless it says so; QueryError where that is far from now."""
+    arrival_s = instant_of(value, "request.arrival")
+    if arrival_s is None:
+        return now_s
+    if not now_s - OLDEST_S <= arrival_s <= now_s + NEWEST_S:
+        raise QueryError(
+            "the request arrived far from the server's clock",
+            where=f"request.arrival: {str(value)[:80]}, which is {shown_instant(arrival_s)}",
+            allowed=f"ISO 8601 or seconds since 1970, at most a year before {shown_instant(now_s)}",
+            advice="leave arrival out where the request has just arrived",
+        )
+    return arrival_s
 
 
 def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[str, Node]]:

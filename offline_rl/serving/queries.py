@@ -122,6 +122,11 @@ def instant_of(value: Any, where: str) -> float | None:
     return number_of(seconds, where, upper=LAST_S)
 
 
+def shown_instant(seconds: float) -> str:
+    """An instant for messages."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%SZ}"
+
+
 def names_of(values: list[Any], where: str) -> tuple[str, ...]:
     """Distinct node names in order; QueryError where one is no name."""
     if all(type(value) is str and value for value in values):

@@ -180,7 +180,10 @@ def protection(config: ServerConfig) -> str | None:
     try:
         token = config.token_file.read_text(encoding="utf-8").strip()
     except (OSError, ValueError) as error:
-        raise ServingError("the token cannot be read", where=str(error)) from error
+        raise ServingError(
+            f"the token cannot be read ({type(error).__name__})", where=str(config.token_file),
+            allowed="a file of text", advice="check the path and its permissions",
+        ) from error  # fmt: skip
     if len(token) < MIN_TOKEN:
         raise ServingError(
             "the token is too short to protect anything",

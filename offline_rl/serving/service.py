@@ -159,8 +159,13 @@ class Service:
         return len(self.cluster.names)
 
     def report(self, events: list[RequestEvent]) -> int:
-        """Notes what became of requests; how many of the events were about requests that the server holds."""
+        """Notes what became of requests; how many of the events were about requests that the server holds.
+
+        Raises:
+            QueryError: An event lies before the decision or the start of its request; none counts.
+        """
         known = 0
+        self.cluster.refuse_impossible(events)
         for event in events:
             placement = self.cluster.report(event)
             if placement is None:

@@ -8,8 +8,6 @@ from dataclasses import replace
 from functools import partial
 from io import StringIO
 from pathlib import Path
-from types import SimpleNamespace
-from unittest.mock import Mock
 
 import pytest
 
@@ -205,17 +203,18 @@ def test_the_folder_stays_locked_between_the_parts_of_a_job(native_log, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("verdict", "force", "steps"),
+    ("verdict", "force", "steps", "without"),
     [
-        ("pass", False, ["policy", "comparison", "bundle"]),
-        ("fail", False, ["comparison"]),
-        ("cannot tell", False, ["comparison"]),
-        ("fail", True, ["policy", "comparison", "bundle"]),
-        ("cannot tell", True, ["policy", "comparison", "bundle"]),
+        ("pass", False, ["policy", "comparison", "bundle"], ""),
+        ("fail", False, ["comparison"], ""),
+        ("cannot tell", False, ["comparison"], ""),
+        ("fail", True, ["policy", "comparison", "bundle"], ""),
+        ("cannot tell", True, ["policy", "comparison", "bundle"], ""),
+        ("pass", True, ["comparison"], "every request had one legal node"),
     ],
 )
 def test_in_a_twin_that_has_not_passed_nothing_is_trained_unless_asked_for(
-    native_log, tmp_path, monkeypatch, verdict, force, steps
+    native_log, tmp_path, monkeypatch, verdict, force, steps, without
 ):
     """Everything but the certificate's verdict stands still: the steps of the job are what is looked at."""
     made, told = [], {}
@@ -229,7 +228,7 @@ def test_in_a_twin_that_has_not_passed_nothing_is_trained_unless_asked_for(
     monkeypatch.setattr(placement, "_refuse_untestable", lambda *_: None)
     monkeypatch.setattr(placement, "fit_plan", quick("twin"))
     monkeypatch.setattr(whole_job, "certificate_plan", quick("certificate", {"verdict": verdict}))
-    monkeypatch.setattr(placement, "load_encoding", lambda *_: SimpleNamespace(cluster=Mock(num_nodes=2)))
+    monkeypatch.setattr(placement, "no_choice_in", lambda _twin: without)
     for name in ("build_policy", "build_bundle"):
         monkeypatch.setattr(placement, name, lambda *_, **__: {})
     begun: list[str] = []
@@ -239,8 +238,8 @@ def test_in_a_twin_that_has_not_passed_nothing_is_trained_unless_asked_for(
         native_log, tmp_path, tmp_path / "work", SilentProgress(), title="ruled", force=force
     )
     assert [name for name in products if name not in ("archive", "twin", "certificate", "report")] == steps
-    assert begun == ["policy"] * force
-    assert len(told["warnings"]) == (steps == ["comparison"])
+    assert begun == ["policy"] * (force and not without)
+    assert len(told["warnings"]) == (steps == ["comparison"] and not without)
     held_back = read_manifest(products["comparison"]).config.get("held_back", "")
     assert told["warnings"] == ([held_back] if held_back else [])
     if held_back:

@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
@@ -12,10 +12,13 @@ import pytest
 from evaluation.commands import cli
 from evaluation.pipeline.run import archive_step
 from evaluation.problems.configuration import LogConfig
+from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
 from evaluation.reproduction.benches.truth_bench import TruthBenchConfig
 from evaluation.reproduction.logs import log_step
 from evaluation.reproduction.table2 import Table2Config
 from evaluation.simulator.conditions import conditions
+from evaluation.simulator.logs import simulate
+from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.pool import read_pool
 from evaluation.simulator.presets import PRESETS, preset
@@ -132,6 +135,25 @@ def test_worlds_that_cannot_be_are_refused_by_name(tmp_path: Path, text: str, na
         load_world(written(tmp_path, text))
 
 
+def test_more_requests_than_the_machine_can_hold_are_refused_before_anything_is_drawn(tmp_path: Path) -> None:
+    world = load_world(written(tmp_path, 'like = "small"\nrequests_per_day = 1.5e9\n'))
+    for write in (
+        lambda out: simulate(world, 1, "random", 0, out),
+        lambda out: simulate_slots(world, 1, SlotLogConfig(), 0, out),
+    ):
+        with pytest.raises(ConfigError, match="GiB of memory") as caught:
+            write(tmp_path / "log")
+        assert "requests_per_day" in caught.value.where
+        assert not (tmp_path / "log").exists()
+    refuse_too_large(world, 8, memory_bytes=2**43)
+    refuse_too_large(world, 8, memory_bytes=2**30, has_own_requests=False)
+    crowd = load_world(written(tmp_path, 'like = "small"\nnum_agents = 1_000_000_000\n', "crowd"))
+    with pytest.raises(ConfigError, match="num_agents of 1,000,000,000"):
+        simulate(crowd, 1, "random", 0, tmp_path / "log")
+    for one in PRESETS:
+        refuse_too_large(one, 8, memory_bytes=2**30)
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="gone"):
         chosen_world("small", tmp_path / "gone.toml")
@@ -181,10 +203,14 @@ def test_a_job_simulates_the_world_beside_its_configuration(tmp_path: Path) -> N
 
 @pytest.mark.slow
 def test_the_bench_of_the_truth_takes_a_file(tmp_path: Path, monkeypatch, capsys) -> None:
-    tiny = TruthBenchConfig(num_seeds=2, days_per_seed=1, num_steps=20)
-    monkeypatch.setattr(
-        "evaluation.reproduction.benches.truth_bench.TruthBenchConfig", lambda num_seeds: tiny
-    )
+    @dataclass(frozen=True)
+    class TinyBench(TruthBenchConfig):
+        num_seeds: int = 2
+        days_per_seed: int = 1
+        num_steps: int | None = 20
+
+    TinyBench.__doc__ = TruthBenchConfig.__doc__  # which describes the options
+    monkeypatch.setattr("evaluation.reproduction.benches.truth_bench.TruthBenchConfig", TinyBench)
     words = ["bench", "truth", "--world", str(written(tmp_path, TINY)), "--days", "0", "--no-reference"]
     assert cli.main([*words, "--policies", "random", "--json", "--no-progress"]) == 0
     assert json.loads(capsys.readouterr().out)["preset"] == "tiny"

@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime
 
 import pytest
 
-from logs_schema import Archive, ArchiveError, FormatError, formats
+from logs_schema import Archive, ArchiveError, FormatError, check_archive, formats
 from logs_schema.formats.finding import find_format, format_names
 from logs_schema.importing import import_log
 from tests.logs_schema.collecting import written
@@ -153,3 +153,28 @@ def test_nothing_is_written_when_reading_fails_half_way(tmp_path):
     with pytest.raises(FormatError, match="compressed data is broken"):
         import_log("swf", [tmp_path / "log.swf.gz"], tmp_path / "archive")
     assert [path.name for path in tmp_path.iterdir()] == ["log.swf.gz"]
+
+
+def test_a_log_without_a_date_is_told_so_at_its_import_and_in_its_report_until_one_is_given(tmp_path):
+    hidden = written(tmp_path, "hidden.swf", *(line for line in HEADER if "UnixStartTime" not in line), JOB)
+    dated = written(tmp_path, "dated.swf", *HEADER, JOB)
+    (notice,) = import_log("swf", [hidden], tmp_path / "a").notices
+    assert "--origin DATE" in notice
+    assert str(Archive(tmp_path / "a").days("requests")[0]) in notice
+    assert notice in check_archive(tmp_path / "a").warnings
+    given = import_log("swf", [hidden], tmp_path / "b", origin=datetime(2024, 3, 1))
+    assert not given.notices
+    assert Archive(tmp_path / "b").days("requests") == [date(2024, 3, 1)]
+    assert not import_log("swf", [dated], tmp_path / "c").notices
+
+
+def test_seconds_from_a_hidden_zero_and_missing_nodes_of_a_native_log_are_told(tmp_path):
+    nodes = written(tmp_path, "nodes.csv", "node_id,site,tier,cpu_cores", "n,s,pool,8")
+    rows = ("request_id,arrival,site,status", "1,5,s,completed")
+    hidden = written(tmp_path, "requests.csv", *rows)
+    (notice,) = import_log("native", [hidden, nodes], tmp_path / "a").notices
+    assert "--origin DATE" in notice
+    dated = written(tmp_path, "requests.csv", rows[0], "1,2024-03-01T12:00:00Z,s,completed")
+    assert not import_log("native", [dated, nodes], tmp_path / "b").notices
+    (notice,) = import_log("native", [dated], tmp_path / "c").notices
+    assert "nodes.csv" in notice

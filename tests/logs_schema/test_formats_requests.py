@@ -172,6 +172,36 @@ def test_milliseconds_taken_for_seconds_are_refused_line_by_line(tmp_path: Path)
     assert (report.quarantined["requests"], len(rows)) == ({"out_of_range:arrival": 1}, 1)
 
 
+@pytest.mark.parametrize(
+    ("unit", "text", "words"),
+    [
+        ("s", "1700000000500", 'is unit = "ms" meant'),
+        ("us", "1700000000500", 'is unit = "ms" meant'),
+        ("ms", "1700000000", 'is unit = "s" meant'),
+        ("s", "14/11/2023 22:13", "time_format"),
+    ],
+)
+def test_an_instant_that_is_likely_written_otherwise_is_told_with_what_to_change(
+    tmp_path: Path, unit: str, text: str, words: str
+) -> None:
+    report, _ = imported(tmp_path, ARRIVAL + f'unit = "{unit}"\n', "t", text, capacity={"pool": 8.0})
+    (notice,) = report.notices
+    assert words in notice
+    assert text in notice
+
+
+@pytest.mark.parametrize(
+    ("mapping", "text"),
+    [
+        ("", "2023-11-14T22:13:20"), ('unit = "ms"\n', "2023-11-14T22:13:20Z"), ('unit = "ms"\n', "1700000000500"),
+        ('pattern = "at (.+)"\n', "at 2023-11-14"), ("", "1700000000"),
+    ],
+)  # fmt: skip
+def test_an_instant_as_its_mapping_says_is_no_doubt(tmp_path: Path, mapping: str, text: str) -> None:
+    report, rows = imported(tmp_path, ARRIVAL + mapping, "t", text, capacity={"pool": 8.0})
+    assert (report.notices, len(rows)) == ((), 1)
+
+
 def test_a_capacity_makes_the_log_one_pool(tmp_path: Path) -> None:
     mapping = ARRIVAL + '[columns.wait_s]\nsource = "w"\nunit = "min"\n[columns.run_s]\nsource = "r"\n'
     mapping += '[columns.cpu_cores]\nsource = "m"\nunit = "millicores"\n'

@@ -283,3 +283,16 @@ def test_what_the_manifest_does_not_name_is_refused_before_anything_is_hashed(tm
         stream.truncate(3 * 1024**3)
     with pytest.raises(ProductError, match="foreign: stranger"):
         verify(tmp_path / "a")
+
+
+def test_a_product_inside_a_finished_product_is_refused_and_neither_changes(tmp_path):
+    write(tmp_path / "a")
+    (tmp_path / "foreign").mkdir()
+    (tmp_path / "foreign" / MANIFEST).write_text('{"name": "an application of the web"}')
+    for inside in (tmp_path / "a" / "b", tmp_path / "a" / "deep" / "b"):
+        with pytest.raises(ProductError, match="inside another product") as caught:
+            write(inside)
+        assert str(tmp_path / "a") in caught.value.allowed
+    assert verify(tmp_path / "a", "table").files.keys() == {"part/rows.txt"}
+    assert names(tmp_path / "a") == [MANIFEST, "part"]
+    assert write(tmp_path / "foreign" / "b").kind == "table"

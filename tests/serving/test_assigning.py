@@ -92,6 +92,12 @@ def test_the_deadline_is_kept(app):
         ({"edges": [{"name": "near"}]}, "no function of computing time"),
         ({"deadline_ms": -1}, "this number cannot be used"),
         ({"bound": 1}, "true or false"),
+        ({"edges": [EDGES[0] | {"replicas": 1.5}]}, "edges[0].replicas: 1.5"),
+        ({"edges": [EDGES[0] | {"replicas": "2"}]}, "edges[0].replicas: '2'"),
+        ({"edges": [EDGES[0] | {"compute": [0.0, "1"]}]}, "edges[0].compute[1]: '1'"),
+        ({"requests": [request(0, input_mib="1")]}, "requests[0].input_mib: '1'"),
+        ({"latency_s": [[0.0, "0"], [0.0, 0.0]]}, "latency_s[0][1]: '0'"),
+        ({"deadline_ms": ""}, "not a text"),
     ],
 )
 def test_bad_questions_are_answered_in_words(app, change, words):

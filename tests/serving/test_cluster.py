@@ -89,10 +89,11 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
     cluster.report(RequestEvent("assumed", 1.0, None, "completed"))
     for identity, told, status in (
         ("ran", None, "completed"), ("moved", "node-3", "failed"), ("lost", None, "dropped"),
+        ("early", None, "completed"),
     ):  # fmt: skip
         placed(cluster, identity, "node-1", 0.0)
         cluster.report(RequestEvent(identity, 2.0, None, None))
-        cluster.report(RequestEvent(identity, 5.0, told, status))
+        cluster.report(RequestEvent(identity, 1.0 if identity == "early" else 5.0, told, status))
     ends = [one for one in made[0].ended if one[1] is not None]
     assert ends == [("ran", 5.0)]
     cluster.stock(

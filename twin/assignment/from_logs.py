@@ -83,8 +83,10 @@ def lacking(archive: Archive) -> str:
         parts.append("no node that ran them (column ran_node or offered_node)")
     if not (known(table, "run_s") or (known(table, "start") and known(table, "finish"))):
         parts.append("no time that they took (start and finish, or run_s)")
-    if archive.nodes().num_rows < 2:
-        parts.append("fewer than two nodes")
+    if (num_nodes := archive.nodes().num_rows) < 2:
+        parts.append(
+            f"{num_nodes or 'no'} node{'' if num_nodes else 's'} in the table nodes, and two are needed"
+        )
     return "; ".join(parts)
 
 

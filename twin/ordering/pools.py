@@ -83,7 +83,7 @@ def pool_of(
 
     Raises:
         ConfigError: no such pool, or several of which none is named.
-        OrderingError: the archive does not give its size.
+        OrderingError: the archive holds no jobs, or does not give the pool's size.
     """
     sizes = pool_sizes(archive)
     if name is not None:
@@ -103,6 +103,11 @@ def pool_of(
 
 def _processors(archive: Archive) -> float:
     processors = float(np.sum(archive.nodes()["cpu_cores"].to_numpy()))
+    if not archive.num_rows("requests"):
+        raise OrderingError(
+            "the archive holds no jobs", where=f"{archive.path}, table requests", allowed="one job or more",
+            advice="import a log of jobs, or take a problem that the log supports (schedtwin check says which)",
+        )  # fmt: skip
     if not processors > 0.0:
         raise OrderingError(
             "the archive does not give the size of the machine",

@@ -19,6 +19,7 @@ from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
 from evaluation.baselines.baseline import best_legal
 from evaluation.simulator.calendar_days import validate_days
 from evaluation.simulator.log_tables import nodes_table
+from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.slots.log_tables import replicas_of, requests_of, samples_of, world_names
 from evaluation.simulator.slots.recording import recorder
 from evaluation.simulator.slots.worlds import time_scaled
@@ -107,6 +108,7 @@ def simulate_slots(
     """
     _validate(num_days, config, seed)
     validate_days(first_day, num_days)
+    refuse_too_large(world, DAYS_AT_ONCE)
     pace = time_scaled(world, config.slots)
     days = tuple(range(num_days)) if days is None else days
     record = recorder(

@@ -35,6 +35,7 @@ from evaluation.problems.kit import (
 )
 from evaluation.problems.placement.case import Case, refuse_uneven_replications
 from evaluation.problems.placement.certifying import certify, refused
+from evaluation.problems.placement.choices import NO_CHOICE, no_choice_in, untrainable
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.refreshing import placement_parts
@@ -58,7 +59,7 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.recipes.config import even_streams
 from offline_rl.recipes.training import Contenders
-from twin.placement.model import PlacementTwin, load_encoding
+from twin.placement.model import PlacementTwin
 from twin.problems import PLACEMENT
 
 TWIN_CODE = 15
@@ -234,7 +235,8 @@ def run(job: Job) -> dict[str, Path]:
     config = job.config
     _refuse_untestable(config, Archive(job.archive))
     twin = job.make([fit_plan(config).step("twin", ("archive",), job.resolve)])["twin"]
-    has_choice = load_encoding(twin).cluster.num_nodes > 1
+    without = no_choice_in(twin)
+    has_choice = not without
     out, begun = twin.with_name("policy"), None
     if job.force and has_choice and config.engine.is_here and not out.exists():
         begun = train_beside(out, twin, config.train, config.seed, job.progress)
@@ -243,7 +245,7 @@ def run(job: Job) -> dict[str, Path]:
     inputs = ("archive", "twin")
     if not has_choice:
         job.progress.note(
-            "one node only: nothing to choose, so nothing is trained or exported; to learn the order of its queue add "
+            f"{without}, so nothing is trained or exported; to learn the order of its queue add "
             f"a table [order] to the configuration, or: schedtwin order {job.archive}"
         )
     if held_back or not has_choice:
@@ -279,6 +281,8 @@ def fitted(facts: Facts) -> list[str]:
         f"log-likelihood {facts['held_out_log_likelihood']:.3f} nats an offer"
     ]
     lines += [f"warning: {facts[KEPT_BACK]}"] if KEPT_BACK in facts else []
+    if NO_CHOICE in facts:
+        lines.append(f"warning: {untrainable(facts[NO_CHOICE])}")
     lines.append(spread_in_words(facts["spread"]))
     lines += [facts["imitation"]["in_words"]] if "imitation" in facts else []
     return [*lines, _population(facts["population"])]

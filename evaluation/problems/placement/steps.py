@@ -31,6 +31,7 @@ from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import Case
+from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice, untrainable
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.judging_tasks import judge_ahead
 from evaluation.problems.placement.reporting import make_report
@@ -103,6 +104,9 @@ def build_twin(
     if fewer:
         progress.note(f"warning: {fewer}")
     encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
+    without = no_choice(archive, encoding, train_days)
+    if without:
+        progress.note(f"warning: {untrainable(without)}")
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
     game: dict[str, Any] = {}
@@ -124,6 +128,7 @@ def build_twin(
         "num_carried_overflow": twin.windows.num_overflow,
         "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),
+        **({NO_CHOICE: without} if without else {}),
         **game,
     }
 
@@ -226,13 +231,8 @@ def _contenders(
     out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress, engine: EngineConfig
 ) -> Contenders:
     """All policies of a training, before one is chosen; raises as `build_policy`."""
+    refuse_no_choice(twin_path)
     twin = PlacementTwin.load(twin_path)
-    if twin.encoding.cluster.num_nodes < 2:
-        raise ConfigError(
-            "this log leaves a scheduler no choice of node: there is only one",
-            where=", ".join(twin.encoding.cluster.node_names),
-            allowed="archives whose requests name one of at least two nodes or node classes",
-        )
     keep = _unfinished(out, twin_path, config, seed, engine)
 
     def ahead(names: Sequence[str]) -> None:

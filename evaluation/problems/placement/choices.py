@@ -1,0 +1,59 @@
+"""Whether a log leaves a scheduler any choice of node: without one nothing can be trained in its twin."""
+
+import datetime as dt
+from collections.abc import Sequence
+from pathlib import Path
+
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.product import read_manifest
+from logs_schema.tables import REQUESTS
+from twin.placement.encoding import Encoding
+from twin.placement.model import load_encoding
+
+NO_CHOICE = "no_choice"
+"""Key in the manifest of a twin without choices: why."""
+IN_ITS_PLACE = "to learn the order of a queue: schedtwin fit --problem ordering"
+"""What such a log may be wanted for."""
+
+
+def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> str:
+    """Why no request of these days had a choice between nodes, in words; empty where one had.
+
+    Args:
+        archive: The log.
+        encoding: Its nodes as decisions name them.
+        days: Days of training.
+    """
+    names = encoding.cluster.node_names
+    if len(names) < 2:
+        return f"there is only one {'node class' if encoding.by_class else 'node'}, {names[0]}: nothing to choose"
+    known = encoding.node_of_name
+    for batch in archive.scan(REQUESTS.name, days=days, columns=["candidates"]):
+        for candidates in batch["candidates"].to_pylist():
+            legal = {known[name] for name in candidates or () if name in known}
+            if len(legal) != 1:  # no list, or none of it known: every node
+                return ""
+    return "every request of the training days had one legal node (column candidates): nothing to choose"
+
+
+def no_choice_in(twin: Path) -> str:
+    """What `no_choice` said of the log of a twin."""
+    said = read_manifest(twin, "twin").extra.get(NO_CHOICE, "")
+    alone = load_encoding(twin).cluster.num_nodes < 2  # of a twin that says nothing of it
+    return str(said) or ("there is only one node" if alone else "")
+
+
+def untrainable(without: str) -> str:
+    """What follows for a twin, in words."""
+    return f"{without}, so nothing can be trained in this twin; {IN_ITS_PLACE}"
+
+
+def refuse_no_choice(twin: Path) -> None:
+    """ConfigError where the log of a twin leaves a scheduler no choice."""
+    if without := no_choice_in(twin):
+        raise ConfigError(
+            f"this log leaves a scheduler no choice of node: {without}", where=str(twin),
+            allowed="logs whose requests went to one of at least two legal nodes or node classes",
+            advice=IN_ITS_PLACE,
+        )  # fmt: skip

@@ -1,0 +1,42 @@
+"""What a person has to know of an archive at once, at its import and in its report: likely mistakes, in sentences."""
+
+from collections.abc import Iterator
+
+from logs_schema.archive import Archive
+from logs_schema.formats.describing import RELATIVE_CLOCK
+from logs_schema.tables import NODES, REQUESTS, TABLES
+
+EARLIEST_YEAR = 1985
+"""Of a log with dates: before, instants count from a hidden time zero, or are of another unit."""
+
+
+def notices_of(archive: Archive) -> list[str]:
+    """What the format noticed when it read the log, and where the log has no dates."""
+    return [*archive.facts.get("notices", ()), *_without_dates(archive), *_without_nodes(archive)]
+
+
+def _without_nodes(archive: Archive) -> Iterator[str]:
+    if archive.num_rows(REQUESTS.name) and not archive.num_rows(NODES.name) and archive.facts.get("format"):
+        yield (
+            "the archive lists no nodes, and nearly everything that is learned is about them: import the log together "
+            "with its nodes (nodes.csv, or its inventory), or give the size of its pool (--capacity CORES), where the "
+            "format takes one"
+        )
+
+
+def _without_dates(archive: Archive) -> Iterator[str]:
+    days = sorted(day for spec in TABLES if spec.name in archive.tables for day in archive.days(spec.name))
+    facts = archive.facts
+    is_relative = facts.get("clock") == RELATIVE_CLOCK
+    has_dates = bool(days) and days[0].year >= EARLIEST_YEAR and not is_relative
+    if not days or has_dates or facts.get("origin") or facts.get("notices") or not facts.get("format"):
+        return
+    span = f"{days[0]} to {days[-1]}" if len(days) > 1 else str(days[0])
+    if is_relative or facts["format"] == "native":
+        yield (
+            f"the log does not say on which date its clock begins, so its days are counted from 1970-01-01 ({span}): "
+            "import it with --origin DATE, the date of its time zero (in a job's configuration: origin under [log]), "
+            "or take days and weekdays for unknown"
+        )
+    else:
+        yield f"the log's days are of {span}: are its instants seconds since 1970?"

@@ -1,0 +1,88 @@
+"""A log without a choice of node: the fit says so, the training refuses; without nodes, every problem of nodes does."""
+
+import pytest
+
+from evaluation.problems.configuration import RunConfig
+from evaluation.problems.kit import ProblemOptions
+from evaluation.problems.kits import choose_kit
+from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice
+from evaluation.problems.placement.kit import fitted
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.errors import ConfigError
+from logs_schema.product import writing
+from logs_schema.tables import NODES, REQUESTS
+from tests.twin.test_fit_encoding import DAYS, request, table_of
+from twin.placement.encoding import fit_encoding
+
+
+def archive_of(path, candidates, num_nodes=3, **fields):
+    """Requests one after the other with these candidates, on nodes n0, n1, ... of two classes."""
+    nodes = [
+        {"node_id": f"n{i}", "node_class": f"c{i // 2}", "site": "here", "tier": "pool", "cpu_cores": 4.0}
+        for i in range(num_nodes)
+    ]
+    rows = [
+        request(i, 0, 100.0 * i, 50.0, ran_node="n0", candidates=names, **fields)
+        for i, names in enumerate(candidates)
+    ]
+    with ArchiveWriter(path) as writer:
+        if nodes:
+            writer.write("nodes", table_of(NODES, nodes), source="made")
+        writer.write("requests", table_of(REQUESTS, rows), source="made")
+    return Archive(path)
+
+
+@pytest.mark.parametrize(
+    ("candidates", "num_nodes", "granularity", "words"),
+    [
+        ([["n0"], ["n1"]], 3, "node", "every request of the training days had one legal node"),
+        ([["n0", "n0"], ["n1", "gone"]], 3, "node", "one legal node"),
+        ([["n0", "n1"]], 3, "class", "one legal node"),
+        ([["n0", "n2"]], 3, "class", ""),
+        ([["n0"], ["n1", "n2"]], 3, "node", ""),
+        ([["n0"], None], 3, "node", ""),
+        ([["gone"]], 3, "node", ""),
+        ([None], 1, "node", "there is only one node, n0"),
+    ],
+)
+def test_whether_any_request_had_a_choice(tmp_path, candidates, num_nodes, granularity, words):
+    archive = archive_of(tmp_path / "log", candidates, num_nodes)
+    encoding = fit_encoding(archive, DAYS[:1], granularity=granularity)
+    said = no_choice(archive, encoding, DAYS[:1])
+    assert (words in said) if words else not said
+
+
+def test_a_twin_without_a_choice_is_not_trained_in_and_ordering_is_named(tmp_path):
+    with writing(tmp_path / "twin", "twin", extra={NO_CHOICE: "one node"}) as folder:
+        (folder / "encoding.json").write_text(
+            fit_encoding(archive_of(tmp_path / "log", [None]), DAYS[:1]).to_json()
+        )
+    with pytest.raises(ConfigError, match="no choice of node: one node") as caught:
+        refuse_no_choice(tmp_path / "twin")
+    assert "--problem ordering" in caught.value.advice
+    with writing(tmp_path / "other", "twin") as folder:
+        (folder / "encoding.json").write_text((tmp_path / "twin" / "encoding.json").read_text())
+    refuse_no_choice(tmp_path / "other")
+
+
+def test_the_fit_tells_a_person_that_nothing_can_be_trained(monkeypatch):
+    monkeypatch.setattr("evaluation.problems.placement.kit.spread_in_words", lambda _spread: "")
+    facts = {
+        "train_days": ["2024-01-01"], "num_train_offers": 1, "held_out_log_likelihood": 0.0, "spread": {},
+        "population": {"kind": "none"},
+    }  # fmt: skip
+    warnings = [line for line in fitted(facts | {NO_CHOICE: "one node"}) if line not in fitted(facts)]
+    assert warnings == [
+        "warning: one node, so nothing can be trained in this twin; "
+        "to learn the order of a queue: schedtwin fit --problem ordering"
+    ]
+
+
+@pytest.mark.parametrize("problem", ["assignment", "orchestration"])
+def test_a_log_without_nodes_is_refused_with_what_it_lacks(tmp_path, problem):
+    archive = archive_of(tmp_path / "log", [None], num_nodes=0, input_mib=1.0)
+    with pytest.raises(ConfigError) as caught:
+        choose_kit(RunConfig(), archive.path, ProblemOptions(problem))
+    assert "nodes.csv" in caught.value.advice
+    assert "placement" not in caught.value.advice
+    assert problem != "assignment" or "no nodes in the table nodes, and two are needed" in caught.value.what

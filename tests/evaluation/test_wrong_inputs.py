@@ -1,0 +1,123 @@
+"""Wrong inputs of commands, as a stranger gives them: told at once, with what is allowed or what to do."""
+
+import pytest
+
+from evaluation.commands import cli
+from evaluation.judges.user_policies import named_policies
+from evaluation.problems.configuration import load_config
+from evaluation.problems.kits import find_kit
+from logs_schema import ArchiveWriter
+from logs_schema.errors import ConfigError
+from logs_schema.product import writing
+
+
+def run(*words):
+    return cli.main([str(word) for word in words])
+
+
+@pytest.fixture
+def archive(tmp_path):
+    with ArchiveWriter(tmp_path / "archive"):
+        pass
+    return tmp_path / "archive"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("certify", "{a}", "{a}"), ("train", "{a}", "--out", "{x}"), ("export", "{a}", "--out", "{x}"),
+     ("compare", "{a}", "{a}", "--out", "{x}")],
+)  # fmt: skip
+def test_a_product_of_another_kind_is_told_by_its_kind(archive, tmp_path, capsys, words):
+    assert run(*(word.format(a=archive, x=tmp_path / "x") for word in words)) == 2
+    told = capsys.readouterr().err
+    assert "this is a product of kind 'archive'" in told
+    assert "what to do: give the folder of the" in told
+
+
+@pytest.mark.parametrize("command", ["generate", "fit", "train"])
+@pytest.mark.parametrize(("place", "words"), [("taken", "is taken"), ("taken/x", "inside another product")])
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_computed(
+    archive, tmp_path, capsys, command, place, words
+):
+    for name in ("taken", "twin"):
+        with writing(tmp_path / name, "twin"):
+            pass
+    product = archive if command == "fit" else tmp_path / "twin"
+    assert (
+        run(command, product, "--out", tmp_path / place, *(["--days", "1"] if command == "generate" else []))
+        == 2
+    )
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("size", ["nan", "inf", "-1", "0"])
+def test_a_size_of_files_that_is_none_is_no_traceback(archive, capsys, size):
+    with pytest.raises(SystemExit):
+        run("compact", archive, "--small", size)
+    assert "more than 0, such as 16" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "key", "advice"),
+    [("sede = 1", "sede", "is seed meant?"), ("[days]\nnum_day = 3", "num_day", "is num_days meant?"),
+     ("[days]\nformat = 'swf'", "format", "leave it out")],
+)  # fmt: skip
+def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, text, key, advice):
+    (tmp_path / "job.toml").write_text(text)
+    with pytest.raises(ConfigError, match=f"unknown key {key}") as caught:
+        load_config(tmp_path / "job.toml")
+    assert advice in caught.value.advice
+
+
+def test_a_misspelled_problem_is_told_with_those_there_are():
+    with pytest.raises(ConfigError, match="no problem 'placment'") as caught:
+        find_kit("placment")
+    assert "placement" in caught.value.allowed
+    assert caught.value.advice.startswith("name one of these")
+
+
+@pytest.mark.parametrize(
+    ("out", "advice"),
+    [("absent/page.html", "into a folder that is there"), (".", "name a file, not a folder")],
+)
+def test_an_error_of_the_operating_system_says_what_to_do(tmp_path, monkeypatch, capsys, out, advice):
+    monkeypatch.setattr("evaluation.commands.check.run", lambda arguments: (tmp_path / out).write_text(""))
+    with ArchiveWriter(tmp_path / "a"):
+        pass
+    assert run("check", tmp_path / "a") == 2
+    told = capsys.readouterr().err
+    assert "what to do: " in told
+    assert advice in told
+
+
+@pytest.mark.parametrize("command", ["survey", "certify"])
+@pytest.mark.parametrize(
+    ("out", "words"), [("absent/page.html", "no folder for the file"), ("", "this is a folder")]
+)
+def test_a_page_that_cannot_be_written_is_told_before_anything_is_computed(
+    archive, tmp_path, capsys, command, out, words
+):
+    with writing(tmp_path / "twin", "twin"):
+        pass
+    inputs = [tmp_path / "twin", archive] if command == "certify" else [archive]
+    assert run(command, *inputs, "--out", tmp_path / out) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_an_archive_without_jobs_has_no_queue(archive, capsys):
+    assert run("replay", archive) == 2
+    assert "the archive holds no jobs" in capsys.readouterr().err
+
+
+def test_a_function_that_is_not_there_says_where_it_is_looked_for(tmp_path):
+    with pytest.raises(ConfigError, match="No module named 'nothere'") as caught:
+        named_policies(["mine=nothere:f"], tmp_path)
+    assert "current folder" in caught.value.advice
+
+
+def test_an_unknown_option_says_where_the_known_ones_stand(archive, capsys):
+    with pytest.raises(SystemExit):
+        run("check", archive, "--dayz", "3")
+    told = capsys.readouterr().err
+    assert "unrecognized arguments: --dayz" in told
+    assert "COMMAND --help" in told

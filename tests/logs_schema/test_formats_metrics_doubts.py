@@ -1,0 +1,77 @@
+"""What is likely a mistake in a mapping of metrics is said at the import, not by the fit."""
+
+import pytest
+
+from logs_schema.errors import FormatError
+from logs_schema.importing import import_log
+from tests.logs_schema.test_formats_metrics import BEGIN_S, MAPPING, STEP_S, answer, imported, series, write
+
+FRONT = MAPPING.replace("deployment_label", 'gateway = "web"\ndeployment_label')
+
+
+@pytest.mark.parametrize(
+    ("mapping", "words", "there"),
+    [
+        (FRONT.replace('"web"', '"wbe"'), "no deployment 'wbe'", "cart, web"),
+        (
+            MAPPING.replace('source = "cpu"', 'source = "cpu"\nonly = "wbe"'),
+            "no number of the deployment 'wbe'",
+            "web",
+        ),
+    ],
+)
+def test_a_deployment_that_a_mapping_names_and_no_series_has_is_an_error_with_those_there_are(
+    tmp_path, mapping, words, there
+):
+    with pytest.raises(FormatError, match=words) as caught:
+        imported(tmp_path, write(tmp_path / "metrics", mapping=mapping))
+    assert caught.value.allowed == there
+    assert not (tmp_path / "archive").exists()
+
+
+def test_a_gateway_that_the_log_has_is_filed_as_such_and_nothing_is_noticed(tmp_path):
+    answers = {"latency": answer(series([20, 40, 80], "web"))}
+    mapping = FRONT.replace("of_gateway = true", "").replace("response_s.gateway", "response_s")
+    report, rows = imported(tmp_path, write(tmp_path / "metrics", mapping=mapping, **answers))
+    assert report.notices == ()
+    assert rows[BEGIN_S, "gateway"]["response_s"] == pytest.approx(0.02)
+
+
+def test_an_empty_answer_is_named_and_of_empty_answers_alone_no_archive_is_made(tmp_path):
+    report, _ = imported(tmp_path, write(tmp_path / "one", errors=answer()))
+    (notice,) = report.notices
+    assert "errors.json holds no series" in notice
+    nothing = dict.fromkeys(("cpu", "memory", "errors", "latency"), answer())
+    with pytest.raises(FormatError, match="no answer holds a series"):
+        import_log("prometheus", [write(tmp_path / "all", **nothing)], tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_mapping_without_a_gateway_is_told_at_the_import(tmp_path):
+    mapping = MAPPING.replace("of_gateway = true", 'only = "web"').replace("response_s.gateway", "response_s")
+    answers = {"latency": answer(series([20, 40, 80], "web"))}
+    report, _ = imported(tmp_path, write(tmp_path / "metrics", mapping=mapping, **answers))
+    (notice,) = report.notices
+    assert "names no gateway" in notice
+
+
+@pytest.mark.parametrize(
+    ("unit", "num_rows"), [("", 0), ('time_unit = "ms"\n', 3), ('time_unit = "min"\n', None)]
+)
+def test_milliseconds_in_lines_are_noticed_and_read_where_the_mapping_says_so(tmp_path, unit, num_rows):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(
+        f'time_column = "t"\n{unit}deployment = "web"\n[metrics."response_s.gateway"]\nof_gateway = true\n'
+        'source = "r"\n'
+    )
+    lines = [f"{1000 * (BEGIN_S + STEP_S * index)},0.5" for index in range(3)]
+    (folder / "log.csv").write_text("\n".join(["t,r", *lines]))
+    if num_rows is None:
+        with pytest.raises(FormatError, match="time_unit is 'min'"):
+            imported(tmp_path, folder, "metrics_csv")
+        return
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert report.rows.get("deployment_samples", 0) == num_rows
+    assert ['time_unit = "ms"' in notice for notice in report.notices] == ([] if num_rows else [True])
+    assert not num_rows or rows[BEGIN_S, "gateway"]["response_s"] == 0.5

@@ -1,0 +1,41 @@
+"""Instants that callers name: those that cannot be are refused, and nothing is learned from them."""
+
+import pytest
+
+from offline_rl.serving.app import App
+from tests.serving.making import asked, made_service
+
+NOW_S = 1_700_000_000.0
+
+
+@pytest.mark.parametrize("arrival", [5, "1970-01-01T00:00:05Z", NOW_S + 3 * 86_400])
+def test_an_arrival_far_from_the_clock_is_refused_with_both_instants(arrival):
+    app = App(made_service(clock=lambda: NOW_S))
+    status, answer = asked(app, "/decide", {"request": {"request_id": "r", "arrival": arrival}})
+    assert status == 400
+    assert "request.arrival" in answer["error"]
+    assert "2023-11-14T22:13:20Z" in answer["error"]
+    assert not app.service.cluster.placements
+    for near in (NOW_S - 3600, NOW_S + 2, None):
+        assert asked(app, "/decide", {"request": {"request_id": "r", "arrival": near}})[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([("finish", -60)], "end before it was decided"),
+        ([("start", -60)], "start before it was decided"),
+        ([("start", 40), ("finish", 10)], "end before it was started"),
+    ],
+)
+def test_an_event_before_what_it_follows_is_refused_and_nothing_of_the_call_counts(events, words):
+    now = [NOW_S]
+    app = App(made_service(clock=lambda: now[0]))
+    assert asked(app, "/decide", {"request": {"request_id": "r"}})[0] == 200
+    now[0] += 100.0
+    told = [{"request_id": "r", "event": event, "time": NOW_S + after_s} for event, after_s in events]
+    status, answer = asked(app, "/events", told)
+    assert (status, words in answer["error"]) == (400, True)
+    assert app.service.cluster.placements["r"].start_s is None
+    right = [{"request_id": "r", "event": "start", "time": NOW_S - 1}, {"request_id": "r", "event": "finish"}]
+    assert asked(app, "/events", right) == (200, {"known": 2, "unknown": 0})
