@@ -122,10 +122,11 @@ def compiled(
     """
 
     def together(key: Array, kind: Array, params: PyTree, *shared: PyTree) -> Judged:
-        sizes = [len(leaf) for leaf in jax.tree.leaves(params)]
-        mapped = jax.vmap(
-            run, in_axes=(None, None, 0, *(None,) * num_shared), axis_size=max(sizes, default=1)
-        )
+        size = max((len(leaf) for leaf in jax.tree.leaves(params)), default=1)
+        if size == 1:  # a map over one would be traced twice
+            alone = jax.tree.map(lambda leaf: leaf[0], params)
+            return jax.tree.map(lambda leaf: leaf[None], run(key, kind, alone, *shared))
+        mapped = jax.vmap(run, in_axes=(None, None, 0, *(None,) * num_shared), axis_size=size)
         return mapped(key, kind, params, *shared)
 
     return Program(tuple(dict.fromkeys(kinds)), jax.jit(together), side_by_side)
