@@ -7,7 +7,7 @@ same bits as one run.
 """
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -98,6 +98,7 @@ def updates(algorithm: Algorithm, num_updates: int) -> Callable[..., tuple[PyTre
     def run(
         key: Array, state: PyTree, experience: Experience, first: Array, count: Array
     ) -> tuple[PyTree, PyTree]:
+        @partial(jax.jit, inline=True)  # traced once, for its shapes and for the loop
         def one(state: PyTree, update: Array) -> tuple[PyTree, PyTree]:
             key_experience, key_step = jax.random.split(jax.random.fold_in(key, update))
             trajectory = experience(key_experience, algorithm.policy(state))

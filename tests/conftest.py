@@ -1,9 +1,15 @@
 """What every test stands on: strict JAX, a persistent compilation cache, fixed random examples, real logs."""
 
+import fcntl
 import gc
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import lru_cache
+from itertools import count
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 
@@ -28,11 +34,34 @@ settings.register_profile("fixed", deadline=None, derandomize=True, database=Non
 settings.load_profile("fixed")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[object]:
+    """One worker collects at a time, so that each module is compiled once: the next worker finds it compiled."""
+    with open(__file__, "rb") as file:
+        with suppress(OSError):  # not every file system has locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        return (yield)
+
+
 def pytest_collection_finish() -> None:
     """What is imported stays: the collector need not look through it again and again while programs are traced."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 20)
+
+
+@lru_cache(maxsize=1)
+def share_contexts() -> None:
+    """A hundred programs of a thread are lowered in one context, as a new one costs a third of a small program.
+
+    Neither larger ones nor the results are touched: a context holds types and attributes, which never change.
+    """
+    with suppress(ImportError, AttributeError):  # inside JAX, and so perhaps elsewhere one day
+        from jax._src.interpreters import mlir
+
+        new, programs = mlir.make_ir_context, count()
+        kept = lru_cache(maxsize=4)(lambda hundred, thread: new())
+        mlir.make_ir_context = lambda: kept(next(programs) // 100, get_ident())
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -45,6 +74,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = str(int(light))
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_disable_most_optimizations", light)
+        share_contexts()
     if "twin.placement.slots" in sys.modules:
         sys.modules["twin.placement.slots"].MAX_UNROLLED = 2 if light else 32
 

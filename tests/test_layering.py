@@ -4,7 +4,9 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -15,9 +17,47 @@ SELDOM_USED = ("matplotlib", "sklearn", "scipy.optimize", "scipy.stats")
 """Slow to import: the functions that need them import them."""
 
 
-def imported(source: str, package: str) -> Iterator[tuple[int, str]]:
-    """Line and absolute dotted name of every import, wherever it stands; `package` resolves relative ones."""
-    for node in ast.walk(ast.parse(source)):
+class Parsed(NamedTuple):
+    """What is asked of a file; parsing is what takes time, and a whole tree takes memory."""
+
+    nodes: list[ast.AST]  # imports, comparisons and values matched, wherever they stand
+    run: list[ast.AST]  # the imports that are run: not those for types alone
+    classes: list[str]  # of the module itself
+    functions: list[tuple[str, int]]  # name and lines
+
+
+@cache
+def parsed(source: str) -> Parsed:
+    tree = ast.parse(source)
+    every = list(ast.walk(tree))
+    return Parsed(
+        [one for one in every if isinstance(one, ast.Import | ast.ImportFrom | ast.Compare | ast.MatchValue)],
+        list(imports_run(tree)),
+        [node.name for node in tree.body if isinstance(node, ast.ClassDef)],
+        [(one.name, one.end_lineno - one.lineno + 1) for one in every if isinstance(one, ast.FunctionDef)],
+    )
+
+
+def imports_run(tree: ast.Module) -> Iterator[ast.AST]:
+    """The imports that run with the module or with a function of it."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node
+        waiting.extend(one for one in ast.iter_child_nodes(node) if not isinstance(one, ast.expr))
+
+
+def imported(source: str, package: str, *, at_start: bool = False) -> Iterator[tuple[int, str]]:
+    """Line and absolute dotted name of every import, wherever it stands; `package` resolves relative ones.
+
+    `at_start`: only of those that are no part of anything else.
+    """
+    for node in parsed(source).nodes:
+        if at_start and node.col_offset:
+            continue
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -60,8 +100,7 @@ def test_logs_schema_is_light_when_imported():
 
 def at_the_start(source: str) -> list[str]:
     """What a module imports when it is imported itself."""
-    first = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
-    return [name for _, name in imported("\n".join(map(ast.unparse, first)), "a.b")]
+    return [name for _, name in imported(source, "a.b", at_start=True)]
 
 
 def test_commands_do_not_start_with_what_few_of_them_use():
@@ -89,16 +128,11 @@ def modules_of(root: Path) -> dict[str, Path]:
 
 def runtime_imports(source: str) -> Iterator[str]:
     """Dotted name of everything imported when the module or a function of it runs; imports for types alone are not."""
-    waiting: list[ast.AST] = [ast.parse(source)]
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
-            continue
+    for node in parsed(source).run:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        waiting.extend(ast.iter_child_nodes(node))
 
 
 def import_graph(modules: dict[str, Path]) -> set[tuple[str, str]]:
@@ -173,11 +207,11 @@ def test_nothing_branches_on_a_problems_name():
         return called in aliases or (called.isupper() and called.lower() in names)
 
     def compared(source: str) -> list[int]:
-        found, tree = [], ast.parse(source)
-        imports = [one for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for one in node.names]
+        found, nodes = [], parsed(source).nodes
+        imports = [one for node in nodes if isinstance(node, ast.ImportFrom) for one in node.names]
         others = [one for one in imports if one.name.isupper() and one.name.lower() in names | {"problem"}]
         aliases = {one.asname or one.name for one in others}
-        for node in ast.walk(tree):
+        for node in nodes:
             sides = [node.left, *node.comparators] if isinstance(node, ast.Compare) else []
             sides += [node.value] if isinstance(node, ast.MatchValue) else []
             found += [node.lineno for side in sides if is_name(side, aliases)]
@@ -199,9 +233,8 @@ def test_a_class_name_means_one_thing_in_the_whole_house():
     places: dict[str, list[str]] = {}
     for floor in (*FLOORS, "notebooks"):
         for file in sorted((ROOT / floor).rglob("*.py")):
-            for node in ast.parse(file.read_text(encoding="utf-8")).body:
-                if isinstance(node, ast.ClassDef):
-                    places.setdefault(node.name, []).append(str(file.relative_to(ROOT)))
+            for name in parsed(file.read_text(encoding="utf-8")).classes:
+                places.setdefault(name, []).append(str(file.relative_to(ROOT)))
     assert {name: files for name, files in places.items() if len(files) > 1} == {}
 
 
@@ -215,10 +248,9 @@ def test_no_file_is_too_long_to_be_read_at_once():
 
 def test_no_function_is_too_long_to_be_read_at_once():
     lengths = {
-        f"{file.relative_to(ROOT)}: {node.name}": node.end_lineno - node.lineno + 1
+        f"{file.relative_to(ROOT)}: {name}": length
         for floor in FLOORS
         for file in (ROOT / floor).rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.FunctionDef)
+        for name, length in parsed(file.read_text(encoding="utf-8")).functions
     }
     assert {name: length for name, length in lengths.items() if length > 80} == {}

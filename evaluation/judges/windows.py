@@ -25,6 +25,7 @@ from evaluation.judges.descriptions import REPLAY, SHIFTED_TWIN
 from evaluation.judges.players import HISTORY, Players, play
 from evaluation.judges.views import Translation, answered, translation_of, with_views
 from twin.contracts import Array, PyTree, Trajectory
+from twin.mapped import mapped
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
@@ -122,11 +123,8 @@ def compiled(
     """
 
     def together(key: Array, kind: Array, params: PyTree, *shared: PyTree) -> Judged:
-        sizes = [len(leaf) for leaf in jax.tree.leaves(params)]
-        mapped = jax.vmap(
-            run, in_axes=(None, None, 0, *(None,) * num_shared), axis_size=max(sizes, default=1)
-        )
-        return mapped(key, kind, params, *shared)
+        size = max((len(leaf) for leaf in jax.tree.leaves(params)), default=1)
+        return mapped(run, (None, None, 0, *(None,) * num_shared), size)(key, kind, params, *shared)
 
     return Program(tuple(dict.fromkeys(kinds)), jax.jit(together), side_by_side)
 

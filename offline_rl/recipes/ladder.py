@@ -29,6 +29,7 @@ from scipy.special import stdtrit
 
 from offline_rl.networks import Actor, greedy_policy
 from twin.contracts import Array, PyTree
+from twin.mapped import mapped
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
 from twin.placement.types import COMPLETED
@@ -138,8 +139,9 @@ def referee(
                 jnp.sum(far & episodes.active) / jnp.maximum(jnp.sum(episodes.active), 1),
             )
 
-        again = jax.vmap(play, in_axes=(None, None, None, None, 0))
-        return jax.jit(jax.vmap(again, in_axes=(None, 0, None, None, None)))
+        again = mapped(play, (None, None, None, None, 0), keys.shape[1])
+        members = len(jax.tree.leaves(parameters)[0])
+        return jax.jit(mapped(again, (None, 0, None, None, None), members))
 
     def judge(keys: Array, network: Actor, params: PyTree) -> RungResult:
         each = shared | {network: params} if network in shared else {network: params}

@@ -137,6 +137,7 @@ def test_a_chance_with_levels_brings_more_of_some_services(logged: Logged) -> No
     assert np.median(more_s / usual_s) == pytest.approx(1.0 / (1.0 + 3.0 * share), rel=0.15)
 
 
+@pytest.mark.slow
 def test_what_a_dispatcher_is_shown_follows_the_runs_that_end(logged: Logged) -> None:
     """Where runs take four times as long as in the log, the run time shown rises towards that."""
     chance, decide = true_chance(logged.truth), random_policy(logged.truth)

@@ -1,6 +1,7 @@
 """Compaction: fewer files with the same content, beside readers and writers, killed at any moment."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -22,14 +23,20 @@ DAY_S = 86_400
 ALL = CompactConfig(newest_days=0)
 
 
-def grown(out: Path, num_parts: int = 3) -> Archive:
-    """Requests and samples of twelve days, added in parts, each with a duplicate."""
-    rows = sample_rows(REQUESTS, 90, np.random.default_rng(0), num_days=12)
-    for part in range(num_parts):
-        mine = rows.take(np.append(np.arange(part, 90, num_parts), part))
-        write(out, [mine], append=True, source={f"log-{part}": str(part)})
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Requests and samples of twelve days, added in three parts, each with a duplicate."""
+    rows, out = sample_rows(REQUESTS, 90, np.random.default_rng(0), num_days=12), tmp_path_factory.mktemp("a")
+    for part in range(3):
+        mine = rows.take(np.append(np.arange(part, 90, 3), part))
+        write(out / "log", [mine], append=True, source={f"log-{part}": str(part)})
     samples = sample_rows(NODE_SAMPLES, 60, np.random.default_rng(1), num_days=12)
-    return write(out, [samples], NODE_SAMPLES.name, append=True)
+    return write(out / "log", [samples], NODE_SAMPLES.name, append=True).path
+
+
+def grown(out: Path, original: Path) -> Archive:
+    """The same archive in a place of its own."""
+    return Archive(shutil.copytree(original, out, dirs_exist_ok=True))
 
 
 def content(archive: Archive) -> tuple:
@@ -44,8 +51,8 @@ def num_files(archive: Archive) -> int:
     return len(list(archive.path.rglob("*.parquet")))
 
 
-def test_what_readers_see_stays(tmp_path: Path) -> None:
-    archive = grown(tmp_path / "a")
+def test_what_readers_see_stays(tmp_path: Path, original: Path) -> None:
+    archive = grown(tmp_path / "a", original)
     before = content(archive)
     done = compact(archive.path, ALL)
     packed = Archive(archive.path)
@@ -69,8 +76,8 @@ def test_what_readers_see_stays(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_rows_are_added_to_a_packed_archive_as_to_another(tmp_path: Path) -> None:
-    plain, packed = grown(tmp_path / "plain"), grown(tmp_path / "packed")
+def test_rows_are_added_to_a_packed_archive_as_to_another(tmp_path: Path, original: Path) -> None:
+    plain, packed = grown(tmp_path / "plain", original), grown(tmp_path / "packed", original)
     compact(packed.path, ALL)
     for instant in (3.5 * DAY_S, 40 * DAY_S):  # into a day that is packed, and into a new one
         more = requests((f"new-{instant}", instant))
@@ -83,8 +90,8 @@ def test_rows_are_added_to_a_packed_archive_as_to_another(tmp_path: Path) -> Non
     assert content(packed) == content(plain)
 
 
-def test_large_and_new_days_stay_alone(tmp_path: Path) -> None:
-    archive = grown(tmp_path / "a")
+def test_large_and_new_days_stay_alone(tmp_path: Path, original: Path) -> None:
+    archive = grown(tmp_path / "a", original)
     sizes = sorted(file.stat().st_size for file in archive.path.glob("table=requests/*/*"))
     compact(archive.path, CompactConfig(small_bytes=1, newest_days=0))
     assert num_files(archive) > 20
@@ -100,8 +107,8 @@ def test_large_and_new_days_stay_alone(tmp_path: Path) -> None:
         CompactConfig(newest_days=-1)
 
 
-def test_who_opened_it_before_reads_it_as_it_was(tmp_path: Path) -> None:
-    early = grown(tmp_path / "a")
+def test_who_opened_it_before_reads_it_as_it_was(tmp_path: Path, original: Path) -> None:
+    early = grown(tmp_path / "a", original)
     before = content(early)
     compact(early.path, ALL)
     write(early.path, [requests(("late", 2 * DAY_S))], append=True)
@@ -163,8 +170,8 @@ for day in range(400, 404):
 
 
 @pytest.mark.slow
-def test_no_row_is_lost_where_one_adds_and_one_packs(tmp_path: Path) -> None:
-    archive = grown(tmp_path / "a")
+def test_no_row_is_lost_where_one_adds_and_one_packs(tmp_path: Path, original: Path) -> None:
+    archive = grown(tmp_path / "a", original)
     rows, days = archive.num_rows("requests"), set(archive.days("requests"))
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     call = [sys.executable, "-c", ADDER, str(archive.path)]
@@ -201,9 +208,9 @@ compacting.compact(sys.argv[1], compacting.CompactConfig(newest_days=0))
 
 @pytest.mark.parametrize(("name", "calls"), [("copy_groups", 2), ("link", 2)])
 def test_killed_it_leaves_the_archive_and_goes_on(
-    tmp_path: Path, name: str, calls: int, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, original: Path, name: str, calls: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive = grown(tmp_path / "a")
+    archive = grown(tmp_path / "a", original)
     before = content(archive)
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
     call = [sys.executable, "-c", KILLED, str(archive.path), name, str(calls)]
@@ -219,13 +226,15 @@ def test_killed_it_leaves_the_archive_and_goes_on(
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
-def test_an_archive_in_a_store_is_packed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_archive_in_a_store_is_packed(
+    tmp_path: Path, original: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     address = f"file://{tmp_path}/far/log"
     with pytest.raises(ArchiveError, match="no archive here"):
         compact(address, ALL)
     with working_copy(address) as folder:
-        grown(folder)
+        grown(folder, original)
     before = content(Archive(address))
     assert compact(address, ALL).num_files == 3
     assert content(Archive(address)) == before
@@ -233,8 +242,8 @@ def test_an_archive_in_a_store_is_packed(tmp_path: Path, monkeypatch: pytest.Mon
     assert len(list((tmp_path / "far").rglob("*.parquet"))) == 3
 
 
-def test_a_version_that_knows_no_packs_refuses_them(tmp_path: Path) -> None:
-    archive = grown(tmp_path / "a")
+def test_a_version_that_knows_no_packs_refuses_them(tmp_path: Path, original: Path) -> None:
+    archive = grown(tmp_path / "a", original)
     assert archive.manifest.extra["schema_version"] == 1
     compact(archive.path, ALL)
     assert Archive(archive.path).manifest.extra["schema_version"] == 2

@@ -12,6 +12,7 @@ from offline_rl.stepwise_actor import ChangeView, StepwiseConfig, stepwise_actor
 
 CONFIG = StepwiseConfig(GraphConfig(8, (8,), num_hops=2), hidden=(16, 8))
 NUM_CHANGES, NUM_SERVICES = 3, 4
+QUEUE_RULE = jax.jit(queue_rule())
 
 
 def drawn(num_nodes, num_points, num_frames=20):
@@ -26,7 +27,7 @@ def drawn(num_nodes, num_points, num_frames=20):
 
 def numpy_queue_rule(frame, asked):
     """`queue_rule` for one frame."""
-    return np.asarray(queue_rule()(ChangeView(*frame), asked))
+    return np.asarray(QUEUE_RULE(ChangeView(*frame), asked))
 
 
 @pytest.mark.parametrize(

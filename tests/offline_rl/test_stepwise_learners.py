@@ -144,7 +144,7 @@ def test_what_corrects_a_rule_begins_as_the_rule():
         view, lambda seen, _: seen, (0, 0, 0), NUM_CHANGES, SMALL, lambda _view, _asked: table
     )
     legal = {"a_node": view.up, "change": view.up}
-    chosen = actor.choose(actor.init(KEY), None, view, legal)
+    chosen = jax.jit(actor.choose)(actor.init(KEY), None, view, legal)
     np.testing.assert_array_equal(chosen["a_node"], [2, 1])
     np.testing.assert_array_equal(chosen["change"], [1, 2])
     judged = actor.judge(actor.init(KEY), view, legal, chosen)

@@ -70,16 +70,20 @@ def test_td3_finds_the_action_that_pays_later():
 
 def test_the_buffer_keeps_the_latest_and_draws_from_what_is_there():
     algorithm = td3(EXAMPLE, CONFIG)
-    state = algorithm.init(KEY)
-    seen = transitions(experience(KEY, algorithm.policy(state)), CONFIG.horizon_s)
+
+    @jax.jit
+    def acted(key):
+        return transitions(experience(key, algorithm.policy(algorithm.init(key))), CONFIG.horizon_s)
+
+    seen, added = acted(KEY), jax.jit(with_transitions)
     count = seen.weight.size
     buffer = empty_buffer(EXAMPLE, count + 10)
-    once = with_transitions(buffer, seen)
+    once = added(buffer, seen)
     assert int(once.filled) == count
-    batch = drawn(once, KEY, 500)
+    batch = jax.jit(drawn, static_argnums=2)(once, KEY, 500)
     assert np.isin(np.asarray(batch.reward), np.asarray(seen.reward)).all()
     assert float(jnp.min(batch.weight)) == 1.0  # none of the empty places
-    twice = with_transitions(once, jax.tree.map(lambda leaf: leaf + 1.0, seen))
+    twice = added(once, jax.tree.map(lambda leaf: leaf + 1.0, seen))
     assert int(twice.filled) == count + 10
     assert int(twice.place) == (2 * count) % (count + 10)
     kept = np.sort(np.asarray(twice.stored.weight).ravel())

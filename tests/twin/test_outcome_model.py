@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 
 from tests.twin.made import made_cluster, made_encoding
+from twin.contracts import Array, PyTree
 from twin.placement.availability import PendingFates
 from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
@@ -199,14 +200,18 @@ def test_fit_recovers_known_answers() -> None:
     again, _ = fit_answers(jax.random.key(4), offers, encoding, config, program)
     assert all(np.array_equal(a, b) for a, b in zip(*map(jax.tree.leaves, (model, again)), strict=True))
     assert report.num_train + report.num_held_out == count
+
+    @jax.jit
+    def found(parameters: PyTree) -> tuple[Array, Array]:
+        example = jnp.zeros((inputs.shape[0], 2)).at[0, 1].set(1.0).at[ACCEPTANCE].set(0.65)
+        fitted = answer_parameters(answer_network(config).apply(parameters, example), example)
+        above = jnp.exp(mixture_log_survival(fitted.run, jnp.array([3.0, 2.0])))
+        return jax.nn.sigmoid(fitted.accept_logit), above
+
     for member in range(2):
-        parameters = jax.tree.map(lambda leaf: leaf[member], model.parameters)  # noqa: B023
-        for value, chance, median in ((0.0, 0.4, 3.0), (1.0, 0.9, 2.0)):
-            example = jnp.zeros((inputs.shape[0], 1)).at[0].set(value).at[ACCEPTANCE].set(0.65)
-            fitted = answer_parameters(answer_network(config).apply(parameters, example), example)
-            assert float(jax.nn.sigmoid(fitted.accept_logit[0])) == pytest.approx(chance, abs=0.08)
-            above = float(jnp.exp(mixture_log_survival(fitted.run, jnp.array([median]))[0]))
-            assert above == pytest.approx(0.5, abs=0.12)
+        chance, above = found(jax.tree.map(lambda leaf: leaf[member], model.parameters))  # noqa: B023
+        np.testing.assert_allclose(chance, [0.4, 0.9], atol=0.08)
+        np.testing.assert_allclose(above, [0.5, 0.5], atol=0.12)
 
 
 def test_a_queue_longer_than_any_logged_means_a_longer_wait() -> None:

@@ -51,7 +51,7 @@ def logged_events(log: ScalingLog) -> ScalingEvents:
     requests = np.maximum(gateway["request_rate_per_s"] * log.interval_s - failures, 0.0)
     tail_s = gateway["response_p95_s"]
     tail_s = np.where(np.isfinite(tail_s), tail_s, 3.0 * gateway["response_s"])  # of one exponential time
-    latency: Any = histogram(
+    latency: Any = jax.jit(histogram)(
         *(jnp.asarray(one, jnp.float32) for one in (gateway["response_s"], tail_s, requests))
     )
     end_s: Any = (log.time_s + log.interval_s) % DAY_S

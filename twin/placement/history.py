@@ -71,6 +71,13 @@ class Offers(NamedTuple):
 
 def offer_program(encoding: Encoding) -> Callable[[Windows, ReplayTable], tuple[Array, Array]]:
     """Compiled once for each shape: windows, table -> inputs [inputs, T, W] of every offer, illegal [T, W]."""
+    return _offer_program(encoding.to_json())
+
+
+@lru_cache(maxsize=8)
+def _offer_program(text: str) -> Callable[[Windows, ReplayTable], tuple[Array, Array]]:
+    """`offer_program` of an encoding's text: a job labels its log for the fit, for rules and for its report."""
+    encoding = Encoding.from_json(text)
 
     def run(windows: Windows, table: ReplayTable) -> tuple[Array, Array]:
         history = _follow_log(encoding, windows, table)
@@ -93,7 +100,7 @@ def labelled_offers(
     Args:
         windows: Logged windows.
         encoding: What they mean.
-        program: From `offer_program`, where it is used more than once.
+        program: Another one than `offer_program`'s.
 
     Returns:
         One row an offer, step by step and window by window; durations of unfinished requests are lower bounds, known up

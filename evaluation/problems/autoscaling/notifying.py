@@ -10,10 +10,12 @@ calls than training has seen, and another composition of the requests.
 """
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
+import jax
 import numpy as np
 from scipy.special import stdtrit
 
@@ -26,6 +28,8 @@ from offline_rl.runner.scaling import ScalingSetting, load_scaling
 from twin.autoscaling.logged import logged_events
 from twin.autoscaling.rewards import cost_under_slo, earned
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
+from twin.autoscaling.types import ScalingEvents
+from twin.contracts import Array
 
 ENOUGH = 20
 """Rewards that have to be known before their mean counts."""
@@ -112,13 +116,18 @@ class Rewards(NamedTuple):
 
 def rewards_of(setting: ScalingSetting, violation_weight: float, log: ScalingLog) -> Rewards:
     """What the intervals of a log earned, by the objective of a bundle."""
-    config, limits = config_of(setting)
-    events = logged_events(log)
-    reward = cost_under_slo(violation_weight)(config, limits, events.grants, earned(config, events))
-    total = np.asarray(reward).sum(axis=0)
+    total = np.asarray(_reward_program(setting, violation_weight)(logged_events(log))).sum(axis=0)
     rates = log.gateway["request_rate_per_s"]
     known = np.isfinite(total) & np.isfinite(rates)
     return Rewards(total[known], rates[known], (log.time_s // DAY_S)[known])
+
+
+@lru_cache(maxsize=8)
+def _reward_program(setting: ScalingSetting, violation_weight: float) -> Callable[[ScalingEvents], Array]:
+    """The objective of a bundle, compiled once for each number of intervals."""
+    config, limits = config_of(setting)
+    reward = cost_under_slo(violation_weight)
+    return jax.jit(lambda events: reward(config, limits, events.grants, earned(config, events)))
 
 
 def earned_at(now: Rewards, before: Rewards) -> np.ndarray:
