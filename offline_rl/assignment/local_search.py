@@ -19,7 +19,7 @@ import numpy as np
 from offline_rl.assignment.books import Books
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.recreating import ALPHAS, started, varied
-from offline_rl.assignment.terms import ended_s, terms_of, with_one
+from offline_rl.assignment.terms import ended_s, with_one
 from twin.assignment.types import Costs
 
 _LEAST_GAIN = 1e-9

@@ -46,7 +46,7 @@ def terms_of(costs: Costs) -> PairTerms:
 
 
 def ended_s(held: np.ndarray) -> np.ndarray:
-    """[...] when edges that hold this [..., 4, edges or none] have answered; the four terms are the last axis but one."""
+    """[..., edges] when edges that hold this [..., 4, edges] have answered."""
     end_s = np.maximum(held[..., LOCAL, :], held[..., ARRIVING, :])
     end_s += held[..., SENT, :]
     end_s += held[..., RETURNING, :]
@@ -82,11 +82,13 @@ def held_by(terms: PairTerms, edges: np.ndarray) -> np.ndarray:
 
 
 def _prices(work_s: np.ndarray) -> np.ndarray:
-    hosts = np.isfinite(work_s)
-    count = hosts.sum(axis=0)
-    mean_s = np.where(hosts, work_s, 0.0).sum(axis=0, dtype=float) / np.maximum(count, 1)
+    count, total_s = len(work_s), work_s.sum(axis=0, dtype=float)
+    if not np.isfinite(total_s).all():
+        hosts = np.isfinite(work_s)
+        count, total_s = hosts.sum(axis=0), np.where(hosts, work_s, 0.0).sum(axis=0, dtype=float)
+    mean_s = total_s / np.maximum(count, 1)
     slowest_s = mean_s.max(initial=0.0)
-    mean_s = np.where(count > 0, mean_s, slowest_s)
+    mean_s = np.where(np.asarray(count) > 0, mean_s, slowest_s)
     speed = 1.0 / np.maximum(mean_s, max(_LEAST * slowest_s, 1e-300))
     prices: np.ndarray = speed / speed.sum()
     return prices
