@@ -28,6 +28,8 @@ _WORSE = 0.003
 """How much worse than the best, relatively, an assignment may be from which the search goes on."""
 _COPIES, _VARIANTS, _LEAST_VARIANTS = 4, 32, 4
 """Of each kind of insertion to begin with; of an assignment."""
+_S_PER_PAIR = 2e-7
+"""About what reading an instance takes, with room: a search with less time is not begun."""
 _ENTRIES_AT_ONCE, _REQUESTS_AT_ONCE = 4000, 8000
 """Up to which more assignments at once cost hardly more time: assignments x edges, and x requests."""
 
@@ -74,6 +76,8 @@ def improve(
     """
     config = config or LocalSearchConfig()
     until_s = time.monotonic() + config.time_s
+    if config.time_s <= _S_PER_PAIR * costs.work_s.size:
+        return np.array(edge)
     books = Books(costs, edge)
     goes_on = config.restarts and rng is not None and len(books.end_s) > 1 and len(books.edge) > 0
     if goes_on and rng is not None:
