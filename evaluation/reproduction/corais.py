@@ -166,8 +166,9 @@ def characteristics(config: CoraisConfig, workdir: Path, progress: Progress) -> 
     }
     names = tuple(step.name for step in training.values())
     step = Step(
-        "characteristics", "assignment-characteristics", build, names, config=settings, seed=config.seed
-    )
+        "characteristics", "assignment-characteristics", build, names, config=settings, seed=config.seed,
+        code_version=2,
+    )  # fmt: skip
     made = run_job([*training.values(), step], workdir, progress)
     found: list[dict[str, Any]] = json.loads((made[step.name] / FIGURES).read_text())
     return found
@@ -181,7 +182,9 @@ def live_rounds(config: CoraisConfig, workdir: Path, progress: Progress) -> list
         (out / FIGURES).write_text(json.dumps(rows, indent=1))
 
     settings = {"num_requests": config.round_requests, "num_seeds": config.round_seeds}
-    made = run_job([Step("rounds", "assignment-rounds", build, config=settings)], workdir, progress)
+    made = run_job(
+        [Step("rounds", "assignment-rounds", build, config=settings, code_version=2)], workdir, progress
+    )
     rows: list[dict[str, Any]] = json.loads((made["rounds"] / FIGURES).read_text())
     return rows
 
