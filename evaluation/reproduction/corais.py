@@ -30,11 +30,14 @@ from evaluation.reproduction.corais_solvers import Solve, hand_written, learned,
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.assignment.bounds import lower_bound_s
+from offline_rl.assignment.edge_bounds import edge_bound_s
 from twin.assignment.instances import draw_instances
 from twin.assignment.objective import makespan_s
 from twin.assignment.types import AssignmentInstance, row_of
 
 FIGURES = "figures.json"
+_BOUND_PAIRS = 6_000_000
+"""Pairs that the bound by edges looks at, rounds x requests x edges, but for three rounds of the largest."""
 _Case = tuple[str, Scale, int]
 """A trained network: name, scale, seed."""
 
@@ -106,7 +109,7 @@ def solve(config: CoraisConfig, workdir: Path, progress: Progress) -> Mapping[Sc
         name = f"scale-{scale.slug}"
         return Step(
             name, "assignment-figures", build, inputs=tuple(mine.values()), config=settings, seed=config.seed,
-            code_version=2,
+            code_version=3,
         )  # fmt: skip
 
     steps = {scale: step_of(scale) for scale in config.scales}
@@ -163,8 +166,9 @@ def characteristics(config: CoraisConfig, workdir: Path, progress: Progress) -> 
     }
     names = tuple(step.name for step in training.values())
     step = Step(
-        "characteristics", "assignment-characteristics", build, names, config=settings, seed=config.seed
-    )
+        "characteristics", "assignment-characteristics", build, names, config=settings, seed=config.seed,
+        code_version=2,
+    )  # fmt: skip
     made = run_job([*training.values(), step], workdir, progress)
     found: list[dict[str, Any]] = json.loads((made[step.name] / FIGURES).read_text())
     return found
@@ -178,7 +182,9 @@ def live_rounds(config: CoraisConfig, workdir: Path, progress: Progress) -> list
         (out / FIGURES).write_text(json.dumps(rows, indent=1))
 
     settings = {"num_requests": config.round_requests, "num_seeds": config.round_seeds}
-    made = run_job([Step("rounds", "assignment-rounds", build, config=settings)], workdir, progress)
+    made = run_job(
+        [Step("rounds", "assignment-rounds", build, config=settings, code_version=2)], workdir, progress
+    )
     rows: list[dict[str, Any]] = json.loads((made["rounds"] / FIGURES).read_text())
     return rows
 
@@ -219,7 +225,9 @@ def _solve_one(
         bound_s = max(bound_s, answer.bound_s)
     best_s = min(values.values())
     found["best_s"].append(best_s)
-    found["bound_s"].append(min(best_s, max(bound_s, lower_bound_s(instance.costs, best_s))))
+    bound_s = max(bound_s, lower_bound_s(instance.costs, best_s))
+    num_rounds = int(np.clip(_BOUND_PAIRS // instance.costs.work_s.size, 3, 60))
+    found["bound_s"].append(min(best_s, edge_bound_s(instance.costs, best_s, bound_s, num_rounds)))
 
 
 def table(

@@ -86,7 +86,9 @@ def training_step(config: NetworksConfig, name: str, scale: Scale, seed: int) ->
         "network": None if network is None else asdict(network),
         "learning": asdict(learning),
     }
-    return Step(f"{name}-{scale.slug}-{seed}", "assignment-network", build, config=settings, seed=seed)
+    return Step(
+        f"{name}-{scale.slug}-{seed}", "assignment-network", build, config=settings, seed=seed, code_version=2
+    )
 
 
 def load_params(folder: Path) -> Params:

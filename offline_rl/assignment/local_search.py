@@ -4,9 +4,11 @@
     swap    it takes the place of a request there, which comes back
     chain   it takes the place of a request there, which goes on to a third edge
 
-Of all of them the one after which the edges concerned end soonest is taken, if that is sooner than now: the sorted
-completions fall lexicographically, so the search ends. From a local optimum it goes on, if time is left, after it has
-sent a few requests away from an edge that ends late, and keeps the best that it has seen.
+The first of these kinds that helps is taken, with the pair after which the edges concerned end soonest: the sorted
+completions fall lexicographically, so the search ends. With restarts it begins anew from the best of many insertions,
+if that is better, and goes on from local optima: of many variants of the assignment, made together
+(`offline_rl.assignment.recreating`), the most promising one is searched, and kept while it is not much worse than the
+best that was seen.
 """
 
 import time
@@ -16,10 +18,20 @@ import numpy as np
 
 from offline_rl.assignment.books import Books
 from offline_rl.assignment.insertion import insertion
+from offline_rl.assignment.recreating import ALPHAS, started, varied
+from offline_rl.assignment.terms import ended_s, with_one
 from twin.assignment.types import Costs
 
 _LEAST_GAIN = 1e-9
 """What a step must gain, relative to the makespan: less is rounding."""
+_WORSE = 0.003
+"""How much worse than the best, relatively, an assignment may be from which the search goes on."""
+_COPIES, _VARIANTS, _LEAST_VARIANTS = 4, 32, 4
+"""Of each kind of insertion to begin with; of an assignment."""
+_S_PER_PAIR = 2e-7
+"""About what reading an instance takes, with room: a search with less time is not begun."""
+_ENTRIES_AT_ONCE, _REQUESTS_AT_ONCE = 4000, 8000
+"""Up to which more assignments at once cost hardly more time: assignments x edges, and x requests."""
 
 
 @dataclass(frozen=True)
@@ -31,14 +43,14 @@ class LocalSearchConfig:
         max_partners: Requests of other edges that are looked at in a step, of the edges that end soonest.
         restarts: Whether to go on from local optima until the time is over.
         max_restarts: How often at most; what is found is then a function of the generator, where the time suffices.
-        kicks: Requests at most that are sent away before going on.
+        kicks: Requests at most that are taken out and inserted anew before going on.
     """
 
     time_s: float = float("inf")
     max_partners: int = 1000
     restarts: bool = False
     max_restarts: float = float("inf")
-    kicks: int = 5
+    kicks: int = 25
 
 
 def insertion_local_search(
@@ -64,65 +76,80 @@ def improve(
     """
     config = config or LocalSearchConfig()
     until_s = time.monotonic() + config.time_s
+    if config.time_s <= _S_PER_PAIR * costs.work_s.size:
+        return np.array(edge)
     books = Books(costs, edge)
+    goes_on = config.restarts and rng is not None and len(books.end_s) > 1 and len(books.edge) > 0
+    if goes_on and rng is not None:
+        books = _begun(books, rng, until_s)
     _descend(books, config, until_s)
-    best, best_s = books.edge.copy(), books.end_s.max()
-    if not config.restarts or rng is None or len(books.end_s) < 2:
+    best, best_s = books.edge.copy(), float(books.end_s.max())
+    if not goes_on or rng is None or best_s <= 0.0:
         return best
-    num_restarts = 0
-    while time.monotonic() < until_s and num_restarts < config.max_restarts:
+    current, num_restarts = best, 0
+    count = int(np.clip(_REQUESTS_AT_ONCE // len(best), _LEAST_VARIANTS, _VARIANTS))
+    least_s = books.terms.base_end_s()
+    while best_s > least_s and time.monotonic() < until_s and num_restarts < config.max_restarts:
         num_restarts += 1
-        _kick(books, config.kicks, rng)
+        books = Books(books.terms, varied(books.terms, current, best_s, rng, count, config.kicks))
         _descend(books, config, until_s)
-        if books.end_s.max() < best_s:
-            best, best_s = books.edge.copy(), books.end_s.max()
-        elif books.end_s.max() > best_s:
-            books = Books(costs, best)
+        found_s = float(books.end_s.max())
+        if found_s <= best_s * (1.0 + _WORSE):
+            current = books.edge
+        if found_s < best_s:
+            best, best_s = books.edge.copy(), found_s
     return best
+
+
+def _begun(books: Books, rng: np.random.Generator, until_s: float) -> Books:
+    """The books of the best of many insertions, where it is better."""
+    target_s = float(books.end_s.max())
+    if target_s <= books.terms.base_end_s() or time.monotonic() >= until_s:
+        return books
+    copies = min(_COPIES, _ENTRIES_AT_ONCE // (len(ALPHAS) * len(books.end_s)))
+    edge = started(books.terms, target_s, rng, copies, lambda: time.monotonic() >= until_s)
+    if edge is None:
+        return books
+    other = Books(books.terms, edge)
+    return other if other.end_s.max() < target_s else books
 
 
 def _descend(books: Books, config: LocalSearchConfig, until_s: float) -> None:
     """Steps until none gains anything or the time is over."""
     while time.monotonic() < until_s:
         last = int(books.end_s.argmax())
-        step = _best_step(books, last, config)
+        step = _next_step(books, last, config)
         if step is None:
             return
         books.send(*step)
 
 
-def _best_step(books: Books, last: int, config: LocalSearchConfig) -> tuple[tuple[int, int], ...] | None:
-    """The step after which the edges concerned end soonest; None where nothing ends sooner than now."""
+def _next_step(books: Books, last: int, config: LocalSearchConfig) -> tuple[tuple[int, int], ...] | None:
+    """The best move, else the best swap, else the best chain; None where nothing ends sooner than now."""
     mine = books.members(last)
     if not len(mine):
         return None
     now_s = books.end_s[last] * (1.0 - _LEAST_GAIN)
     inserted_s = books.inserted_end_s(mine)
-    moved_s = np.maximum(inserted_s, books.without_end_s[mine, None])
-    found, place = _least(moved_s)
-    step: tuple[tuple[int, int], ...] = ((int(mine[place[0]]), int(place[1])),)
+    without_s = books.without_end_s[mine, None]
+    found, place = _least(np.maximum(inserted_s, without_s))
+    if found < now_s:
+        return ((int(mine[place[0]]), int(place[1])),)
     others = _partners(books, last, inserted_s, config.max_partners)
     if not len(others):
-        return step if found < now_s else None
+        return None
     there_s = books.exchanged_end_s(mine, others)
-    here_s = books.exchanged_end_s(others, mine).T
-    swapped_s, place = _least(np.maximum(there_s, here_s))
-    if swapped_s < found:
-        one, other = int(mine[place[0]]), int(others[place[1]])
-        found, step = swapped_s, ((one, int(books.edge[other])), (other, last))
+    back = books.terms.of_pair[others, :, last].T  # [4, others]
+    here_s = ended_s(with_one(books.without[:, mine].T[..., None], back))
+    found, place = _least(np.maximum(there_s, here_s))
     if found < now_s:
-        return step
-    return _best_chain(books, last, mine, others, there_s, now_s)
-
-
-def _best_chain(
-    books: Books, last: int, mine: np.ndarray, others: np.ndarray, there_s: np.ndarray, now_s: float
-) -> tuple[tuple[int, int], ...] | None:
+        one, other = int(mine[place[0]]), int(others[place[1]])
+        return (one, int(books.edge[other])), (other, last)
     onward_s = books.inserted_end_s(others)
     onward_s[:, last] = np.inf
     third = onward_s.argmin(axis=1)
     chain_s = np.maximum(there_s, onward_s[np.arange(len(others)), third])
-    found, place = _least(np.maximum(chain_s, books.without_end_s[mine, None]))
+    found, place = _least(np.maximum(chain_s, without_s))
     if found >= now_s:
         return None
     one, other = int(mine[place[0]]), int(others[place[1]])
@@ -141,26 +168,6 @@ def _partners(books: Books, last: int, inserted_s: np.ndarray, at_most: int) -> 
         if count >= at_most:
             break
     return np.concatenate(found)
-
-
-def _kick(books: Books, most: int, rng: np.random.Generator) -> None:
-    """Sends up to `most` requests of one of the edges that end late away: any, or those of the longest ways.
-
-    The longest ways are sent away together, because one alone that stays keeps the edge as late as all of them.
-    """
-    ends_s = books.end_s
-    late = np.argsort(-ends_s)[: max(2, len(ends_s) // 4)]
-    edge = int(rng.choice(late)) if rng.random() < 0.5 else int(late[0])
-    mine = books.members(edge)
-    if not len(mine):
-        return
-    costs, kind, count = books.costs, rng.integers(3), int(rng.integers(1, most + 1))
-    sent_s = np.where(costs.source[mine] == edge, 0.0, costs.transfer_s[mine, edge])
-    weight = (sent_s, costs.result_s[mine, edge], rng.random(len(mine)))[kind]
-    for request in mine[np.argsort(-weight)[:count]]:
-        end_s = books.inserted_end_s(request[None])[0]
-        if np.isfinite(end_s.min()):
-            books.send((int(request), int(end_s.argmin())))
 
 
 def _least(values: np.ndarray) -> tuple[float, tuple[int, int]]:

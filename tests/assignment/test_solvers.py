@@ -10,11 +10,13 @@ from hypothesis import example, given, settings
 from logs_schema.errors import ConfigError
 from offline_rl.assignment.books import Books
 from offline_rl.assignment.bounds import lower_bound_s
+from offline_rl.assignment.edge_bounds import edge_bound_s
 from offline_rl.assignment.exact import exact
 from offline_rl.assignment.insertion import insertion, largest_first
 from offline_rl.assignment.local_search import LocalSearchConfig, improve, insertion_local_search
 from offline_rl.assignment.rounding import lp_rounding
 from offline_rl.assignment.simple import best_of_random, local, predicted
+from offline_rl.assignment.terms import ended_s, held_by, terms_of
 from tests.assignment.making import drawn, optimum_by_trial, plain_costs, small_costs
 from twin.assignment.objective import completion_s, makespan_s
 
@@ -39,7 +41,8 @@ def test_bound_optimum_search_and_insertion_stand_in_order(costs):
     inserted = insertion(costs)
     inserted_s, searched_s = makespan_s(costs, inserted), makespan_s(costs, improve(costs, inserted))
     solved = exact(costs)
-    assert lower_bound_s(costs, inserted_s) <= optimum_s * (1 + 1e-9)
+    bound_s = lower_bound_s(costs, inserted_s)
+    assert bound_s <= edge_bound_s(costs, inserted_s, bound_s) <= optimum_s * (1 + 1e-8)
     assert solved.makespan_s == pytest.approx(optimum_s, rel=1e-3, abs=1e-6)
     assert solved.bound_s <= optimum_s * (1 + 1e-3) + 1e-6
     assert optimum_s * (1 - 1e-9) <= searched_s <= inserted_s
@@ -135,6 +138,30 @@ def test_on_the_papers_scale_the_search_is_near_the_optimum(seed):
     assert bound_s <= solved.makespan_s * (1 + 1e-9) <= searched_s * (1 + 1e-9)
     assert searched_s <= 1.1 * bound_s
     assert solved.makespan_s <= (1.0 + solved.gap) * solved.bound_s * (1 + 1e-9)
+
+
+def test_the_bound_by_edges_knows_ways_back():
+    ways = np.full((4, 2), 3.0)
+    costs = plain_costs(np.ones((4, 2)), result_s=ways)  # two requests each, and one way back: 5 s
+    assert lower_bound_s(costs, 5.0) <= 4.0 + 1e-6
+    assert edge_bound_s(costs, 5.0, 4.0) == pytest.approx(5.0, rel=0.01)
+
+
+@settings(max_examples=30, deadline=None)
+@given(costs=small_costs())
+def test_many_insertions_and_variants_are_assignments_and_repeat(costs):
+    search = LocalSearchConfig(restarts=True, max_restarts=4)
+    found, again = (improve(costs, insertion(costs), search, np.random.default_rng(3)) for _ in range(2))
+    assert found.tolist() == again.tolist()
+    assert np.isfinite(costs.work_s[np.arange(len(found)), found]).all()
+    assert (
+        optimum_by_trial(costs) * (1 - 1e-9)
+        <= makespan_s(costs, found)
+        <= makespan_s(costs, insertion(costs))
+    )
+    terms, nowhere = terms_of(costs), np.full(len(found), len(costs.local_s))
+    assert ended_s(held_by(terms, found[None]))[0] == pytest.approx(completion_s(costs, found))
+    assert held_by(terms, nowhere[None])[0] == pytest.approx(terms.base)
 
 
 def test_without_scipy_the_exact_solver_says_what_to_install(monkeypatch):
