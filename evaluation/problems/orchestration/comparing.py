@@ -132,12 +132,12 @@ def compare_pairs(
                         entered.refused.setdefault(name, error)
     runs = [run for run in runs if run.policy not in entered.refused]
     facts = [
-        PolicyFacts(name, USERS, words_of(entered.ready[name]))
+        PolicyFacts(name, USERS, words_of((policies or {})[name]))
         if name in entered.ready
         else _facts_of(name, trained)
         for name in dict.fromkeys(run.policy for run in runs)
     ]
-    found = compare(
+    comparison = compare(
         runs, archive=archive_facts(archive), train_days=[day.isoformat() for day in plan.train_days],
         unit_kind="runs", policies=facts,
         judges=[JudgeFacts(name, _ABOUT[name]) for name in dict.fromkeys(run.judge for run in runs)],
@@ -147,7 +147,7 @@ def compare_pairs(
         notes=[f"Every day is played for {config.num_frames} frames from midnight, {config.num_runs} times.",
                *([] if trained is None else [f"The training chose {name_of(trained.pair)}."])],
     )  # fmt: skip
-    return entered.left_out_of(found)
+    return entered.left_out_of(comparison)
 
 
 def judges(
