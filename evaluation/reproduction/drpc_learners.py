@@ -131,10 +131,10 @@ def learn(
         lessons = lessons_of(seen, moments.action, legal_steps(school.scaling, moments.state.grants))
         return train_students(key, lessons, STUDENTS[kind]).params
     if planner is not None:
-        world = school.drifting, school.scaling, school.limits
         if kind in TEACHERS:
-            return teacher_of(key, *world, planner)
-        return students_of(key, *world, planner, STUDENTS[kind]).params
+            return teacher_of(key, school.drifting, school.scaling, school.limits, planner)
+        taught = students_of(key, school.system, school.scaling, school.limits, planner, STUDENTS[kind])
+        return taught.params
     policy = teacher_policy(teacher, school.teacher)
     return teach(key, school.system, school.scaling, policy, STUDENTS[kind]).params
 

@@ -39,7 +39,7 @@ WORDS = {
     "teacher_lookahead": "a network over all deployments that imitates lookahead in twins whose mix of requests moves",
     "students": "a small network a deployment that imitates the teacher",
     "students_discrete": "the same, choosing steps",
-    "students_lookahead": "a small network a deployment that imitates lookahead there, too",
+    "students_lookahead": "a small network a deployment that imitates lookahead",
 }
 LIMITS = (
     "The twin of a shifted day is learned from that day's log: where grants go that the day has not had, its answer is "

@@ -134,7 +134,7 @@ def _learned(
     for name, student in TAUGHT.items():
         params[name] = teach(key, system, scaling, teacher, student).params
     params["teacher_lookahead"] = teacher_of(key, moving, scaling, limits, planner)
-    params[PLANNED] = students_of(key, moving, scaling, limits, planner, STUDENTS[PLANNED]).params
+    params[PLANNED] = students_of(key, system, scaling, limits, planner, STUDENTS[PLANNED]).params
     save_arrays(out / policies_file(seed), params)
     return {name: learned(scaling, limits, policy_of(name, one)) for name, one in params.items()}
 

@@ -55,6 +55,10 @@ class ImitationConfig:
     learning_rate: float = 3e-3
 
 
+LIGHT = ImitationConfig(rounds=6, steps=240, streams=8)
+"""For students: fewer episodes, and longer ones."""
+
+
 def students_of(
     key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
     student: StudentConfig | None = None, how: ImitationConfig | None = None,
@@ -72,7 +76,7 @@ def students_of(
     """
     student = student or StudentConfig()
     return _in_rounds(
-        key, system, config, limits, planner, how or ImitationConfig(), lessons_of,
+        key, system, config, limits, planner, how or LIGHT, lessons_of,
         lambda key, lessons, _before: train_students(key, lessons, student),
         lambda students: student_policy(students.params, student),
     )  # fmt: skip
