@@ -55,7 +55,7 @@ def drifting(laws: Laws, copies: int = MIX_COPIES, seed: int = 2, spread: float 
     requests has moved (domain randomisation; Tobin et al. 2017).
     """
     random = np.random.default_rng([seed, 0xD21F])
-    many = Laws(*(np.tile(np.asarray(leaf), (copies,) + (1,) * (np.ndim(leaf) - 1)) for leaf in laws))
+    many: Laws = jax.tree.map(lambda leaf: np.tile(leaf, (copies,) + (1,) * (np.ndim(leaf) - 1)), laws)
     factor = np.exp(random.uniform(-spread, spread, many.weight.shape)).astype(np.float32)
     return many._replace(calls_per_request=many.calls_per_request * factor, weight=many.weight * factor)
 
