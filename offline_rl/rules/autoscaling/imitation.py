@@ -35,7 +35,7 @@ Learned = TypeVar("Learned")
 
 
 @dataclass(frozen=True)
-class ImitationConfig:
+class PlannerImitationConfig:
     """How a planner is imitated.
 
     Attributes:
@@ -55,13 +55,13 @@ class ImitationConfig:
     learning_rate: float = 3e-3
 
 
-LIGHT = ImitationConfig(rounds=6, steps=240, streams=8)
+LIGHT = PlannerImitationConfig(rounds=6, steps=240, streams=8)
 """For students: fewer episodes, and longer ones."""
 
 
 def students_of(
     key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
-    student: StudentConfig | None = None, how: ImitationConfig | None = None,
+    student: StudentConfig | None = None, how: PlannerImitationConfig | None = None,
 ) -> Students:  # fmt: skip
     """Light students of a planner, which see their own deployment alone.
 
@@ -84,11 +84,11 @@ def students_of(
 
 def teacher_of(
     key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
-    how: ImitationConfig | None = None,
+    how: PlannerImitationConfig | None = None,
 ) -> PyTree:  # fmt: skip
     """The parameters of a teacher (`offline_rl.autoscaling.teaching.teacher_policy`) that imitates a planner; arguments
     as those of `students_of`."""
-    how = how or ImitationConfig()
+    how = how or PlannerImitationConfig()
 
     def central(seen: Seen, action: ScalingAction, legal: ScalingAction) -> Lessons:
         whole = flatten_features(seen, 2)
@@ -104,7 +104,7 @@ def teacher_of(
 
 def _in_rounds(
     key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
-    how: ImitationConfig, taken: Callable[[Seen, ScalingAction, ScalingAction], Lessons],
+    how: PlannerImitationConfig, taken: Callable[[Seen, ScalingAction, ScalingAction], Lessons],
     train: Callable[[Array, Lessons, Learned | None], Learned], policy_of: Callable[[Learned], Policy],
 ) -> Learned:  # fmt: skip
     """What is learned in the last round, of lessons `taken` from what is seen and what the planner wants."""
@@ -149,7 +149,7 @@ def _central_network() -> MLP:
 
 
 @lru_cache(maxsize=4)  # all who learn alike share one traced program
-def _descent(how: ImitationConfig) -> Callable[[PyTree, Lessons, Array], PyTree]:
+def _descent(how: PlannerImitationConfig) -> Callable[[PyTree, Lessons, Array], PyTree]:
     network = _central_network()
     optimizer = optax.adam(optax.cosine_decay_schedule(how.learning_rate, how.updates))
 
