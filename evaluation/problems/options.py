@@ -29,8 +29,9 @@ class ExportOptions:
 
     Attributes:
         policy: Name of the policy as in comparisons: of placement twin, bc_greedy, expected_on_time, ...; of an
-            application teacher, students, students_discrete, students_lookahead; of many requests at once network,
-            insertion_local_search (default: the one that training chose; of an application the best in the twin).
+            application teacher, teacher_lookahead, students, students_discrete, students_lookahead; of many requests at
+            once network, insertion_local_search (default: the one that training chose; of an application the best in
+            the twin).
         seed: Seed of the policy (default: the best in the twin); without --policy of the policy twin.
         rule: Of a queue: a published rule for the same pool in place of the policy.
         comparison: Of a queue: result of schedtwin compare; the index is exported where it is better there than what

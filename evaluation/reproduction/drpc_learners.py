@@ -29,11 +29,12 @@ from offline_rl.autoscaling.students import (
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
-from offline_rl.rules.autoscaling.imitation import students_of
+from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from twin.arrays import load_arrays, save_arrays
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.laws import drifting
 from twin.autoscaling.logged import logged_moments
 from twin.autoscaling.observing import observe
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin
@@ -54,7 +55,10 @@ STUDENTS = {
 }
 """Those of lookahead imitate the planner in place of the teacher. The clone learns from the log what the others learn
 from the teacher, and draws from its choices as the log does."""
-KINDS = ("teacher", *STUDENTS)
+TEACHERS = ("teacher", "teacher_lookahead")
+"""Networks for all deployments: of TD3 from nothing, as in the paper, and one that imitates the planner."""
+KINDS = (*TEACHERS, *STUDENTS)
+PLANNED = ("teacher_lookahead", "students_lookahead")
 TAUGHT = ("students", "students_discrete")
 """Those who learn from the teacher."""
 
@@ -63,6 +67,7 @@ class School(NamedTuple):
     """Where learning takes place."""
 
     system: Environment  # the twin
+    drifting: Environment  # the twin in worlds whose mix of requests moves
     scaling: AutoscalingConfig
     limits: GrantLimits
     log: ScalingLog
@@ -79,9 +84,12 @@ def school_of(
     scaling, limits = scaling_config(app, twin.interval_s), limits_of(app)
     log = read_scaling_log(Archive(products["archive"] / archive), deployments=twin.deployments)
     rates = made_rates(twin.load, TRAINING_DAYS, 2, LEVEL_SPREAD)
-    response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
-    system = environment(autoscaling_problem(scaling, limits, cost_under_slo()), response)
-    return School(system, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin)
+    problem, begin = autoscaling_problem(scaling, limits, cost_under_slo()), typical_grants(log)
+    system, moving = (
+        environment(problem, twin_response(laws, scaling, limits, rates, EPISODE, begin))
+        for laws in (twin.laws, drifting(twin.laws))
+    )
+    return School(system, moving, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin)
 
 
 def learning_step(preset: str, kind: str, archive: str, num_seeds: int, updates: int) -> Step:
@@ -90,7 +98,7 @@ def learning_step(preset: str, kind: str, archive: str, num_seeds: int, updates:
     def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
         school = school_of(preset, inputs, archive, num_seeds, updates)
         teachers = _load(inputs, "teacher", school) if "teacher" in inputs else None
-        planner = planner_of(school) if kind == "students_lookahead" else None
+        planner = planner_of(school) if kind in PLANNED else None
         found = []
         with progress.stage(kind, unit="seeds") as stage:
             for seed in range(num_seeds):
@@ -123,6 +131,8 @@ def learn(
         lessons = lessons_of(seen, moments.action, legal_steps(school.scaling, moments.state.grants))
         return train_students(key, lessons, STUDENTS[kind]).params
     if planner is not None:
+        if kind in TEACHERS:
+            return teacher_of(key, school.drifting, school.scaling, school.limits, planner)
         taught = students_of(key, school.system, school.scaling, school.limits, planner, STUDENTS[kind])
         return taught.params
     policy = teacher_policy(teacher, school.teacher)
@@ -136,7 +146,7 @@ def learned_autoscaler(
     school = school_of(preset, products, archive, num_seeds, updates)
 
     def policy_of(params: PyTree) -> Policy:
-        if kind == "teacher":
+        if kind in TEACHERS:
             return teacher_policy(params, school.teacher)
         return student_policy(params, STUDENTS[kind], sampled=kind == "clone")
 
@@ -161,7 +171,7 @@ def by_seed(params: PyTree, policy_of: Callable[[PyTree], Policy]) -> Policy:
 def _load(products: Mapping[str, Path], kind: str, school: School) -> PyTree:
     """Parameters of all seeds of a kind, leaves [seeds, ...]."""
     example, key = example_of(school.system), jax.random.key(0)
-    if kind == "teacher":
+    if kind in TEACHERS:
         like = jax.eval_shape(td3(example, school.teacher.td3).init, key).params.actor
     else:
         features, number = example.observation.local.shape

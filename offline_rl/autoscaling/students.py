@@ -6,7 +6,7 @@ All students are trained at once, as one network whose parameters have a deploym
 cores, memory and replicas among a step down, nothing and a step up, and imitate which of them the teacher took.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -67,6 +67,11 @@ def lessons_of(seen: Seen, action: ScalingAction, legal: ScalingAction) -> Lesso
     places = [number / jnp.maximum(entry.high, 1e-6) for number, entry in zip(action, legal, strict=True)]
     local = seen.local
     return Lessons(local.reshape(*local.shape[:2], -1), jnp.stack(places).reshape(3, local.shape[1], -1))
+
+
+def joined(lessons: Sequence[Lessons]) -> Lessons:
+    """The lessons of several rounds as one."""
+    return Lessons(*(jnp.concatenate(leaves, axis=-1) for leaves in zip(*lessons, strict=True)))
 
 
 def num_parameters(config: StudentConfig) -> int:

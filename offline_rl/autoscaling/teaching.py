@@ -14,6 +14,7 @@ from offline_rl.autoscaling.students import (
     Lessons,
     StudentConfig,
     Students,
+    joined,
     lessons_of,
     student_policy,
     taught,
@@ -117,12 +118,8 @@ def teach(
     lessons = [
         jax.jit(lambda key: play(key, teacher))(keys[0, 0])
     ] * rounds  # one shape, one program, in all rounds
-    students = train_students(keys[0, 1], _joined(lessons), config)
+    students = train_students(keys[0, 1], joined(lessons), config)
     for place, (key_play, key_fit) in enumerate(keys[1:], 1):
         lessons[place] = by_students(key_play, students.params)
-        students = train_students(key_fit, _joined(lessons), config)
+        students = train_students(key_fit, joined(lessons), config)
     return students
-
-
-def _joined(lessons: list[Lessons]) -> Lessons:
-    return Lessons(*(jnp.concatenate(leaves, axis=-1) for leaves in zip(*lessons, strict=True)))

@@ -273,7 +273,7 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     assert judged == {("twin", 0), ("truth", 0), ("truth", 1)}
     logged = [cell.policy for cell in found.cells if cell.policy == "logged"]
     assert logged
-    assert {"hpa_calibrated", "lookahead", "teacher", "students_lookahead"} <= {
+    assert {"hpa_calibrated", "lookahead", "teacher", "teacher_lookahead", "students_lookahead"} <= {
         one.name for one in found.policies
     }
     kept = found.cell("truth", 0, "lookahead", "objective_kept")

@@ -10,7 +10,7 @@ from twin.autoscaling import answers
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
-from twin.autoscaling.laws import Laws, gamma_share_below, histogram, law_s, shape_of
+from twin.autoscaling.laws import MIX_SPREAD, Laws, drifting, gamma_share_below, histogram, law_s, shape_of
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, save_application_twin
 from twin.autoscaling.problem import ScalingAction, autoscaling_problem
 from twin.autoscaling.rewards import cost_under_slo
@@ -169,6 +169,19 @@ def test_days_to_learn_in_are_busier_and_quieter_as_a_whole():
     np.testing.assert_allclose(level, level[:, :1] + 0 * level, atol=1e-4)  # a day is scaled whole
     assert np.abs(level).max() <= 0.5 + 1e-4
     assert level[:, 0].std() == pytest.approx(0.5 / np.sqrt(3.0), rel=0.25)
+
+
+def test_in_drifting_worlds_calls_and_their_weights_move_alike_and_all_else_stays(laws):
+    worlds = drifting(laws, 3)
+    calls, weight = (
+        getattr(worlds, name) / np.tile(getattr(laws, name), (3, 1))
+        for name in ("calls_per_request", "weight")
+    )
+    np.testing.assert_allclose(calls, weight, rtol=1e-5)
+    assert np.exp(-MIX_SPREAD) <= calls.min() < 1.0 < calls.max() <= np.exp(MIX_SPREAD)
+    assert len(np.unique(calls)) == calls.size == 12
+    np.testing.assert_array_equal(worlds.tail, np.tile(laws.tail, (3, 1)))
+    np.testing.assert_array_equal(worlds.weight, drifting(laws, 3).weight)
 
 
 def test_a_twin_comes_back_as_it_was_kept(tmp_path, laws):

@@ -19,6 +19,7 @@ from offline_rl.runner.scaling import (
 
 FORMS = {
     "teacher": TEACHER,
+    "teacher_lookahead": TEACHER,
     "students": STUDENTS,
     "students_lookahead": STUDENTS,
     "students_discrete": STUDENTS_DISCRETE,

@@ -36,6 +36,7 @@ WORDS = {
     "rate_target": "replicas by request rate",
     "lookahead": "the cheapest grants with which the training twin keeps the objective, a few intervals ahead",
     "teacher": "TD3 over all deployments, in the training twin",
+    "teacher_lookahead": "a network over all deployments that imitates lookahead in twins whose mix of requests moves",
     "students": "a small network a deployment that imitates the teacher",
     "students_discrete": "the same, choosing steps",
     "students_lookahead": "a small network a deployment that imitates lookahead",

@@ -15,12 +15,13 @@ from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy
 from offline_rl.bundle import read_arrays
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
-from offline_rl.rules.autoscaling.imitation import students_of
+from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from offline_rl.runner.scaling import TEACHER, DeploymentSetting, ScalingSetting, write_setting
 from twin.arrays import save_arrays
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.laws import drifting
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.problem import autoscaling_problem
 from twin.autoscaling.rewards import cost_under_slo
@@ -33,6 +34,8 @@ from twin.nested import nested
 KEPT_SHARE = 0.9
 RULES = ("hpa", "hpa_calibrated", "rate_target", "lookahead")
 TAUGHT = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
+TEACHERS = ("teacher", "teacher_lookahead")
+"""Networks for all deployments: of TD3 from nothing, and one that imitates the planner."""
 PLANNED = "students_lookahead"
 """Students that imitate the planner in place of the teacher."""
 STUDENTS = TAUGHT | {PLANNED: StudentConfig()}
@@ -117,18 +120,20 @@ def _learned(
     out: Path, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, planner: Autoscaler,
     seed: int,
 ) -> dict[str, Autoscaler]:  # fmt: skip
-    """A teacher, its students and those of the planner, their parameters written beside."""
+    """Teachers and students, of TD3 and of the planner, their parameters written beside."""
     scaling, limits = setting
     rates = made_rates(twin.load, DAYS, TRAINING_SEED, LEVEL_SPREAD)
-    response = twin_response(twin.laws, scaling, limits, rates, EPISODE, typical_grants(log))
-    system = environment(
-        autoscaling_problem(scaling, limits, cost_under_slo(config.violation_weight)), response
+    problem = autoscaling_problem(scaling, limits, cost_under_slo(config.violation_weight))
+    system, moving = (
+        environment(problem, twin_response(laws, scaling, limits, rates, EPISODE, typical_grants(log)))
+        for laws in (twin.laws, drifting(twin.laws))
     )
     teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
     params: dict[str, PyTree] = {"teacher": train_teacher(key, system, teacher_config)[0]}
     teacher = teacher_policy(params["teacher"], teacher_config)
     for name, student in TAUGHT.items():
         params[name] = teach(key, system, scaling, teacher, student).params
+    params["teacher_lookahead"] = teacher_of(key, moving, scaling, limits, planner)
     params[PLANNED] = students_of(key, system, scaling, limits, planner, STUDENTS[PLANNED]).params
     save_arrays(out / policies_file(seed), params)
     return {name: learned(scaling, limits, policy_of(name, one)) for name, one in params.items()}
@@ -146,7 +151,7 @@ def read_policies(folder: Path, seed: int) -> dict[str, PyTree]:
 
 def policy_of(name: str, params: PyTree) -> Policy:
     """A trained policy, by the name that training gave it."""
-    return teacher_policy(params) if name == "teacher" else student_policy(params, STUDENTS[name])
+    return teacher_policy(params) if name in TEACHERS else student_policy(params, STUDENTS[name])
 
 
 def _tried(
