@@ -236,7 +236,8 @@ class LiveCluster:
         self._note_departure(was_reported=True)
         time_s = max(event.time_s, placement.decided_s)
         ran = event.status not in ("dropped", "rejected")
-        started_s = placement.start_s if placement.start_s is not None or not ran else time_s
+        is_start = event.status is None and placement.start_s is None
+        started_s = time_s if is_start else placement.start_s  # a finish says nothing of when it began
         here = event.status != "rejected" and self._is_same(event.node, placement.node)
         has_run = here and ran and event.status is not None
         # a start that was only assumed hides the wait, and an end before it the run
