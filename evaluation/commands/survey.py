@@ -20,7 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     add_inputs(parser, "archive")
     parser.add_argument("--out", metavar="PAGE.html", type=Path, help="page with the figure to write")
     parser.set_defaults(writes_page=True)
-    add_options(parser, SurveyConfig, "share", "decades")
+    add_options(parser, SurveyConfig, "share", "decades", "first_day", "last_day")
     add_engine_arguments(parser)
 
 

@@ -107,6 +107,11 @@ def test_one_day_cannot_be_held_against_another(changed: Archive) -> None:
         survey(changed.path, SurveyConfig(), one_by_one, changed.days("requests")[:1])
     with pytest.raises(ConfigError):
         SurveyConfig(share=0.0)
+    days = changed.days("requests")
+    with pytest.raises(ConfigError, match="a last day after the first"):
+        SurveyConfig(first_day=days[2], last_day=days[1])
+    some = survey(changed.path, SurveyConfig(first_day=days[1], last_day=days[3]), one_by_one)
+    assert some.days == tuple(days[1:4])
 
 
 def test_days_of_one_request_cannot_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

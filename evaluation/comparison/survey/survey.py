@@ -30,22 +30,34 @@ DURATIONS = ("run times", "waits")
 
 @dataclass(frozen=True)
 class SurveyConfig:
-    """Limits of differences between days.
+    """Which days, and limits of differences between them.
 
     Attributes:
         share: Limit of distances between shares.
         decades: Limit of distances between logarithms of durations; .1 is a factor of 1.26.
+        first_day, last_day: Bounds of the days that are compared, both included; all days if not given.
     """
 
     share: float = 0.1
     decades: float = 0.1
+    first_day: dt.date | None = None
+    last_day: dt.date | None = None
 
     def __post_init__(self) -> None:
+        if self.first_day and self.last_day and self.first_day >= self.last_day:
+            raise ConfigError(
+                f"days from {self.first_day} to {self.last_day}", where="survey",
+                allowed="a last day after the first",
+            )  # fmt: skip
         if not (0.0 < self.share < 1.0 and self.decades > 0.0):
             raise ConfigError(
                 f"limits of {self.share:g} and {self.decades:g} decades",
                 allowed="a share below 1, and decades above 0",
             )
+
+    def includes(self, day: dt.date) -> bool:
+        """Whether a day lies between the first and the last."""
+        return (self.first_day or day) <= day <= (self.last_day or day)
 
     def limit(self, aspect: str) -> float:
         """The limit of an aspect, in its unit."""
@@ -113,20 +125,22 @@ def survey(
 
     Args:
         archive: Archive of the log.
-        config: Limits of differences.
+        config: Which days, and limits of differences.
         run_tasks: Runs one task for each day.
-        days: All days of the archive if None.
+        days: These days alone, of those that the configuration includes.
 
     Raises:
         ConfigError: Fewer than two days with requests, or days too thin or too far apart to be compared.
     """
     log = Archive(archive)
-    chosen = [day for day in log.days("requests") if days is None or day in set(days)]
+    chosen = [
+        day for day in log.days("requests") if config.includes(day) and (days is None or day in set(days))
+    ]
     if len(chosen) < 2:
         raise ConfigError(
             f"{len(chosen)} {'day' if len(chosen) == 1 else 'days'} with requests cannot be compared with each other",
             where=str(archive), allowed="2 days or more of requests",
-            advice="import more days of the log" if log.num_rows("requests")
+            advice="import more days of the log, or name more of them" if log.num_rows("requests")
             else "a log without requests has nothing to survey: fit a twin on it and certify it",
         )  # fmt: skip
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))

@@ -44,7 +44,7 @@ class GrowthConfig:
     Attributes:
         days: Numbers of days, ascending.
         steps: Commands of survey, fit, certify, compare, train and generate, in this order; all but survey need the
-            twin of fit.
+            twin of fit, and survey two days.
         settings: More tables of the commands' configuration, as TOML text without [days].
     """
 
@@ -102,33 +102,39 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
             allowed=f"{config.days[-1]} or more",
         )
     costs: list[Cost] = []
-    with progress.stage("bench growth", total=len(config.days) * len(config.steps), unit="commands") as stage:
+    total = sum(len(_steps_on(config, num_days)) for num_days in config.days)
+    with progress.stage("bench growth", total=total, unit="commands") as stage:
         for num_days in config.days:
             folder = work / f"days-{num_days}"
             folder.mkdir(exist_ok=True)
             settings = folder / "settings.toml"
             settings.write_text(f"{_days_table(days[:num_days])}\n{config.settings}")
             num_requests = sum(log.num_rows("requests", day) for day in days[:num_days])
-            for step in sorted(config.steps, key=STEPS.index):
+            for step in _steps_on(config, num_days):
                 stage(len(costs), text=f"{step}, {num_days} days")
                 figures = folder / f"{step}.json"
                 if not figures.exists():
-                    words = _command(step, archive.absolute(), folder, settings)
+                    words = _command(step, archive.absolute(), folder, settings, days[:num_days])
                     figures.write_text(json.dumps(_measured(words, ANSWERED.get(step, (0,)))))
                 costs.append(Cost(step, num_days, num_requests, *json.loads(figures.read_text())))
     return Growth(tuple(costs), *(_exponents(costs, name) for name in ("peak_mib", "processor_s")))
+
+
+def _steps_on(config: GrowthConfig, num_days: int) -> list[str]:
+    """The commands on so many days: a single one is no survey."""
+    return [step for step in STEPS if step in config.steps and (step != "survey" or num_days > 1)]
 
 
 def _days_table(days: Sequence[date]) -> str:
     return f"[days]\nfirst_day = {days[0]}\nlast_day = {days[-1]}\nnum_days = {len(days)}\n"
 
 
-def _command(step: str, archive: Path, folder: Path, settings: Path) -> list[str]:
+def _command(step: str, archive: Path, folder: Path, settings: Path, days: Sequence[date]) -> list[str]:
     twin, out, log = str(folder / "twin"), str(folder / step), str(archive)
     configured = ["--config", str(settings)]
     made = [*configured, "--replace"]
     words = {
-        "survey": ["survey", log],
+        "survey": ["survey", log, "--first-day", str(days[0]), "--last-day", str(days[-1])],
         "fit": ["fit", log, "--out", twin, *made],
         "certify": ["certify", twin, log, "--keep", out, *configured],
         "compare": ["compare", log, twin, "--out", out, *made],
