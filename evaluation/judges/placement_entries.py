@@ -8,7 +8,16 @@ from evaluation.baselines import Baseline
 from evaluation.judges.contender import Contender, load_contender
 from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.players import GREEDY, Player, of_policy
-from evaluation.judges.user_policies import SIGNATURE, Takes, UserPolicy, enter, raised, tried, words_of
+from evaluation.judges.user_policies import (
+    SIGNATURE,
+    Takes,
+    UserPolicy,
+    chose_illegally,
+    enter,
+    raised,
+    tried,
+    words_of,
+)
 from evaluation.judges.windows import Candidate, Evaluation, Judge
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
@@ -133,12 +142,9 @@ def evaluate(
             entered.refused[one.name] = raised(one.name, host.error, where)
             continue
         if result.num_illegal:
-            entered.refused[one.name] = ConfigError(
-                f"policy {one.name!r} chose a node that is not legal in {result.num_illegal:,} of "
-                f"{result.decisions.num_rows:,} decisions",
-                where=where, allowed="nodes where `legal` is true",
-                advice="mask the choice, for example with evaluation.baselines.baseline.best_legal",
-            )  # fmt: skip
+            entered.refused[one.name] = chose_illegally(
+                one.name, result.num_illegal, result.decisions.num_rows, where
+            )
             continue
         found.append((one, result))
     return found

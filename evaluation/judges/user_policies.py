@@ -185,6 +185,15 @@ def _tried_on_host(
     return policy
 
 
+def chose_illegally(name: str, num_illegal: int, num_decisions: int, where: str) -> ConfigError:
+    """The error for a policy that made illegal choices while it was judged."""
+    return ConfigError(
+        f"policy {name!r} chose a node that is not legal in {num_illegal:,} of {num_decisions:,} decisions",
+        where=where, allowed="nodes where `legal` is true",
+        advice="mask the choice, for example with evaluation.baselines.baseline.best_legal",
+    )  # fmt: skip
+
+
 def raised(name: str, error: Exception, where: str = "", signature: str = SIGNATURE) -> ConfigError:
     """The error for a policy that raised one."""
     return ConfigError(f"policy {name!r} raised {error_in_words(error)}", where=where, allowed=signature)

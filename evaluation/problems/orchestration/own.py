@@ -20,6 +20,7 @@ from evaluation.judges.user_policies import (
     EnteredPolicies,
     Takes,
     UserPolicy,
+    chose_illegally,
     enter,
     raised,
     tried,
@@ -117,12 +118,7 @@ def what_went_wrong(name: str, watched: Watched, where: str) -> ConfigError | No
     if watched.host is not None and watched.host.error is not None:
         return raised(name, watched.host.error, where)
     if watched.num_illegal:
-        return ConfigError(
-            f"policy {name!r} chose a node that is not legal in {watched.num_illegal:,} of "
-            f"{watched.num_decisions:,} decisions",
-            where=where, allowed="nodes where `legal` is true",
-            advice="mask the choice, for example with evaluation.baselines.baseline.best_legal",
-        )  # fmt: skip
+        return chose_illegally(name, watched.num_illegal, watched.num_decisions, where)
     return None
 
 
