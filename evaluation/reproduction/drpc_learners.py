@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.jobs.job import Step
+from evaluation.problems.autoscaling.training import TEACHERS, ScalingTask, systems_to_learn_in
 from evaluation.simulator.applications.log import scaling_config
 from evaluation.simulator.applications.presets import application
 from evaluation.simulator.applications.response import limits_of
@@ -30,23 +31,20 @@ from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy
 from offline_rl.networks import example_of
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
-from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
+from offline_rl.rules.autoscaling.published import autoscalers
 from twin.arrays import load_arrays, save_arrays
-from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
-from twin.autoscaling.laws import drifting
 from twin.autoscaling.logged import logged_moments
 from twin.autoscaling.observing import observe
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin
-from twin.autoscaling.problem import autoscaling_problem, legal_steps
+from twin.autoscaling.problem import legal_steps
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
-from twin.autoscaling.workload import LEVEL_SPREAD, made_rates
 from twin.contracts import Array, Environment, Policy, PyTree
-from twin.environment import environment
 
 PARAMS = "params.npz"
-TRAINING_DAYS, EPISODE = 30, 240
+LOAD_SEED = 2
+"""Of the days that are made to learn in."""
 STUDENTS = {
     "students": StudentConfig(),
     "students_discrete": StudentConfig(discrete=True),
@@ -55,8 +53,6 @@ STUDENTS = {
 }
 """Those of lookahead imitate the planner in place of the teacher. The clone learns from the log what the others learn
 from the teacher, and draws from its choices as the log does."""
-TEACHERS = ("teacher", "teacher_lookahead")
-"""Networks for all deployments: of TD3 from nothing, as in the paper, and one that imitates the planner."""
 KINDS = (*TEACHERS, *STUDENTS)
 PLANNED = ("teacher_lookahead", "students_lookahead")
 TAUGHT = ("students", "students_discrete")
@@ -83,12 +79,8 @@ def school_of(
     twin, app = load_application_twin(products["twin"]), application(preset)
     scaling, limits = scaling_config(app, twin.interval_s), limits_of(app)
     log = read_scaling_log(Archive(products["archive"] / archive), deployments=twin.deployments)
-    rates = made_rates(twin.load, TRAINING_DAYS, 2, LEVEL_SPREAD)
-    problem, begin = autoscaling_problem(scaling, limits, cost_under_slo()), typical_grants(log)
-    system, moving = (
-        environment(problem, twin_response(laws, scaling, limits, rates, EPISODE, begin))
-        for laws in (twin.laws, drifting(twin.laws))
-    )
+    setting = ScalingTask(scaling, limits)
+    system, moving = systems_to_learn_in(twin, log, setting, cost_under_slo(), LOAD_SEED)
     return School(system, moving, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin)
 
 

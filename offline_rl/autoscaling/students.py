@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -23,6 +23,7 @@ from twin.contracts import Array, Interval, Policy, PyTree
 from twin.descent import descend_in_batches
 from twin.networks import MLP, apply
 
+Learned = TypeVar("Learned")
 NUM_NUMBERS, NUM_CHOICES = 3, 3
 MOST_PARAMETERS = 1000
 
@@ -69,7 +70,32 @@ def lessons_of(seen: Seen, action: ScalingAction, legal: ScalingAction) -> Lesso
     return Lessons(local.reshape(*local.shape[:2], -1), jnp.stack(places).reshape(3, local.shape[1], -1))
 
 
-def joined(lessons: Sequence[Lessons]) -> Lessons:
+def learned_in_rounds(
+    key: Array,
+    rounds: int,
+    begin: Callable[[Array], Lessons],
+    go_on: Callable[[Array, Learned], Lessons],
+    train: Callable[[Array, Lessons, Learned | None], Learned],
+) -> Learned:
+    """What is learned from the lessons of several rounds (DAgger; Ross, Gordon and Bagnell 2011).
+
+    Args:
+        key: Of chance.
+        rounds: Of lessons; what is learned in one acts in the next.
+        begin: Chance -> lessons of the first round.
+        go_on: (chance, what was learned) -> lessons of a later one, as many.
+        train: (chance, lessons of all rounds, what was learned before) -> what is learned.
+    """
+    keys = jax.random.split(key, (rounds, 2))
+    lessons = [begin(keys[0, 0])] * rounds  # one shape, one program, in all rounds
+    learned = train(keys[0, 1], _joined(lessons), None)
+    for place, (key_play, key_fit) in enumerate(keys[1:], 1):
+        lessons[place] = go_on(key_play, learned)
+        learned = train(key_fit, _joined(lessons), learned)
+    return learned
+
+
+def _joined(lessons: Sequence[Lessons]) -> Lessons:
     """The lessons of several rounds as one."""
     return Lessons(*(jnp.concatenate(leaves, axis=-1) for leaves in zip(*lessons, strict=True)))
 

@@ -14,7 +14,7 @@ from offline_rl.autoscaling.students import (
     Lessons,
     StudentConfig,
     Students,
-    joined,
+    learned_in_rounds,
     lessons_of,
     student_policy,
     taught,
@@ -114,12 +114,10 @@ def teach(
         return lessons_of(seen, label(seen), legal)
 
     by_students = jax.jit(lambda key, params: play(key, student_policy(params, config)))
-    keys = jax.random.split(key, (rounds, 2))
-    lessons = [
-        jax.jit(lambda key: play(key, teacher))(keys[0, 0])
-    ] * rounds  # one shape, one program, in all rounds
-    students = train_students(keys[0, 1], joined(lessons), config)
-    for place, (key_play, key_fit) in enumerate(keys[1:], 1):
-        lessons[place] = by_students(key_play, students.params)
-        students = train_students(key_fit, joined(lessons), config)
-    return students
+    return learned_in_rounds(
+        key,
+        rounds,
+        jax.jit(lambda key: play(key, teacher)),
+        lambda key, students: by_students(key, students.params),
+        lambda key, lessons, _before: train_students(key, lessons, config),
+    )

@@ -24,10 +24,10 @@ from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import drifting
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.problem import autoscaling_problem
-from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.rewards import Reward, cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.workload import LEVEL_SPREAD, made_rates
-from twin.contracts import Array, Policy, PyTree
+from twin.contracts import Array, Environment, Policy, PyTree
 from twin.environment import environment
 from twin.nested import nested
 
@@ -116,17 +116,34 @@ def build_policy(
     }  # fmt: skip
 
 
+def systems_to_learn_in(
+    twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, reward: Reward, load_seed: int
+) -> tuple[Environment, Environment]:
+    """The twin under made days of its load, and the same in worlds whose mix of requests moves (`drifting`).
+
+    Args:
+        twin, log: Of the application; episodes begin with the usual grants of the log.
+        setting: What is decided about.
+        reward: What a decision earns.
+        load_seed: Of the made days.
+    """
+    rates, begin = made_rates(twin.load, DAYS, load_seed, LEVEL_SPREAD), typical_grants(log)
+    problem = autoscaling_problem(*setting, reward)
+    system, moving = (
+        environment(problem, twin_response(laws, *setting, rates, EPISODE, begin))
+        for laws in (twin.laws, drifting(twin.laws))
+    )
+    return system, moving
+
+
 def _learned(
     out: Path, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, planner: Autoscaler,
     seed: int,
 ) -> dict[str, Autoscaler]:  # fmt: skip
     """Teachers and students, of TD3 and of the planner, their parameters written beside."""
     scaling, limits = setting
-    rates = made_rates(twin.load, DAYS, TRAINING_SEED, LEVEL_SPREAD)
-    problem = autoscaling_problem(scaling, limits, cost_under_slo(config.violation_weight))
-    system, moving = (
-        environment(problem, twin_response(laws, scaling, limits, rates, EPISODE, typical_grants(log)))
-        for laws in (twin.laws, drifting(twin.laws))
+    system, moving = systems_to_learn_in(
+        twin, log, setting, cost_under_slo(config.violation_weight), TRAINING_SEED
     )
     teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
     params: dict[str, PyTree] = {"teacher": train_teacher(key, system, teacher_config)[0]}

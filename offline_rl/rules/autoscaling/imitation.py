@@ -7,17 +7,17 @@ they came (DAgger; Ross, Gordon and Bagnell 2011). A planner may look at the who
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeVar
 
 import jax
 import jax.numpy as jnp
 import optax
 
 from offline_rl.autoscaling.students import (
+    Learned,
     Lessons,
     StudentConfig,
     Students,
-    joined,
+    learned_in_rounds,
     lessons_of,
     student_policy,
     train_students,
@@ -30,8 +30,6 @@ from twin.autoscaling.problem import ScalingAction, action_towards, legal_steps
 from twin.contracts import Array, Environment, Policy, PyTree
 from twin.descent import descend_in_batches
 from twin.networks import MLP, apply, flatten_features
-
-Learned = TypeVar("Learned")
 
 
 @dataclass(frozen=True)
@@ -128,13 +126,7 @@ def _in_rounds(
         return Lessons(*(jnp.moveaxis(leaf, 0, -1).reshape(*leaf.shape[1:3], -1) for leaf in lessons))
 
     by_pupils = jax.jit(lambda key, learned: play(key, policy_of(learned)))
-    keys = jax.random.split(key, (how.rounds, 2))
-    lessons = [jax.jit(lambda key: play(key, None))(keys[0, 0])] * how.rounds  # one shape in all rounds
-    learned = train(keys[0, 1], joined(lessons), None)
-    for place, (key_play, key_fit) in enumerate(keys[1:], 1):
-        lessons[place] = by_pupils(key_play, learned)
-        learned = train(key_fit, joined(lessons), learned)
-    return learned
+    return learned_in_rounds(key, how.rounds, jax.jit(lambda key: play(key, None)), by_pupils, train)
 
 
 def within_reach(action: ScalingAction, legal: ScalingAction) -> ScalingAction:
