@@ -79,19 +79,20 @@ def improve(
     if config.time_s <= _S_PER_PAIR * costs.work_s.size:
         return np.array(edge)
     books = Books(costs, edge)
-    goes_on = config.restarts and rng is not None and len(books.end_s) > 1 and len(books.edge) > 0
-    if goes_on and rng is not None:
-        books = _begun(books, rng, until_s)
+    goes_on = config.restarts and len(books.end_s) > 1 and len(books.edge) > 0
+    luck = rng if goes_on else None
+    if luck is not None:
+        books = _begun(books, luck, until_s)
     _descend(books, config, until_s)
     best, best_s = books.edge.copy(), float(books.end_s.max())
-    if not goes_on or rng is None or best_s <= 0.0:
+    if luck is None or best_s <= 0.0:
         return best
     current, num_restarts = best, 0
     count = int(np.clip(_REQUESTS_AT_ONCE // len(best), _LEAST_VARIANTS, _VARIANTS))
     least_s = books.terms.base_end_s()
     while best_s > least_s and time.monotonic() < until_s and num_restarts < config.max_restarts:
         num_restarts += 1
-        books = Books(books.terms, varied(books.terms, current, best_s, rng, count, config.kicks))
+        books = Books(books.terms, varied(books.terms, current, best_s, luck, count, config.kicks))
         _descend(books, config, until_s)
         found_s = float(books.end_s.max())
         if found_s <= best_s * (1.0 + _WORSE):
