@@ -9,6 +9,8 @@ from evaluation.simulator.logs import simulate
 from logs_schema import ConfigError
 from logs_schema.progress import SilentProgress
 
+ONE_DAY = {"steps": ("survey",), "days": (1,)}
+
 
 def test_exponents_by_hand() -> None:
     costs = [Cost("fit", n, 1000 * n, 500.0, 2.0 * n, 1.0) for n in (1, 4, 16)]
@@ -26,7 +28,7 @@ def test_a_process_is_measured_and_a_failed_one_told() -> None:
 
 
 def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
-    for given in ({"steps": ("fly",)}, {"steps": ("train",)}, {"days": (7, 1)}, {"days": ()}):
+    for given in ({"steps": ("fly",)}, {"steps": ("train",)}, {"days": (7, 1)}, {"days": ()}, ONE_DAY):
         with pytest.raises(ConfigError):
             GrowthConfig(**given)
     simulate("small", 1, "mix", 0, tmp_path / "archive")

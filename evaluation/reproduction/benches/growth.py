@@ -60,6 +60,10 @@ class GrowthConfig:
             raise ConfigError(f"{', '.join(without)} need a twin", where="--steps", allowed="fit beside them")
         if not self.days or min(self.days) < 1 or sorted(set(self.days)) != list(self.days):
             raise ConfigError(f"days {self.days}", where="--days", allowed="numbers of days, ascending")
+        if not _steps_on(self, self.days[-1]):
+            raise ConfigError(
+                f"a survey of {self.days[-1]} day", where="--days", allowed="2 days or more beside it"
+            )
 
 
 class Cost(NamedTuple):
