@@ -7,7 +7,7 @@ from typing import Any
 from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
 from logs_schema.product import read_manifest
 from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
-from offline_rl.runner.scaling import load_scaling
+from offline_rl.runner.scaling import POD_RULE, load_scaling
 
 
 def scaling_facts(folder: Path, *, expect: str | None = None, trust: Path | None = None) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _what(facts: dict[str, Any]) -> Section:
     rows: list[tuple[str, ...]] = [
         ("decides", f"cores, memory and replicas of {len(setting['deployments'])} deployments, every "
                     f"{setting['interval_s']:g} s"),
-        ("network", f"{setting['form']}, {checked['num_parameters']:,} numbers"),
+        ("policy", _form(setting, checked)),
         ("objective", f"{setting['slo_share']:.0%} of the requests within {setting['slo_s']:.3g} s"),
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden decisions, by numpy: as the original"),
@@ -57,6 +57,15 @@ def _what(facts: dict[str, Any]) -> Section:
         ("licence", extra.get("licence") or "not stated by whoever exported it"),
     ]  # fmt: skip
     return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _form(setting: dict[str, Any], checked: dict[str, Any]) -> str:
+    if setting["form"] == POD_RULE:
+        return (
+            f"the rule of Kubernetes' pod autoscaler, calibrated: tolerance {setting['tolerance']:g}, "
+            f"removals after {setting['down_window_s']:g} s"
+        )
+    return f"{setting['form']}, a network of {checked['num_parameters']:,} numbers"
 
 
 def _deployments(facts: dict[str, Any]) -> Section:
@@ -69,7 +78,7 @@ def _deployments(facts: dict[str, Any]) -> Section:
         )
         for one in facts["setting"]["deployments"]
     ]  # fmt: skip
-    heads = ("deployment", "replicas", "cores each", "GiB each", "most calls a second", "fallback's target")
+    heads = ("deployment", "replicas", "cores each", "GiB each", "most calls a second", "rule's target")
     return "within which bounds (calls: of the training days)", heads, rows
 
 
@@ -80,7 +89,13 @@ def _provenance(facts: dict[str, Any]) -> Section:
     ]
     rows += [
         (words, str(manifest["extra"].get(name) or NOT_KNOWN))
-        for words, name in (("policy", "chosen"), ("best in the twin", "recommended"), ("days", "train_days"))
+        for words, name in (("policy", "chosen"), ("recommended", "recommended"), ("days", "train_days"))
     ]
+    extra = manifest["extra"]
+    if (low := extra.get("gain_low")) is not None and (best := extra.get("best_learned")):
+        over = "over the calibrated pod autoscaler"
+        rows.append(
+            ("gain in the twin", f"{best} {over}: {extra['gain']:.2f} cores, {low:.2f} at least (95 %)")
+        )
     rows += [("seed", str(manifest["seed"])), ("created", manifest["created"])]
     return "where it comes from", ("", ""), [*rows, ("content hash", manifest["content_hash"])]

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-SCALE_CODE = 3
+SCALE_CODE = 4
 """Raised when code changes what is learned of applications."""
 
 
@@ -17,7 +17,8 @@ class ScaleConfig:
         violation_weight: Price of a broken promise in cores, see `twin.autoscaling.rewards.cost_under_slo`.
         replicas_beyond: Most replicas, as a multiple of the most that the log has seen.
         updates: Trajectories that a teacher learns from; 0 leaves learning out, rules alone are calibrated.
-        trial_episodes: Episodes in the twin in which candidates are compared.
+        trial_episodes: Episodes in the twin on which the best learned autoscaler is chosen, and as many on which it is
+            held against the calibrated rule.
         trial_steps: Intervals of each.
     """
 

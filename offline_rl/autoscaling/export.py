@@ -11,6 +11,7 @@ import numpy as np
 from logs_schema.product import writing
 from offline_rl.autoscaling.students import taught
 from offline_rl.bundle import ARRAYS, GOLDEN
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, desired_replicas
 from offline_rl.runner.scaling import (
     KIND,
     STUDENTS_DISCRETE,
@@ -32,7 +33,7 @@ NUM_GOLDEN = 64
 
 def export_scaling(
     params: PyTree,
-    policy: Policy,
+    policy: Policy | None,
     out: Path,
     setting: ScalingSetting,
     *,
@@ -44,8 +45,8 @@ def export_scaling(
     """Writes a policy as a bundle (see `offline_rl.runner.scaling`) and proves it.
 
     Args:
-        params: The network's parameters.
-        policy: It, as it decides.
+        params: The network's parameters; empty of the pod autoscaler's rule.
+        policy: It, as it decides; None for the rule, whose settings are those of `setting`.
         out: Folder of the bundle.
         setting: What it was trained for.
         seed: It was trained with; also draws the goldens.
@@ -58,7 +59,7 @@ def export_scaling(
     """
     arrays = {
         f"{layer}/{part}": np.asarray(array, np.float32)
-        for layer, parts in params["params"].items()
+        for layer, parts in params.get("params", {}).items()
         for part, array in parts.items()
     }
     golden = golden_decisions(setting, policy, seed)
@@ -81,13 +82,25 @@ def config_of(setting: ScalingSetting) -> tuple[AutoscalingConfig, GrantLimits]:
     )
 
 
-def golden_decisions(setting: ScalingSetting, policy: Policy, seed: int) -> dict[str, np.ndarray]:
+def pod_rule(setting: ScalingSetting) -> PodAutoscalerConfig:
+    """The settings of the pod autoscaler's rule in a bundle."""
+    return PodAutoscalerConfig(
+        target=jnp.asarray(setting.limit("target"), jnp.float32), tolerance=setting.tolerance,
+        down_window_s=setting.down_window_s,
+    )  # fmt: skip
+
+
+def golden_decisions(setting: ScalingSetting, policy: Policy | None, seed: int) -> dict[str, np.ndarray]:
     """Metrics and grants drawn about the setting, and the places [rows, 3, deployments] that the policy takes."""
     config, limits = config_of(setting)
     state = _drawn_state(np.random.default_rng([seed, 0x601D]), config, setting)
-    seen = observe(config, limits, state)
-    action = jax.jit(taught(policy, setting.reach))(seen)
-    places = jnp.stack([steps / most for steps, most in zip(action, setting.reach, strict=True)])
+    if policy is None:
+        desired = desired_replicas(config, pod_rule(setting), state)
+        added = desired - state.grants.replicas
+        places = jnp.stack([jnp.zeros_like(added), jnp.zeros_like(added), added])
+    else:
+        action = jax.jit(taught(policy, setting.reach))(observe(config, limits, state))
+        places = jnp.stack([steps / most for steps, most in zip(action, setting.reach, strict=True)])
     if setting.form == STUDENTS_DISCRETE:
         places = jnp.round(places)
     found = {"places": np.moveaxis(np.asarray(places), -1, 0)}

@@ -1,8 +1,10 @@
 """Runs an exported autoscaler with NumPy alone: from metrics of an application to what its deployments are granted.
 
     scaling.json   deployments, limits, steps, objective, where the log has been, and the fallback's settings
-    policy.npz     a teacher's layers `Dense_0/kernel`, ..., or those of all students with a leading deployment axis
-    golden.npz     metrics, grants, and the places that the original took (in [-1, 1] of its reach)
+    policy.npz     a teacher's layers `Dense_0/kernel`, ..., or those of all students with a leading deployment axis;
+                   empty where the pod autoscaler's rule is handed over, whose settings stand in scaling.json
+    golden.npz     metrics, grants, and the places that the original took (in [-1, 1] of its reach; of the rule: the
+                   replicas that it adds)
 
 Features and rescaling are those of training (`twin.autoscaling.observing`, `twin.autoscaling.problem`); the goldens
 hold both against the original.
@@ -24,8 +26,9 @@ from offline_rl.signing import refuse_unsigned
 KIND = SCALING_KIND
 SETTING = "scaling.json"
 TEACHER, STUDENTS, STUDENTS_DISCRETE = "teacher", "students", "students_discrete"
-FORMS = (TEACHER, STUDENTS, STUDENTS_DISCRETE)
-"""Kinds of policies: one network over all deployments, or a small one each, of numbers or of steps."""
+POD_RULE = "hpa"
+FORMS = (TEACHER, STUDENTS, STUDENTS_DISCRETE, POD_RULE)
+"""Kinds of policies: one network over all deployments, a small one each, of numbers or of steps, or a rule."""
 TREND_INTERVALS = 4
 DAY_S = 86400.0
 TOLERANCE = 2e-3
@@ -132,11 +135,18 @@ class ScalingPolicy:
             now: The latest interval that is known.
             before: The one `TREND_INTERVALS` intervals earlier (the oldest that is known, at the beginning).
         """
-        local = local_features(self.setting, granted, now, before)
-        return rescaled(self.setting, granted, self.places(local, now, before))
+        places = self.places(granted, now, before)
+        if self.setting.form == POD_RULE:
+            return bounded(self.setting, granted._replace(replicas=granted.replicas + places[2]))
+        return rescaled(self.setting, granted, places)
 
-    def places(self, local: np.ndarray, now: Reading, before: Reading) -> np.ndarray:
-        """[3, deployments] changes of cores, memory and replicas, as shares of the reach."""
+    def places(self, granted: Granted, now: Reading, before: Reading) -> np.ndarray:
+        """[3, deployments] changes of cores, memory and replicas, as shares of the reach; of the rule, replicas that it
+        adds before its window stabilises them."""
+        if self.setting.form == POD_RULE:
+            added = desired_replicas(self.setting, granted, now) - granted.replicas
+            return np.stack([np.zeros_like(added), np.zeros_like(added), added])
+        local = local_features(self.setting, granted, now, before)
         if self.setting.form == TEACHER:
             values = self._central(
                 np.concatenate([local, _shared(local, now, before), np.eye(local.shape[1])])
@@ -159,6 +169,20 @@ class ScalingPolicy:
             values = values @ kernel + bias[:, None]
             values = np.tanh(values) if place + 1 < len(self._layers) else values
         return values[:, 0].T
+
+
+def desired_replicas(setting: ScalingSetting, granted: Granted, now: Reading) -> np.ndarray:
+    """[deployments] replicas by the pod autoscaler's rule, as in `offline_rl.rules.autoscaling.horizontal_pod`; NaN
+    where the use of processors is not known."""
+    current, target = granted.replicas, setting.limit("target")
+    most = np.maximum(current, 1.0)
+    ready = np.clip(np.round(now.ready), 1.0, most)
+    use = now.cpu_cores_used / np.maximum(granted.cpu_cores, 1e-6)
+    unready, high = current > ready, use > target
+    ratio = np.where(unready & high, use / target * ready / most, use / target)
+    within = (np.abs(ratio - 1.0) <= setting.tolerance) | (unready & high & (ratio < 1.0))
+    counted = np.where(unready & high, current, ready)
+    return np.where(within, current, np.ceil(ratio * counted - 1e-4))
 
 
 def cpu_use(granted: Granted, now: Reading) -> np.ndarray:
@@ -265,8 +289,8 @@ def prove(policy: ScalingPolicy, folder: Path) -> None:
                 Reading(*(golden[f"{when}/{name}"][row] for name in Reading._fields))
                 for when in ("now", "before")
             )
-            local = local_features(policy.setting, granted, now, before)
-            away = max(away, float(np.max(np.abs(policy.places(local, now, before) - golden["places"][row]))))
+            places = policy.places(granted, now, before)
+            away = max(away, float(np.max(np.abs(places - golden["places"][row]))))
     if not away <= TOLERANCE:
         raise ProductError(
             "the exported autoscaler does not decide as the original", where=f"{folder}: a place differs by {away:.2g}",

@@ -11,7 +11,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from offline_rl.runner.scaling import Granted, Reading, ScalingPolicy, ScalingSetting, bounded
+from offline_rl.runner.scaling import (
+    POD_RULE,
+    TEACHER,
+    Granted,
+    Reading,
+    ScalingPolicy,
+    ScalingSetting,
+    bounded,
+    desired_replicas,
+)
 
 POLICY, FALLBACK, HOLD = "policy", "fallback", "hold"
 BEYOND = 1.2
@@ -92,11 +101,12 @@ class Guard:
         setting = self.policy.setting
         with np.errstate(invalid="ignore"):
             by_rules = granted._replace(replicas=self._rules(now_s, setting, granted, now))
-            by_policy = self.policy.decide(granted, now, before)
+            is_rule = setting.form == POD_RULE
+            by_policy = by_rules if is_rule else self.policy.decide(granted, now, before)
         reasons = [
             stale or self._unlike_training(place, granted, now, before) for place in range(len(setting.names))
         ]
-        if setting.form == "teacher" and any(reasons):  # it decides for all of them together
+        if setting.form == TEACHER and any(reasons):  # it decides for all of them together
             reasons = [reason or "another deployment is unlike training" for reason in reasons]
         known = np.isfinite(by_rules.replicas) & (not stale)
         arms = [
@@ -125,6 +135,10 @@ class Guard:
 
     def _unlike_training(self, place: int, granted: Granted, now: Reading, before: Reading) -> str:
         one = self.policy.setting.deployments[place]
+        if self.policy.setting.form == POD_RULE:
+            off = granted.replicas[place] <= 0.0
+            known = np.isfinite(now.cpu_cores_used[place]) and np.isfinite(now.ready[place])
+            return "switched off" if off else "" if known else "the use of processors is not known"
         needed = (
             now.rate_per_s,
             now.cpu_cores_used,
@@ -155,11 +169,7 @@ class Guard:
 
     def _rules(self, now_s: float, setting: ScalingSetting, granted: Granted, now: Reading) -> np.ndarray:
         """Replicas [deployments] that the pod autoscaler wants; NaN where the use of processors is not known."""
-        ready = np.clip(np.round(now.ready), 1.0, np.maximum(granted.replicas, 1.0))
-        ratio = now.cpu_cores_used / np.maximum(granted.cpu_cores, 1e-6) / setting.limit("target")
-        desired = np.where(
-            np.abs(ratio - 1.0) <= setting.tolerance, granted.replicas, np.ceil(ratio * ready - 1e-4)
-        )
+        desired = desired_replicas(setting, granted, now)
         self.desired.append((now_s, desired))
         while self.desired[0][0] < now_s - setting.down_window_s:
             self.desired.popleft()

@@ -29,7 +29,8 @@ def laws(work_s, weight):
     return Laws(
         calls_per_request=ones, work_s=work, log_floor=jnp.log(work), gamma=ones, log_beta=0.0 * ones,
         log_power=0.0 * ones, most_cores=2.0 * ones, start_up_s=30.0 * ones, connections=50.0 * ones,
-        memory_gib=0.2 * ones, memory_per_call_gib=0.001 * ones, weight=jnp.asarray(weight),
+        memory_gib=0.2 * ones, memory_per_call_gib=0.001 * ones,
+        memory_margin_gib=0.0 * ones, weight=jnp.asarray(weight),
         tail=jnp.asarray([0.9, 0.0, 0.0, 0.1]), spread=0.05 * ones,
     )  # fmt: skip
 

@@ -284,7 +284,9 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     with pytest.raises(OtherSystemError, match="for other deployments"):
         bundled_autoscaler(tmp_path / "b", names[::-1], policy_of)
     mine = "tests.autoscaling.test_commands"
-    for own in (f"old={bundle}", f"still={mine}:still", f"wrong={mine}:wrong"):
+    rule = str(tmp_path / "rule")
+    assert main(["export", policy, "--policy", "hpa_calibrated", "--out", rule]) == 0
+    for own in (f"old={bundle}", f"ruled={rule}", f"still={mine}:still", f"wrong={mine}:wrong"):
         arguments += ["--policy", own]
     arguments += ["--judge", f"start={mine}:cores_at_start"]
     capsys.readouterr()
@@ -293,8 +295,9 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     assert set(found.refused) == {"wrong"}
     assert "returns a tuple of arrays" in found.refused["wrong"]
     for metric in ("reward", "cpu_cores"):  # the bundle decides as what it was made from
-        same = [found.cell("twin", 0, name, metric).value for name in ("old", "students_lookahead")]
-        assert same[0] == pytest.approx(same[1], rel=1e-4)
+        for one, other in (("old", "students_lookahead"), ("ruled", "hpa_calibrated")):
+            same = [found.cell("twin", 0, name, metric).value for name in (one, other)]
+            assert same[0] == pytest.approx(same[1], rel=1e-4)
     assert found.cell("twin", 0, "still", "cpu_cores").value > 0.0
     cores = [found.cell("start", 0, name, "cpu_cores") for name in ("still", "hpa", "wrong")]
     assert cores[0].value > 0.0

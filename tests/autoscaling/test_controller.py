@@ -24,7 +24,6 @@ from offline_rl.runner.scaling import (
     ScalingPolicy,
     ScalingSetting,
     load_scaling,
-    local_features,
     write_setting,
 )
 from offline_rl.serving.kube_api import KubeApi, KubeError
@@ -70,8 +69,7 @@ def bundle(tmp_path):
     policy, arrays = policy_of(0.6)
     golden = {"places": []}
     now = readings()
-    local = local_features(policy.setting, GRANTED, now, now)
-    golden = {"places": np.stack([policy.places(local, now, now)] * 32)}
+    golden = {"places": np.stack([policy.places(GRANTED, now, now)] * 32)}
     golden |= {f"granted/{name}": np.stack([leaf] * 32) for name, leaf in GRANTED._asdict().items()}
     for when in ("now", "before"):
         golden |= {f"{when}/{name}": np.stack([leaf] * 32) for name, leaf in now._asdict().items()}
@@ -303,6 +301,22 @@ def test_the_rules_keep_what_was_desired_within_the_window():
     grown = GRANTED._replace(replicas=np.array([4.0, 4.0]))
     assert guard.decide(60.0, grown, idle, idle).by_rules.replicas[0] == 4.0
     assert guard.decide(400.0, grown, idle, idle).by_rules.replicas[0] == 1.0
+
+
+def test_a_rule_that_was_handed_over_decides_by_use_alone():
+    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
+    nothing = np.full(2, np.nan)
+    busy = readings(rate=1000.0, cores=0.5)._replace(
+        response_s=nothing, gateway_quantile_s=np.asarray(np.nan)
+    )
+    found = guard.decide(0.0, GRANTED, busy, busy)
+    assert found.arms == (POLICY, POLICY)
+    np.testing.assert_array_equal(found.wanted.replicas, [4.0, 4.0])
+    off = GRANTED._replace(replicas=np.array([0.0, 2.0]))
+    found = guard.decide(30.0, off, busy._replace(cpu_cores_used=nothing), busy)
+    assert found.arms == (HOLD, HOLD)
+    np.testing.assert_array_equal(found.wanted.replicas, [0.0, 2.0])
+    assert found.reasons == ("switched off", "the use of processors is not known")
 
 
 def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):

@@ -1,12 +1,15 @@
 """Exported autoscalers decide in NumPy as the original in JAX, from metrics to grants, or there is no bundle."""
 
 import json
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from evaluation.problems.autoscaling.own import bundled_autoscaler
+from evaluation.problems.autoscaling.training import policy_of
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
 from offline_rl.autoscaling.export import _drawn_state, _reading, config_of, export_scaling
@@ -78,6 +81,32 @@ def test_numpy_grants_what_training_grants(tmp_path, form):
         )
         for mine, theirs in zip(found, wished, strict=True):
             np.testing.assert_allclose(mine, np.asarray(theirs)[:, row], atol=2e-3)
+
+
+def test_the_rule_that_is_handed_over_is_that_of_the_comparison(tmp_path):
+    setting = replace(setting_of("hpa"), tolerance=0.05, down_window_s=60.0)
+    deployments = tuple(replace(one, target=0.4) for one in setting.deployments)
+    setting = replace(setting, deployments=deployments)
+    export_scaling({}, None, tmp_path / "bundle", setting, seed=2)
+    loaded = load_scaling(tmp_path / "bundle")
+    config, _ = config_of(setting)
+    rule = bundled_autoscaler(tmp_path / "bundle", setting.names, policy_of)
+    state = _drawn_state(np.random.default_rng(9), config, setting)
+    low = state.grants._replace(
+        replicas=jnp.ones_like(state.grants.replicas)
+    )  # nothing desired before holds it up
+    _, wished = rule.decide(KEY, rule.init(low), state)
+    now, changed = _reading(config, state, 0), 0
+    for row in range(20):
+        granted = Granted(*(np.asarray(leaf)[:, row] for leaf in state.grants))
+        reading = Reading(*(leaf[row] for leaf in now.values()))
+        found = loaded.decide(granted, reading, reading)
+        theirs = np.asarray(wished.replicas)[:, row]
+        slower = theirs < found.replicas  # the rule adds so many a period at most
+        np.testing.assert_allclose(found.replicas[~slower], theirs[~slower])
+        np.testing.assert_allclose(found.cpu_cores, granted.cpu_cores)
+        changed += int(np.sum(found.replicas != granted.replicas))
+    assert changed > 10
 
 
 def test_what_decides_otherwise_is_no_bundle(tmp_path):

@@ -118,11 +118,8 @@ def hold(_key, _observation, legal):
     return ScalingAction(*(0.0 * one.low for one in legal))
 
 
-def test_queues_keep_what_was_not_done(laws):
-    """Without refusals the calls that arrived are those that were done and those that wait."""
-    wide = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], laws._replace(connections=laws.connections * 1e6))
-    grants, dt_s = begin([1.0, 1.0]), 10.0
-    state = answers.TwinApplicationState(
+def at_rest(grants):
+    return answers.TwinApplicationState(
         jnp.zeros(2),
         grants.replicas,
         jnp.zeros((answers.MOST_STARTS, 2)),
@@ -130,6 +127,38 @@ def test_queues_keep_what_was_not_done(laws):
         jnp.int32(0),
         jnp.int32(9),
     )
+
+
+def test_replicas_whose_calls_need_more_memory_than_granted_restart(laws):
+    """The first has memory for itself but not for its calls; it comes back once started; the other never left."""
+    law = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], laws)
+    grants = begin([4.0, 4.0])._replace(memory_gib=jnp.asarray([0.1, 0.5]))
+    state, seen = answers._step(law, at_rest(grants), grants, jnp.float32(60.0), jnp.zeros(2), 10.0)
+    np.testing.assert_allclose(state.ready, [2.0, 4.0])
+    assert float(seen.measured.num_failures[0]) > 0.0
+    assert float(seen.measured.num_failures[1]) == 0.0
+    enough = grants._replace(memory_gib=jnp.full(2, 0.5))
+    for _ in range(6):
+        state, seen = answers._step(law, state, enough, jnp.float32(60.0), jnp.zeros(2), 10.0)
+    np.testing.assert_allclose(state.ready, 4.0, rtol=1e-5)
+
+
+def test_a_log_that_ran_with_less_memory_than_it_used_knows_no_need_of_it():
+    """Use of memory as full as its limit, of caches: nothing restarted there, and nothing does in the twin."""
+    full = {**LOG.columns, "memory_gib": LOG.columns["memory_gib_used"].copy()}
+    log = ScalingLog(LOG.deployments, LOG.interval_s, LOG.time_s, full, LOG.gateway)
+    law = fit_laws(log, LawsConfig(members=1, updates=1))
+    number = LOG.columns["request_rate_per_s"] * LOG.columns["response_s"] / LOG.columns["ready_replicas"]
+    needed = law.memory_gib + law.memory_per_call_gib * number + law.memory_margin_gib
+    well = ~log.censored
+    assert np.all(needed[well] <= full["memory_gib"][well] + 1e-5)
+
+
+def test_queues_keep_what_was_not_done(laws):
+    """Without refusals the calls that arrived are those that were done and those that wait."""
+    wide = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], laws._replace(connections=laws.connections * 1e6))
+    grants, dt_s = begin([1.0, 1.0])._replace(memory_gib=jnp.full(2, 1e6)), 10.0
+    state = at_rest(grants)
     came = done = 0.0
     for asked in (150.0, 150.0, 20.0, 20.0):
         state, seen = answers._step(wide, state, grants, jnp.float32(asked), jnp.zeros(2), dt_s)

@@ -19,6 +19,8 @@ from twin.contracts import Array, Outcome, PyTree, Response, Streams
 
 NUM_STEPS = 3
 MOST_STARTS = 24
+RESTARTING = 0.5
+"""Share of the replicas that restart in a step in which they need more memory than they have."""
 DAY_S = 86400.0
 
 
@@ -121,7 +123,8 @@ def twin_response(
 def _step(
     laws: Laws, private: TwinApplicationState, grants: Grants, asked: Array, noise: Array, dt_s: float
 ) -> tuple[TwinApplicationState, StepMetrics]:
-    """A step of an interval, with laws of leaves [deployments, *streams]."""
+    """A step of an interval, with laws of leaves [deployments, *streams]. Replicas whose calls need more memory than is
+    granted restart, half of them a step, and their calls are lost."""
     private = _replicas(laws, private, grants, dt_s)
     on = (grants.replicas > 0.0).astype(jnp.float32)
     rate = asked[None] * laws.calls_per_request * on
@@ -137,8 +140,10 @@ def _step(
     rho = rate / capacity
     own = law_s(laws.log_floor, laws.gamma, laws.log_beta, laws.log_power, rho, cores) * jnp.exp(noise)
     own = own + 0.5 * (private.queue + queue) / capacity
-    number = done * own / ready
+    number = jnp.minimum(done * own / ready, laws.connections)
     memory = laws.memory_gib + laws.memory_per_call_gib * number
+    restarting = RESTARTING * (memory + laws.memory_margin_gib > grants.memory_gib)
+    refused = refused + restarting * jnp.minimum(number * ready, dt_s * done)
     time_s = laws.weight * own * on
     mean_s = jnp.sum(time_s, axis=0)
     ratio = jnp.exp(jnp.clip(jnp.sum(laws.tail * tail_features(time_s, rho), axis=0), 0.3, 1.4))
@@ -150,12 +155,12 @@ def _step(
     gateway = GatewayMetrics(
         asked, mean_s, requests * (1.0 - survives), histogram(mean_s, ratio * mean_s, requests * survives)
     )
-    return private._replace(queue=queue), StepMetrics(measured, gateway)
+    left = private._replace(queue=queue, ready=private.ready * (1.0 - restarting))
+    return left, StepMetrics(measured, gateway)
 
 
 def _replicas(laws: Laws, private: TwinApplicationState, grants: Grants, dt_s: float) -> TwinApplicationState:
-    """Replicas after orders, starts and removals; those that are starting are removed first. A replica that is granted
-    less memory than it needs without calls never serves."""
+    """Replicas after orders, starts and removals; those that are starting are removed first."""
     ready = private.ready + private.starting[0]
     starting = jnp.concatenate([private.starting[1:], jnp.zeros_like(private.starting[:1])])
     coming = jnp.sum(starting, axis=0)
@@ -167,7 +172,6 @@ def _replicas(laws: Laws, private: TwinApplicationState, grants: Grants, dt_s: f
     slot = jnp.clip(jnp.round(laws.start_up_s / dt_s), 1, MOST_STARTS)
     which = jnp.arange(1, MOST_STARTS + 1).reshape((-1,) + (1,) * more.ndim) == slot[None]
     starting = starting + jnp.where(which, more[None], 0.0)
-    ready = jnp.where(grants.memory_gib < laws.memory_gib, 0.5 * ready, ready)
     return private._replace(ready=ready, starting=starting)
 
 

@@ -20,6 +20,8 @@ from twin.contracts import Array
 from twin.descent import descend
 
 HOUR_S = 3600.0
+MARGIN_SHARE = 0.99
+"""Share of the intervals whose use of memory stays within the margin above the line."""
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
     start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0)
     number = every["request_rate_per_s"] * every["response_s"] / np.maximum(every["ready_replicas"], 0.25)
     memory = [_line(number[rows, one], column["memory_gib_used"][:, one]) for one in range(len(calls))]
+    margin = [_margin(log, number[:, one], one, *line) for one, line in enumerate(memory)]
     return {
         "calls_per_request": calls,
         "work_s": work,
@@ -127,6 +130,7 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
         "connections": np.maximum(np.nanmax(number, axis=0), 5.0),
         "memory_gib": np.array([line[0] for line in memory]),
         "memory_per_call_gib": np.array([line[1] for line in memory]),
+        "memory_margin_gib": np.array(margin),
     }
 
 
@@ -137,6 +141,18 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         return 0.0, 0.0
     slope = max(float(np.cov(x[known], y[known])[0, 1] / max(np.var(x[known]), 1e-12)), 0.0)
     return float(np.mean(y[known]) - slope * np.mean(x[known])), slope
+
+
+def _margin(log: ScalingLog, number: np.ndarray, deployment: int, alone_gib: float, call_gib: float) -> float:
+    """Memory beyond the line that a replica needs: what is used above it in one of a hundred intervals, no more than
+    the log had to spare while all went well (where memory holds caches, use says nothing of need)."""
+    well, line = ~log.censored, alone_gib + call_gib * number
+    above, spare = (
+        (values[:, deployment] - line)[well & np.isfinite(values[:, deployment] - line)]
+        for values in (log.columns["memory_gib_used"], log.memory_granted)
+    )
+    wanted = max(float(np.quantile(above, MARGIN_SHARE)), 0.0) if len(above) else 0.0
+    return min(wanted, float(np.min(spare))) if len(spare) else wanted
 
 
 def _fit_own_times(

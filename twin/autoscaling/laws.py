@@ -38,6 +38,7 @@ class Laws(NamedTuple):
     connections: Array  # calls in a replica before some are refused
     memory_gib: Array  # of a replica without calls
     memory_per_call_gib: Array
+    memory_margin_gib: Array  # beyond both, that a replica needs: below, it restarts
     weight: Array  # of an own time in the time from end to end
     tail: Array  # [members, tail features] log of 95 % quantile over mean
     spread: Array  # deviation of the logarithm of own times around the law

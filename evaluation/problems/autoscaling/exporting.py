@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.products import trained_in
-from evaluation.problems.autoscaling.training import policy_of, read_policies
+from evaluation.problems.autoscaling.training import BEST_RULE, policy_of, read_policies
 from evaluation.problems.kit import ExportOptions
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from offline_rl.autoscaling.export import export_scaling
 from offline_rl.runner.scaling import (
+    POD_RULE,
     STUDENTS,
     STUDENTS_DISCRETE,
     TEACHER,
@@ -28,36 +29,49 @@ FORMS = {
 
 
 def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, Any]:
-    """Writes one of a training's policies as a bundle: the one asked for, else the best in the twin that is learned.
+    """Writes one of a training's policies as a bundle: the one asked for, else what training recommends.
 
     Raises:
-        ConfigError: No such policy, a rule is asked for, or nothing was learned.
+        ConfigError: No such policy, or another rule than the calibrated one is asked for.
     """
     manifest = read_manifest(policy, "policy")
     tried: dict[str, dict[str, float]] = manifest.extra["tried"]
-    trained = {name: found for name, found in tried.items() if name.rsplit("-", 1)[0] in FORMS}
-    if options.policy is not None:
-        trained = {name: one for name, one in trained.items() if name.rsplit("-", 1)[0] == options.policy}
-    if options.seed is not None:
-        trained = {name: one for name, one in trained.items() if name.endswith(f"-{options.seed}")}
-    if options.rule is not None or options.comparison is not None or not trained:
+    chosen = _chosen(tried, manifest.extra.get("recommended", ""), options)
+    if chosen is None:
         raise ConfigError(
             "there is no such autoscaler to export",
             where=f"{policy}: --policy {options.policy}, --seed {options.seed}",
-            allowed=f"--policy {', '.join(FORMS)}; --seed {', '.join(map(str, manifest.extra['seeds']))}; no rule",
-            advice="calibrated rules stand in every bundle as its fallback",
+            allowed=f"--policy {', '.join((*FORMS, BEST_RULE))}; --seed {', '.join(map(str, manifest.extra['seeds']))}",
+            advice="other rules are for comparisons alone",
         )  # fmt: skip
-    chosen = max(trained, key=lambda name: trained[name]["reward"])
-    name, text = chosen.rsplit("-", 1)
-    params = read_policies(policy, int(text))[name]
-    setting = replace(read_setting(policy), form=FORMS[name])
+    name, _, text = chosen.rpartition("-") if chosen != BEST_RULE else (chosen, "", "")
+    seed, setting = int(text or 0), read_setting(policy)
+    params = read_policies(policy, seed)[name] if text else {}
     facts = {
-        "chosen": chosen, "in_twin": tried[chosen], "recommended": manifest.extra["recommended"],
-        "licence": options.licence, "seed": int(text), "train_days": manifest.extra.get("train_days"),
-        "certificate": manifest.extra.get("certificate"), **trained_in(manifest),
+        "chosen": chosen, "in_twin": tried[chosen], "licence": options.licence, "seed": seed,
+        "train_days": manifest.extra.get("train_days"), "certificate": manifest.extra.get("certificate"),
+        **{word: manifest.extra.get(word) for word in ("recommended", "best_learned", "gain", "gain_low")},
+        **trained_in(manifest),
     }  # fmt: skip
     export_scaling(
-        params, policy_of(name, params), out, setting, seed=int(text),
-        made_from={"policy": manifest.content_hash}, extra=facts, replace=options.replace,
+        params, policy_of(name, params) if text else None, out, replace(setting, form=FORMS.get(name, POD_RULE)),
+        seed=seed, made_from={"policy": manifest.content_hash}, extra=facts, replace=options.replace,
     )  # fmt: skip
     return facts
+
+
+def _chosen(tried: dict[str, dict[str, float]], recommended: str, options: ExportOptions) -> str | None:
+    """The name in `tried` of what is to be exported; None where there is no such thing."""
+    if options.rule is not None or options.comparison is not None:
+        return None
+    by_default = options.policy is None and options.seed is None
+    if by_default and (recommended == BEST_RULE or recommended.rsplit("-", 1)[0] in FORMS):
+        return recommended
+    if options.policy == BEST_RULE:
+        return BEST_RULE if BEST_RULE in tried and options.seed is None else None
+    wanted = {
+        name: found["reward"] for name, found in tried.items()
+        if name.rsplit("-", 1)[0] in FORMS and options.policy in (None, name.rsplit("-", 1)[0])
+        and (options.seed is None or name.endswith(f"-{options.seed}"))
+    }  # fmt: skip
+    return max(wanted, key=lambda name: wanted[name]) if wanted else None

@@ -24,7 +24,7 @@ from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.notifying import notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison
-from evaluation.problems.autoscaling.training import build_policy, policy_of
+from evaluation.problems.autoscaling.training import BEST_RULE, build_policy, policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
 from evaluation.problems.refresh_parts import Notice, RefreshParts
@@ -149,7 +149,7 @@ def compare_plan(
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
-    """The bundle of what was learned best in the twin, or of the policy asked for."""
+    """The bundle of what training recommends, or of the policy asked for."""
     return export_policy(out, policy, options)
 
 
@@ -218,7 +218,12 @@ def trained(facts: Facts) -> list[str]:
             f"{name}: reward {found['reward']:.2f}, {found['cpu_cores']:.1f} cores, mean response "
             f"{found['mean_response_s']:.3f} s in the twin"
         )
-    return [*lines, f"recommended: {facts['recommended']}"]
+    if not (best := facts["best_learned"]):
+        return [*lines, f"recommended: {facts['recommended']}; nothing was learned ([scale] updates)"]
+    low = facts["gain_low"]
+    gain = f"{best} gains {facts['gain']:.2f} over {BEST_RULE} in the twin"
+    gain += ", one episode says nothing of how sure" if low is None else f", {low:.2f} at least (95 %)"
+    return [*lines, f"{gain}: {facts['recommended']} is handed over"]
 
 
 def refresh_parts(config: RunConfig) -> RefreshParts:

@@ -9,10 +9,11 @@ import jax
 from evaluation.judges.contender import OtherSystemError
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter
 from logs_schema.errors import ConfigError
-from offline_rl.autoscaling.export import config_of
+from offline_rl.autoscaling.export import config_of, pod_rule
 from offline_rl.bundle import ARRAYS, read_arrays
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
-from offline_rl.runner.scaling import load_scaling
+from offline_rl.rules.autoscaling.horizontal_pod import horizontal_pod
+from offline_rl.runner.scaling import POD_RULE, load_scaling
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import Grants
 from twin.contracts import Array, Policy, PyTree
@@ -78,5 +79,7 @@ def bundled_autoscaler(
             allowed=", ".join(deployments),
             advice="it is not compared with; the certificate alone decides",
         )
+    if setting.form == POD_RULE:
+        return horizontal_pod(*config_of(setting), pod_rule(setting))
     params = nested(read_arrays(bundle / ARRAYS))
     return learned(*config_of(setting), network(setting.form, {"params": params}))

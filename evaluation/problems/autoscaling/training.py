@@ -10,6 +10,7 @@ import numpy as np
 
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.autoscaling.ladder import choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
@@ -33,6 +34,8 @@ from twin.nested import nested
 
 KEPT_SHARE = 0.9
 RULES = ("hpa", "hpa_calibrated", "rate_target", "lookahead")
+BEST_RULE = "hpa_calibrated"
+"""The rule that is handed over where nothing learned is surely better: the best that a bundle can hold."""
 TAUGHT = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
 TEACHERS = ("teacher", "teacher_lookahead")
 """Networks for all deployments: of TD3 from nothing, and one that imitates the planner."""
@@ -90,10 +93,11 @@ def build_policy(
     seeds: Sequence[int],
     progress: Progress,
 ) -> dict[str, Any]:
-    """Calibrates and trains what there is, tries all of it in fresh days of the twin; facts of the product."""
+    """Calibrates and trains what there is, tries all of it in fresh days of the twin, and takes what is handed over
+    (`choose_autoscaler`); facts of the product."""
     setting = setting_of(config, twin, log)
     rates = made_rates(twin.load, DAYS, TRIAL_SEED)
-    starts = np.linspace(0, len(rates) - config.trial_steps - 2, config.trial_episodes).astype(int)
+    starts = np.linspace(0, len(rates) - config.trial_steps - 2, 2 * config.trial_episodes).astype(int)
     candidates: dict[str, Autoscaler] = {}
     chosen: dict[str, Mapping[str, float]] = {}
     with progress.stage("calibrate", unit="rules") as stage:
@@ -108,11 +112,18 @@ def build_policy(
             policies = _learned(out, twin, log, setting, config, candidates["lookahead"], seed)
             candidates |= {f"{name}-{seed}": one for name, one in policies.items()}
             stage(float(done), float(len(seeds)))
+    starts = np.concatenate([starts[::2], starts[1::2]])  # both halves see all of the days
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
-    best = max(tried, key=lambda name: tried[name]["reward"])
+    taken = choose_autoscaler(
+        {name: one["reward"] for name, one in tried.items()}, BEST_RULE, candidates.keys() - set(RULES)
+    )
+    means = {
+        name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
+    }
     return {
-        "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None, "tried": tried,
-        "chosen": chosen, "recommended": best, "seeds": list(seeds),
+        "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None, "tried": means,
+        "chosen": chosen, "recommended": taken.name, "best_learned": taken.best, "gain": taken.gain,
+        "gain_low": taken.low if np.isfinite(taken.low) else None, "seeds": list(seeds),
     }  # fmt: skip
 
 
@@ -174,8 +185,8 @@ def policy_of(name: str, params: PyTree) -> Policy:
 def _tried(
     autoscaler: Autoscaler, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig,
     rates: np.ndarray, starts: np.ndarray,
-) -> dict[str, float]:  # fmt: skip
-    """Mean figures of an autoscaler in the twin."""
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Figures [episodes] of an autoscaler in the twin."""
     scaling, limits = setting
     response = twin_response(
         twin.laws, scaling, limits, rates, config.trial_steps, typical_grants(log), starts=starts
@@ -186,10 +197,8 @@ def _tried(
     def play(key: Array) -> dict[str, Array]:
         played = follow(key, response, scaling, limits, autoscaler, reward, config.trial_steps, starts.shape)
         cores = jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1)
-        return {
-            "reward": jnp.mean(jnp.sum(played.reward, axis=1)),
-            "cpu_cores": jnp.mean(cores),
-            "mean_response_s": jnp.mean(played.gateway.response_s),
-        }
+        worth = jnp.sum(played.reward, axis=1)
+        parts = {"reward": worth, "cpu_cores": cores, "mean_response_s": played.gateway.response_s}
+        return {name: jnp.mean(leaf, axis=0) for name, leaf in parts.items()}
 
-    return {name: float(value) for name, value in play(jax.random.key(5)).items()}
+    return {name: np.asarray(value) for name, value in play(jax.random.key(5)).items()}
