@@ -1,6 +1,6 @@
 """One line of any system's log as a row of `requests`, by a mapping (`logs_schema.formats.request_mapping`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -77,8 +77,12 @@ def _value(
     if one.constant is not None:
         return _written(one, str(one.constant), instants)
     found = [found_at(fields, source) for source in one.sources]
-    if isinstance(found[0], list):  # over a star: amounts are added up, of texts the first counts
+    if isinstance(
+        found[0], list
+    ):  # amounts are added up, nodes are all taken, of other texts the first counts
         parts = [text_of(part) for part in found[0] if not mapping.is_nothing(text_of(part))]
+        if one.column in NODE_COLUMNS:
+            return _nodes(one, [meant for part in parts if (meant := meant_by(one, part))])
         values = [_written(one, part, instants) for part in parts]
         if values and all(isinstance(value, int | float) for value in values):
             return sum(values)
@@ -115,7 +119,7 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     if one.is_instant:
         return instants.read(meant, one.column, one.unit or "s")
     if one.column in NODE_COLUMNS:
-        return _nodes(one, meant)
+        return _nodes(one, [meant])
     if one.is_amount:
         return _amount(one, meant)
     if pa.types.is_boolean(one.type):
@@ -125,11 +129,13 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     return meant
 
 
-def _nodes(one: MappedColumn, text: str) -> Any:
-    names = hostlist(text, one.column) if one.unit == HOSTLIST else [text]
+def _nodes(one: MappedColumn, texts: Sequence[str]) -> Any:
+    names = [
+        name for text in texts for name in (hostlist(text, one.column) if one.unit == HOSTLIST else [text])
+    ]
     if one.type != LABELS:
-        return names[0]
-    return None if one.column == "ran_nodes" and len(names) == 1 else names
+        return names[0] if names else None
+    return None if not names or (one.column == "ran_nodes" and len(names) == 1) else names
 
 
 def _amount(one: MappedColumn, text: str) -> Any:
@@ -150,10 +156,18 @@ def _amount(one: MappedColumn, text: str) -> Any:
 
 
 def found_at(fields: Mapping[str, Any], source: str) -> Any:
-    """What a line holds in a column, or at a path of JSON; a list over a star."""
-    if source in fields:
-        return fields[source]
-    return _at(fields, source.split("."))
+    """What a line holds in a column, or at a path of JSON; a list where it holds one, or over a star."""
+    found = fields[source] if source in fields else _at(fields, source.split("."))
+    return list(_flat(found)) if isinstance(found, list) else None if isinstance(found, dict) else found
+
+
+def _flat(found: Any) -> Iterator[Any]:
+    """What a list of JSON holds, in lists to any depth; without objects."""
+    if isinstance(found, list):
+        for part in found:
+            yield from _flat(part)
+    elif not isinstance(found, dict):
+        yield found
 
 
 def _at(found: Any, path: Sequence[str]) -> Any:
@@ -162,4 +176,4 @@ def _at(found: Any, path: Sequence[str]) -> Any:
             entries = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
             return [_at(entry, path[index + 1 :]) for entry in entries]
         found = found.get(part) if isinstance(found, dict) else None
-    return None if isinstance(found, dict | list) else found
+    return found
