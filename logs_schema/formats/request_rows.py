@@ -23,6 +23,8 @@ from logs_schema.formats.request_values import (
 )
 
 SITE = "cluster"
+NO_MATCH = "no_match"
+"""The rule that a text breaks which is no amount, and not what the mapping's pattern is of."""
 _AFTER = {"decided": "arrival", "start": "arrival", "finish": "start"}
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -121,7 +123,12 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     if one.column in NODE_COLUMNS:
         return _nodes(one, [meant])
     if one.is_amount:
-        return _amount(one, meant)
+        try:
+            return _amount(one, meant)
+        except BadRow as broken:
+            if one.pattern and not one.matcher.fullmatch(text):
+                raise BadRow(f"{NO_MATCH}:{one.column}") from broken
+            raise
     if pa.types.is_boolean(one.type):
         if meant.casefold() not in _TRUTHS:
             raise BadRow(f"not_a_boolean:{one.column}")

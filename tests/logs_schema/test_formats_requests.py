@@ -9,6 +9,7 @@ import pytest
 
 import evaluation
 from logs_schema import Archive, FormatError, check_archive
+from logs_schema.broken_rules import rule_in_words
 from logs_schema.formats import lumos, requests_csv
 from logs_schema.formats.reading import BadRow
 from logs_schema.formats.request_values import InstantReading, clock_s, hostlist, quantity
@@ -137,6 +138,15 @@ def test_lists_of_json_name_all_nodes_and_add_up(tmp_path: Path) -> None:
     assert (wide["candidates"], one["candidates"]) == (["n2", "n03", "n04"], ["n2", "n03"])
     assert (one["ran_node"], one["cpu_cores"], "ran_nodes" in one) == ("n2", 1.0, False)
     assert not {"ran_node", "ran_nodes", "candidates", "cpu_cores"} & set(idle)
+
+
+def test_amounts_that_the_pattern_does_not_match_as_a_whole_are_told_apart(tmp_path: Path) -> None:
+    mapping = ARRIVAL + '[columns.num_nodes]\nsource = "asked"\npattern = "R=([^,]+),.*"\n'
+    lines = ("t,asked", '1,"R=3,W=9"', "2,4", "3,R=3", '4,"R=many,W=9"')
+    report, _ = imported(tmp_path, mapping, *lines, capacity={"pool": 8.0})
+    assert report.rows["requests"] == 2
+    assert report.quarantined["requests"] == {"no_match:num_nodes": 1, "not_a_number:num_nodes": 1}
+    assert "matches as a whole" in rule_in_words("requests", "no_match:num_nodes")
 
 
 LUMOS_MAPPING = """
