@@ -18,8 +18,8 @@ class LineSum:
 
     Attributes:
         read: Lines of all files (rows, of Parquet files).
-        derived: Rows that stand for no line: nodes that a header or an inventory describes, samples gathered from
-            several lines or files.
+        derived: Rows that stand for no line of their own: nodes that a header or an inventory describes, samples
+            gathered from several lines or files.
         kept: Rows in the archive.
         quarantined: Rows in its quarantine.
         superseded: Rows that gave way to another row of their key.
@@ -36,10 +36,11 @@ class LineSum:
     comments: int
 
     def __str__(self) -> str:
-        derived = f" + {self.derived:,} made of headers or inventories" if self.derived else ""
+        derived = f" + {self.derived:,} made of headers, inventories or several lines" if self.derived else ""
+        comments = "comments, headers and lines of such rows" if self.derived else "comments and headers"
         return (
             f"{self.read:,} lines{derived} = {self.kept:,} kept + {self.quarantined:,} quarantined + "
-            f"{self.superseded:,} superseded + {self.blank:,} blank + {self.comments:,} comments and headers"
+            f"{self.superseded:,} superseded + {self.blank:,} blank + {self.comments:,} {comments}"
         )
 
 

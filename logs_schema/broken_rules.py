@@ -21,9 +21,12 @@ REQUIRED = {
     "not_a_quantity": "a number, with a suffix such as m, Ki, M or G",
     "not_a_hostlist": "names, such as node[01-04,07],login1",
     "not_json": "a JSON object a line",
+    "no_match": "an amount, or a text that the mapping's pattern matches as a whole",
     "other_row": "what the mapping's table [only] demands",
     "not_csv": "quotes that end on their line: a row is one line",
     "line_too_long": f"at most {MAX_LINE_LETTERS:,} letters a line",
+    "off_the_grid_of_intervals": "instants at most a quarter of an interval off one grid; for CSV of runs that began "
+    "apart, `consecutive = true` in the mapping",
     "duplicate_key": "each key once; the first row is kept",
 }
 """What is required by rules that do not depend on the column."""

@@ -41,6 +41,8 @@ def render(report: CheckReport, *, width: int | None = None, colour: bool | None
         force_terminal=colour,
         color_system="standard" if colour else None,
         highlight=False,
+        markup=False,  # names and messages hold brackets and colons of their own
+        emoji=False,
         legacy_windows=False,
     )
     console.print(Group(*_parts(report, width)))

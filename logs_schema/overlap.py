@@ -16,7 +16,8 @@ from logs_schema.capabilities import ENOUGH, Answer, Capability, percent
 COLUMNS = ("site", "service", "offered_node")
 ENABLES = "replay of other decisions, off-policy estimates"
 LEAST_SHARE, LEAST_TIMES = 0.05, 5
-"""A choice counts as tried by requests that are alike if at least this share of them took it, and so many."""
+"""A choice counts as tried by requests that are alike if so many took it; others than the commonest were tried if at
+least this share of the requests took them, however many choices share it."""
 
 
 @dataclass
@@ -51,8 +52,8 @@ class Overlap:
             choices: Counter[str] = Counter()
             for node, count in by_node.items():
                 choices[(by_class and class_of.get(node)) or node] += count
-            least = max(LEAST_TIMES, LEAST_SHARE * choices.total())
-            if sum(count >= least for count in choices.values()) > 1:
+            others = sum(count for _, count in choices.most_common()[1:] if count >= LEAST_TIMES)
+            if others and others >= LEAST_SHARE * choices.total():
                 num_open += choices.total()
         if not num_decided:
             return Capability("overlap", "no", 0.0, "the log has no decisions", ENABLES)

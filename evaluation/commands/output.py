@@ -35,7 +35,8 @@ def as_text(renderable: Any) -> str:
     """The text that rich prints, as wide as the terminal (160 columns without a terminal, and at most)."""
     from rich.console import Console
 
-    console = Console(width=min(160, get_terminal_size().columns) if sys.stdout.isatty() else 160)
+    width = min(160, get_terminal_size().columns) if sys.stdout.isatty() else 160
+    console = Console(width=width, markup=False, emoji=False)  # names hold brackets and colons of their own
     with console.capture() as captured:
         console.print(renderable)
     return captured.get()

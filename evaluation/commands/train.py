@@ -38,6 +38,7 @@ def run(arguments: Namespace) -> int:
     config, found, kit = settings_of(arguments), find_certification(arguments.twin), kit_of(arguments.twin)
     train = kit.need(kit.train, "schedtwin train")
     refuse_idle_engine(arguments, kit, NAME)
+    kit.refuse_untrainable(arguments.twin)
     if not arguments.force:
         refuse_uncertified(found, arguments.twin)
     folder = certification_folder(arguments.twin)

@@ -112,7 +112,8 @@ def choose_train_days(
     Args:
         days: Days of the archive that have requests.
         largest_shift_days: Where `last_day` is not given, training ends this much before the last day of the
-            archive (or, in an archive too short for that, at half of its span).
+            archive (or, in an archive too short for that, at half of its span), on the latest day until then
+            after which there are requests to test on, at once and after the largest shift, if there is one.
         first_day, last_day: Bounds, inclusive; None leaves them to the other arguments.
         num_days: Calendar days of training before and including the last; None takes all from `first_day`.
         tail_days: Days to leave for the test itself after the largest shift.
@@ -139,9 +140,7 @@ def choose_train_days(
             advice="name days of the archive, or leave the bound out",
         )
     if last_day is None:
-        last_day = present[-1] - timedelta(days=largest_shift_days + tail_days)
-        if last_day < present[0]:
-            last_day = present[0] + (present[-1] - present[0]) // 2
+        last_day = _last_train_day(present, first_day, largest_shift_days, tail_days)
     if num_days is not None:
         first_day = last_day - timedelta(days=num_days - 1)
     chosen = tuple(day for day in present if (first_day is None or day >= first_day) and day <= last_day)
@@ -150,9 +149,28 @@ def choose_train_days(
             "no day of the archive lies in the training window",
             where=f"window {first_day or present[0]} to {last_day}",
             allowed=f"days between {present[0]} and {present[-1]}",
-            advice="choose a window inside the archive",
+            advice="name days that have requests ([days] first_day, last_day), or more of them ([days] num_days)",
         )
     return chosen
+
+
+def _last_train_day(
+    present: Sequence[date], first_day: date | None, largest_shift_days: int, tail_days: int
+) -> date:
+    """Where training ends by default; logs have gaps, and a window that ends in one may hold nothing."""
+    latest = present[-1] - timedelta(days=largest_shift_days + tail_days)
+    if latest < present[0]:
+        latest = present[0] + (present[-1] - present[0]) // 2
+    known, until = set(present), [day for day in present if (first_day or day) <= day <= latest]
+
+    def is_tested(day: date) -> bool:
+        tests = [
+            [day + timedelta(days=1 + shift + n) for n in range(tail_days)]
+            for shift in (0, largest_shift_days)
+        ]
+        return all(not known.isdisjoint(days) for days in tests)
+
+    return next((day for day in reversed(until) if is_tested(day)), until[-1] if until else latest)
 
 
 def kept_back(

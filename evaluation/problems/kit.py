@@ -142,6 +142,7 @@ class Kit:
             and, where there is one, "policy".
         export: (bundle folder, policy, options) -> facts.
         certifier: (twin, population in place of its own) -> certifier.
+        refuse_untrainable: Raises where nothing can be trained in a twin, certified or not.
         fitted, trained, compared: Facts of a twin, a policy, or a comparison -> lines for the terminal; of a comparison
             they are shown after its tables.
         twin: Type of a twin in Python; None where the problem is not compared from Python.
@@ -174,6 +175,7 @@ class Kit:
     fitted: Callable[[Facts], list[str]]
     trained: Callable[[Facts], list[str]]
     compared: Callable[[Comparison], list[str]] = lambda _comparison: []
+    refuse_untrainable: Callable[[Path], None] = lambda _twin: None
     twin: type | None = None
     judge: Callable[..., Comparison] | None = None
     takes_judges: bool = False

@@ -13,7 +13,7 @@
     source = "Submit"                    # column of the log, several joined by "/"; the same name if absent
     unit = "ms"                          # of numbers; see `logs_schema.formats.request_values` for ways of writing
     scale = 1.0                          # numbers are multiplied by this as well
-    pattern = "(.+)-[0-9a-f]+"           # regular expression over the text: its group is what is meant
+    pattern = "(.+)-[0-9a-f]+"           # regular expression of the whole text: its group is what is meant
     values = {COMPLETED = "completed"}   # text, or its first word = what it means, "" for nothing
     other = "unknown"                    # what every other text means; without it, other texts stay
 
@@ -21,7 +21,8 @@
     constant = "cluster"                 # what is not in the log
 
 Without `request_id` requests are named by file and line, without `site` it is `cluster`, without `status` unknown.
-Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`: over a star numbers are added up.
+Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`: over a star, and of a list, numbers are
+added up and nodes are all taken; of other texts the first counts.
 """
 
 import re

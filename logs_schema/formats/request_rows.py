@@ -1,6 +1,6 @@
 """One line of any system's log as a row of `requests`, by a mapping (`logs_schema.formats.request_mapping`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -23,6 +23,8 @@ from logs_schema.formats.request_values import (
 )
 
 SITE = "cluster"
+NO_MATCH = "no_match"
+"""The rule that a text breaks which is no amount, and not what the mapping's pattern is of."""
 _AFTER = {"decided": "arrival", "start": "arrival", "finish": "start"}
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 
@@ -77,8 +79,12 @@ def _value(
     if one.constant is not None:
         return _written(one, str(one.constant), instants)
     found = [found_at(fields, source) for source in one.sources]
-    if isinstance(found[0], list):  # over a star: amounts are added up, of texts the first counts
+    if isinstance(
+        found[0], list
+    ):  # amounts are added up, nodes are all taken, of other texts the first counts
         parts = [text_of(part) for part in found[0] if not mapping.is_nothing(text_of(part))]
+        if one.column in NODE_COLUMNS:
+            return _nodes(one, [meant for part in parts if (meant := meant_by(one, part))])
         values = [_written(one, part, instants) for part in parts]
         if values and all(isinstance(value, int | float) for value in values):
             return sum(values)
@@ -115,9 +121,14 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     if one.is_instant:
         return instants.read(meant, one.column, one.unit or "s")
     if one.column in NODE_COLUMNS:
-        return _nodes(one, meant)
+        return _nodes(one, [meant])
     if one.is_amount:
-        return _amount(one, meant)
+        try:
+            return _amount(one, meant)
+        except BadRow as broken:
+            if one.pattern and not one.matcher.fullmatch(text):
+                raise BadRow(f"{NO_MATCH}:{one.column}") from broken
+            raise
     if pa.types.is_boolean(one.type):
         if meant.casefold() not in _TRUTHS:
             raise BadRow(f"not_a_boolean:{one.column}")
@@ -125,11 +136,13 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     return meant
 
 
-def _nodes(one: MappedColumn, text: str) -> Any:
-    names = hostlist(text, one.column) if one.unit == HOSTLIST else [text]
+def _nodes(one: MappedColumn, texts: Sequence[str]) -> Any:
+    names = [
+        name for text in texts for name in (hostlist(text, one.column) if one.unit == HOSTLIST else [text])
+    ]
     if one.type != LABELS:
-        return names[0]
-    return None if one.column == "ran_nodes" and len(names) == 1 else names
+        return names[0] if names else None
+    return None if not names or (one.column == "ran_nodes" and len(names) == 1) else names
 
 
 def _amount(one: MappedColumn, text: str) -> Any:
@@ -150,10 +163,18 @@ def _amount(one: MappedColumn, text: str) -> Any:
 
 
 def found_at(fields: Mapping[str, Any], source: str) -> Any:
-    """What a line holds in a column, or at a path of JSON; a list over a star."""
-    if source in fields:
-        return fields[source]
-    return _at(fields, source.split("."))
+    """What a line holds in a column, or at a path of JSON; a list where it holds one, or over a star."""
+    found = fields[source] if source in fields else _at(fields, source.split("."))
+    return list(_flat(found)) if isinstance(found, list) else None if isinstance(found, dict) else found
+
+
+def _flat(found: Any) -> Iterator[Any]:
+    """What a list of JSON holds, in lists to any depth; without objects."""
+    if isinstance(found, list):
+        for part in found:
+            yield from _flat(part)
+    elif not isinstance(found, dict):
+        yield found
 
 
 def _at(found: Any, path: Sequence[str]) -> Any:
@@ -162,4 +183,4 @@ def _at(found: Any, path: Sequence[str]) -> Any:
             entries = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
             return [_at(entry, path[index + 1 :]) for entry in entries]
         found = found.get(part) if isinstance(found, dict) else None
-    return None if isinstance(found, dict | list) else found
+    return found

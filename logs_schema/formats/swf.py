@@ -92,7 +92,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
             raise BadRow("field_count")
         job = parse_job(fields)
         row = job_row(job, clock_s)
-        if partitions is None:
+        if not partitions.processors:
             return row
         return {**row, **in_partition(job, row["start"], partitions.processors)}
 
@@ -136,7 +136,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
     header = read_header(path)
     processors, partitions = machine(path, header, given)
     limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
-    if partitions is not None:
+    if partitions.processors:
         limits = {"decisions": "whoever submits names the partition", "tiers": "the log tells of none"}
     simulator = simulated_by(header)
     if simulator:
@@ -168,19 +168,19 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 
 def machine(
     path: Path, header: Mapping[str, str], given: ReadingOptions
-) -> tuple[Mapping[str, float], Partitions | None]:
-    """Processors by pool, none where they are unknown; and the partitions, None where the log is one pool.
+) -> tuple[Mapping[str, float], Partitions]:
+    """Processors by pool, none where they are unknown; and the partitions.
 
     Raises:
         FormatError: A capacity was given for a pool that is not there.
     """
     whole = pool_capacity(header)
     partitions = partitions_of(path, header, whole, given.capacity)
-    if partitions is not None:
+    if partitions.processors:
         given_cores(given, tuple(partitions.processors))
         return partitions.processors, partitions
     cores = given_cores(given, (POOL,)).get(POOL, whole)
-    return {} if cores is None else {POOL: cores}, None
+    return {} if cores is None else {POOL: cores}, partitions
 
 
 def read_header(path: Path) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 The field is taken for the machine a job was sent to where nothing contradicts it: there are from 2 to
 `MOST_PARTITIONS` numbers, nearly all jobs that ran have one, and together they do not use more than the whole machine
-of the header has (partitions that share processors would). Otherwise the log is one pool.
+of the header has (partitions that share processors would). Otherwise the log is one pool, and a note says why.
 
 A partition has the processors that were given at import, else those of the header, in either of two ways:
 
@@ -40,19 +40,21 @@ FIELDS = (1, 2, 3, 4, 7, 15)
 
 
 class Partitions(NamedTuple):
-    """The machines of a log.
+    """The machines of a log; without any the log is one pool.
 
     Attributes:
         processors: Name of the pool -> its size, in order of the partitions' numbers.
         guessed: Names of those whose size is the peak of use.
         described: Name -> its description in the header.
         used: Name -> its use over time.
+        left_out: Why the partitions of field 16 are not taken for machines; empty where there are none to leave out.
     """
 
     processors: dict[str, float]
     guessed: tuple[str, ...]
     described: dict[str, str]
     used: dict[str, PoolUse]
+    left_out: str = ""
 
 
 def pool_name(partition: str) -> str:
@@ -62,8 +64,8 @@ def pool_name(partition: str) -> str:
 
 def partitions_of(
     path: Path, header: Mapping[str, str], whole: float | None, given: Mapping[str, float]
-) -> Partitions | None:
-    """The partitions of a log; None where it is one pool.
+) -> Partitions:
+    """The partitions of a log.
 
     Args:
         path: The log.
@@ -71,9 +73,13 @@ def partitions_of(
         whole: Processors of the whole machine, if the header has them.
         given: Processors by name of the pool, as given at the import.
     """
-    used = _uses(path)
-    if used is None or (whole is not None and sum(use.peak for use in used.values()) > OVER * whole):
-        return None
+    used, left_out = _uses(path)
+    together = sum(use.peak for use in used.values())
+    if whole is not None and together > OVER * whole:
+        left_out = f"their peaks of use add up to {together:,g} processors, and the header has {whole:,g}"
+        used = {}
+    if not used:
+        return Partitions({}, (), {}, {}, left_out)
     described = _described(path)
     sizes = _sizes(header) | {
         number: size for number, words in described.items() if (size := _processors(words)) is not None
@@ -93,14 +99,16 @@ def partitions_of(
     return Partitions(processors, tuple(guessed), words, uses)
 
 
-def partition_guesses(partitions: Partitions | None) -> dict[str, dict[str, float]]:
+def partition_guesses(partitions: Partitions) -> dict[str, dict[str, float]]:
     """The fact about partitions whose size is a guess."""
-    return {} if partitions is None else {name: partitions.used[name].guess() for name in partitions.guessed}
+    return {name: partitions.used[name].guess() for name in partitions.guessed}
 
 
-def partition_notes(partitions: Partitions | None) -> list[str]:
+def partition_notes(partitions: Partitions) -> list[str]:
     """How partitions were read, and which sizes are guesses."""
-    if partitions is None:
+    if partitions.left_out:
+        return [f"The partitions of field 16 are left out, and the log is one pool: {partitions.left_out}."]
+    if not partitions.processors:
         return []
     sizes = ", ".join(
         f"{name} {size:,g}" + (f" ({words})" if (words := partitions.described.get(name)) else "")
@@ -114,8 +122,9 @@ def partition_notes(partitions: Partitions | None) -> list[str]:
     return notes
 
 
-def _uses(path: Path) -> dict[str, PoolUse] | None:
-    """Processors in use over time, by number of the partition; None where field 16 is none."""
+def _uses(path: Path) -> tuple[dict[str, PoolUse], str]:
+    """Processors in use over time, by number of the partition; or none, and why field 16 names no machines."""
+    named: set[float] = set()
     codes: dict[str, int] = {}
     columns = {name: array("d") for name in ("begin", "end", "processors", "code")}
     num_unknown = 0
@@ -129,25 +138,32 @@ def _uses(path: Path) -> dict[str, PoolUse] | None:
             )
         except BadRow:
             continue
+        is_named = partition >= 0 and partition == int(partition)
+        if is_named:
+            named.add(partition)
         processors = requested if requested > 0 else allocated
         if not (wait >= 0 and run > 0 and processors > 0 and abs(submit) + wait + run < LATEST_EPOCH_S):
             continue
-        if partition < 0 or partition != int(partition):
+        if not is_named:
             num_unknown += 1
             continue
         code = codes.setdefault(str(int(partition)), len(codes))
-        if len(codes) > MOST_PARTITIONS:
-            return None
         for name, value in zip(columns, (submit + wait, submit + wait + run, processors, code), strict=True):
             columns[name].append(value)
     num_known = len(columns["code"])
-    if len(codes) < 2 or num_known < KNOWN * (num_known + num_unknown):
-        return None
+    if len(codes) > MOST_PARTITIONS:
+        return {}, f"{len(codes):,} are more than the {MOST_PARTITIONS} machines that a file is taken to hold"
+    if len(named) > 1 and num_known < max(1, KNOWN * (num_known + num_unknown)):
+        all_ran = f"{num_known + num_unknown:,} jobs that are known to have run"
+        return {}, f"of {len(named):,} partitions, they name that of {num_known:,} of the {all_ran}"
+    if len(codes) < 2:
+        return {}, ""
     begin, end, processors_used, code_of = (np.array(column) for column in columns.values())
-    return {
+    uses = {
         number: pool_use(*(column[code_of == code] for column in (begin, end, processors_used)))
         for number, code in codes.items()
     }
+    return uses, ""
 
 
 def _described(path: Path) -> dict[str, str]:

@@ -128,6 +128,18 @@ def rows_of(log):
     return found
 
 
+def test_a_twin_that_only_forecasts_counts_what_is_logged_and_is_never_said_to_want_a_certificate(
+    tmp_path, capsys
+):
+    rows = rows_of(arm(0, (2, 8), rows=120))
+    archive(tmp_path / "log", rows[: 3 * 40] + rows[3 * 60 :])  # a gap of 20 intervals
+    twin = str(tmp_path / "twin")
+    assert main(["fit", str(tmp_path / "log"), "--out", twin, "--json", "--no-progress"]) == 0
+    assert json.loads(capsys.readouterr().out)["num_intervals"] == 100
+    assert main(["train", twin, "--out", str(tmp_path / "policy"), "--no-progress"]) == 2
+    assert "no laws of deployments to train in" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_log_without_metrics_of_deployments_is_fitted_and_certified_on_another_arm(tmp_path, capsys):
     archive(tmp_path / "one", rows_of(arm(0, (2, 8), rows=400)))

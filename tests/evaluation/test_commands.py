@@ -55,7 +55,9 @@ def test_import_tells_a_person_the_same_and_what_is_next(log, tmp_path, capsys):
     assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
     shown = capsys.readouterr()
     assert ["requests", "2", "1", "0"] in [line.split() for line in shown.out.splitlines()]
-    assert "lines + 1 made of headers or inventories = 3 kept + 1 quarantined + 0 superseded" in shown.out
+    assert (
+        " made of headers, inventories or several lines = 3 kept + 1 quarantined + 0 superseded" in shown.out
+    )
     assert f"schedtwin check {tmp_path / 'archive'}" in shown.out
     assert "import: done" in shown.err
 

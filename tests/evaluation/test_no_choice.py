@@ -43,6 +43,7 @@ def archive_of(path, candidates, num_nodes=3, **fields):
         ([["n0"], None], 3, "node", ""),
         ([["gone"]], 3, "node", ""),
         ([None], 1, "node", "there is only one node, n0"),
+        ([None], 2, "class", "all 2 nodes are of one"),
     ],
 )
 def test_whether_any_request_had_a_choice(tmp_path, candidates, num_nodes, granularity, words):

@@ -126,6 +126,15 @@ def test_training_leaves_room_for_the_largest_shift():
     )
 
 
+def test_training_does_not_end_in_a_gap_of_the_log_nor_before_one_that_holds_the_tests():
+    days = [day(offset) for offset in (0, 1, 2, 3, 4, 5, 18, 20)]
+    room = {"largest_shift_days": 1, "tail_days": 2, "num_days": 3}
+    assert choose_train_days(days, **room) == (day(1), day(2), day(3))  # tests on 4 and 5
+    assert choose_train_days(days[:3] + days[6:], **room) == (day(0),)  # tests on 1 and 2
+    assert choose_train_days([day(0), day(9), day(20)], **room) == (day(9),)  # none can be tested
+    assert choose_train_days(days, largest_shift_days=1, tail_days=2, first_day=day(4)) == (day(4), day(5))
+
+
 def test_fewer_training_days_than_asked_for_are_told_with_the_days_kept_back_and_why():
     days, room = [day(offset) for offset in range(40)], {"largest_shift_days": 30, "tail_days": 7}
     chosen = choose_train_days(days, num_days=40, **room)

@@ -30,8 +30,8 @@ FIRST = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 NUM_DAYS, A_DAY = 8, 1_500
 
 
-def write_log(path: Path, run_s, service) -> Archive:
-    """A log whose run times and services are functions of (day, random generator)."""
+def write_log(path: Path, run_s, service, changes=None) -> Archive:
+    """A log whose run times and services are functions of (day, random generator); `changes` hold for every row."""
     rng, schema, rows = np.random.default_rng(0), arrow_schema(REQUESTS, SCHEMA_VERSION), []
     for day in range(NUM_DAYS):
         for number in range(A_DAY):
@@ -41,7 +41,7 @@ def write_log(path: Path, run_s, service) -> Archive:
                 "request_id": f"{day}-{number}", "arrival": arrival, "start": begun, "site": "here",
                 "finish": begun + dt.timedelta(seconds=run_s(day, rng)), "service": service(day, rng),
                 "ran_node": f"m{rng.integers(4)}", "status": "completed",
-            })  # fmt: skip
+            } | (changes or {}))  # fmt: skip
     with ArchiveWriter(path) as writer:
         table = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
         writer.write("requests", table, source="made")
@@ -112,6 +112,20 @@ def test_one_day_cannot_be_held_against_another(changed: Archive) -> None:
         SurveyConfig(first_day=days[2], last_day=days[1])
     some = survey(changed.path, SurveyConfig(first_day=days[1], last_day=days[3]), one_by_one)
     assert some.days == tuple(days[1:4])
+
+
+def test_what_is_the_same_in_all_rows_is_no_aspect(tmp_path: Path) -> None:
+    log = write_log(tmp_path / "pool", lambda *_: 1.0, lambda *_: None, {"ran_node": "pool"})
+    found = survey(log.path, SurveyConfig(), one_by_one)
+    assert [one.name for one in found.aspects] == ["arrivals", "run times", "waits"]
+
+
+def test_run_times_count_where_the_start_is_unknown(tmp_path: Path) -> None:
+    unknown = {"start": None, "finish": None, "run_s": 100.0}
+    log = write_log(tmp_path / "durations", lambda *_: 1.0, lambda *_: "ocr", unknown)
+    counts = count_day((log.path, log.days("requests")[0]))
+    assert counts.durations["run times"].sum(axis=0)[bin_of(np.array([100.0]))] == A_DAY
+    assert counts.durations["waits"].sum() == 0
 
 
 def test_days_of_one_request_cannot_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

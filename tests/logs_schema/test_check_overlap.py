@@ -39,6 +39,15 @@ def test_a_choice_counts_from_five_requests_and_a_twentieth_on(count, fraction):
     assert overlap_of([("s", None, "a1", 300), ("s", None, "b1", count)]).fraction == 0.0
 
 
+def test_many_nodes_that_share_the_requests_evenly_were_all_tried():
+    names = [f"n{number}" for number in range(70)]
+    nodes = pa.table({"node_id": names, "node_class": ["a"] * 70})
+    assert overlap_of([("s", None, name, 9) for name in names], nodes).fraction == 1.0
+    assert overlap_of([("s", None, name, 4) for name in names], nodes).fraction == 0.0  # none of them often
+    rare = [("s", None, name, 5) for name in names[1:8]]
+    assert overlap_of([("s", None, "n0", 2000), *rare], nodes).fraction == 0.0  # 35 of 2,035
+
+
 def test_requests_without_a_decision_are_in_the_whole_and_a_log_without_any_says_so():
     line = overlap_of([("s", "ocr", "a1", 50), ("s", "ocr", "b1", 50), ("s", "ocr", None, 100)])
     assert (line.answer, line.fraction) == ("partial", 0.5)

@@ -160,6 +160,11 @@ def test_what_a_broken_rule_asks_for_is_told_with_its_first_row(tmp_path):
     assert found.count("first in") == 3
 
 
+def test_brackets_and_colons_of_messages_and_names_are_shown_as_they_are(tmp_path):
+    report = checked(tmp_path, [request(1, 0)], facts={"notes": ["origin under [log], node :warning:[red]"]})
+    assert "origin under [log], node :warning:[red]" in render(report)
+
+
 def test_a_log_mostly_in_quarantine_is_not_usable(tmp_path):
     report = checked(tmp_path, [request(n, n * 1000) for n in range(7)], rejects=2)
     assert not report.usable

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from logs_schema import Archive
+from logs_schema.broken_rules import rule_in_words
 from logs_schema.errors import FormatError
 from logs_schema.formats.mapping import read_mapping
 from logs_schema.formats.metric_series import placed
@@ -83,6 +84,8 @@ def test_samples_off_the_grid_and_no_numbers_are_quarantined(tmp_path):
     assert report.quarantined["deployment_samples"] == {"not_a_number": 1, "off_the_grid_of_intervals": 1}
     assert report.lines.read == 2
     assert rows[BEGIN_S + STEP_S, "web"]["cpu_cores_used"] is None
+    assert "`consecutive = true`" in rule_in_words("deployment_samples", "off_the_grid_of_intervals")
+    assert str(report.lines).endswith("comments, headers and lines of such rows")
 
 
 def test_instants_beside_the_grid_are_all_taken_to_it(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 import evaluation
 from logs_schema import Archive, FormatError, check_archive
+from logs_schema.broken_rules import rule_in_words
 from logs_schema.formats import lumos, requests_csv
 from logs_schema.formats.reading import BadRow
 from logs_schema.formats.request_values import InstantReading, clock_s, hostlist, quantity
@@ -101,6 +102,51 @@ def test_pods_of_kubernetes_as_json_lines(tmp_path: Path) -> None:
     assert (row["cpu_cores"], row["memory_gib"], row["ran_node"], row["service"]) == (1.25, 1.5, "n1", "web")
     assert (row["start"] - row["arrival"]).total_seconds() == 2.0
     assert row["status"] == "running"
+
+
+LISTS_MAPPING = """
+[columns.request_id]
+source = "id"
+[columns.arrival]
+source = "submitted"
+[columns.cpu_cores]
+source = "resources.cores"
+[columns.candidates]
+source = "resources.allowed"
+[columns.ran_node]
+source = "hosts"
+[columns.ran_nodes]
+source = "hosts"
+unit = "hostlist"
+"""
+
+
+def test_lists_of_json_name_all_nodes_and_add_up(tmp_path: Path) -> None:
+    jobs = [
+        {"id": "wide", "submitted": 10, "hosts": ["n2", "n[03-04]"],
+         "resources": {"cores": [4, 4, 2], "allowed": ["n2", "n03", "n04"]}},
+        {"id": "one", "submitted": 20, "hosts": ["n2"], "resources": {"cores": [1], "allowed": [["n2"], "n03"]}},
+        {"id": "idle", "submitted": 30, "hosts": [], "resources": {"cores": [], "allowed": [{"name": "n2"}]}},
+    ]  # fmt: skip
+    written(tmp_path, "nodes.csv", NODES[0], *(f"{name}{NODES[1][2:]}" for name in ("n2", "n03", "n04")))
+    written(tmp_path, "jobs.jsonl", *map(json.dumps, jobs))
+    written(tmp_path, "map.toml", LISTS_MAPPING)
+    import_log("requests_csv", [tmp_path], tmp_path / "a")
+    rows = requests_in(tmp_path / "a")
+    wide, one, idle = rows["wide"], rows["one"], rows["idle"]
+    assert (wide["cpu_cores"], wide["ran_node"], wide["ran_nodes"]) == (10.0, "n2", ["n2", "n03", "n04"])
+    assert (wide["candidates"], one["candidates"]) == (["n2", "n03", "n04"], ["n2", "n03"])
+    assert (one["ran_node"], one["cpu_cores"], "ran_nodes" in one) == ("n2", 1.0, False)
+    assert not {"ran_node", "ran_nodes", "candidates", "cpu_cores"} & set(idle)
+
+
+def test_amounts_that_the_pattern_does_not_match_as_a_whole_are_told_apart(tmp_path: Path) -> None:
+    mapping = ARRIVAL + '[columns.num_nodes]\nsource = "asked"\npattern = "R=([^,]+),.*"\n'
+    lines = ("t,asked", '1,"R=3,W=9"', "2,4", "3,R=3", '4,"R=many,W=9"')
+    report, _ = imported(tmp_path, mapping, *lines, capacity={"pool": 8.0})
+    assert report.rows["requests"] == 2
+    assert report.quarantined["requests"] == {"no_match:num_nodes": 1, "not_a_number:num_nodes": 1}
+    assert "matches as a whole" in rule_in_words("requests", "no_match:num_nodes")
 
 
 LUMOS_MAPPING = """

@@ -1,6 +1,7 @@
 """Partitions of SWF logs: when field 16 names machines, how large they are, and queues by partition."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -74,29 +75,41 @@ def test_sizes_in_brackets_count_and_given_ones_come_first(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("header", "change", "why"),
+    ("header", "change", "told"),
     [
-        (HEADER, lambda number: "-1", "unknown"),
-        (HEADER, lambda number: "3", "one number"),
-        (HEADER, lambda number: str(number % 40), "too many numbers"),
-        (
+        pytest.param(HEADER, lambda number: "-1", "", id="unknown"),
+        pytest.param(HEADER, lambda number: "3", "", id="one number"),
+        pytest.param(
+            HEADER, lambda number: str(number % 40), "40 are more than the 32", id="too many numbers"
+        ),
+        pytest.param(
             HEADER,
             lambda number: "-1" if number % 20 == 0 else str(number % 2),
-            "unknown for one job in twenty",
+            r"of 2 partitions, they name that of \d+ of the \d+ jobs",
+            id="unknown for one job in twenty",
         ),
-        (("; MaxProcs: 70",), None, "partitions that share processors"),
+        pytest.param(
+            ("; MaxProcs: 70",), None, "and the header has 70", id="partitions that share processors"
+        ),
     ],
-    ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_field_that_names_no_machines_leaves_one_pool(tmp_path, header, change, why):
+def test_a_field_that_names_no_machines_leaves_one_pool_and_a_note_says_why(tmp_path, header, change, told):
     lines = machines()
     if change is not None:
         rows = [one.split() for one in lines]
         lines = [" ".join([*row[:15], change(number), *row[16:]]) for number, row in enumerate(rows)]
-    assert found(tmp_path, *lines, header=header) is None, why
+    assert found(tmp_path, *lines, header=header).processors == {}
+    notes = [note for note in swf.facts([tmp_path / "log.swf"])["notes"] if "field 16" in note]
+    assert len(notes) == bool(told)
+    assert not told or re.search(told, notes[0])
     collected = collect(swf, [tmp_path / "log.swf"])
     assert [node["node_id"] for node in collected.rows["nodes"]] == ["pool"]
     assert set(collected.rows["requests"][0]) & {"offered_node"} == set()
+
+
+def test_partitions_of_jobs_that_do_not_say_when_they_ran_are_told_of(tmp_path):
+    lines = [" ".join([*one.split()[:2], "-1", *one.split()[3:]]) for one in machines()]
+    assert "name that of 0 of the 0 jobs" in found(tmp_path, *lines).left_out
 
 
 @pytest.fixture(scope="module")

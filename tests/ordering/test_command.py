@@ -86,6 +86,18 @@ def test_cancelled_jobs_are_left_out_or_withdrawn_and_said(tmp_path, capsys):
     assert [row["wait_s"] for row in rows(tmp_path / "waits.parquet")][-1] is None
 
 
+def test_a_log_without_waits_says_so_and_large_pools_are_written_in_full(tmp_path, capsys):
+    lines = [line.split() for line in LOG.replace("MaxProcs: 6", "MaxProcs: 1572864").splitlines()]
+    unknown = [line if line[0] == ";" else [*line[:2], "-1", *line[3:]] for line in lines]
+    (tmp_path / "log.swf").write_text("\n".join(map(" ".join, unknown)) + "\n")
+    assert run("import", "swf", tmp_path / "log.swf", "--out", tmp_path / "archive") == 0
+    assert run("replay", tmp_path / "archive", "--policy", "sjf") == 0
+    text = capsys.readouterr().out
+    assert "4 jobs on 1,572,864 processors" in text
+    assert "the log has no waits\n" in text
+    assert "n/a" not in text
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -38,13 +38,8 @@ def save_application_twin(folder: Path, twin: ApplicationTwin) -> None:
 
 def load_application_twin(folder: Path) -> ApplicationTwin:
     """Reads a twin; ProductError where the folder holds none."""
+    refuse_without_laws(folder)
     meaning = _meaning(folder)
-    if not meaning.get("laws", True):
-        raise ProductError(
-            "this twin forecasts what users see, and has no laws of deployments to train in", where=str(folder),
-            allowed="a twin of a log with cores used, rate and response time of every deployment",
-            advice="import these metrics and fit again; certify and bench forecasts take this twin and its log",
-        )  # fmt: skip
     number = len(meaning["deployments"])
     shapes: dict[str, Any] = {name: np.zeros((0, number), np.float32) for name in Laws._fields}
     laws = Laws(**{**shapes, "tail": np.zeros((0, TAIL_FEATURES), np.float32)})
@@ -64,6 +59,16 @@ def save_forecasts_alone(folder: Path, log: ScalingLog) -> None:
 def has_laws(folder: Path) -> bool:
     """Whether a twin has laws to train in."""
     return bool(_meaning(folder).get("laws", True))
+
+
+def refuse_without_laws(folder: Path) -> None:
+    """ProductError where a twin has no laws to train in."""
+    if not has_laws(folder):
+        raise ProductError(
+            "this twin forecasts what users see, and has no laws of deployments to train in", where=str(folder),
+            allowed="a twin of a log with cores used, rate and response time of every deployment",
+            advice="import these metrics and fit again; certify and bench forecasts take this twin and its log",
+        )  # fmt: skip
 
 
 def _meaning(folder: Path) -> dict[str, Any]:

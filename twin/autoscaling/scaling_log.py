@@ -68,6 +68,14 @@ class ScalingLog:
         ]
 
     @property
+    def is_logged(self) -> np.ndarray:
+        """[intervals] bool: the log says something of them; they are gaps between its rows elsewhere."""
+        said: np.ndarray = np.isfinite(np.column_stack([*self.columns.values(), *self.gateway.values()])).any(
+            axis=1
+        )
+        return said
+
+    @property
     def memory_granted(self) -> np.ndarray:
         """[intervals, deployments] GiB a replica; 1 where a deployment's is never logged."""
         memory = self.columns["memory_gib"]

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from logs_schema import Archive
 
-COLUMNS = ("arrival", "service", "site", "start", "finish", "offered_node", "ran_node")
+COLUMNS = ("arrival", "service", "site", "start", "finish", "run_s", "offered_node", "ran_node")
 HOURS = 24
 LEAST_S, DECADES, BINS_A_DECADE = 1e-3, 10, 20
 NUM_BINS = DECADES * BINS_A_DECADE
@@ -55,8 +55,10 @@ def count_day(item: tuple[Path, dt.date]) -> DayCounts:
         instant_us = {name: _micros(batch[name]) for name in ("arrival", "start", "finish")}
         hour = (instant_us["arrival"] // 3.6e9 % HOURS).astype(int)
         np.add.at(arrivals, (half, hour), 1)
-        for name, begin, end in (("run times", "start", "finish"), ("waits", "arrival", "start")):
-            lasted_s = (instant_us[end] - instant_us[begin]) / 1e6
+        ran_s = (instant_us["finish"] - instant_us["start"]) / 1e6
+        ran_s = np.where(np.isnan(ran_s), _numbers(batch["run_s"]), ran_s)
+        waited_s = (instant_us["start"] - instant_us["arrival"]) / 1e6
+        for name, lasted_s in (("run times", ran_s), ("waits", waited_s)):
             known = np.isfinite(lasted_s)
             np.add.at(durations[name], (half[known], bin_of(lasted_s[known])), 1)
         mix = pc.binary_join_element_wise(_text(batch["site"]), _text(batch["service"]), "/")
@@ -75,9 +77,12 @@ def bin_of(lasted_s: np.ndarray) -> np.ndarray:
 
 def _micros(column: pa.Array) -> np.ndarray:
     """[rows] float64 microseconds since 1970, NaN where null."""
-    return np.asarray(
-        pc.cast(column.cast(pa.int64()), pa.float64(), safe=False).to_numpy(zero_copy_only=False)
-    )
+    return _numbers(column.cast(pa.int64()))
+
+
+def _numbers(column: pa.Array) -> np.ndarray:
+    """[rows] float64, NaN where null."""
+    return np.asarray(pc.cast(column, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
 
 def _label(column: pa.Array) -> pa.Array:

@@ -212,8 +212,12 @@ def _halves(name: str, counts: Sequence[DayCounts]) -> np.ndarray:
     total: Counter[str] = Counter()
     for one in counts:
         total.update(one.labels[name][0] + one.labels[name][1])
+    if (
+        len(total) < 2
+    ):  # one node, or one site and service: the days cannot differ, and nothing is known of them
+        return np.zeros((2, len(counts), 1), np.int64)
     place = {label: index for index, label in enumerate(sorted(total))}
-    found = np.zeros((2, len(counts), max(1, len(place))), np.int64)
+    found = np.zeros((2, len(counts), len(place)), np.int64)
     for number, one in enumerate(counts):
         for half in (0, 1):
             for label, count in one.labels[name][half].items():

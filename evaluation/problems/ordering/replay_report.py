@@ -186,11 +186,12 @@ def _part(name: str, plain: dict[str, Any], gap: str) -> str:
         f"{count:,} x {rule}{CONSEQUENCES.get(rule, '')}" for rule, count in plain["counts"].items() if count
     ]
     width = max(14, *(len(policy) + 2 for policy in plain["policies"]))
+    logged_s = plain["logged_mean_wait_s"]
     lines = [
-        f"{name}{plain['num_jobs']:,} jobs on {plain['processors']:g} processors, "
+        f"{name}{plain['num_jobs']:,} jobs on {plain['processors']:,.10g} processors, "
         f"{'EASY backfilling' if plain['easy'] else 'no backfilling'}"
         + (f"; {first(hit, num_shown=len(hit))}" if hit else ""),
-        f"logged mean wait {number(plain['logged_mean_wait_s'])} s{gap}",
+        "the log has no waits" if logged_s is None else f"logged mean wait {number(logged_s)} s{gap}",
         "",
         f"{'policy':<{width}}{'mean wait s':>14}{'p99 wait s':>14}{'slowdown':>12}{'utilisation':>13}{'Jain':>8}"
         f"{'backfilled':>12}",

@@ -27,7 +27,13 @@ def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> 
     """
     names = encoding.cluster.node_names
     if len(names) < 2:
-        return f"there is only one {'node class' if encoding.by_class else 'node'}, {names[0]}: nothing to choose"
+        num_nodes = len(archive.nodes())
+        if encoding.by_class and num_nodes > 1:
+            return (
+                f"decisions name node classes, and all {num_nodes:,} nodes are of one, {names[0]}: nothing to choose "
+                '([days] granularity = "node" names machines)'
+            )
+        return f"there is only one node, {names[0]}: nothing to choose"
     known = encoding.node_of_name
     for batch in archive.scan(REQUESTS.name, days=days, columns=["candidates"]):
         for candidates in batch["candidates"].to_pylist():

@@ -35,7 +35,7 @@ from evaluation.problems.kit import (
 )
 from evaluation.problems.placement.case import Case, refuse_uneven_replications
 from evaluation.problems.placement.certifying import certify, refused
-from evaluation.problems.placement.choices import NO_CHOICE, no_choice_in, untrainable
+from evaluation.problems.placement.choices import NO_CHOICE, no_choice_in, refuse_no_choice, untrainable
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.refreshing import placement_parts
@@ -342,6 +342,7 @@ PLACEMENT_KIT = Kit(
     generate=generate,
     refresh=placement_parts,
     run=run,
+    refuse_untrainable=refuse_no_choice,
     fitted=fitted,
     trained=trained,
     compared=compared,
