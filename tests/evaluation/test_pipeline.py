@@ -55,7 +55,7 @@ from offline_rl.recipes.schedulers import (
     policy_params,
     save_schedulers,
 )
-from offline_rl.recipes.training import train_schedulers
+from offline_rl.recipes.training import train_contenders
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from offline_rl.rules.size_intervals import SIZE_INTERVALS
 from offline_rl.runner import load_network
@@ -317,15 +317,22 @@ def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Pat
     assert np.sum(~np.isfinite(seen[0][1].fate.finish_s[seen[0][1].valid()])) > 50
 
 
+def trained(twin: PlacementTwin, config: TrainingConfig, keep: Path | None = None) -> Schedulers:
+    key = jax.random.key(TINY.seed)
+    return train_contenders(key, twin, config, SilentProgress(), keep=keep).ranked(
+        SilentProgress(), is_trusted=True
+    )
+
+
 @pytest.fixture(scope="module")
 def schedulers(products: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Schedulers:
     """As the job trains them, but by two seeds, stopped and gone on with in between, and from the log alone as well."""
     twin, keep = PlacementTwin.load(products["twin"]), tmp_path_factory.mktemp("unfinished")
     one = replace(TINY.train, seeds=(0,))
     both = replace(TINY.train, seeds=(0, 3), from_logs=("cql",), from_logs_updates=2)
-    first = train_schedulers(jax.random.key(TINY.seed), twin, one, SilentProgress(), keep=keep)
+    first = trained(twin, one, keep)
     assert sorted(file.name for file in keep.iterdir()) == ["clone.npz", "seed-0.npz"]
-    found = train_schedulers(jax.random.key(TINY.seed), twin, both, SilentProgress(), keep=keep)
+    found = trained(twin, both, keep)
     assert_same_seed(found, 0, first)
     return found
 
@@ -346,7 +353,7 @@ def test_the_same_key_gives_the_same_bits_whatever_seeds_stand_beside(
 ) -> None:
     """Trained anew: the job's own policy may come from less optimised programs (see `tests/conftest.py`)."""
     twin = PlacementTwin.load(products["twin"])
-    alone = train_schedulers(jax.random.key(TINY.seed), twin, TINY.train, SilentProgress())
+    alone = trained(twin, TINY.train)
     assert_same_seed(schedulers, 1, alone)
 
 
