@@ -70,7 +70,7 @@ def _drawn_answers(world: World, today: DayConditions, names: Names) -> Answers:
         return empty_queues(key, world, today, streams)
 
     def answer_seat(
-        key: Array, queues: CoreQueues, state: PlacementState, node: Array, _note: PyTree
+        key: Array, queues: CoreQueues, state: PlacementState, node: Array, _decision_info: PyTree
     ) -> tuple[CoreQueues, Fate]:
         request = unseated(state.request)
         held, fate = answer(key, world, today, names, queues, request, state.clock_s, node[0])

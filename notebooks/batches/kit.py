@@ -155,12 +155,12 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     return [f"{len(facts['nodes'])} edges learned from {facts['num_batches']:,} batches"]
 
 
 def trained(facts: Facts) -> list[str]:
-    """What a person is told of training."""
+    """Lines for the terminal on a training."""
     pairs = zip(facts["seeds"], facts["mean_response_s"], strict=True)
     return [f"seed {seed}: mean response {value:.3f} s in the twin" for seed, value in pairs]
 

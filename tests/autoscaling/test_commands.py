@@ -132,7 +132,7 @@ def test_what_is_not_there_says_so(tmp_path):
         pass
     with pytest.raises(ConfigError, match="no such autoscaler to export"):
         AUTOSCALING_KIT.export(tmp_path / "out", tmp_path / "policy", ExportOptions())
-    with pytest.raises(ConfigError, match="no pool"):
+    with pytest.raises(ConfigError, match="only a queue has a pool"):
         AUTOSCALING_KIT.configured(RunConfig(), ProblemOptions(pool="cpu"))
     with pytest.raises(ConfigError, match="slo_s"):
         ScaleConfig(slo_s=-1.0)
@@ -184,11 +184,11 @@ def test_a_log_that_lacks_tables_is_refused_with_what_it_does_support(tmp_path, 
 @pytest.mark.parametrize(
     ("kit", "load"), [(scaling_kit, "load_application_twin"), (slots_kit, "load_fitted")]
 )
-def test_no_twin_is_certified_on_its_own_training_days(monkeypatch, kit, load):
-    manifest = SimpleNamespace(extra={"train_days": ["2024-01-01", "2024-01-02"]}, content_hash="")
-    monkeypatch.setattr(kit, "read_manifest", lambda *_: manifest)
+def test_no_twin_is_certified_on_its_own_training_days(monkeypatch, tmp_path, kit, load):
+    with writing(tmp_path / "twin", "twin", extra={"train_days": ["2024-01-01", "2024-01-02"]}):
+        pass
     monkeypatch.setattr(kit, load, lambda _twin: None)
-    certifier = kit.certifier("twin", None)
+    certifier = kit.certifier(tmp_path / "twin", None)
     with pytest.raises(ConfigError, match="overlap the training window"):
         certifier.certify(
             Days(4), [dt.date(2024, 1, 2), dt.date(2024, 1, 3)], CertifyConfig(), SilentProgress()

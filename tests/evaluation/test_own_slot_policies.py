@@ -9,7 +9,7 @@ import pytest
 
 from evaluation import SlotPolicies, UnitValues, compare, shifted_days
 from evaluation.baselines import LEAST_LOADED
-from evaluation.problems.orchestration.bench import NOBODY
+from evaluation.problems.orchestration.bench import NO_ENTRANTS
 from evaluation.problems.orchestration.comparing import REFERENCE, PlayConfig, play_pairs
 from evaluation.problems.orchestration.own import own_pairs
 from evaluation.problems.orchestration.simulating import simulate_slots
@@ -65,7 +65,7 @@ def in_my_model(pair, days):
 )
 def test_what_cannot_be_a_side_is_named(policy, words: str) -> None:
     no_twin = None  # names are looked at first
-    refused = own_pairs({"mine": policy}, ["other"], no_twin, NOBODY).refused
+    refused = own_pairs({"mine": policy}, ["other"], no_twin, NO_ENTRANTS).refused
     assert re.search(words, str(refused["mine"]), re.DOTALL)
 
 

@@ -217,7 +217,7 @@ def certifier(twin: Path, population: Path | None) -> Certifier:
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     ways = (
         "ways between sites as the log times them"
         if facts["has_ways"]

@@ -182,7 +182,7 @@ def refuse_other_application(archive: Archive, twin: Path) -> None:
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     number = len(facts["deployments"])
     words = f"{number} {'deployment' if number == 1 else 'deployments'}"
     begin = f"{words} learned from {facts['num_intervals']:,} intervals of "
@@ -196,7 +196,7 @@ def fitted(facts: Facts) -> list[str]:
 
 
 def trained(facts: Facts) -> list[str]:
-    """What a person is told of training."""
+    """Lines for the terminal on a training."""
     source = (
         ""
         if facts["objective_is_given"]

@@ -166,7 +166,7 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
 
 
 def fitted_lines(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     nodes, services = len(facts["nodes"]), len(facts["services"])
     return [f"{nodes} nodes and {services} services learned from {facts['num_requests']:,} requests"]
 

@@ -57,5 +57,5 @@ def play(
 
 
 def in_each(counts: Counts) -> Counts:
-    """What happened in each frame, from totals [frames, *streams]; its `throughput()` is 001's per-frame rate."""
+    """What happened in each frame, from totals [frames, *streams]; its `throughput()` is KaiS's per-frame rate."""
     return jax.tree.map(lambda total: jnp.diff(total, axis=0, prepend=jnp.zeros_like(total[:1])), counts)
