@@ -213,7 +213,8 @@ class Kit:
         if judges and not self.takes_judges:
             raise ConfigError(
                 f"comparisons of the problem '{self.name}' take no judges of one's own: {', '.join(judges)}",
-                where="--judge", allowed="problems whose kit has `takes_judges`", advice="leave --judge out",
+                where="--judge", allowed="problems whose kit has `takes_judges`",
+                advice="leave --judge out, or let `compare` and `judge` of the kit take judges",
             )  # fmt: skip
         return {"judges": judges} if judges else {}
 

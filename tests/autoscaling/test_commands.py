@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import UnitValues
+from evaluation import UnitValues, compare, shifted_days
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.judges.contender import OtherSystemError
@@ -32,6 +33,7 @@ from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.runner.scaling import FORMS, load_scaling
+from twin import fit
 
 
 def test_load_has_its_mean_its_day_and_its_drift():
@@ -300,6 +302,13 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     assert cores[0].value > 0.0
     assert cores[1].low is not None
     assert cores[2] is None
+    split = shifted_days(Archive(log), "0d", num_days=1)  # from Python: of a log that holds no requests
+    found = compare(
+        {"still": still, "wrong": wrong}, fit("autoscaling", split.train), split.test,
+        judges={"start": cores_at_start}, intervals=IntervalConfig(num_replicates=200),
+    ).comparison  # fmt: skip
+    assert set(found.refused) == {"wrong"}
+    assert {cell.judge for cell in found.cells if cell.policy == "still"} == {"twin", "truth", "start"}
 
 
 def still(_key, state):

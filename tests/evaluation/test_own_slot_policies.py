@@ -1,6 +1,7 @@
 """Dispatchers and orchestrators of the user's: what is taken, and what is left out by name."""
 
 import re
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -45,11 +46,18 @@ def idle(_key, state):
     return Scaling(nothing, nothing)
 
 
+CHANCES = {}
+
+
+def chance_of(twin):
+    """One for all pairs, so that they share a program."""
+    return CHANCES.setdefault(id(twin), learned_chance(twin.edge, twin.tables))
+
+
 def in_my_model(pair, days):
     """The day in the twin that was trained in."""
     assert len(days.history().arrival_s) == days.archive.num_rows("requests", days.days[0])
-    chance = learned_chance(days.twin.edge, days.twin.tables)
-    counts = pair.play(jax.random.key(0), chance, num_frames=2, num_runs=2)
+    counts = pair.play(jax.random.key(0), chance_of(days.twin), 2, 2)
     arrived = np.asarray(counts.arrived)
     return UnitValues({"on_time": np.asarray(counts.on_time) / arrived}, arrived)
 
@@ -61,6 +69,7 @@ def in_my_model(pair, days):
         (SlotPolicies("least_loded", idle), "names 'least_loded'.*allowed: a function, or random"),
         (SlotPolicies(first_legal, "plan"), "names 'plan'.*allowed: a function, or static"),
         ("hpa", "is no function"),
+        (Path("bundle"), "is the folder of a bundle.*allowed: a function.*an evaluation.SlotPolicies"),
     ],
 )
 def test_what_cannot_be_a_side_is_named(policy, words: str) -> None:

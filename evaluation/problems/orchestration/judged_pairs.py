@@ -1,7 +1,7 @@
 """Pairs of dispatcher and orchestrator as judges of the user's get them, and the days that they judge."""
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -10,7 +10,7 @@ from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
 from evaluation.comparison.comparison import Comparison
 from evaluation.judges.user_judges import JudgedDays, days_of_shifts
 from evaluation.problems.orchestration.bench import Entrants, Pair
-from evaluation.problems.orchestration.pairs import pair_program
+from evaluation.problems.orchestration.pairs import PairProgram, pair_program
 from logs_schema import Archive
 from twin.contracts import Array
 from twin.orchestration.chance import Chance
@@ -56,29 +56,40 @@ class JudgedPair(NamedTuple):
         edge, frames: The cluster, and how often replicas change.
         dispatch: (key, `SlotState`, legal [nodes, seats, *streams]) -> nodes [seats, *streams].
         orchestrate: (key, `FrameState`) -> `Scaling`.
+        play: (key, chance, number of frames, number of runs) -> totals [runs] of a day's first frames under a model of
+            arrivals, runs, ways and failures. With one chance all pairs share one compiled program.
     """
 
     edge: EdgeCloud
     frames: FrameConfig
     dispatch: Dispatch
     orchestrate: Orchestrate
-
-    def play(self, key: Array, chance: Chance, num_frames: int, num_runs: int = 1) -> Counts:
-        """Totals [num_runs] of a day's first frames under a model of arrivals, runs, ways and failures."""
-        streams = (num_runs,)
-        program = pair_program(
-            self.edge, chance, self.frames, [self.dispatch], [self.orchestrate], num_frames, streams
-        )
-        return program(key, jnp.int32(0), jnp.int32(0))
+    play: Callable[[Array, Chance, int, int], Counts]
 
 
 def judged_pairs(
     fitted: FittedCluster, names: Mapping[Pair, str], own: Entrants
 ) -> dict[str, list[JudgedPair]]:
     """Name -> the pair; it has no seeds."""
-    sides = sides_of(fitted.edge, fitted.frames, list(names), own)
+    edge, frames = fitted.edge, fitted.frames
+    sides = sides_of(edge, frames, list(names), own)
+    programs: dict[tuple[int, int, int], tuple[Chance, PairProgram]] = {}  # the chance stays, so its id does
+
+    def program(chance: Chance, num_frames: int, num_runs: int) -> PairProgram:
+        key = id(chance), num_frames, num_runs
+        if key not in programs:
+            both = list(sides.dispatch.values()), list(sides.orchestrate.values())
+            programs[key] = chance, pair_program(edge, chance, frames, *both, num_frames, (num_runs,))
+        return programs[key][1]
+
+    def player(pair: Pair) -> Callable[[Array, Chance, int, int], Counts]:
+        kinds = list(sides.dispatch).index(pair.dispatch), list(sides.orchestrate).index(pair)
+        return lambda key, chance, num_frames, num_runs: program(chance, num_frames, num_runs)(
+            key, *map(jnp.int32, kinds)
+        )
+
     return {
-        name: [JudgedPair(fitted.edge, fitted.frames, sides.dispatch[pair.dispatch], sides.orchestrate[pair])]
+        name: [JudgedPair(edge, frames, sides.dispatch[pair.dispatch], sides.orchestrate[pair], player(pair))]
         for pair, name in names.items()
     }
 
