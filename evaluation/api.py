@@ -58,7 +58,7 @@ def shifted_days(
     """Divides an archive's days into training days and, for every time shift, later days.
 
     Args:
-        archive: The log.
+        archive: The log; days are those with requests, of a log without any those with samples of deployments.
         shifts: Days between training and test, such as "0d,1d,1w,1m".
         num_days: Number of training days; by default as many as leave room for the largest shift.
         last_day: The last training day; by default early enough for the largest shift.
@@ -159,13 +159,14 @@ def compare(
 
     Args:
         policies: Name -> a trained policy (every seed is evaluated), a function of the type `twin.Policy`, a baseline
-            or rule, or the folder of a bundle.
+            or rule, or the folder of a bundle. What a problem does not take is left out, with what it takes.
         twin: The twin that the policies were trained in; it defines what policies observe.
         test: The test days, from `shifted_days`.
         judges: Name -> a judge: a function (policy, `JudgedDays`) -> `UnitValues`, see `UserJudge`.
         progress: Progress display; none by default.
         options: Options of the problem: `intervals` of the bootstrap; for placement `judge` (by default without
-            off-policy estimates, `off_policy_updates`), for a queue `order` (lengths, numbers of generated weeks).
+            off-policy estimates, `off_policy_updates`), for a queue `order` (lengths, numbers of generated weeks), by
+            slots `play`, for deployments `scale`, for many requests at once `assign`.
 
     Returns:
         The comparison. A policy or a judge that fails is left out and named in `comparison.refused`.

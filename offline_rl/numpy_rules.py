@@ -165,10 +165,12 @@ def _has_room(
     seen: Mapping[str, np.ndarray], share: Callable[[np.ndarray], np.ndarray] = np.expm1
 ) -> np.ndarray:
     """[batch, A] bool: cores for the request are free and no request waits for them."""
-    return np.asarray(_room(seen, share) >= seen["needed_share"] - np.float32(1e-3))
+    return np.asarray(_free_capacity(seen, share) >= seen["needed_share"] - np.float32(1e-3))
 
 
-def _room(seen: Mapping[str, np.ndarray], share: Callable[[np.ndarray], np.ndarray] = np.expm1) -> np.ndarray:
+def _free_capacity(
+    seen: Mapping[str, np.ndarray], share: Callable[[np.ndarray], np.ndarray] = np.expm1
+) -> np.ndarray:
     """[batch, A] share of the cores that is free and that no request waits for; negative where more wait."""
     return np.asarray(seen["free_cpu_cores"] - share(seen["waiting_share"]))
 
@@ -190,7 +192,7 @@ def _delay(
 def _run(numbers: Numbers, seen: Mapping[str, np.ndarray]) -> np.ndarray:
     """[batch, A] how long the request should run, beside those that run there now."""
     by_count, by_load, usual = numbers[CROWDING]
-    load = np.float32(1.0) - _room(seen) + seen["needed_share"]
+    load = np.float32(1.0) - _free_capacity(seen) + seen["needed_share"]
     longer = by_count * seen["num_running"] + by_load * np.log(np.maximum(load, np.float32(1.0))) - usual
     return np.asarray(_duration(seen["usual_run"]) * np.exp(longer))
 

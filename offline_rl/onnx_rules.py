@@ -116,7 +116,7 @@ def _run(terms: _Terms) -> str:
     """How long the request should run, beside those that run there now."""
     add = terms.graph.add
     by_count, by_load, usual = (terms.number(CROWDING, index) for index in range(3))
-    taken = add("Sub", terms.value(1.0), _room(terms, terms.expm1(terms.of_choice("waiting_share"))))
+    taken = add("Sub", terms.value(1.0), _free_capacity(terms, terms.expm1(terms.of_choice("waiting_share"))))
     load = add("Add", taken, terms.of_choice("needed_share"))
     longer = add("Mul", by_load, add("Log", terms.at_least(load, 1.0)))
     longer = add("Sub", add("Add", longer, add("Mul", by_count, terms.of_choice("num_running"))), usual)
@@ -126,14 +126,14 @@ def _run(terms: _Terms) -> str:
 def _queue(terms: _Terms, waiting: str) -> str:
     """The backlog where a node has no room beside the share that `waiting` requests need, else 0."""
     add = terms.graph.add
-    free = _room(terms, waiting)
+    free = _free_capacity(terms, waiting)
     needed = add("Sub", terms.of_choice("needed_share"), terms.value(1e-3))
     return add(
         "Where", add("Less", free, needed), terms.duration(terms.of_choice("backlog")), terms.value(0.0)
     )
 
 
-def _room(terms: _Terms, waiting: str) -> str:
+def _free_capacity(terms: _Terms, waiting: str) -> str:
     """The share of the cores that is free beside the share that `waiting` requests need."""
     return terms.graph.add("Sub", terms.of_choice("free_cpu_cores"), waiting)
 

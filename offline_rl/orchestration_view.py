@@ -6,12 +6,10 @@ node what waits for that service at the node's own access point.
 
 from collections.abc import Callable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.networks import Example
-from offline_rl.stepwise_actor import ChangeRule, ChangeView, StepwiseActor, StepwiseConfig, stepwise_actor
+from offline_rl.stepwise_actor import ChangeRule, ChangeView
 from twin.contracts import Array, PyTree
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_state import Scaling
@@ -19,27 +17,6 @@ from twin.orchestration.frames import FrameObservation
 
 _UTILISATION = 3
 """Row of a node's features: requests in service for each core."""
-
-
-def orchestration_actor(
-    example: Example,
-    case: EdgeCloud,
-    config: StepwiseConfig | None = None,
-    rule: ChangeRule | None = None,
-) -> StepwiseActor:
-    """The stepwise actor of a cluster; its parameters serve clusters of any size, unless `config.stacked`.
-
-    Args:
-        example: Shapes of what an orchestrator sees (`offline_rl.together.group_example` where it is one of two).
-        case: The cluster.
-        config: How changes are chosen.
-        rule: What is corrected (`queue_rule`); nothing if not given.
-    """
-    read = change_reader(case)
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (example.observation, example.legal))
-    num_changes = example.legal.node.shape[-1]
-    point_of_node = tuple(int(site) for site in case.cluster.site_of_node)
-    return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config, rule)
 
 
 def queue_rule(sharpness: float = 4.0, threshold: float = 0.2) -> ChangeRule:

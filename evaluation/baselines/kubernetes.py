@@ -80,7 +80,7 @@ def _scheduler(*scores: Score) -> Callable[[Cluster], Policy]:
     def policy(cluster: Cluster) -> Policy:
         def decide(key: Array, observation: Observation, legal: Array) -> Array:
             shares = jnp.stack(requested_shares(cluster, observation))
-            total = sum((score(shares) for score in scores), start=_room(shares))
+            total = sum((score(shares) for score in scores), start=_fits(shares))
             return any_best_legal(key, total, legal)
 
         return decide
@@ -88,7 +88,7 @@ def _scheduler(*scores: Score) -> Callable[[Cluster], Policy]:
     return policy
 
 
-def _room(shares: Array) -> Array:
+def _fits(shares: Array) -> Array:
     return jnp.where(jnp.all(shares <= 1.0 + 1e-6, axis=0), FITS_NOW, 0.0)
 
 

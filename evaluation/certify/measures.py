@@ -15,7 +15,6 @@ from evaluation.certify.samples import Coding, Sample
 PSEUDO_COUNT = 0.5
 """Added to every cell's count (Krichevsky and Trofimov), so that an empty cell has a large but finite cost."""
 NUM_FOLDS = 5
-MAX_KERNEL_ROWS = 1000
 
 
 def discrete_kl(real: np.ndarray, generated: np.ndarray, num_codes: int) -> float:
@@ -96,52 +95,7 @@ def held_out_scores(features: np.ndarray, label: np.ndarray, size: int, *, seed:
     return score
 
 
-def kernel_mmd(coding: Coding, real: Sample, generated: Sample, *, seed: int = 0) -> float:
-    """Squared maximum mean discrepancy, unbiased, with a Gaussian kernel of the real sample's median distance.
-
-    At most 1,000 rows of each, drawn by `seed`; may be slightly negative for equal laws. Source: Gretton et al. 2012,
-    equation 3.
-    """
-    random = np.random.default_rng(seed)
-    rows = [random.permutation(sample.num_rows)[:MAX_KERNEL_ROWS] for sample in (real, generated)]
-    one = coding.matrix(real.take(rows[0]))
-    two = coding.matrix(generated.take(rows[1]))
-    within = square_distances(one, one)
-    width = np.median(within[np.triu_indices(len(one), 1)])
-    return gaussian_mmd(one, two, float(width) if width > 0 else 1.0)
-
-
-def gaussian_mmd(one: np.ndarray, two: np.ndarray, width: float) -> float:
-    """Unbiased squared MMD of rows [n, d] and [m, d] under the kernel `exp(-|x - y|^2 / width)`."""
-
-    def mean_off_diagonal(kernel: np.ndarray) -> float:
-        size = len(kernel)
-        return float((kernel.sum() - np.trace(kernel)) / (size * (size - 1)))
-
-    kernels = [np.exp(-square_distances(*pair) / width) for pair in ((one, one), (two, two), (one, two))]
-    return mean_off_diagonal(kernels[0]) + mean_off_diagonal(kernels[1]) - 2.0 * float(kernels[2].mean())
-
-
 def square_distances(one: np.ndarray, two: np.ndarray) -> np.ndarray:
     """[n, m] squared Euclidean distances of rows [n, d] and [m, d]."""
     squares = np.sum(one**2, axis=1)[:, None] + np.sum(two**2, axis=1)[None] - 2.0 * one @ two.T
     return np.asarray(np.maximum(squares, 0.0))
-
-
-def kolmogorov_smirnov(real: np.ndarray, generated: np.ndarray) -> float:
-    """Largest distance of the two distribution functions, in [0, 1]; unknown values are left out."""
-    from scipy.stats import ks_2samp
-
-    one, two = (values[np.isfinite(values)] for values in (real, generated))
-    return float(ks_2samp(one, two).statistic) if len(one) and len(two) else float("nan")
-
-
-def relative_wasserstein(real: np.ndarray, generated: np.ndarray) -> float:
-    """Earth mover's distance over the real sample's deviation; unknown values are left out."""
-    from scipy.stats import wasserstein_distance
-
-    one, two = (values[np.isfinite(values)] for values in (real, generated))
-    if not len(one) or not len(two):
-        return float("nan")
-    spread = float(np.std(one))
-    return float(wasserstein_distance(one, two)) / (spread if spread > 0 else 1.0)

@@ -96,9 +96,9 @@ def _main(argv: list[str]) -> int:
 def _told(error: Exception) -> str:
     """An error a user can cause, in its parts."""
     if isinstance(error, OSError) and error.strerror:
-        told = f"{error.strerror[:1].lower()}{error.strerror[1:]}\n  where: {error.filename}"
+        message = f"{error.strerror[:1].lower()}{error.strerror[1:]}\n  where: {error.filename}"
         advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), "")
-        return f"{told}\n  what to do: {advice}" if advice else told
+        return f"{message}\n  what to do: {advice}" if advice else message
     return str(error)
 
 

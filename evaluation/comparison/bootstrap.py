@@ -123,26 +123,6 @@ def resampling_units(
     return row_day * blocks_per_day + block, "blocks of consecutive requests within a day"
 
 
-def merge_overlapping(first_day: np.ndarray, last_day: np.ndarray) -> np.ndarray:
-    """One unit label for each stretch of days, equal where stretches overlap, directly or through others.
-
-    Anchors (training windows) whose test days overlap share outcomes: resampled apart, they would count one
-    day twice.
-
-    Args:
-        first_day, last_day: [stretches] both inclusive.
-
-    Returns:
-        [stretches] labels from 0.
-    """
-    order = np.argsort(first_day, kind="stable")
-    reach = np.maximum.accumulate(np.asarray(last_day)[order])
-    fresh = np.concatenate([[False], np.asarray(first_day)[order][1:] > reach[:-1]])
-    labels = np.empty(len(order), np.int64)
-    labels[order] = np.cumsum(fresh)
-    return labels
-
-
 def weights_of(num_units: int, config: IntervalConfig) -> np.ndarray:
     """The weights a statistic is evaluated on: all units once, each left out in turn, then the draws.
 
@@ -188,13 +168,6 @@ def estimate(statistic: Statistic, num_units: int, config: IntervalConfig) -> Es
     if num_units == 0:
         return Estimate(None, None, None, 0, "there is nothing to measure")
     return summarise(statistic(weights_of(num_units, config)), num_units, config)
-
-
-def paired_difference(
-    statistic: Statistic, reference: Statistic, num_units: int, config: IntervalConfig
-) -> Estimate:
-    """The difference `statistic - reference` with its interval; both of the same units' weights."""
-    return estimate(lambda weights: statistic(weights) - reference(weights), num_units, config)
 
 
 def verdict(difference: Estimate, better: str) -> DifferenceVerdict:

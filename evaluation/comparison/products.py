@@ -33,6 +33,11 @@ def trained_in(manifest: Manifest) -> dict[str, Any]:
     return {"twin": manifest.made_from.get("twin"), "certification": certification}
 
 
+def train_days_in(twin_path: Path) -> list[dt.date]:
+    """The days that a twin was fitted on."""
+    return [dt.date.fromisoformat(day) for day in read_manifest(twin_path, "twin").extra["train_days"]]
+
+
 def holds_training(archive: Archive, train_days: Iterable[dt.date]) -> bool:
     """Whether an archive has requests on any of a twin's training days."""
     return not set(train_days).isdisjoint(archive.days("requests"))
@@ -40,8 +45,7 @@ def holds_training(archive: Archive, train_days: Iterable[dt.date]) -> bool:
 
 def refuse_other_days(archive: Archive, twin_path: Path) -> None:
     """Raises ConfigError if the archive's requests on the twin's training days differ from those of the fit."""
-    facts = read_manifest(twin_path, "twin").extra
-    train_days = [dt.date.fromisoformat(day) for day in facts["train_days"]]
+    facts, train_days = read_manifest(twin_path, "twin").extra, train_days_in(twin_path)
     is_held = holds_training(archive, train_days)
     if is_held and archive.days_hash("requests", train_days) != facts.get("train_days_hash"):
         raise ConfigError(

@@ -17,6 +17,7 @@ from evaluation.comparison.shifts import (
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.settings import refuse_below_one
+from logs_schema.tables import DEPLOYMENT_SAMPLES, REQUESTS
 from twin.placement.bookkeeping import VIEWS
 from twin.placement.encoding import GRANULARITIES
 
@@ -61,10 +62,16 @@ class DaysConfig:
             )
 
 
+def days_with_rows(archive: Archive) -> tuple[str, list[dt.date]]:
+    """The table that days are counted in, with its days: requests, or samples of deployments where there are none."""
+    table = REQUESTS.name if archive.days(REQUESTS.name) else DEPLOYMENT_SAMPLES.name
+    return table, archive.days(table)
+
+
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:
     """The training days under a configuration."""
     return choose_train_days(
-        archive.days("requests"),
+        days_with_rows(archive)[1],
         largest_shift_days=max(parse_shifts(shifts.shifts)),
         first_day=days.first_day,
         last_day=days.last_day,
@@ -85,7 +92,8 @@ def kept_back_of(
 
 def plan_of(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig) -> ShiftPlan:
     """The test days that an archive has for a twin of some training days."""
-    counts = {day: archive.num_rows("requests", day) for day in archive.days("requests")}
+    table, days = days_with_rows(archive)
+    counts = {day: archive.num_rows(table, day) for day in days}
     return plan_shifts(counts, train_days, shifts)
 
 

@@ -71,6 +71,17 @@ class StepPlan:
         )  # fmt: skip
 
 
+def takes_no_pool(config: RunConfig, options: ProblemOptions) -> RunConfig:
+    """The configuration as it is; ConfigError where processors or a pool are named."""
+    if options.processors is not None or options.pool is not None:
+        raise ConfigError(
+            "only a queue has a pool and processors",
+            where="--pool" if options.processors is None else "--processors",
+            allowed="--pool and --processors together with --problem ordering", advice="leave them out",
+        )  # fmt: skip
+    return config
+
+
 def days_shifted(config: RunConfig, shifts: str) -> RunConfig:
     """The configuration with other shifts, as `schedtwin compare --shifts` names them."""
     return replace(config, shifts=replace(config.shifts, shifts=shifts))
@@ -131,9 +142,6 @@ class Kit:
         decides: Description of the decisions.
         needs: Description of the data that a log must hold.
         lacking: Archive -> why its log lacks that data, as a sentence; empty where it has it.
-        claims: Whether a configuration selects the problem.
-        ranks_in_job: Whether a job's certificate ranks rules; else the job's comparison does, against the truth too.
-        configured: (configuration, command line) -> configuration of the problem; ConfigError where they contradict.
         refuse_other_system: (archive, twin); ConfigError where they are of different systems.
         fit: Configuration -> plan of the fit; reads "archive".
         train: Configuration -> plan of the training; reads "twin", and "certificate" where there is one. None where the
@@ -145,6 +153,10 @@ class Kit:
         refuse_untrainable: Raises where nothing can be trained in a twin, certified or not.
         fitted, trained, compared: Facts of a twin, a policy, or a comparison -> lines for the terminal; of a comparison
             they are shown after its tables.
+        claims: Whether a configuration selects the problem; none does by default.
+        configured: (configuration, command line) -> configuration of the problem; ConfigError where they contradict, by
+            default where a pool is named.
+        ranks_in_job: Whether a job's certificate ranks rules; else the job's comparison does, against the truth too.
         twin: Type of a twin in Python; None where the problem is not compared from Python.
         judge: (policies, twin, archive, plan of days, progress, **options) -> comparison; None likewise.
         takes_judges: Whether `compare` and `judge` take a further argument `judges`: name -> judge of the user's.
@@ -163,9 +175,6 @@ class Kit:
     decides: str
     needs: str
     lacking: Callable[[Archive], str]
-    claims: Callable[[RunConfig], bool]
-    ranks_in_job: bool
-    configured: Callable[[RunConfig, ProblemOptions], RunConfig]
     refuse_other_system: Callable[[Archive, Path], None]
     fit: Callable[[RunConfig], StepPlan]
     train: Callable[[RunConfig], StepPlan] | None
@@ -176,6 +185,9 @@ class Kit:
     trained: Callable[[Facts], list[str]]
     compared: Callable[[Comparison], list[str]] = lambda _comparison: []
     refuse_untrainable: Callable[[Path], None] = lambda _twin: None
+    claims: Callable[[RunConfig], bool] = lambda _config: False
+    configured: Callable[[RunConfig, ProblemOptions], RunConfig] = takes_no_pool
+    ranks_in_job: bool = False
     twin: type | None = None
     judge: Callable[..., Comparison] | None = None
     takes_judges: bool = False
@@ -203,7 +215,8 @@ class Kit:
         if judges and not self.takes_judges:
             raise ConfigError(
                 f"comparisons of the problem '{self.name}' take no judges of one's own: {', '.join(judges)}",
-                where="--judge", allowed="problems whose kit has `takes_judges`", advice="leave --judge out",
+                where="--judge", allowed="problems whose kit has `takes_judges`",
+                advice="leave --judge out, or let `compare` and `judge` of the kit take judges",
             )  # fmt: skip
         return {"judges": judges} if judges else {}
 

@@ -54,7 +54,7 @@ class CoraisConfig:
         search_s: Time limit of the local search with restarts, and of ours: they are compared at equal time.
         seed: Of the instances and of whatever draws.
         networks: What is trained.
-        round_requests, round_seeds: Requests of each region that lives through rounds, and such regions.
+        round_requests, round_seeds: Requests of each region that is played in rounds, and such regions.
         num_experiments: Of every characteristic test.
     """
 

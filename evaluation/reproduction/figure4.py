@@ -230,10 +230,10 @@ def table(config: Figure4Config, found: Sequence[Curves]) -> dict[str, Any]:
     Returns:
         `rows`, one a way and one for the floor. `error`: mean over replications of the mean absolute error of the ratio
         over the parts against the logged day, and the same over the floor of the same seed; `correlation` with the
-        logged day alike. `mean_life_error` and `mean_life_correlation`: of the mean over replications against that of
-        the system, where the noise of choices and fates is averaged out (the floor's: the first half of the system's
-        replications against the second); all replications of a twin have the same requests, those of the system have
-        not. Verdicts against what is wanted. `curves`, one a seed and part.
+        logged day alike. `mean_replication_error` and `mean_replication_correlation`: of the mean over replications
+        against that of the system, where the noise of choices and fates is averaged out (the floor's: the first half of
+        the system's replications against the second); all replications of a twin have the same requests, those of the
+        system have not. Verdicts against what is wanted. `curves`, one a seed and part.
     """
     wanted = Thresholds()
     floors = [_measured(one, FLOOR) for one in found]
@@ -284,8 +284,8 @@ def _measured(one: Curves, name: str) -> dict[str, float]:
     return {
         "error": float(np.mean([mean_error(replication, one.truth) for replication in replications])),
         "correlation": float(np.mean([correlation(replication, one.truth) for replication in replications])),
-        "mean_life_error": mean_error(*pair),
-        "mean_life_correlation": correlation(*pair),
+        "mean_replication_error": mean_error(*pair),
+        "mean_replication_correlation": correlation(*pair),
     }
 
 

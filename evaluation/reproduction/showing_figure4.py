@@ -16,8 +16,8 @@ COLUMNS = {
     "error": "mean absolute error",
     "error_over_floor": "over the floor",
     "correlation": "correlation",
-    "mean_life_error": "error of the mean replication",
-    "mean_life_correlation": "its correlation",
+    "mean_replication_error": "error of the mean replication",
+    "mean_replication_correlation": "its correlation",
 }
 NAMES = {
     ONE: "one twin, with the time as input",

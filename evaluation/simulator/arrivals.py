@@ -51,7 +51,7 @@ def gap_s(today: DayConditions, time_of_day_s: Array, uniform: Array) -> Array:
     return exponential / rate(time_of_day_s + half_s)
 
 
-def ask(
+def request_at(
     world: World,
     today: DayConditions,
     names: Names,
@@ -205,4 +205,8 @@ def next_request(
         wait_s = time_for(rate, clock_s[None], wait_s[None])[0]
     clock_s = clock_s + wait_s
     time_of_day_s = offset_s + clock_s
-    return clock_s, ask(world, today, names, numbers[:4], time_of_day_s, weekday), time_of_day_s < today.day_s
+    return (
+        clock_s,
+        request_at(world, today, names, numbers[:4], time_of_day_s, weekday),
+        time_of_day_s < today.day_s,
+    )

@@ -25,7 +25,7 @@ from evaluation.simulator.crowd import (
 )
 from evaluation.simulator.modulation import HiddenChanges, Path, draw_hidden, draw_rate
 from evaluation.simulator.names import Names
-from evaluation.simulator.stations import GONE, NOBODY, StationJobs, hand_over, no_jobs, pass_time
+from evaluation.simulator.stations import GONE, NO_ENTRANTS, StationJobs, hand_over, no_jobs, pass_time
 from evaluation.simulator.world import World
 from twin.contracts import Array, PyTree
 from twin.placement.slots import place, read, write
@@ -185,7 +185,7 @@ def offer_unfolding(
     drawn = draw_offer(key, world, today, names, request, state.now_s, node, willing, state.hidden)
     has_slot = (slot < state.jobs.phase.size).reshape(has_request.shape)
     accepted = drawn.accepted & has_slot & has_request
-    owner = request.agent if reacts else jnp.full_like(request.agent, NOBODY)
+    owner = request.agent if reacts else jnp.full_like(request.agent, NO_ENTRANTS)
     position = jnp.where(accepted.reshape(-1), slot, state.jobs.phase.size)
     jobs = hand_over(today, state.jobs, drawn, state.now_s, position, owner, accepted)
     if not reacts:

@@ -34,7 +34,7 @@ from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN, Leaf
 
 GONE, WAITING, SERVED = range(3)
 """Phase of a request; GONE also marks slots that never held one."""
-NOBODY = -1
+NO_ENTRANTS = -1
 
 
 class StationJobs(NamedTuple):
@@ -47,7 +47,7 @@ class StationJobs(NamedTuple):
     drop_s: Array
     way_back_s: Array
     link: Array  # int32
-    owner: Array  # int32: the agent whose latest request it is, else NOBODY
+    owner: Array  # int32: the agent whose latest request it is, else NO_ENTRANTS
     start_s: Array  # inf: never, or not yet
     finish_s: Array
     status: Array  # int32, UNKNOWN until it is gone
@@ -62,7 +62,7 @@ def no_jobs(world: World, num_slots: int, streams: Streams) -> StationJobs:
     none = jnp.zeros(shape, jnp.int32)
     alone = zero if world.contends else None
     return StationJobs(
-        none + GONE, never, zero, zero, never, zero, none, none + NOBODY, never, never, none + UNKNOWN,
+        none + GONE, never, zero, zero, never, zero, none, none + NO_ENTRANTS, never, never, none + UNKNOWN,
         alone, alone,
     )  # fmt: skip
 
@@ -84,7 +84,7 @@ def hand_over(
         offer: As drawn, leaves [*streams].
         clock_s: [*streams] now.
         position: [streams] the slot (see `twin.placement.slots.place`); out of range: nothing is put anywhere.
-        agent: int32 [*streams], the requesting agent, or NOBODY where agents do not react.
+        agent: int32 [*streams], the requesting agent, or NO_ENTRANTS where agents do not react.
         accepted: [*streams] bool: whether there is a request to put; the agent's earlier requests are no longer its
             latest.
     """
@@ -113,7 +113,7 @@ def hand_over(
             sensitivity=jnp.asarray(today.sensitivity)[offer.service],
         )
     earlier = (jobs.owner == beside(agent, jobs.owner)) & beside(accepted, jobs.owner)
-    jobs = jobs._replace(owner=jnp.where(earlier, NOBODY, jobs.owner))
+    jobs = jobs._replace(owner=jnp.where(earlier, NO_ENTRANTS, jobs.owner))
     return jax.tree.map(lambda old, new: write(old, position, new), jobs, entry)
 
 

@@ -65,27 +65,12 @@ def truth_arrivals(
     return Arrivals(init, following)
 
 
-def truth_answers(world: World, today: DayConditions, names: Names) -> Answers:
-    """The mechanics' answers, starting from an empty system, where nothing but the decisions matters to them.
-
-    Raises:
-        ConfigError: nodes share their cores, agents react, or failures are planned: `truth_response` is for all worlds.
-    """
-    if world.unfolds or world.outages or world.link_faults:
-        raise ConfigError(
-            f"the fates of {world.name!r} need more than the decisions", where="truth_answers",
-            allowed="worlds of first come, first served without reactions or failures",
-            advice="use truth_response",
-        )  # fmt: skip
-    return _drawn_answers(world, today, names)
-
-
 def _drawn_answers(world: World, today: DayConditions, names: Names) -> Answers:
     def init(key: Array, streams: Streams) -> CoreQueues:
         return empty_queues(key, world, today, streams)
 
     def answer_seat(
-        key: Array, queues: CoreQueues, state: PlacementState, node: Array, _note: PyTree
+        key: Array, queues: CoreQueues, state: PlacementState, node: Array, _decision_info: PyTree
     ) -> tuple[CoreQueues, Fate]:
         request = unseated(state.request)
         held, fate = answer(key, world, today, names, queues, request, state.clock_s, node[0])

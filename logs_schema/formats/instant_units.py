@@ -18,7 +18,7 @@ def likely_unit(number: float, unit: str) -> str:
     return ""
 
 
-def doubt_of(text: str, unit: str, where: str, key: str) -> str:
+def unit_notice(text: str, unit: str, where: str, key: str) -> str:
     """That an instant is likely of another unit than the named one, in words; empty where it is not, or no number."""
     try:
         number = float(text)

@@ -28,7 +28,7 @@ from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files, head, numbered_lines
-from logs_schema.formats.instant_units import INSTANT_UNITS, doubt_of
+from logs_schema.formats.instant_units import INSTANT_UNITS, unit_notice
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
@@ -121,8 +121,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """That instants are dates, and what is doubtful about them."""
     mapping = mapping_of(paths)
-    doubts = [doubt for path in data_files(paths)[:1] if (doubt := _unit_doubt(path, mapping))]
-    return describe(NAME, clock=ABSOLUTE_CLOCK, notices=[*doubts, *without_gateway(mapping)])
+    unit_notices = [notice for path in data_files(paths)[:1] if (notice := _unit_notice(path, mapping))]
+    return describe(NAME, clock=ABSOLUTE_CLOCK, notices=[*unit_notices, *without_gateway(mapping)])
 
 
 def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterator[MetricLine | Reject]:
@@ -148,7 +148,7 @@ def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterato
         yield MetricLine(at, fields, path.name, number, line)
 
 
-def _unit_doubt(path: Path, mapping: MetricsMapping) -> str:
+def _unit_notice(path: Path, mapping: MetricsMapping) -> str:
     """That the first instant is a number of another unit, in words; empty where it is not."""
     lines = [line for line in head(path) if line.strip()]
     is_json = path.name.endswith(JSON_LINES)
@@ -157,7 +157,7 @@ def _unit_doubt(path: Path, mapping: MetricsMapping) -> str:
         fields = _json_fields(line) if is_json else _csv_fields(line, header)
         text = str((fields or {}).get(mapping.time_column, ""))
         if text:
-            return doubt_of(text, mapping.time_unit, f"{path.name}, {mapping.time_column}", "time_unit")
+            return unit_notice(text, mapping.time_unit, f"{path.name}, {mapping.time_column}", "time_unit")
     return ""
 
 

@@ -45,6 +45,8 @@ from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 NAME = "prometheus"
 DESCRIPTION = "answers to Prometheus range queries (JSON), a file a metric, with a mapping (TOML)"
 EXPECTED = '{"status": "success", "data": {"resultType": "matrix", "result": [...]}} and a mapping (.toml)'
+MOST_OF_AN_EMPTY_ANSWER = 65_536
+"""Bytes; an answer without series is some words, warnings included."""
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -139,7 +141,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """That instants are dates, and which answers are empty."""
     mapping = mapping_of(paths)
-    empty = [path.name for path in data_files(paths) if not matrix_in(path)]
+    empty = [path.name for path in data_files(paths) if _is_empty(path)]
     return describe(
         NAME,
         clock=ABSOLUTE_CLOCK,
@@ -148,6 +150,11 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
             *without_gateway(mapping),
         ],
     )
+
+
+def _is_empty(path: Path) -> bool:
+    """Whether an answer holds no series. Larger files, which do, are not read twice for it."""
+    return path.stat().st_size <= MOST_OF_AN_EMPTY_ANSWER and not matrix_in(path)
 
 
 def matrix_in(path: Path) -> list[dict[str, Any]]:

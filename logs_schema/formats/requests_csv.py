@@ -24,7 +24,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names
 from logs_schema.formats.files import beside, find_files, head, numbered_lines
-from logs_schema.formats.instant_units import doubt_of
+from logs_schema.formats.instant_units import unit_notice
 from logs_schema.formats.mapping import SUFFIX
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
@@ -110,7 +110,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
             f"Columns were read by the mapping {mapping.path.name}.",
             f"Instants that name no zone are of {mapping.time_zone}; days are days in UTC.",
         ),
-        notices=list(_doubts(files[0], mapping)) if files else [],
+        notices=list(_unit_notices(files[0], mapping)) if files else [],
     )
 
 
@@ -183,7 +183,7 @@ def _json_fields(line: str) -> Mapping[str, Any]:
     return found
 
 
-def _doubts(path: Path, mapping: RequestMapping) -> Iterator[str]:
+def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """For each column of instants: that its first text is likely written otherwise than the mapping says."""
     as_fields, num_skipped = _reader(path, mapping)
     for one in mapping.columns.values():
@@ -196,15 +196,15 @@ def _doubts(path: Path, mapping: RequestMapping) -> Iterator[str]:
             except BadRow:
                 continue
             if text and not mapping.is_nothing(text) and (meant := meant_by(one, text)):
-                if doubt := _doubt(meant, where, one.unit or "s", mapping):
-                    yield doubt
+                if notice := _value_notice(meant, where, one.unit or "s", mapping):
+                    yield notice
                 break
 
 
-def _doubt(text: str, where: str, unit: str, mapping: RequestMapping) -> str:
+def _value_notice(text: str, where: str, unit: str, mapping: RequestMapping) -> str:
     """That a text is likely written otherwise than the mapping says, in words; empty where it is not."""
-    if not mapping.time_format and (doubt := doubt_of(text, unit, where, "unit")):
-        return doubt
+    if not mapping.time_format and (notice := unit_notice(text, unit, where, "unit")):
+        return notice
     try:
         InstantReading(mapping.zone, mapping.time_format).read(text, "arrival", unit)
     except BadRow as bad:

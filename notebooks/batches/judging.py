@@ -27,6 +27,8 @@ Choose = Callable[[Batches], np.ndarray]
 ABOUT = {
     "answers": "Response times on held-out days, over what the twin expects of the same batch on the same edge."
 }
+COMPARED = ("history", "best")
+"""Policies of every comparison: the log's own decisions, and where the truth is known the best ones."""
 JUDGES = {
     "twin of shifted days": "edges learned from the judged days themselves, which no policy has seen",
     "truth": "the edges as they are",

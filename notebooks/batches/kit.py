@@ -1,38 +1,35 @@
 """The kit of the problem: what the commands fit, certify, train, compare and export are given."""
 
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evaluation.certify.certificate import Certificate, refusing
+from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
-from evaluation.comparison.products import refuse_other_days, refuse_other_twin, trained_in
-from evaluation.comparison.report import Report, write_report
+from evaluation.comparison.products import refuse_other_days, refuse_other_twin, train_days_in, trained_in
+from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.judges.user_policies import UserPolicy
+from evaluation.judges.user_policies import Takes, UserPolicy, enter, tried
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
+from evaluation.problems.usual_certifier import usual_certifier
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.contract import FeatureFacts, PolicyContract
 from offline_rl.export import export_policy, network_facts
+from offline_rl.networks import example_of
 from twin.problems import KEY
 
 from .edges import cores_of, fit_edges, lacking, load_edges, names_of, read_batches, save_edges
-from .judging import certify, judge
-from .learning import learn, load_actors, mean_response_s, policy_of, save_actors
+from .judging import COMPARED, certify, judge
+from .learning import learn, load_actors, mean_response_s, policy_of, save_actors, twin_of
 
 NAME = "batches"
-
-
-def configured(config: RunConfig, _options: ProblemOptions) -> RunConfig:
-    """The configuration as it is: the problem has no options of its own."""
-    return config
+SIGNATURE = "a function (key, observation, legal) -> edges [1, *streams]; legal [edges, 1, *streams] bool"
 
 
 def refuse_other_edges(archive: Archive, twin: Path) -> None:
@@ -91,16 +88,17 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
 
     def build(out: Path, inputs: Inputs, _progress: Progress) -> Facts:
         archive, own = Archive(inputs["archive"]), {}
+        example = example_of(twin_of(load_edges(inputs["twin"])))
+        takes = Takes(SIGNATURE, lambda name, policy: tried(name, policy, example, SIGNATURE))
+        entered = enter(policies, ("ppo", *COMPARED), takes)
         if (folder := inputs.get("policy")) is not None:
             refuse_other_twin(folder, inputs["twin"])
             edges, seeds = load_edges(folder), read_manifest(folder, "policy").extra["seeds"]
             own = {"ppo": [policy_of(edges, one) for one in load_actors(folder, len(seeds))]}
-        days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"]).extra["train_days"]]
-        everybody = own | {name: [policy] for name, policy in policies.items()}
-        comparison = judge(archive, plan_of(archive, days, config.shifts), everybody, config.intervals)
-        (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
-        write_report(Report(title, comparison), out)
-        return {"main_metric": comparison.main_metric}
+        plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
+        everybody = own | {name: [policy] for name, policy in entered.ready.items()}
+        comparison = judge(archive, plan, everybody, config.intervals)
+        return write_comparison(Report(title, entered.left_out_of(comparison)), out)
 
     settings = {
         "shifts": config.shifts,
@@ -111,18 +109,21 @@ def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolic
     return StepPlan("comparison", build, settings)
 
 
-def certifier(twin: Path, _population: Path | None) -> Certifier:
+def certifier(twin: Path, population: Path | None) -> Certifier:
     """How the learned edges are certified: on all days after training, where none are named."""
-    manifest, edges = read_manifest(twin, "twin"), load_edges(twin)
-    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
+    edges = load_edges(twin)
 
-    def make(
-        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
+    def later(
+        archive: Archive,
+        train_days: Sequence[dt.date],
+        days: Sequence[dt.date] | None,
+        config: CertifyConfig,
+        twin_hash: str,
     ) -> Certificate:
         held_out = [day for day in archive.days("requests") if day > train_days[-1]] if days is None else days
-        return certify(edges, archive, train_days, held_out, config, manifest.content_hash)
+        return certify(edges, archive, train_days, held_out, config, twin_hash)
 
-    return Certifier(make, refusing(manifest.content_hash, train_days))
+    return usual_certifier(twin, population, later)
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -154,12 +155,12 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     return [f"{len(facts['nodes'])} edges learned from {facts['num_batches']:,} batches"]
 
 
 def trained(facts: Facts) -> list[str]:
-    """What a person is told of training."""
+    """Lines for the terminal on a training."""
     pairs = zip(facts["seeds"], facts["mean_response_s"], strict=True)
     return [f"seed {seed}: mean response {value:.3f} s in the twin" for seed, value in pairs]
 
@@ -169,9 +170,6 @@ BATCHES_KIT = Kit(
     decides="which edge takes a whole batch",
     needs="requests with a size (column input_mib) and the edge that took them (column offered_node)",
     lacking=lacking,
-    claims=lambda config: False,
-    ranks_in_job=False,
-    configured=configured,
     refuse_other_system=refuse_other_edges,
     fit=fit_plan,
     train=train_plan,

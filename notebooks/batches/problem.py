@@ -12,8 +12,6 @@ import jax.numpy as jnp
 
 from twin.contracts import Array, Outcome, Problem, PyTree, Records, Response, Streams
 
-CHOICE_FEATURES, CONTEXT_FEATURES = ("log_cores",), ("log_size",)
-
 
 class BatchEdges(NamedTuple):
     """How the edges answer, and which batches come: known of the truth, learned of a log."""

@@ -287,8 +287,8 @@ def _moments(scale: ReturnScale) -> tuple[Array, Array]:
 
 def _remember(scale: ReturnScale, target: Array, known: Array, memory: float) -> ReturnScale:
     new = (jnp.ones(()), weighted_mean(target, known), weighted_mean(target**2, known))
-    news = jnp.where(jnp.any(known > 0), 1.0 - memory, 0.0)
-    return ReturnScale(*((1.0 - news) * old + news * now for old, now in zip(scale, new, strict=True)))
+    fresh = jnp.where(jnp.any(known > 0), 1.0 - memory, 0.0)
+    return ReturnScale(*((1.0 - fresh) * old + fresh * now for old, now in zip(scale, new, strict=True)))
 
 
 def _explained_variance(advantage: Array, target: Array, known: Array) -> Array:

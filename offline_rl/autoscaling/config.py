@@ -1,4 +1,4 @@
-"""Table [scale] of a configuration: what operators promise, and how to train."""
+"""Table [scale] of a configuration: the objective, and how to train."""
 
 from dataclasses import dataclass
 
@@ -13,8 +13,9 @@ class ScaleConfig:
     """What to learn of an application.
 
     Attributes:
-        slo_s: Response time promised to 95 % of the requests; what the log kept in nine of ten intervals if None.
-        violation_weight: Price of a broken promise in cores, see `twin.autoscaling.rewards.cost_under_slo`.
+        slo_s: Objective: response time of 95 % of the requests at most; what the log kept in nine of ten intervals if
+            None.
+        violation_weight: Price of a violation of the objective in cores, see `twin.autoscaling.rewards.cost_under_slo`.
         replicas_beyond: Most replicas, as a multiple of the most that the log has seen.
         updates: Trajectories that a teacher learns from; 0 leaves learning out, rules alone are calibrated.
         trial_episodes: Episodes in the twin on which the best learned autoscaler is chosen, and as many on which it is

@@ -112,13 +112,13 @@ def golden_decisions(setting: ScalingSetting, policy: Policy | None, seed: int) 
 
 def _reading(config: AutoscalingConfig, state: ScalingState, age: int) -> dict[str, np.ndarray]:
     """The metrics of an interval as `offline_rl.runner.scaling.Reading` names them, [rows, deployments] or [rows]."""
-    news = known(config, state, age)
-    found = {name: np.asarray(leaf).T for name, leaf in news.measured._asdict().items()}
+    events = known(config, state, age)
+    found = {name: np.asarray(leaf).T for name, leaf in events.measured._asdict().items()}
     return found | {
-        "gateway_rate_per_s": np.asarray(news.gateway.rate_per_s),
-        "gateway_quantile_s": np.asarray(quantile_s(news.gateway.latency, config.slo_share)),
-        "gateway_failures": np.asarray(news.gateway.num_failures),
-        "time_s": np.asarray(news.time_s),
+        "gateway_rate_per_s": np.asarray(events.gateway.rate_per_s),
+        "gateway_quantile_s": np.asarray(quantile_s(events.gateway.latency, config.slo_share)),
+        "gateway_failures": np.asarray(events.gateway.num_failures),
+        "time_s": np.asarray(events.time_s),
     }
 
 
@@ -153,10 +153,10 @@ def _drawn_state(
     gateway = [
         jnp.asarray(one, jnp.float32) for one in (users, mean_s, np.floor(random.gamma(0.3, 2.0, whole)))
     ]
-    news = ScalingEvents(
+    events = ScalingEvents(
         Grants(*(past(leaf) for leaf in grants)),
         DeploymentMetrics(*(jnp.asarray(leaf, jnp.float32) for leaf in measured)),
         GatewayMetrics(gateway[0], gateway[1], gateway[2], latency),
         jnp.asarray(random.uniform(0.0, 86400.0, whole), jnp.float32),
     )  # fmt: skip
-    return ScalingState(Grants(*(jnp.asarray(leaf, jnp.float32) for leaf in grants)), news)
+    return ScalingState(Grants(*(jnp.asarray(leaf, jnp.float32) for leaf in grants)), events)

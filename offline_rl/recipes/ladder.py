@@ -238,11 +238,11 @@ def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
     first, chosen = next(iter(steps)), chosen_of(steps)[0]
     if chosen != first:
         step = steps[chosen]
-        doubt = "" if is_trusted else "; the twin failed its certificate"
+        caveat = "" if is_trusted else "; the twin failed its certificate"
         took = "" if np.isnan(step.response_s) else f"; mean response {_times(step, steps[first])} {first}'s"
         return (
             f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with members held out"
-            f"{took}{doubt}"
+            f"{took}{caveat}"
         )
     rivals = {name: step for name, step in steps.items() if name != first and step.gain > 0.0}
     if not rivals:

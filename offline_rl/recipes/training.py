@@ -71,31 +71,6 @@ LOOK_STREAMS = 96
 """Streams in which a policy is looked at with the members held out."""
 
 
-def train_schedulers(
-    key: Array,
-    twin: PlacementTwin,
-    config: TrainingConfig,
-    progress: Progress,
-    *,
-    keep: Path | None = None,
-    is_trusted: bool = True,
-) -> Schedulers:
-    """Trains the clone and one policy for each seed, and chooses among all policies by the ladder.
-
-    Args:
-        key: PRNG key; each seed's own key is folded in.
-        twin: Where to train.
-        config: How.
-        progress: Where to show how far it is.
-        keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
-        is_trusted: False of a twin that failed its certificate: then small gains do not count, see `ladder`.
-
-    Returns:
-        Parameters and curves.
-    """
-    return train_contenders(key, twin, config, progress, keep=keep).ranked(progress, is_trusted=is_trusted)
-
-
 class Contenders(NamedTuple):
     """All that is trained, and the referee, before the ladder."""
 
@@ -106,7 +81,10 @@ class Contenders(NamedTuple):
     most_response: float | None  # see `TrainingConfig`
 
     def ranked(self, progress: Progress, *, is_trusted: bool) -> Schedulers:
-        """The schedulers with the ladder's choice; `is_trusted` as of `train_schedulers`."""
+        """The schedulers with the ladder's choice.
+
+        `is_trusted` is False of a twin that failed its certificate: then small gains do not count, see `ladder`.
+        """
         steps = _ladder(self, progress, is_trusted)
         return self.found._replace(ladder=steps)
 
@@ -120,10 +98,14 @@ def train_contenders(
     keep: Path | None = None,
     ahead: Callable[[Sequence[str]], None] = lambda names: None,
 ) -> Contenders:
-    """`train_schedulers` without the choice.
+    """Trains the clone, one policy for each seed and all other candidates of the ladder.
 
     Args:
-        key, twin, config, progress, keep: As of `train_schedulers`.
+        key: PRNG key; each seed's own key is folded in.
+        twin: Where to train.
+        config: How.
+        progress: Where to show how far it is.
+        keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
         ahead: Called with the names of parts that `train_part` can make, each alone, before they are needed.
     """
     config = even_streams(config, twin.config.num_members)

@@ -81,9 +81,9 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
 
 
 def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tuple[float, float, float]:
-    """Slopes of `scatter` [rows] on `crowd` [2, rows] among offers of one time, and the mean of what they foretell.
+    """Slopes of `scatter` [rows] on `crowd` [2, rows] among offers of one time, and the mean of what they predict.
 
-    No slope is negative; zeros where they foretell nothing beyond chance.
+    No slope is negative; zeros where they predict nothing beyond chance.
     """
     from scipy.optimize import nnls  # imported here: few commands fit rules
 
@@ -95,9 +95,9 @@ def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tup
     x = np.stack([_less_means(row[order], block) for row in crowd], axis=1)
     y = _less_means(scatter[order], block)
     slopes, _ = nnls(x, y)
-    foretold = x @ slopes
-    whole = float(foretold @ foretold)
-    summed = np.bincount(of_window, foretold * (y - foretold))
+    predicted = x @ slopes
+    whole = float(predicted @ predicted)
+    summed = np.bincount(of_window, predicted * (y - predicted))
     is_clear = whole > 0.0 and len(summed) > 1 and whole > BEYOND_CHANCE * float(np.sqrt(summed @ summed))
     by_count, by_load = slopes.tolist()
     return (by_count, by_load, float((slopes @ crowd).mean())) if is_clear else _NO_CROWDING

@@ -7,12 +7,6 @@ from offline_rl.runner.placement_form import PLACEMENT_FORM
 FORMS: tuple[ServingForm, ...] = (PLACEMENT_FORM, ORDERING_FORM)
 
 
-def add_form(form: ServingForm) -> None:
-    """Makes a problem's form known for this process, in place of one of its name."""
-    global FORMS
-    FORMS = (*(one for one in FORMS if one.problem != form.problem), form)
-
-
 def form_of(problem: str) -> ServingForm | None:
     """A problem's form; None for problems that are decided from arrays only."""
     return next((form for form in FORMS if form.problem == problem), None)

@@ -96,11 +96,6 @@ class Ledger:
         for node in nodes:
             self._begin(node)
 
-    @property
-    def num_in_flight(self) -> int:
-        """Requests waiting or running."""
-        return len(self._entries)
-
     def place(self, request_id: Any, node: str, request: Request | Mapping[str, Any], clock_s: float) -> None:
         """A node has taken a request: it waits there until `start`.
 

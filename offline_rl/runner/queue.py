@@ -214,7 +214,7 @@ def _of_jobs(
     setting: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
     unit_s, size, visible = setting["time_unit_s"], setting["processors"], waiting[: setting["num_visible"]]
-    free, free_after, shadow_s, extra = _room(waiting, running, clock_s, setting)
+    free, free_after, shadow_s, extra = _free_capacity(waiting, running, clock_s, setting)
     parts = np.array([parts_of(one.processors) for one in visible])
     requested_s = np.array([one.requested_s for one in visible])
     wait_s = clock_s - np.array([one.arrival_s for one in visible])
@@ -263,7 +263,7 @@ def _of_pool(
     waiting: Sequence[WaitingJob], running: Sequence[RunningJob], clock_s: float, setting: Mapping[str, Any]
 ) -> dict[str, float]:
     unit_s, size = setting["time_unit_s"], setting["processors"] * PARTS
-    free, free_after, shadow_s, _ = _room(waiting, running, clock_s, setting)
+    free, free_after, shadow_s, _ = _free_capacity(waiting, running, clock_s, setting)
     requested = sum(one.requested_s / unit_s * parts_of(one.processors) for one in waiting)
     left = sum(max(one.expected_end_s - clock_s, 0.0) / unit_s * parts_of(one.processors) for one in running)
     day, week = (
@@ -287,7 +287,7 @@ def _of_pool(
     }  # fmt: skip
 
 
-def _room(
+def _free_capacity(
     waiting: Sequence[WaitingJob], running: Sequence[RunningJob], clock_s: float, setting: Mapping[str, Any]
 ) -> tuple[int, list[int], float, int]:
     """Parts free now and after every horizon; when the longest waiting job will fit, and what is left beside it."""

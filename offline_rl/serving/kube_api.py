@@ -68,10 +68,6 @@ class KubeApi:
         """Changes an object, or a subresource of it; KubeError."""
         return self._call("PATCH", path, body, kind)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Makes an object, a binding or an eviction; KubeError."""
-        return self._call("POST", path, body, "application/json")
-
     def deployments(self, namespace: str) -> dict[str, dict[str, Any]]:
         """Name -> `apps/v1` Deployment."""
         found = self.get(f"/apis/apps/v1/namespaces/{quote(namespace)}/deployments").get("items")

@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import UnitValues
+from evaluation import SlotPolicies, UnitValues, compare, shifted_days
 from evaluation.commands.cli import main
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
 from evaluation.problems.assignment.regions import busiest
@@ -23,6 +24,7 @@ from offline_rl.assignment.config import AssignConfig
 from offline_rl.serving.assigning import assign
 from tests.assignment.archives import SPREAD, write_log
 from tests.assignment.making import drawn, plain_costs
+from twin import fit
 from twin.assignment.from_logs import fit_edges
 from twin.assignment.objective import makespan_s
 from twin.assignment.persistence import load_edges, save_edges
@@ -257,6 +259,22 @@ def test_rounds_on_shifted_days_are_judged_with_what_users_bring(made):
     assert "the log was not simulated" in notes
     assert any("the busiest 60 of 120 requests" in shift.note for shift in found.shifts)
     assert (made["comparison"] / "report.html").is_file()
+
+
+def test_schedulers_of_ones_own_are_compared_from_python_too(made):
+    split = shifted_days(Archive(made["log"]), "0d", num_days=2, min_requests=20)
+    policies = {"mine": first_hosting, "wrong": none, "pair": SlotPolicies()}
+    found = compare(
+        policies, fit("assignment", split.train), split.test, judges={"work": idle_work},
+        assign=AssignConfig(interval_s=6.0, num_requests=6, max_requests=60, copies=1),
+        intervals=IntervalConfig(num_replicates=200),
+    ).comparison  # fmt: skip
+    assert set(found.refused) == {"wrong", "pair"}
+    assert "a function (costs) -> edges" in found.refused["pair"]
+    for judge in ("twin of shifted days", "work"):
+        assert found.cell(judge, 0, "mine", "mean_response").value > 0.0
+    with pytest.raises(ConfigError, match="'truth' is taken by a judge"):
+        compare({}, fit("assignment", split.train), split.test, judges={"truth": idle_work})
 
 
 def test_what_won_is_exported_served_and_inspected(made, tmp_path, capsys):

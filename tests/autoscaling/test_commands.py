@@ -9,9 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import UnitValues
+from evaluation import UnitValues, compare, shifted_days
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
+from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.judges.contender import OtherSystemError
@@ -32,6 +33,7 @@ from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.runner.scaling import FORMS, load_scaling
+from twin import fit
 
 
 def test_load_has_its_mean_its_day_and_its_drift():
@@ -132,7 +134,7 @@ def test_what_is_not_there_says_so(tmp_path):
         pass
     with pytest.raises(ConfigError, match="no such autoscaler to export"):
         AUTOSCALING_KIT.export(tmp_path / "out", tmp_path / "policy", ExportOptions())
-    with pytest.raises(ConfigError, match="no pool"):
+    with pytest.raises(ConfigError, match="only a queue has a pool"):
         AUTOSCALING_KIT.configured(RunConfig(), ProblemOptions(pool="cpu"))
     with pytest.raises(ConfigError, match="slo_s"):
         ScaleConfig(slo_s=-1.0)
@@ -184,11 +186,11 @@ def test_a_log_that_lacks_tables_is_refused_with_what_it_does_support(tmp_path, 
 @pytest.mark.parametrize(
     ("kit", "load"), [(scaling_kit, "load_application_twin"), (slots_kit, "load_fitted")]
 )
-def test_no_twin_is_certified_on_its_own_training_days(monkeypatch, kit, load):
-    manifest = SimpleNamespace(extra={"train_days": ["2024-01-01", "2024-01-02"]}, content_hash="")
-    monkeypatch.setattr(kit, "read_manifest", lambda *_: manifest)
+def test_no_twin_is_certified_on_its_own_training_days(monkeypatch, tmp_path, kit, load):
+    with writing(tmp_path / "twin", "twin", extra={"train_days": ["2024-01-01", "2024-01-02"]}):
+        pass
     monkeypatch.setattr(kit, load, lambda _twin: None)
-    certifier = kit.certifier("twin", None)
+    certifier = kit.certifier(tmp_path / "twin", None)
     with pytest.raises(ConfigError, match="overlap the training window"):
         certifier.certify(
             Days(4), [dt.date(2024, 1, 2), dt.date(2024, 1, 3)], CertifyConfig(), SilentProgress()
@@ -303,6 +305,13 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     assert cores[0].value > 0.0
     assert cores[1].low is not None
     assert cores[2] is None
+    split = shifted_days(Archive(log), "0d", num_days=1)  # from Python: of a log that holds no requests
+    found = compare(
+        {"still": still, "wrong": wrong}, fit("autoscaling", split.train), split.test,
+        judges={"start": cores_at_start}, intervals=IntervalConfig(num_replicates=200),
+    ).comparison  # fmt: skip
+    assert set(found.refused) == {"wrong"}
+    assert {cell.judge for cell in found.cells if cell.policy == "still"} == {"twin", "truth", "start"}
 
 
 def still(_key, state):

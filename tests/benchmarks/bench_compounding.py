@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from evaluation.reproduction.benches.compounding import (
+from logs_schema import Archive
+from logs_schema.importing import import_log
+from tests.benchmarks.compounding import (
     HORIZONS,
     Simulates,
     as_ratios,
@@ -30,8 +32,6 @@ from evaluation.reproduction.benches.compounding import (
     refined_ensemble,
     together,
 )
-from logs_schema import Archive
-from logs_schema.importing import import_log
 from tests.twin.imitation_world import WORLDS, campaign_encoding, returning_rows, windows_of
 from twin.imitation.config import GameConfig, anchored, paper, supervised
 from twin.placement.encoding import Encoding, fit_encoding

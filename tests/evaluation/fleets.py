@@ -4,14 +4,18 @@ The decision log of a cluster holds a file `orders.csv`: a number, from which ev
 the refresh comes to. Functions of a module, for workers import them.
 """
 
+import datetime as dt
 import json
 import os
 import shutil
 import signal
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.lines import Verdict
@@ -19,6 +23,12 @@ from evaluation.certify.persistence import DATA as CERTIFICATE_DATA
 from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.pipeline.fleet.config import Fleet, FleetCluster, load_fleet
 from evaluation.pipeline.fleet.exports import keep_export
+from evaluation.pipeline.fleet.outcomes import (
+    RefreshOutcome,
+)
+from evaluation.pipeline.fleet.refreshing import (
+    ClusterTask,
+)
 from evaluation.pipeline.refresh.deciding import ExportDecision, Result
 from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.errors import FormatError
@@ -27,12 +37,20 @@ from logs_schema.progress import Progress, SilentProgress
 from tests.serving.bundles import make_bundle
 
 EXPORTED, KEPT, FAILED, CANNOT_TELL = (one.value for one in Result)
+
+
 ERROR, BUG, DIES, HANGS = "error", "bug", "dies", "hangs"
+
+
 VERDICTS = {FAILED: Verdict.FAIL, CANNOT_TELL: Verdict.CANNOT_TELL}
+
+
 HISTORY = {
     "files": 1, "new_files": 1, "rows_read": 1, "rows_known": 0, "requests_added": 1, "rows_quarantined": 0,
     "requests": 1, "first_day": "2024-01-01", "last_day": "2024-01-03",
 }  # fmt: skip
+
+
 JOB = '[log]\nformat = "native"\npaths = ["log"]\n'
 
 
@@ -159,3 +177,31 @@ def steps_of(number: int, comes_to: str) -> list[Step]:
         if comes_to == EXPORTED
         else steps
     )
+
+
+NOON = dt.datetime(2026, 3, 4, 12, tzinfo=dt.UTC)
+
+
+EACH = {
+    "edge": (EXPORTED, 0), "kept": (KEPT, 10), "failed": (FAILED, 11), "unsure": (CANNOT_TELL, 12), "bad": (ERROR, 2),
+    "bug": (BUG, 1),
+}  # fmt: skip
+
+
+def tasks_of(fleet: Fleet) -> list[ClusterTask]:
+    return [ClusterTask(one, 7, obeys) for one in fleet.clusters]
+
+
+def outcome_at(begun: dt.datetime, **changes: Any) -> RefreshOutcome:
+    ended = begun + dt.timedelta(minutes=10)
+    made = RefreshOutcome(begun.isoformat(), ended.isoformat(), 10, KEPT, "because", None)
+    return replace(made, **changes)
+
+
+def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """(metric, labels) -> value, by the parser of Prometheus' own Python client."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }

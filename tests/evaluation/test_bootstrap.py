@@ -10,8 +10,6 @@ from evaluation.comparison.bootstrap import (
     Estimate,
     IntervalConfig,
     estimate,
-    merge_overlapping,
-    paired_difference,
     resampling_units,
     verdict,
     weights_of,
@@ -21,6 +19,10 @@ from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
 
 FEW = IntervalConfig(num_replicates=800)
+
+
+def paired_difference(statistic, reference, num_units):
+    return estimate(lambda weights: statistic(weights) - reference(weights), num_units, FEW)
 
 
 def mean_of(value):
@@ -65,7 +67,7 @@ def test_pairing_cancels_what_both_share():
     generator = np.random.default_rng(1)
     busy = generator.normal(0.0, 10.0, 15)
     first, second = busy + generator.normal(0.5, 0.1, 15), busy + generator.normal(0.0, 0.1, 15)
-    paired = paired_difference(mean_of(first), mean_of(second), 15, FEW)
+    paired = paired_difference(mean_of(first), mean_of(second), 15)
     alone = estimate(mean_of(first), 15, FEW)
     assert paired.high - paired.low < 0.1 * (alone.high - alone.low)
     assert verdict(paired, "higher") is DifferenceVerdict.BETTER
@@ -90,7 +92,7 @@ def test_requests_of_one_day_are_not_counted_as_independent():
 
 def test_the_difference_of_a_policy_to_itself_is_exactly_zero():
     statistic = mean_of(np.random.default_rng(2).normal(size=10))
-    difference = paired_difference(statistic, statistic, 10, FEW)
+    difference = paired_difference(statistic, statistic, 10)
     assert (difference.value, difference.low, difference.high) == (0.0, 0.0, 0.0)
     assert verdict(difference, "higher") is DifferenceVerdict.CANNOT_TELL
 
@@ -161,12 +163,6 @@ def test_blocks_of_interleaved_days_keep_each_day_together():
     day = np.array([3, 4, 3, 4, 3, 4, 3, 4])
     unit, _ = resampling_units(day, blocks_per_day=2)
     np.testing.assert_array_equal(unit, [0, 2, 0, 2, 1, 3, 1, 3])
-
-
-def test_overlapping_stretches_become_one_unit_also_through_others():
-    first, last = np.array([20, 1, 4, 9]), np.array([25, 5, 8, 10])
-    np.testing.assert_array_equal(merge_overlapping(first, last), [2, 0, 0, 1])
-    np.testing.assert_array_equal(merge_overlapping(np.array([1, 2, 8]), np.array([9, 3, 12])), [0, 0, 0])
 
 
 @pytest.mark.parametrize("wrong", [{"num_replicates": 10}, {"level": 1.0}, {"min_units": 1}])

@@ -15,14 +15,7 @@ from evaluation.certify.lines import (
     not_applicable,
     verdict_of,
 )
-from evaluation.certify.measures import (
-    column_kl,
-    gaussian_mmd,
-    kolmogorov_smirnov,
-    pairwise_kl,
-    relative_wasserstein,
-    two_sample_auc,
-)
+from evaluation.certify.measures import column_kl, pairwise_kl, two_sample_auc
 from evaluation.certify.resampled import (
     Units,
     area_under_curve,
@@ -36,6 +29,7 @@ from evaluation.certify.resampled import (
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig
+from tests.reference.distances import gaussian_mmd, kolmogorov_smirnov, relative_wasserstein
 
 NUM_UNITS = 24
 QUICK = CertifyConfig(num_replicates=200, max_rows=1000)

@@ -24,8 +24,7 @@ from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.aside import locked_folder, try_lock
 from logs_schema.errors import ProductError
 from logs_schema.product import Manifest, read_manifest, verify, writing
-from tests.evaluation.fleets import EXPORTED, FAILED, KEPT, made_fleet, order, refreshed
-from tests.evaluation.test_fleet import outcome_at
+from tests.evaluation.fleets import EXPORTED, FAILED, KEPT, made_fleet, order, outcome_at, refreshed
 
 
 def history_of_exports(folder: Path, number: int, keep: int = 0, last: str = KEPT) -> Fleet:

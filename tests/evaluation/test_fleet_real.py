@@ -11,8 +11,8 @@ from evaluation.commands.cli import main
 from evaluation.commands.statuses import TERMINATED
 from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
+from tests.evaluation.fleets import samples
 from tests.evaluation.refreshing import THRESHOLDS, cut_last_day
-from tests.evaluation.test_fleet import samples
 from tests.evaluation.test_sigterm import until
 from tests.ordering.making import alike_weeks
 

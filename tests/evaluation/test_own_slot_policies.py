@@ -1,21 +1,24 @@
 """Dispatchers and orchestrators of the user's: what is taken, and what is left out by name."""
 
 import re
+from pathlib import Path
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation import SlotPolicies, compare, shifted_days
+from evaluation import SlotPolicies, UnitValues, compare, shifted_days
 from evaluation.baselines import LEAST_LOADED
-from evaluation.problems.orchestration.bench import NOBODY
-from evaluation.problems.orchestration.comparing import PlayConfig
+from evaluation.problems.orchestration.bench import NO_ENTRANTS
+from evaluation.problems.orchestration.comparing import REFERENCE, PlayConfig, play_pairs
 from evaluation.problems.orchestration.own import own_pairs
 from evaluation.problems.orchestration.simulating import simulate_slots
 from logs_schema import Archive
 from tests.evaluation.test_slot_logs import LOG, WORLD
 from twin import fit
 from twin.orchestration.frame_state import Scaling
+from twin.orchestration.learned import learned_chance
 
 
 def first_legal(_key, _observation, legal):
@@ -43,6 +46,22 @@ def idle(_key, state):
     return Scaling(nothing, nothing)
 
 
+CHANCES = {}
+
+
+def chance_of(twin):
+    """One for all pairs, so that they share a program."""
+    return CHANCES.setdefault(id(twin), learned_chance(twin.edge, twin.tables))
+
+
+def in_my_model(pair, days):
+    """The day in the twin that was trained in."""
+    assert len(days.history().arrival_s) == days.archive.num_rows("requests", days.days[0])
+    counts = pair.play(jax.random.key(0), chance_of(days.twin), 2, 2)
+    arrived = np.asarray(counts.arrived)
+    return UnitValues({"on_time": np.asarray(counts.on_time) / arrived}, arrived)
+
+
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
@@ -50,11 +69,12 @@ def idle(_key, state):
         (SlotPolicies("least_loded", idle), "names 'least_loded'.*allowed: a function, or random"),
         (SlotPolicies(first_legal, "plan"), "names 'plan'.*allowed: a function, or static"),
         ("hpa", "is no function"),
+        (Path("bundle"), "is the folder of a bundle.*allowed: a function.*an evaluation.SlotPolicies"),
     ],
 )
 def test_what_cannot_be_a_side_is_named(policy, words: str) -> None:
     no_twin = None  # names are looked at first
-    refused = own_pairs({"mine": policy}, ["other"], no_twin, NOBODY).refused
+    refused = own_pairs({"mine": policy}, ["other"], no_twin, NO_ENTRANTS).refused
     assert re.search(words, str(refused["mine"]), re.DOTALL)
 
 
@@ -70,6 +90,7 @@ def test_policies_of_ones_own_stand_in_a_comparison_and_those_that_fail_are_name
             "scales": SlotPolicies("least_loaded", idle), "shapeless": SlotPolicies("least_loaded", first_legal),
         },
         twin, split.test, play=PlayConfig(num_frames=2, num_runs=2),
+        judges={"model": in_my_model, "broken": lambda pair, days: pair},
     ).comparison  # fmt: skip
     values = {cell.policy: cell.estimate.value for cell in found.cells if cell.judge == "truth"}
     assert values["mine"] == values["slow"]
@@ -77,7 +98,14 @@ def test_policies_of_ones_own_stand_in_a_comparison_and_those_that_fail_are_name
     assert values["scales"] == values["least_loaded+static"]
     assert values["rule"] == values["least_loaded+planned"]
     refused = {"bad": "not legal in", "raises": "not today", "shapeless": "raised"}
-    assert set(found.refused) == set(refused)
+    assert set(found.refused) == {*refused, "judge broken"}
+    mine = {cell.policy: cell.estimate.value for cell in found.cells if cell.judge == "model"}
+    assert mine["mine"] == mine["slow"]
+    assert mine["both"] == mine["still"]
+    alone = play_pairs(twin.edge, learned_chance(twin.edge, twin.tables), twin, [REFERENCE], PlayConfig(2, 2))
+    arrived, on_time = alone[REFERENCE]  # what the judge plays is the pair that our judges play
+    assert mine["least_loaded+static"] == pytest.approx(on_time.sum() / arrived.sum())
+    assert "model" in {one.judge for one in found.trust}
     assert all(words in found.refused[name] for name, words in refused.items())
     assert not set(refused) & set(values)
     assert {one.kind for one in found.policies if one.name in ("mine", "both")} == {"user"}

@@ -3,142 +3,49 @@
 import datetime as dt
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 import pytest
 
-from evaluation.certify.config import CertifyConfig
-from evaluation.commands import cli
 from evaluation.commands.bundle_text import bundle_facts
-from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.products import load_comparison, refuse_other_twin
-from evaluation.comparison.shifts import ShiftConfig, answerable
-from evaluation.comparison.training_days import DaysConfig, plan_of
-from evaluation.jobs.engine.config import EngineConfig
-from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import load_contender
 from evaluation.judges.descriptions import TWIN_POLICY
-from evaluation.pipeline.run import run
-from evaluation.problems.configuration import LogConfig, RunConfig
+from evaluation.problems.configuration import LogConfig
 from evaluation.problems.placement.case import candidates
-from evaluation.problems.placement.shifted import fit_beside
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     build_bundle,
     refuse_other_nodes,
 )
-from evaluation.simulator.presets import preset
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
-from logs_schema.mapping import TaskMap, one_by_one
 from logs_schema.product import read_manifest, writing
-from logs_schema.progress import SilentProgress
 from offline_rl.bundle import TOLERANCE, read_golden, read_network
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import named_arrays, split_flat
 from offline_rl.networks import example_in
-from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import (
-    Schedulers,
     load_observed,
     load_schedulers,
     network_for,
     policy_params,
     save_schedulers,
 )
-from offline_rl.recipes.training import train_schedulers
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from offline_rl.rules.size_intervals import SIZE_INTERVALS
 from offline_rl.runner import load_network
+from tests.evaluation.tiny_job import KNOWING, RULES, TINY, do
 from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, encode_days, fit_twin, load_encoding
-from twin.population import PopulationConfig
-
-TINY = RunConfig(
-    log=LogConfig(preset="small", days=4),
-    days=DaysConfig(num_days=1, num_steps=64),
-    twin=AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20),
-    population=PopulationConfig("none"),
-    certify=CertifyConfig(num_steps=64, num_replicates=200, rankings=False),
-    train=TrainingConfig(
-        seeds=(3,),
-        num_updates=2,
-        num_streams=8,
-        clone_updates=25,
-        clone_streams=4,
-        updates_per_look=1,
-        tuning_streams=4,
-        residual_updates=0,
-    ),
-    shifts=ShiftConfig("0d,30d"),
-    judge=JudgeConfig(
-        copies=2,
-        num_steps=64,
-        num_fit_steps=20,
-        off_policy_updates=0,
-        num_true_days=6,
-        baselines=("random", "least_loaded", "least_expected_delay"),
-    ),
-    intervals=IntervalConfig(num_replicates=200),
-)
-RULES, KNOWING = TINY.judge.compared(), TINY.judge.compared_in_truth()
-"""Few, since each is one more branch of every judge's program; `test_judging` has all of them in one."""
-
-
-@pytest.fixture(scope="module")
-def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    with pytest.MonkeyPatch.context() as patch:
-        make_small(patch)
-        return do(tmp_path_factory.mktemp("job"))
-
-
-def make_small(patch: pytest.MonkeyPatch) -> None:
-    """A short day, simulated few times."""
-    short = replace(preset("small"), requests_per_day=735.0)
-    patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
-    patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
-    patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 4)
-
-
-def do(folder: Path, config: RunConfig = TINY) -> dict[str, Path]:
-    return run(config, folder, folder / "work", SilentProgress(), title="tiny", force=True)
-
-
-@pytest.mark.slow
-def test_tasks_make_what_one_process_makes(
-    products: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The tasks of seeds, judges and parts of the certificate, run here one by one: the same products, every byte."""
-    make_small(monkeypatch)
-    ran: list[str] = []
-
-    @contextmanager
-    def here(*_: Any) -> Iterator[TaskMap]:
-        def run_tasks(task: Callable[[Any], Any], items: Sequence[Any], name: str = "") -> Iterator[Any]:
-            ran.extend(f"{name}: {item.name if name != 'judge' else item.judge}" for item in items)
-            return one_by_one(task, items, name)
-
-        yield run_tasks
-
-    monkeypatch.setattr("evaluation.jobs.unfinished.tasks_on", here)
-    found = do(tmp_path, replace(TINY, engine=EngineConfig(workers=2)))
-    for step in ("certificate", "policy", "comparison", "bundle"):
-        assert read_manifest(found[step]).content_hash == read_manifest(products[step]).content_hash, step
-    judges = ("truth", "replay", "twin of shifted days", "training twin", "off policy")
-    assert {"train: seed 3", *(f"judge: {judge}" for judge in judges)} <= set(ran)
-    assert sum(one.startswith("certify") for one in ran) == 3
+from twin.placement.model import PlacementTwin, encode_days, load_encoding
 
 
 def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:
@@ -171,24 +78,6 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     page = products["report"].read_text()
     assert "<svg" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
-
-
-@pytest.mark.slow
-def test_every_policy_is_estimated_off_policy_or_declined(
-    products: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_small(monkeypatch)
-    shutil.copytree(products["archive"].parents[1], tmp_path, dirs_exist_ok=True)
-    found = do(tmp_path, replace(TINY, judge=replace(TINY.judge, off_policy_updates=20)))
-    comparison = load_comparison(found["comparison"])
-    names = {policy.name for policy in comparison.policies}
-    told = {(row.policy, row.method): row for row in comparison.off_policy if row.shift_days == 0}
-    assert {policy for policy, _ in told} == names - {"history"} - {one.name for one in KNOWING}
-    for row in told.values():
-        assert (row.estimate.value is None) == row.estimate.reason.startswith("declines")
-    assert told["twin", "importance sampling over 20"].estimate.reason.startswith("declines")
-    assert all(row.estimated for row in comparison.off_policy)  # a simulated log hides its propensities
-    assert "declines:" in found["report"].read_text()
 
 
 def test_the_summary_names_a_certificate_that_was_not_passed(products: dict[str, Path]) -> None:
@@ -317,51 +206,6 @@ def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Pat
     assert np.sum(~np.isfinite(seen[0][1].fate.finish_s[seen[0][1].valid()])) > 50
 
 
-@pytest.fixture(scope="module")
-def schedulers(products: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Schedulers:
-    """As the job trains them, but by two seeds, stopped and gone on with in between, and from the log alone as well."""
-    twin, keep = PlacementTwin.load(products["twin"]), tmp_path_factory.mktemp("unfinished")
-    one = replace(TINY.train, seeds=(0,))
-    both = replace(TINY.train, seeds=(0, 3), from_logs=("cql",), from_logs_updates=2)
-    first = train_schedulers(jax.random.key(TINY.seed), twin, one, SilentProgress(), keep=keep)
-    assert sorted(file.name for file in keep.iterdir()) == ["clone.npz", "seed-0.npz"]
-    found = train_schedulers(jax.random.key(TINY.seed), twin, both, SilentProgress(), keep=keep)
-    assert_same_seed(found, 0, first)
-    return found
-
-
-def assert_same_seed(both: Schedulers, row: int, alone: Schedulers) -> None:
-    """The same bits for one of two seeds as for that seed trained alone, and the same clone."""
-    for name in ("trained", "reward_curve", "kl_curve", "held_out_curve"):
-        of_both = jax.tree.map(lambda leaf: leaf[row], getattr(both, name))
-        jax.tree.map(
-            np.testing.assert_array_equal, of_both, jax.tree.map(lambda leaf: leaf[0], getattr(alone, name))
-        )
-    jax.tree.map(np.testing.assert_array_equal, both.clone, alone.clone)
-
-
-@pytest.mark.slow
-def test_the_same_key_gives_the_same_bits_whatever_seeds_stand_beside(
-    products: dict[str, Path], schedulers: Schedulers
-) -> None:
-    """Trained anew: the job's own policy may come from less optimised programs (see `tests/conftest.py`)."""
-    twin = PlacementTwin.load(products["twin"])
-    alone = train_schedulers(jax.random.key(TINY.seed), twin, TINY.train, SilentProgress())
-    assert_same_seed(schedulers, 1, alone)
-
-
-@pytest.mark.slow
-def test_every_seed_learns_its_own_policy_from_the_same_clone(schedulers: Schedulers) -> None:
-    first, second = schedulers.reward_curve  # what is kept may be the clone, where no look was better
-    assert not np.array_equal(first, second)
-    assert schedulers.reward_curve.shape == schedulers.kl_curve.shape == (2, 2)
-    assert np.all(schedulers.kl_curve[:, 0] < 0.05)
-    assert schedulers.held_out_curve.shape == (2, 3)
-    assert set(schedulers.from_logs) == {"cql"}
-    for params in schedulers.from_logs.values():
-        assert jax.tree.map(np.shape, params) == jax.tree.map(np.shape, schedulers.trained)
-
-
 def test_what_is_saved_is_what_is_loaded(products: dict[str, Path], tmp_path: Path) -> None:
     twin = PlacementTwin.load(products["twin"])
     schedulers, _ = load_schedulers(products["policy"])
@@ -397,26 +241,6 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
     tried = candidates(both, PlacementTwin.load(products["twin"]).encoding.cluster, RULES)
     first, second = (one.params for one in tried if one.name == TWIN_POLICY)
     jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
-
-
-@pytest.mark.slow
-def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Path], tmp_path: Path) -> None:
-    archive = Archive(products["archive"] / "archive")
-    pool = archive.nodes().slice(0, 1)
-    rows = archive.read("requests")
-    name = pool["node_id"][0].as_py()
-    label = pa.array([name] * len(rows)).dictionary_encode()
-    for column in ("offered_node", "ran_node"):
-        rows = rows.set_column(rows.column_names.index(column), column, label)
-    folder = tmp_path / "log"
-    folder.mkdir()
-    for table, content in (("nodes", pool), ("requests", rows)):
-        pq.write_table(content, folder / f"{table}.parquet")
-    config = replace(TINY, log=LogConfig(format="native", paths=("log",)), shifts=ShiftConfig("0d"))
-    made = do(tmp_path, config)
-    assert "policy" not in made
-    assert "bundle" not in made
-    assert "no choice" in made["report"].read_text()
 
 
 def test_a_log_without_a_day_after_training_is_refused_before_learning(tmp_path: Path) -> None:
@@ -474,54 +298,6 @@ def test_what_does_not_belong_together_is_refused_before_judging(
 def test_the_bundle_speaks_the_twins_encoding(products: dict[str, Path]) -> None:
     encoding = load_encoding(products["twin"])
     assert load_contender(products["bundle"] / "bundle", encoding).has_encoding(encoding)
-
-
-@pytest.mark.slow
-def test_policies_of_ones_own_stand_beside_ours(
-    products: dict[str, Path],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """The bundle, judged as anybody's, is worth what the policy is that it was exported from."""
-    (tmp_path / "policies_of_mine.py").write_text(
-        "import jax.numpy as jnp\n\n\n"
-        "def first(key, observation, legal):\n    return jnp.argmax(legal, axis=0)\n\n\n"
-        "def last(key, observation, legal):\n    return jnp.full(legal.shape[1:], legal.shape[0])\n"
-    )
-    (tmp_path / "short.toml").write_text(
-        '[shifts]\nshifts = "0d"\n[judge]\ncopies = 2\nnum_steps = 64\nnum_fit_steps = 20\noff_policy_updates = 0\n'
-    )
-    monkeypatch.chdir(tmp_path)
-    words = (
-        products["archive"] / "archive", products["twin"], products["policy"], "--config", "short.toml", "--out", "out",
-        "--policy", "first=policies_of_mine:first", "--policy", "last=policies_of_mine:last",
-        "--policy", f"old={products['bundle'] / 'bundle'}", "--no-progress",
-    )  # fmt: skip
-    assert cli.main(["compare", *map(str, words)]) == 2
-    assert "'last' chose a node that is not legal" in capsys.readouterr().err
-    comparison = load_comparison(tmp_path / "out")
-    assert set(comparison.refused) == {"last"}
-    for judge in ("replay", "twin of shifted days", "training twin", "truth"):
-        cells = [comparison.cell(judge, 0, name, "on_time") for name in ("old", "ladder", "first", "last")]
-        assert cells[0] == cells[1], judge
-        assert cells[2] is not None, judge
-        assert cells[3] is None, judge
-
-
-@pytest.mark.slow
-def test_twins_of_shifted_days_fitted_beside_the_training_are_those_fitted_alone(
-    products: dict[str, Path],
-) -> None:
-    archive, twin = Archive(products["archive"] / "archive"), PlacementTwin.load(products["twin"])
-    (shift,) = answerable(plan_of(archive, twin.encoding.train_days, TINY.shifts))
-    key = jax.random.fold_in(jax.random.key(TINY.judge.seed), shift.shift_days)
-    config = replace(twin.config, num_steps=TINY.judge.num_fit_steps)
-    alone = fit_twin(key, archive, twin.encoding, shift.days, config)
-    begun = fit_beside(archive.path, products["twin"], TINY).result()
-    assert list(begun) == [shift.name]
-    jax.tree.map(np.testing.assert_array_equal, begun[shift.name].model, alone.model)
-    assert len(begun[shift.name].report.train_log_likelihood) == config.num_steps // config.evaluate_every
 
 
 def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:

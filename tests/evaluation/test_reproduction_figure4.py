@@ -114,8 +114,8 @@ def test_errors_stand_over_the_noise_of_one_day():
     assert rows[ONE]["error"] == pytest.approx(0.004)  # once .002 and once .006
     assert rows[ONE]["error_over_floor"] == pytest.approx(0.002)
     assert (rows[ONE]["error_verdict"], rows[PER_PART]["error_verdict"]) == ("pass", "fail")
-    assert rows[ONE]["mean_life_error"] == pytest.approx(0.004)
-    assert rows[ONE]["mean_life_correlation"] == pytest.approx(1.0)
+    assert rows[ONE]["mean_replication_error"] == pytest.approx(0.004)
+    assert rows[ONE]["mean_replication_correlation"] == pytest.approx(1.0)
     assert rows[ONE]["correlation_verdict"] == "pass"
     noisy = {row["way"]: row for row in table(Figure4Config(), made(0.0, 0.0, 0.05))["rows"]}
     assert noisy[ONE]["correlation_high"] < 0.95

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.simulator.arrivals import ask
+from evaluation.simulator.arrivals import request_at
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.crowd import fresh_agents, judge, react, willingness
 from evaluation.simulator.laws import constant
@@ -124,7 +124,7 @@ def test_refused_offers_annoy_as_much_as_told():
     @jax.jit
     def reacted(key, accepted):
         crowd = fresh_agents(1, (3,))._replace(impatience=jnp.full((1, 3), 0.2))
-        request = ask(world, today, own_names(world), jnp.full((4, 3), 0.5), jnp.zeros(3), 0)
+        request = request_at(world, today, own_names(world), jnp.full((4, 3), 0.5), jnp.zeros(3), 0)
         request = request._replace(agent=jnp.zeros(3, jnp.int32))
         return react(key, reactions, crowd, request, jnp.zeros(3), accepted, asked)[0].impatience
 
@@ -175,7 +175,7 @@ def test_only_streams_with_a_request_react():
     @jax.jit
     def reacted(key):
         crowd = fresh_agents(2, (2,))._replace(impatience=jnp.ones((2, 2)))
-        request = ask(world, today, own_names(world), jnp.full((4, 2), 0.5), clock_s, 0)
+        request = request_at(world, today, own_names(world), jnp.full((4, 2), 0.5), clock_s, 0)
         request = request._replace(agent=jnp.array([0, 1], jnp.int32))
         return react(key, reactions, crowd, request, clock_s, asked, asked)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from evaluation.simulator.answers import CoreQueues, answer
-from evaluation.simulator.arrivals import ask
+from evaluation.simulator.arrivals import request_at
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.history import play
@@ -64,7 +64,7 @@ def test_same_seed_and_day_same_bits_whatever_days_stand_beside():
 
 @partial(jax.jit, static_argnums=(0, 1))
 def asked_and_answered(world, seed, today, names, free_s, uniform, clock_s, node):
-    request = ask(world, today, names, jnp.full((4, *clock_s.shape), uniform), clock_s, 0)
+    request = request_at(world, today, names, jnp.full((4, *clock_s.shape), uniform), clock_s, 0)
     queues, fate = answer(
         jax.random.key(seed), world, today, names, CoreQueues(free_s), request, clock_s, node
     )

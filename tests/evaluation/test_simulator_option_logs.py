@@ -10,10 +10,10 @@ import pytest
 from evaluation.simulator import logs, mechanics
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.logs import FIRST_DAY, simulate
-from evaluation.simulator.names import names_in, own_names
+from evaluation.simulator.names import names_in
 from evaluation.simulator.options import Outage, Reactions, Reports
 from evaluation.simulator.presets import preset
-from evaluation.simulator.truth import truth_answers, truth_of
+from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import Drift, validate
 from logs_schema import Archive
@@ -183,11 +183,6 @@ def test_a_full_node_refuses_and_loses_nothing(monkeypatch):
         moments = np.concatenate([rows.fate.finish_s[here, 0], rows.arrival_s[here, 0]])
         change = np.repeat([-1, 1], here.sum())
         assert np.cumsum(change[np.lexsort((change, moments))]).max() == 2
-
-
-def test_answers_that_cannot_be_drawn_are_refused():
-    with pytest.raises(ConfigError, match="truth_response"):
-        truth_answers(WORLD, conditions(WORLD, 0), own_names(WORLD))
 
 
 def test_weekends_ask_for_a_log_that_begins_on_a_monday(tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ from evaluation.baselines.baseline import best_legal
 from evaluation.commands.cli import main
 from evaluation.reproduction.benches.slot_scaling import ScalingConfig, exponent, measure_scaling
 from evaluation.simulator.laws import Law, constant, exponential
-from evaluation.simulator.slots import SlotConfig, in_each, play, slot_environment, time_scaled
+from evaluation.simulator.slots import SlotConfig, play, slot_environment, time_scaled
 from evaluation.simulator.slots.instance import instance
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import Link, World, WorldNode, WorldService
@@ -107,10 +107,7 @@ def test_playing_is_a_rollout_that_only_counts() -> None:
     assert counts.sent[-1].tolist() == path.active.sum(axis=(0, 1)).tolist()
     on_time = np.asarray(path.reward).sum(axis=(0, 1))
     assert (np.abs(on_time - counts.on_time[-1]) <= played.state.problem.here.held.sum(axis=0)).all()
-    in_frames = in_each(counts)
-    np.testing.assert_array_equal(np.sum(in_frames.arrived, axis=0), counts.arrived[-1])
-    rate = np.asarray(in_frames.throughput())
-    assert rate.max() > 0.0
+    assert np.asarray(counts.throughput())[-1].min() > 0.0
 
 
 def test_scaling_says_what_it_measured(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,7 @@
 """Anyone's judge stands beside ours; one that fails is left out by its name, and takes nobody along."""
 
 import datetime as dt
+import inspect
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.players import HISTORY, as_logged, of_policy
 from evaluation.judges.user_judges import UserJudge, judged_by_users, named_judges
 from evaluation.judges.windows import Candidate
+from evaluation.problems.kit import Kit
 from evaluation.problems.kits import KITS
 from evaluation.problems.placement.judging_days import JudgedPolicy, judged_policies
 from logs_schema import Archive
@@ -203,11 +205,18 @@ def test_judges_are_named_on_the_command_line(tmp_path: Path) -> None:
         assert re.search(said, str(refusal.value))
 
 
+@pytest.mark.parametrize("kit", KITS, ids=lambda kit: kit.name)
+def test_every_problem_takes_judges_on_the_command_line_and_from_python(kit: Kit) -> None:
+    assert kit.with_judges({"mine": knowing}) == {"judges": {"mine": knowing}}
+    assert kit.twin is not None
+    assert kit.compare is not None
+    assert kit.judge is not None
+    for call in (kit.compare, kit.judge):
+        assert "judges" in inspect.signature(call).parameters
+
+
 def test_a_problem_that_takes_no_judges_says_so() -> None:
-    others = [kit for kit in KITS if not kit.takes_judges]
-    assert others
-    assert "placement" not in {kit.name for kit in others}
-    for kit in others:
-        assert kit.with_judges({}) == {}
-        with pytest.raises(ConfigError, match=f"'{kit.name}' take no judges of one's own: mine"):
-            kit.with_judges({"mine": knowing})
+    kit = replace(KITS[0], takes_judges=False)
+    assert kit.with_judges({}) == {}
+    with pytest.raises(ConfigError, match=f"'{kit.name}' take no judges of one's own: mine"):
+        kit.with_judges({"mine": knowing})

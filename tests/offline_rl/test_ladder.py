@@ -16,7 +16,7 @@ from offline_rl.recipes.ladder import (
     select_row,
 )
 
-NOBODY = Actor(None, None)  # type: ignore[arg-type]
+NO_ENTRANTS = Actor(None, None)  # type: ignore[arg-type]
 LUCK = 0.2 * np.random.default_rng(0).standard_normal((2, 64))
 
 
@@ -31,7 +31,7 @@ def judged(_network, params):
 
 
 def climbed(most_response=None, **policies):
-    rungs = [Rung(name, row, NOBODY, params) for row, (name, params) in enumerate(policies.items())]
+    rungs = [Rung(name, row, NO_ENTRANTS, params) for row, (name, params) in enumerate(policies.items())]
     return climb(rungs, judged, most_response=most_response)
 
 
@@ -85,7 +85,7 @@ def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> Non
 
     def untrusted(**values: float):
         rungs = [
-            Rung(name, 0, NOBODY, {"value": value}, is_rule=name.startswith("rule"))
+            Rung(name, 0, NO_ENTRANTS, {"value": value}, is_rule=name.startswith("rule"))
             for name, value in values.items()
         ]
         return climb(rungs, judged, is_trusted=False)
@@ -135,4 +135,4 @@ def test_the_interval_is_student_s_over_windows_that_both_settled() -> None:
 
 def test_seeds_are_chosen_by_value() -> None:
     stacked = {"value": np.array([0.1, 0.3, 0.2])}
-    assert select_row(judged, NOBODY, stacked) == 1
+    assert select_row(judged, NO_ENTRANTS, stacked) == 1

@@ -1,6 +1,6 @@
 """The rules of slot mode once more, as a plain Python loop over dicts and lists: one system, one slot after another.
 
-Written from the rules (docstrings of `evaluation.simulator.slots`; KaiS II and 003 II-III with the CPU leak
+Written from the rules (docstrings of `evaluation.simulator.slots`; KaiS II and KMPS II-III with the CPU leak
 repaired), not from their array code, with which it shares nothing but the world's numbers of the day and the first
 deployment. It is fed the same uniform numbers. With `single` every time is rounded to float32 as the arrays' are, so
 that the two can be compared event by event over long runs; without it the loop is as fast as plain Python is.

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from evaluation.reproduction.benches.compounding import MethodErrors, as_ratios, together
+from tests.benchmarks.compounding import MethodErrors, as_ratios, together
 from tests.twin.imitation_world import (
     NUM_RETURNING,
     RUN_S,

@@ -32,9 +32,8 @@ from twin.imitation.kinds import (
     slot_of,
     uniform_hash,
 )
-from twin.imitation.persistence import load_imitation, save_imitation
 from twin.imitation.proximal import returns_to_go
-from twin.imitation.training import Fitted, ImitationModel, fit_imitation
+from twin.imitation.training import Fitted, fit_imitation
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
 from twin.placement.types import Observation
@@ -248,20 +247,6 @@ def test_impossible_configurations_are_refused(change: dict) -> None:
 def test_too_few_windows_are_refused() -> None:
     with pytest.raises(ImitationError, match="at least 4"):
         fit_imitation(jax.random.key(0), campaigns(0, 3, 10), campaign_encoding(), supervised())
-
-
-def test_an_imitation_kept_is_the_same_when_read(tmp_path) -> None:
-    config = anchored(num_kinds=3, hidden=(8,), num_steps=5, guards=Guards((0.2, 0.9), 0.1, 2))
-    generator = jax.jit(lambda key: init_generator(key, CLUSTER, config))(jax.random.key(0))
-    model = ImitationModel(generator, Limits(3.0, 70.5))
-    save_imitation(tmp_path, config, model)
-    read, again = load_imitation(tmp_path, CLUSTER)
-    assert read == config
-    for one, two in zip(jax.tree.leaves(model), jax.tree.leaves(again), strict=True):
-        np.testing.assert_array_equal(one, two)
-    (tmp_path / "imitation.json").unlink()
-    with pytest.raises(ProductError, match=r"imitation\.json"):
-        load_imitation(tmp_path, CLUSTER)
 
 
 TINY = {"num_members": 1, "num_streams": 4, "hidden": (8,), "evaluate_every": 3}

@@ -4,10 +4,10 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.reproduction.benches.compounding import as_table, compounding, imitated, logged_states
 from logs_schema.errors import ConfigError
+from tests.benchmarks.black_box import black_box_states, fit_black_box
+from tests.benchmarks.compounding import as_table, compounding, imitated, logged_states
 from tests.twin.imitation_world import campaign_encoding, campaigns
-from twin.imitation.black_box import black_box_states, fit_black_box
 from twin.imitation.config import ImitationConfig, supervised
 from twin.imitation.game import again, play, played
 from twin.imitation.generator import Limits, draw_noise, init_generator

@@ -83,9 +83,9 @@ def twin_response(
         time_s = ((private.row + 1) * config.interval_s) % DAY_S
         measured = _mean(parts.measured, ("num_failures",))
         gateway = _mean(parts.gateway, ("num_failures", "latency"))
-        news = ScalingEvents(granted, measured, gateway,
+        events = ScalingEvents(granted, measured, gateway,
                     time_s)  # fmt: skip
-        return private._replace(row=private.row + 1, left=private.left - 1), news
+        return private._replace(row=private.row + 1, left=private.left - 1), events
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         key_start, key_first = jax.random.split(key)
@@ -105,17 +105,17 @@ def twin_response(
         private = TwinApplicationState(
             jnp.zeros(shape), granted.replicas, starting, chosen, row, jnp.full(streams, length + 1)
         )
-        private, news = one(key_first, private, granted)
+        private, events = one(key_first, private, granted)
         no = jnp.zeros(streams, bool)
-        return private, Outcome(jnp.zeros(streams), no, no, news)
+        return private, Outcome(jnp.zeros(streams), no, no, events)
 
     def advance(
         key: Array, private: TwinApplicationState, state: ScalingState, action: ScalingAction
     ) -> tuple[PyTree, Outcome]:
-        private, news = one(key, private, rescaled(config, limits, state.grants, action))
+        private, events = one(key, private, rescaled(config, limits, state.grants, action))
         no = jnp.zeros(private.left.shape, bool)
         elapsed_s = jnp.full(private.left.shape, config.interval_s)
-        return private, Outcome(elapsed_s, no, private.left <= 0, news)
+        return private, Outcome(elapsed_s, no, private.left <= 0, events)
 
     return Response(init, advance, lambda _private, state: state)
 

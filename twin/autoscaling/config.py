@@ -30,7 +30,7 @@ class AutoscalingConfig:
         memory_step_gib: Change of its memory by an action of 1.
         dead_zone: Actions of at most this size change nothing (paper DRPC, algorithm 2).
         reach: Largest action, in steps: of cores, memory, replicas.
-        slo_s: Response time at `slo_share` of the requests that operators promise.
+        slo_s: Objective: response time of `slo_share` of the requests at most.
         slo_share: See `slo_s`.
     """
 
@@ -59,6 +59,6 @@ class AutoscalingConfig:
             )
         if not 0.0 < self.slo_share < 1.0 or self.slo_s <= 0.0:
             raise ConfigError(
-                f"a promise of {self.slo_s:g} s to {self.slo_share:g} of the requests",
+                f"an objective of {self.slo_s:g} s for {self.slo_share:g} of the requests",
                 allowed="more than 0 s, to a share between 0 and 1",
             )

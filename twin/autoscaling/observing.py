@@ -74,9 +74,9 @@ def observe_global(config: AutoscalingConfig, limits: GrantLimits, state: Scalin
     return local.reshape(-1, *local.shape[2:])
 
 
-def cpu_use(news: ScalingEvents, grants: Grants) -> Array:
+def cpu_use(events: ScalingEvents, grants: Grants) -> Array:
     """[deployments, *streams] cores used as a share of those granted now, were all replicas that are granted ready."""
-    used = news.measured.cpu_cores_used * news.measured.ready
+    used = events.measured.cpu_cores_used * events.measured.ready
     return jnp.clip(used / jnp.maximum(grants.cpu_cores * jnp.maximum(grants.replicas, 1.0), 1e-6), 0.0, 4.0)
 
 

@@ -72,9 +72,9 @@ def autoscaling_problem(config: AutoscalingConfig, limits: GrantLimits, reward: 
     num_deployments = int(limits.max_replicas.shape[0])
 
     def start(outcome: Outcome) -> ScalingState:
-        news = outcome.observed_events
-        window = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[None], (config.window, *leaf.shape)), news)
-        return ScalingState(news.grants, window)
+        events = outcome.observed_events
+        window = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf[None], (config.window, *leaf.shape)), events)
+        return ScalingState(events.grants, window)
 
     def apply(
         state: ScalingState, action: ScalingAction, outcome: Outcome, decision: Array

@@ -9,7 +9,7 @@ R_util is 1 at the ideal use and grows away from it, on either side: it is a pri
 divides by it. `paper_reward(..., quotient=False)` multiplies with `2 - R_util` instead, which is 1 at the ideal, too,
 and falls by as much as the price grows: the same to first order, steeper far away.
 
-`cost_under_slo` is what operators count: cores (and memory) granted, and a price for a promise that is not kept,
+`cost_under_slo` is what operators count: cores (and memory) granted, and a price where the objective is not kept,
 charged to those whose calls take long: the share of the end-to-end time that a deployment's calls take.
 """
 
@@ -39,9 +39,9 @@ Reward = Callable[[AutoscalingConfig, GrantLimits, Grants, Earned], Array]
 """(config, limits, grants, outcome) -> worth [..., deployments, *streams]."""
 
 
-def earned(config: AutoscalingConfig, news: ScalingEvents) -> Earned:
-    """What the news of an interval say of its decisions."""
-    measured, gateway = news.measured, news.gateway
+def earned(config: AutoscalingConfig, events: ScalingEvents) -> Earned:
+    """The outcome of the decisions of an interval, from its events."""
+    measured, gateway = events.measured, events.gateway
     requests = jnp.maximum(gateway.rate_per_s * config.interval_s, 1e-6)
     time_s = measured.rate_per_s * measured.response_s
 
@@ -89,7 +89,7 @@ def paper_reward(ideal_cpu: float = 0.6, ideal_memory: float = 0.75, quotient: b
 
 
 def cost_under_slo(violation_weight: float = 10.0, core_gib: float = 8.0) -> Reward:
-    """Minus the cores granted, minus a price of a promise that is not kept; in cores.
+    """Minus the cores granted, minus a price where the objective is not kept; in cores.
 
     Args:
         violation_weight: Price, in cores of the whole application, of a quantile e times the objective, and of

@@ -31,15 +31,15 @@ class SlotConfig:
         arrivals_per_slot: Requests that can enter an access point's queue in one slot; more enter in the next, with
             the time at which they came.
         eap_queue, node_queue: Dequeue strategies.
-        only_where_room: Legal is where a replica and a core are idle and nothing of the service waits (001, eq. 4), not
-            every node that hosts the service. A request without a legal node stays in its queue.
-        drop_served: Late requests are dropped even while they are served (003 II-B.1), not only while they wait.
+        only_where_room: Legal is where a replica and a core are idle and nothing of the service waits (KaiS, eq. 4),
+            not every node that hosts the service. A request without a legal node stays in its queue.
+        drop_served: Late requests are dropped even while they are served (KMPS II-B.1), not only while they wait.
         agents_answer: The world's agents may refuse offers, as in event mode; the papers' agents never do.
         memory_share: Share of a node's memory that the first deployment fills with replicas.
         most_replicas: Replicas of one service on one node in that deployment, at most.
         image_mib_per_gib: Size of a service's image, by its memory.
         changes: Changes of the deployment that may be under way at once (pulls, and removals that wait).
-        estimate_memory: Weight of the past in the hybrid's estimates (lambda of 003, eq. 3).
+        estimate_memory: Weight of the past in the hybrid's estimates (lambda of KMPS, eq. 3).
         power: What energy is made of.
     """
 

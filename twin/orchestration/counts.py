@@ -28,12 +28,12 @@ class Counts(NamedTuple):
     finished: Array  # the answer is with the client
     on_time: Array  # of those, within the deadline
     forwarded_mib: Array  # inputs sent to another site or to the cloud
-    pulled_mib: Array  # images pulled; with `forwarded_mib` the scheduling cost of 001, section V
+    pulled_mib: Array  # images pulled; with `forwarded_mib` the scheduling cost of KaiS, section V
     core_s: Array  # core-seconds of service
-    energy_j: Array  # idle nodes, busy cores, traffic (003, figure 10)
+    energy_j: Array  # idle nodes, busy cores, traffic (KMPS, figure 10)
 
     def throughput(self) -> Array:
-        """On-time throughput: the share of all arrived requests that were answered in time (001 and 003, eq. 1)."""
+        """On-time throughput: the share of all arrived requests that were answered in time (KaiS and KMPS, eq. 1)."""
         return self.on_time / jnp.maximum(self.arrived, 1)
 
 

@@ -1,6 +1,6 @@
 """Which replicas are hosted where, and how that changes: the interface of orchestration.
 
-An `Orchestration` names H nodes and for each a change `l` (001, section III-B.3; 003, section III-B): `l = w` adds a
+An `Orchestration` names H nodes and for each a change `l` (KaiS, section III-B.3; KMPS, section III-B): `l = w` adds a
 replica of service w, `l = -w` removes one, 0 leaves the node alone; w is an index of the cluster's vocabulary of
 services, whose 0 means "unknown" and so never names a service. It is applied between two slots, by
 `schedule(case, deployment, action, clock_s)` (`twin`-side code need not know when), as a rule every frame when

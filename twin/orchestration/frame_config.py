@@ -12,7 +12,7 @@ class FrameConfig:
     """How often is looked and how much may change.
 
     Attributes:
-        num_changes: Replicas that a frame may change, each on another node (H of 001, section III-B.3, which uses 2).
+        num_changes: Replicas that a frame may change, each on another node (H of KaiS, section III-B.3, which uses 2).
         samples_per_frame: Times in a frame at which loads are measured; they are averaged over it.
         history_s: How far back measurements are kept, rounded up to frames.
     """

@@ -60,7 +60,7 @@ def frame_response(
         state = environment(problem, response).reset(key, streams)
         nothing = jax.tree.map(jnp.zeros_like, load_now(case, state.response))
         zero_s = jnp.zeros(streams, jnp.float32)
-        return state, Outcome(zero_s, state.terminated, state.done, _news(state, nothing))
+        return state, Outcome(zero_s, state.terminated, state.done, _events(state, nothing))
 
     def advance(
         key: Array, state: EnvironmentState, _known: FrameState, action: Scaling
@@ -83,12 +83,12 @@ def frame_response(
         (after, total), _ = jax.lax.scan(sample, (state, nothing), keys)
         mean = jax.tree.map(lambda leaf: leaf / num_samples, total)
         elapsed_s = after.problem.placement.clock_s - state.problem.placement.clock_s
-        return after, Outcome(elapsed_s, after.terminated, after.done, _news(after, mean))
+        return after, Outcome(elapsed_s, after.terminated, after.done, _events(after, mean))
 
     return Response(init, advance, lambda _private, state: state)
 
 
-def _news(state: EnvironmentState, load: Load) -> FrameEvents:
+def _events(state: EnvironmentState, load: Load) -> FrameEvents:
     inner, view = state.problem.placement, state.problem.view
     return FrameEvents(inner.clock_s, inner.available, view.deployment, load, view.counts)
 

@@ -42,12 +42,12 @@ class FrameObservation(NamedTuple):
 
 
 def on_time_share(outcome: FrameOutcome) -> Array:
-    """Requests answered in time for each that arrived in the frame (001 and 003, eq. 1)."""
+    """Requests answered in time for each that arrived in the frame (KaiS and KMPS, eq. 1)."""
     return outcome.on_time / jnp.maximum(outcome.arrived, 1.0)
 
 
 def few_waiting(outcome: FrameOutcome) -> Array:
-    """`exp(-sum of queue lengths)`, which 001 trains orchestration by (section III-B.3)."""
+    """`exp(-sum of queue lengths)`, which KaiS trains orchestration by (section III-B.3)."""
     return jnp.exp(-outcome.waiting)
 
 
@@ -108,9 +108,9 @@ def frame_problem(
         return following, Records(decision, decision >= 0, came)
 
     def remaining(state: FrameState) -> Records:
-        nobody = jnp.full((num_seats, *state.clock_s.shape), -1, jnp.int32)
-        zero = jnp.zeros(nobody.shape, jnp.float32)
-        return Records(nobody, nobody >= 0, FrameOutcome(*[zero] * len(FrameOutcome._fields)))
+        none = jnp.full((num_seats, *state.clock_s.shape), -1, jnp.int32)
+        zero = jnp.zeros(none.shape, jnp.float32)
+        return Records(none, none >= 0, FrameOutcome(*[zero] * len(FrameOutcome._fields)))
 
     return Problem(
         num_seats=num_seats,

@@ -74,7 +74,7 @@ def slot_response(
         clock_s = jnp.zeros(streams, jnp.float32)
         deployment = first_deployed(case, streams) if deployed is None else deployed(streams)
         view = _view(case, private, deployment, nothing_counted(streams), clock_s)
-        observed_events = _news(case, chance, private, view, clock_s, chance.available(None, None, clock_s))
+        observed_events = _events(case, chance, private, view, clock_s, chance.available(None, None, clock_s))
         no = clock_s > 0.0
         return private, Outcome(clock_s, no, no, observed_events)
 
@@ -106,7 +106,7 @@ def slot_response(
         events = Events(sent, entered, dropped, served, pulled_mib)
         counts = counted(case, state.view.counts, events, held, from_s, until_s)
         view = _view(case, private, deployment, counts, until_s)
-        observed_events = _news(case, chance, private, view, until_s, available, sent.accepted)
+        observed_events = _events(case, chance, private, view, until_s, available, sent.accepted)
         done = chance.time_of_day_s(until_s) >= chance.day_s
         return private, Outcome(until_s - from_s, jnp.zeros_like(done), done, observed_events)
 
@@ -200,7 +200,7 @@ def _view(case: EdgeCloud, private: Private, deployment: Deployment, counts: Cou
     return View(private.place < case.config.queue_places, arrived_s, queued, oldest_s, deployment, counts)
 
 
-def _news(
+def _events(
     case: EdgeCloud,
     chance: Chance,
     private: Private,

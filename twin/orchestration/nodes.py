@@ -3,7 +3,7 @@
 Leaves are [nodes, places, *streams], under the same places as the bookkeeping's table of requests in flight. At every
 slot boundary, in this order: work that ended in the slot frees its replica and its core; what is late is dropped and
 frees what it held; what has arrived starts where a replica of its service and a core are idle, in the order of the
-dequeue strategy, a request that cannot start not holding up those behind it (003, III-A.3). Ends of service are exact
+dequeue strategy, a request that cannot start not holding up those behind it (KMPS, III-A.3). Ends of service are exact
 in time; starts are at boundaries.
 
     arrives = dispatch + latency * noise + input / bandwidth

@@ -28,8 +28,8 @@ def from_facts(facts: Mapping[str, Any], where: str) -> tuple[SlotConfig, FrameC
     Raises:
         ConfigError: they are missing, unknown or out of range.
     """
-    told = dict(facts.get(SETTINGS, {}))
-    if "slot_s" not in told:
+    settings = dict(facts.get(SETTINGS, {}))
+    if "slot_s" not in settings:
         raise ConfigError(
             "the log does not say how its system is run by slots", where=f"{where}, facts, {SETTINGS}",
             allowed="slot_s, slots_per_frame and the other settings of SlotConfig and FrameConfig",
@@ -37,10 +37,12 @@ def from_facts(facts: Mapping[str, Any], where: str) -> tuple[SlotConfig, FrameC
         )  # fmt: skip
     try:
         for name in _QUEUES:
-            told[name] = _STRATEGIES[told.get(name, FIFO.name)]
-        told["power"] = Power(**told.get("power", {}))
-        of_frames = {item.name: told.pop(item.name) for item in fields(FrameConfig) if item.name in told}
-        slots = validate_config(SlotConfig(**told))
+            settings[name] = _STRATEGIES[settings.get(name, FIFO.name)]
+        settings["power"] = Power(**settings.get("power", {}))
+        of_frames = {
+            item.name: settings.pop(item.name) for item in fields(FrameConfig) if item.name in settings
+        }
+        slots = validate_config(SlotConfig(**settings))
     except (KeyError, TypeError) as error:
         raise ConfigError(
             f"settings that this version does not know: {error}", where=f"{where}, facts, {SETTINGS}",

@@ -81,8 +81,8 @@ def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
     """The slot problem of an instance.
 
     Legal is every node that is up, hosts a replica of the request's service and has a place for it; with
-    `SlotConfig.only_where_room` also a replica and a core that nothing there will take first (001, eq. 4). A seat whose
-    request has no legal node is inactive; the request stays in its queue.
+    `SlotConfig.only_where_room` also a replica and a core that nothing there will take first (KaiS, eq. 4). A seat
+    whose request has no legal node is inactive; the request stays in its queue.
 
     Args:
         case: The instance.

@@ -120,7 +120,7 @@ def observe_packed(
     stream = jnp.sum(job[:, None] >= upto[None], axis=1, dtype=jnp.int32)
     is_job, stream = stream < len(num_held), jnp.minimum(stream, len(num_held) - 1)
     place = jnp.clip(job - (upto - num_held)[stream], 0, config.num_visible - 1)
-    free_after, shadow, extra = _room(pool, config, state)
+    free_after, shadow, extra = _free_capacity(pool, config, state)
     row = user_row(config.num_agents, state.queue.agent[place, stream])
     seen = _Seen(
         state.queue.arrival[place, stream],
@@ -158,7 +158,7 @@ class _Seen(NamedTuple):
 def _both(pool: Pool, config: OrderingConfig, state: PoolState) -> tuple[Array, Array]:
     """[job features, num_visible, *streams] and [pool features, *streams]."""
     queue: JobRequests = jax.tree.map(lambda leaf: leaf[: config.num_visible], state.queue)
-    free_after, shadow, extra = _room(pool, config, state)
+    free_after, shadow, extra = _free_capacity(pool, config, state)
     row = user_row(config.num_agents, queue.agent)
     place = numbers(config.num_visible, state.clock)
     seen = _Seen(
@@ -178,7 +178,7 @@ def _both(pool: Pool, config: OrderingConfig, state: PoolState) -> tuple[Array, 
     return job, _of_pool(pool, config, state, free_after, shadow)
 
 
-def _room(pool: Pool, config: OrderingConfig, state: PoolState) -> tuple[list[Array], Array, Array]:
+def _free_capacity(pool: Pool, config: OrderingConfig, state: PoolState) -> tuple[list[Array], Array, Array]:
     """Parts free after every horizon; when the longest waiting job will fit, and what is left beside it then."""
     needed = jnp.minimum(state.queue.processors[0], round(pool.processors * PARTS))
     return (_free_after(config, state), *reservation(state, needed, state.num_waiting > 0))

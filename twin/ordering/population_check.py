@@ -1,7 +1,7 @@
 """Do generated weeks look like weeks that came later? Figures of stretches of days, real and generated.
 
 Each figure of a held-out stretch is set beside its range over generated stretches of the same length and the same
-weekdays. A population that is right in distribution covers about as many held-out figures as its range promises; what
+weekdays. A population that is right in distribution covers about as many held-out figures as its range says; what
 lies outside is named, not averaged away.
 """
 

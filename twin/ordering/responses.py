@@ -1,8 +1,8 @@
 """The response of the ordering problem: arrivals and true ends, kept private, race against the pool's clock.
 
 What happens until the next decision depends on both, so the response drives the pool's own rules (`starting`, `events`)
-and hands over, as news, the public tables as they stand when the next decision is due. True run times and ends stay in
-its private state.
+and hands over, as observed events, the public tables as they stand when the next decision is due. True run times and
+ends stay in its private state.
 """
 
 import jax
@@ -144,7 +144,7 @@ def _counted(config: OrderingConfig, users: Users, running: Running, held: Array
 
 def _let_in(config: OrderingConfig, size: int, arrivals: JobArrivals, key: Array, going: Going) -> Going:
     """Lets the jobs join the queue that have waited since before tick 0, as far as there are places."""
-    nobody_ended = Ended(going.look, *[going.pool.clock] * 3)
+    none_ended = Ended(going.look, *[going.pool.clock] * 3)
 
     def comes(going: Going) -> Array:
         has_place = going.pool.num_waiting < config.queue_size
@@ -155,7 +155,7 @@ def _let_in(config: OrderingConfig, size: int, arrivals: JobArrivals, key: Array
         which, coming = comes(going), arrivals.peek(going.hidden.arrivals)
         going = join(config, going, coming, which & (coming.request.processors <= size))
         key_move = jax.random.fold_in(key, -1 - turns)
-        moved = arrivals.move(key_move, going.hidden.arrivals, which, nobody_ended)
+        moved = arrivals.move(key_move, going.hidden.arrivals, which, none_ended)
         return going._replace(hidden=going.hidden._replace(arrivals=moved)), turns + 1
 
     return jax.lax.while_loop(lambda carry: jnp.any(comes(carry[0])), let_in, (going, jnp.int32(0)))[0]

@@ -32,7 +32,7 @@ MEMORY = 0.99
 MIN_WINDOWS = 12
 """With fewer windows than this, rows are held out instead of whole windows."""
 LEAST_ROWS, LEAST_ASIDE = 8_192, 2_048
-"""Rows that there is room for at least, in all and held out: a single day takes the program of a few."""
+"""Rows that a table is padded to at least, in all and held out: a single day takes the program of a few."""
 LEAST_LOOKS = 64
 """Likewise looks."""
 
@@ -158,10 +158,10 @@ class _Rows(NamedTuple):
 
 def _padded(offers: Offers, weights: np.ndarray, held_out: np.ndarray, num_steps: int) -> _Rows:
     num_rows = offers.inputs.shape[1]
-    source = np.resize(np.arange(num_rows), _room(num_rows, LEAST_ROWS))
+    source = np.resize(np.arange(num_rows), _padded_size(num_rows, LEAST_ROWS))
     cumulative = np.cumsum(weights, axis=1) / weights.sum(axis=1, keepdims=True)
     kept = np.flatnonzero(held_out)
-    aside = _room(len(kept), LEAST_ASIDE)
+    aside = _padded_size(len(kept), LEAST_ASIDE)
     return _Rows(
         np.int32(num_steps),
         offers.inputs[:, source],
@@ -172,7 +172,7 @@ def _padded(offers: Offers, weights: np.ndarray, held_out: np.ndarray, num_steps
     )
 
 
-def _room(count: int, least: int) -> int:
+def _padded_size(count: int, least: int) -> int:
     return max(least, 1 << max(0, count - 1).bit_length())
 
 
@@ -200,7 +200,7 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
     keys [members], rows -> parameters, both curves [looks, members], best steps [members], spread [2].
     """
     network, unit_s = answer_network(config), encoding.problem.time_unit_s
-    room = _room(_num_looks(config), LEAST_LOOKS)
+    padded = _padded_size(_num_looks(config), LEAST_LOOKS)
 
     def likelihood(parameters: PyTree, data: _Rows, rows: Array) -> Array:
         inputs = data.inputs[:, rows]
@@ -240,7 +240,7 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
     def member(key_member: Array, data: _Rows, below: Array) -> tuple[PyTree, Array, Array, Array]:
         key_init, key_looks = jax.random.split(key_member)
         parameters = network.init(key_init, jnp.zeros((num_inputs(encoding.cluster), 1)))
-        none = jnp.full(room, jnp.nan)
+        none = jnp.full(padded, jnp.nan)
         zero = jnp.int32(0)
         walk = (parameters, parameters, _optimiser(config, data.num_steps).init(parameters))
         start = _Search(walk, parameters, jnp.float32(jnp.inf), zero, zero, none, none)

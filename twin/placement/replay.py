@@ -189,7 +189,7 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
         return jnp.int32(0), take(table.fate, window)
 
     def answer(
-        _key: Array, memory: tuple[Array, Fate], _state: PlacementState, node: Array, _note: PyTree
+        _key: Array, memory: tuple[Array, Fate], _state: PlacementState, node: Array, _decision_info: PyTree
     ) -> tuple[tuple[Array, Fate], Fate]:
         step, fates = memory
         inside = jnp.minimum(step, windows.num_steps - 1)

@@ -224,9 +224,9 @@ class _NodeLevels:
         residuals, scatter = self._pending[node], self._dynamics.scatter
         most = CLIP * math.sqrt(scatter + of_slow + of_fast)
         cuts = [min(max(one - slow - fast, -most), most) - self._dynamics.offset for one in residuals]
-        news, whole = sum(cuts) / len(cuts), of_slow + of_fast + scatter / len(cuts)
+        innovation, whole = sum(cuts) / len(cuts), of_slow + of_fast + scatter / len(cuts)
         self._levels[node] = [
-            slow + of_slow / whole * news, fast + of_fast / whole * news,
+            slow + of_slow / whole * innovation, fast + of_fast / whole * innovation,
             of_slow * (1.0 - of_slow / whole), of_fast * (1.0 - of_fast / whole), now_s,
         ]  # fmt: skip
         self._pending[node] = []

@@ -104,12 +104,6 @@ def fit_arrivals(
     return ArrivalModel(*(np.asarray(leaf, np.float32) for leaf in leaves))
 
 
-def flow_at_arrival(key: Array, clock_s: Array) -> Flow:
-    """A flow that has gone on for ever, at a request at `clock_s` [*streams]."""
-    slow = jax.random.normal(key, (NUM_TERMS, *clock_s.shape))
-    return Flow(clock_s, slow, jnp.zeros(clock_s.shape, bool))
-
-
 def flow_at_any_time(key: Array, model: ArrivalModel, clock_s: Array) -> Flow:
     """A flow that has gone on for ever, at a moment `clock_s` [*streams] that no arrival chose.
 

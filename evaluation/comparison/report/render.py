@@ -46,6 +46,14 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
     return page, data
 
 
+def write_comparison(report: Report, folder: Path) -> dict[str, Any]:
+    """Writes the comparison of a report as `comparison.json`, and the report beside it; returns a product's facts."""
+    plain = report.comparison.to_json()
+    (folder / "comparison.json").write_text(json.dumps(plain, indent=1, allow_nan=False))
+    write_report(report, folder)
+    return {"main_metric": report.comparison.main_metric}
+
+
 def render(report: Report) -> str:
     """The page as HTML; text from logs is escaped."""
     environment = page_environment()

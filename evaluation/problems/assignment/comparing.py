@@ -180,8 +180,8 @@ def _shift(
     if not unknown_truth(archive.facts):
         regions[TRUTH] = [true_region(archive, shift, edges, rng)]
     num_rounds = len(np.unique(np.ceil(shift.arrival_s / interval_s)))
-    told = f"{len(shift.rows.edge) / num_rounds:.2g} requests a round"
-    note = "; ".join(filter(None, [test.note, shift.note, told, _absent(shift, edges)]))
+    load = f"{len(shift.rows.edge) / num_rounds:.2g} requests a round"
+    note = "; ".join(filter(None, [test.note, shift.note, load, _absent(shift, edges)]))
     return (shift, regions), ShiftFacts(test.shift_days, days, test.num_requests, note)
 
 

@@ -4,23 +4,26 @@
 """
 
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.certify.certificate import Certificate, refusing
+from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
     in_certified_twin,
     refuse_other_days,
     refuse_other_twin,
+    train_days_in,
     trained_in,
     training_in_words,
 )
-from evaluation.comparison.report import Report, write_report
+from evaluation.comparison.report import Report, write_comparison
+from evaluation.comparison.shifts import ShiftPlan
 from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, judged_by_users
@@ -31,8 +34,9 @@ from evaluation.problems.assignment.entrants import entrants
 from evaluation.problems.assignment.rungs import NETWORK, in_words
 from evaluation.problems.assignment.training import build_policy, export_policy
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import RefreshParts
+from evaluation.problems.usual_certifier import usual_certifier
 from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -51,16 +55,6 @@ LIMITS = (
     "Every request that ran is played, and no agent refuses: acceptance is no part of this problem.",
     "Intervals are over blocks of one stretch of requests; they do not tell how days differ.",
 )
-
-
-def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
-    """The configuration as it is; ConfigError where processors or a pool are named."""
-    if options.processors is not None or options.pool is not None:
-        raise ConfigError(
-            "edges are the archive's nodes", where="--pool, --processors", allowed="no such option",
-            advice="they belong to the problem 'ordering'",
-        )  # fmt: skip
-    return config
 
 
 def refuse_other_nodes(archive: Archive, twin: Path) -> None:
@@ -130,40 +124,54 @@ def compare_plan(
     judges: Mapping[str, UserJudge] | None = None,
 ) -> StepPlan:
     """Schedulers in rounds of the shifted days' own requests; `policies` and `judges` are the user's."""
-    assign, seed, others = config.assign or AssignConfig(), config.judge.seed, judges or {}
+    assign, seed = config.assign or AssignConfig(), config.judge.seed
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         archive, policy = Archive(inputs["archive"]), inputs.get("policy")
         refuse_other_nodes(archive, inputs["twin"])
         if policy is not None:
             refuse_other_twin(policy, inputs["twin"])
-        days = [
-            dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]
-        ]
-        refuse_taken(others, list(JUDGES), "judge")
-        everybody, own = entrants(policy, policies)
-        plan, edges = plan_of(archive, days, config.shifts), load_edges(inputs["twin"])
-        comparison = compare_assigners(
-            archive, plan, edges, assign, everybody, config.intervals, progress, seed=seed
-        )
-        comparison = judged_by_users(
-            own.left_out_of(comparison), others, judged_solvers(everybody, seed),
-            judged_days(archive, comparison, edges, assign, seed), config.intervals, progress,
+        plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
+        comparison = judge(
+            policies, load_edges(inputs["twin"]), archive, plan, progress, assign=assign,
+            intervals=config.intervals, seed=seed, judges=judges, policy=policy,
         )  # fmt: skip
-        (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
         said = () if policy is None else (training_in_words(policy),)
         warned = () if policy is None or in_certified_twin(policy) else said
         hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
         report = Report(title, comparison, hashes=hashes, limits=(*said, *LIMITS), warnings=warned)
-        write_report(report, out)
-        return {"main_metric": comparison.main_metric}
+        return write_comparison(report, out)
 
     settings = {
         "shifts": config.shifts, "assign": assign, "intervals": config.intervals, "title": title,
         "policies": sorted(policies),
     }  # fmt: skip
-    settings |= {"judges": sorted(others)} if others else {}
+    settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, seed, ASSIGN_CODE)
+
+
+def judge(
+    policies: Mapping[str, UserPolicy],
+    twin: EdgesFromLog,
+    archive: Archive,
+    plan: ShiftPlan,
+    progress: Progress,
+    *,
+    assign: AssignConfig | None = None,
+    intervals: IntervalConfig | None = None,
+    seed: int = 0,
+    judges: Mapping[str, UserJudge] | None = None,
+    policy: Path | None = None,
+) -> Comparison:
+    """Schedulers in rounds of the shifted days, by model, truth and the user's judges; `policy` is of a training."""
+    assign, intervals, judges = assign or AssignConfig(), intervals or IntervalConfig(), judges or {}
+    refuse_taken(judges, list(JUDGES), "judge")
+    everybody, own = entrants(policy, policies)
+    comparison = compare_assigners(archive, plan, twin, assign, everybody, intervals, progress, seed=seed)
+    return judged_by_users(
+        own.left_out_of(comparison), judges, judged_solvers(everybody, seed),
+        judged_days(archive, comparison, twin, assign, seed), intervals, progress,
+    )  # fmt: skip
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -196,25 +204,20 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
 
 def certifier(twin: Path, population: Path | None) -> Certifier:
     """How edges are certified: on the first days after training, where none are named."""
-    if population is not None:
-        raise ConfigError(
-            "edges have no population of agents", where=f"--population {population}",
-            allowed="no population", advice="leave it out",
-        )  # fmt: skip
-    manifest, edges = read_manifest(twin, "twin"), load_edges(twin)
-    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
+    edges = load_edges(twin)
 
-    def make(
-        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
-    ) -> Certificate:
+    def certify(
+        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
+        twin_hash: str,
+    ) -> Certificate:  # fmt: skip
         held_out = held_out_or_first(archive, train_days, days, config.max_days)
-        return certify_edges(edges, archive, train_days, held_out, config, manifest.content_hash)
+        return certify_edges(edges, archive, train_days, held_out, config, twin_hash)
 
-    return Certifier(make, refusing(manifest.content_hash, train_days))
+    return usual_certifier(twin, population, certify)
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     ways = (
         "ways between sites as the log times them"
         if facts["has_ways"]
@@ -249,8 +252,6 @@ ASSIGNMENT_KIT = Kit(
     needs="requests with a size, the node that ran them and the time they took, and two nodes or more",
     lacking=lacking,
     claims=lambda config: config.assign is not None,
-    ranks_in_job=False,
-    configured=configured,
     refuse_other_system=refuse_other_nodes,
     fit=fit_plan,
     train=train_plan,
@@ -260,6 +261,8 @@ ASSIGNMENT_KIT = Kit(
     fitted=fitted,
     trained=trained,
     refresh=refresh_parts,
+    twin=EdgesFromLog,
+    judge=judge,
     takes_judges=True,
     refuses_lacking=True,
 )

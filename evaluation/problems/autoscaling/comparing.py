@@ -55,7 +55,9 @@ JUDGES = {
     TRUTH: "the simulated application that wrote the log, under its load of that day",
 }
 METRICS = (
-    MetricFacts("reward", "cores", "higher", "minus cores granted and the price of broken promises, mean"),
+    MetricFacts(
+        "reward", "cores", "higher", "minus cores granted and the price of violations of the objective, mean"
+    ),
     MetricFacts("mean_response", "s", "lower", "mean response time over the requests answered"),
     MetricFacts("objective_kept", "share", "higher", "share of intervals in which the objective is kept"),
     MetricFacts("failures", "share", "lower", "requests that failed over requests sent"),
@@ -127,8 +129,8 @@ def compare_autoscalers(
                     except Exception as error:  # of a function of the user's: anything
                         if not one.is_users:
                             raise
-                        told = error if isinstance(error, ConfigError) else raised(one.facts.name, error)
-                        refused[one.facts.name] = str(told)
+                        why = error if isinstance(error, ConfigError) else raised(one.facts.name, error)
+                        refused[one.facts.name] = str(why)
             if day.logged is not None:
                 found[LOGGED] = _sums(day, task, [as_that_day(day.logged, task)], reward, seed)
             made = _judged(day, found, references, config)
@@ -310,14 +312,14 @@ def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]
 
     found = []
     for shift in dict.fromkeys(day.shift_days for day in days):
-        told, true = values(TWIN, shift), values(TRUTH, shift)
-        shared = [name for name in told if name in true]
+        in_twin, true = values(TWIN, shift), values(TRUTH, shift)
+        shared = [name for name in in_twin if name in true]
         if len(shared) < 3:
             continue
-        mine, theirs = (np.array([one[name] for name in shared]) for one in (told, true))
+        mine, theirs = (np.array([one[name] for name in shared]) for one in (in_twin, true))
         away = mine - theirs
         found.append(
-            JudgeTrust(TWIN, shift, told.get(LOGGED), None, float(np.abs(away).mean()), float(away.mean()),
+            JudgeTrust(TWIN, shift, in_twin.get(LOGGED), None, float(np.abs(away).mean()), float(away.mean()),
                        known_rank_correlation(mine, theirs), len(shared), None, 0)
         )  # fmt: skip
     return tuple(found)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from evaluation.certify.certificate import Certificate, refusing
+from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
@@ -23,11 +23,12 @@ from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.notifying import notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
-from evaluation.problems.autoscaling.reporting import build_comparison
+from evaluation.problems.autoscaling.reporting import build_comparison, judge
 from evaluation.problems.autoscaling.training import BEST_RULE, build_policy, policy_of
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import Notice, RefreshParts
+from evaluation.problems.usual_certifier import usual_certifier
 from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
@@ -37,6 +38,7 @@ from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
 from twin.autoscaling.answered.inputs import load_source_of
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (
+    ApplicationTwin,
     has_laws,
     load_application_twin,
     load_log,
@@ -56,16 +58,6 @@ HELD_OUT = 5
 def lacking(archive: Archive) -> str:
     """Why a log holds nothing to scale, in words; empty where it does."""
     return "" if archive.num_rows(TABLE) else f"the archive has no {TABLE}"
-
-
-def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
-    """The configuration as it is; ConfigError where it names a pool."""
-    if options.pool is not None or options.processors is not None:
-        raise ConfigError(
-            "an application has no pool", where="--pool, --processors", allowed="no such option",
-            advice="they belong to the problem 'ordering'",
-        )  # fmt: skip
-    return config
 
 
 def train_days_of(archive: Archive, days: DaysConfig) -> list[dt.date]:
@@ -158,14 +150,12 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
     """How a twin of an application is certified: on the days after training, where none are named. Of another archive,
     the log of another autoscaler say, all days are held out, and so is what the twin has no laws for: there it is the
     forecasts that are certified."""
-    if population is not None:
-        raise ConfigError("an application has no population of agents", where=str(population))
     manifest = read_manifest(twin_path, "twin")
-    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
 
-    def make(
-        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
-    ) -> Certificate:
+    def certify_days(
+        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
+        twin_hash: str,
+    ) -> Certificate:  # fmt: skip
         present, own = archive.days(TABLE), manifest.extra.get("train_days_hash")
         known = set(train_days) <= set(present)
         is_own = own is None or (known and archive.days_hash(TABLE, train_days) == own)
@@ -174,11 +164,11 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
             refuse_overlap(train_days, [TestDays(0, tuple(later), None)])
         if is_own and has_laws(twin_path):
             twin = load_application_twin(twin_path)
-            return certify(twin, archive, train_days, later, config, manifest.content_hash)
+            return certify(twin, archive, train_days, later, config, twin_hash)
         log = replace(load_log(twin_path), assumed=tuple(manifest.extra.get("assumed", ())))
-        return certify_forecasts(log, archive, train_days, later, config, manifest.content_hash)
+        return certify_forecasts(log, archive, train_days, later, config, twin_hash)
 
-    return Certifier(make, refusing(manifest.content_hash, train_days))
+    return usual_certifier(twin_path, population, certify_days)
 
 
 def refuse_other_application(archive: Archive, twin: Path) -> None:
@@ -193,7 +183,7 @@ def refuse_other_application(archive: Archive, twin: Path) -> None:
 
 
 def fitted(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     number = len(facts["deployments"])
     words = f"{number} {'deployment' if number == 1 else 'deployments'}"
     begin = f"{words} learned from {facts['num_intervals']:,} intervals of "
@@ -207,7 +197,7 @@ def fitted(facts: Facts) -> list[str]:
 
 
 def trained(facts: Facts) -> list[str]:
-    """What a person is told of training."""
+    """Lines for the terminal on a training."""
     source = (
         ""
         if facts["objective_is_given"]
@@ -247,8 +237,6 @@ AUTOSCALING_KIT = Kit(
     needs="deployment_samples: rate, response time and use of every deployment, and of the gateway",
     lacking=lacking,
     claims=lambda config: config.scale is not None,
-    ranks_in_job=False,
-    configured=configured,
     refuse_other_system=refuse_other_application,
     fit=fit_plan,
     train=train_plan,
@@ -259,6 +247,8 @@ AUTOSCALING_KIT = Kit(
     fitted=fitted,
     trained=trained,
     refresh=refresh_parts,
+    twin=ApplicationTwin,
+    judge=judge,
     takes_judges=True,
     refuses_lacking=True,
 )

@@ -3,7 +3,7 @@
 The retraining notifier of paper DRPC (algorithm 4) holds the mean of the last rewards against a threshold, as soon as
 enough are known. The rewards are those of the logged intervals, by the objective of the running bundle. The threshold
 is given, or is what the training days earned at the same loads: a policy replaced whatever wrote that log because it
-promised more, and should earn more than it. Then rewards have to lie below by more than two samples of one behaviour
+expected more, and should earn more than it. Then rewards have to lie below by more than two samples of one behaviour
 differ (one-sided, 5 %, by blocks of consecutive intervals), and below those of the worst training day: bursts come on
 some days and not on others. Section IV-B names two further reasons, which are measured as well: intervals with more
 calls than training has seen, and another composition of the requests.

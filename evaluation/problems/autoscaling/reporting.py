@@ -1,15 +1,21 @@
 """The comparison of a training's policies with the calibrated rules, and its report."""
 
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import PolicyFacts
-from evaluation.comparison.products import in_certified_twin, refuse_other_twin, training_in_words
-from evaluation.comparison.report import Report, write_report
-from evaluation.comparison.shifts import parse_shifts
+from evaluation.comparison.products import (
+    in_certified_twin,
+    refuse_other_twin,
+    train_days_in,
+    training_in_words,
+)
+from evaluation.comparison.report import Report, write_comparison
+from evaluation.comparison.shifts import ShiftPlan, TestDays, parse_shifts
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, days_of_shifts, judged_by_users
 from evaluation.judges.user_policies import UserPolicy, words_of
@@ -58,13 +64,50 @@ def build_comparison(
     judges: Mapping[str, UserJudge] | None = None,
 ) -> dict[str, Any]:
     """Writes `comparison.json` and the report into `out`; `policies` and `judges` are the user's."""
-    refuse_taken(judges or {}, list(JUDGES), "judge")
-    archive, twin = Archive(inputs["archive"]), load_application_twin(inputs["twin"])
-    scale, policy, log = config.scale or ScaleConfig(), inputs.get("policy"), load_log(inputs["twin"])
+    archive, policy = Archive(inputs["archive"]), inputs.get("policy")
+    twin = load_application_twin(inputs["twin"])
     if policy is not None:
         refuse_other_twin(policy, inputs["twin"])
+    log, scale = load_log(inputs["twin"]), config.scale or ScaleConfig()
+    shifts = [TestDays(shift, (), None) for shift in parse_shifts(config.shifts.shifts)]
+    plan = ShiftPlan(tuple(train_days_in(inputs["twin"])), tuple(shifts))
+    comparison = judge(
+        policies, twin, archive, plan, progress, scale=scale, intervals=config.intervals, seed=config.judge.seed,
+        judges=judges, policy=policy, log=log,
+    )  # fmt: skip
+    said = [] if policy is None else [training_in_words(policy)]
+    hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
+    report = Report(
+        title=title, comparison=comparison, fit=(), capabilities=capabilities_of(archive),
+        quarantine=quarantine_of(archive), configuration={"objective_s": setting_of(scale, twin, log).scaling.slo_s},
+        hashes=hashes, limits=(*said, *LIMITS),
+        warnings=tuple(() if policy is None or in_certified_twin(policy) else said),
+    )  # fmt: skip
+    return write_comparison(report, out)
+
+
+def judge(
+    policies: Mapping[str, UserPolicy],
+    twin: ApplicationTwin,
+    archive: Archive,
+    plan: ShiftPlan,
+    progress: Progress,
+    *,
+    scale: ScaleConfig | None = None,
+    intervals: IntervalConfig | None = None,
+    seed: int = 0,
+    judges: Mapping[str, UserJudge] | None = None,
+    policy: Path | None = None,
+    log: ScalingLog | None = None,
+) -> Comparison:
+    """Autoscalers on one day after every shift, by its twin, the truth and the user's judges.
+
+    `policy` is a training's product, `log` that of the training days, which is read where it is None.
+    """
+    refuse_taken(judges or {}, list(JUDGES), "judge")
+    scale, intervals = scale or ScaleConfig(), intervals or IntervalConfig()
+    log = read_scaling_log(archive, plan.train_days, twin.deployments) if log is None else log
     task = setting_of(scale, twin, log)
-    days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"], "twin").extra["train_days"]]
     contenders = contenders_of(policy, task, twin, log)
     taken = [LOGGED, *(one.facts.name for one in contenders)]
     own = own_autoscalers(policies, taken, twin.deployments, policy_of)
@@ -72,27 +115,17 @@ def build_comparison(
         facts = PolicyFacts(name, "baseline", words_of(policies[name]))
         contenders.append(ComparedAutoscaler(facts, [one], is_users=True))
     comparison = compare_autoscalers(
-        archive, days, parse_shifts(config.shifts.shifts), task, twin.deployments, contenders,
-        cost_under_slo(scale.violation_weight), progress, seed=config.judge.seed, config=config.intervals,
+        archive, plan.train_days, [one.shift_days for one in plan.shifts], task, twin.deployments, contenders,
+        cost_under_slo(scale.violation_weight), progress, seed=seed, config=intervals,
     )  # fmt: skip
 
     def logged(days: Sequence[dt.date]) -> ScalingLog:
         return read_scaling_log(archive, days, twin.deployments)
 
-    comparison = judged_by_users(
+    return judged_by_users(
         own.left_out_of(comparison), judges or {}, {one.facts.name: one.autoscalers for one in contenders},
-        days_of_shifts(archive, twin, comparison, config.judge.seed, logged), config.intervals, progress,
+        days_of_shifts(archive, twin, comparison, seed, logged), intervals, progress,
     )  # fmt: skip
-    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
-    said = [] if policy is None else [training_in_words(policy)]
-    hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
-    report = Report(
-        title=title, comparison=comparison, fit=(), capabilities=capabilities_of(archive),
-        quarantine=quarantine_of(archive), configuration={"objective_s": task.scaling.slo_s}, hashes=hashes,
-        limits=(*said, *LIMITS), warnings=tuple(() if policy is None or in_certified_twin(policy) else said),
-    )  # fmt: skip
-    write_report(report, out)
-    return {"main_metric": comparison.main_metric}
 
 
 def contenders_of(

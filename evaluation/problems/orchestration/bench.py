@@ -40,8 +40,9 @@ ORCHESTRATORS = (*(one.name for one in ORCHESTRATION_BASELINES), *REFERENCES)
 """Who can orchestrate; the last two know the truth's rates and laws, and say what can be reached."""
 STATIC = "static"
 MEASURES = ("on_time", "on_time_per_s", "scheduling_mib", "pulled_mib", "energy_j")
-"""On-time throughput (001 and 003, eq. 1: of all requests that arrived) and per second; for each request that arrived,
-the scheduling cost of 001 (inputs forwarded and images pulled), the images' part of it, and energy (003, fig. 10)."""
+"""On-time throughput (KaiS and KMPS, eq. 1: of all requests that arrived) and per second; for each request that
+arrived, the scheduling cost of KaiS (inputs forwarded and images pulled), the images' part of it, and energy (KMPS,
+fig. 10)."""
 
 
 class Pair(NamedTuple):
@@ -108,7 +109,7 @@ class Entrants:
         )
 
 
-NOBODY = Entrants()
+NO_ENTRANTS = Entrants()
 
 
 class PairScore(NamedTuple):
@@ -136,7 +137,7 @@ def bench_orchestration(
     pairs: Sequence[Pair],
     config: OrchestrationBenchConfig | None = None,
     progress: Callable[[int, str], None] = lambda done, what: None,
-    entrants: Entrants = NOBODY,
+    entrants: Entrants = NO_ENTRANTS,
 ) -> list[PairScore]:
     """Scores every pair on every day.
 
@@ -179,7 +180,7 @@ def bench_orchestration(
 
 
 def bench_program(
-    case: Instance, config: OrchestrationBenchConfig, pairs: Sequence[Pair], entrants: Entrants = NOBODY
+    case: Instance, config: OrchestrationBenchConfig, pairs: Sequence[Pair], entrants: Entrants = NO_ENTRANTS
 ) -> PairProgram:
     """The compiled day, in which the pairs' dispatchers and orchestrators can act, in the order of their first use."""
     dispatchers = [_dispatcher(case, name, entrants) for name in _first_uses(pair.dispatch for pair in pairs)]
@@ -278,7 +279,7 @@ def _ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
     )
 
 
-def validate_pairs(days: Sequence[int], pairs: Sequence[Pair], entrants: Entrants = NOBODY) -> None:
+def validate_pairs(days: Sequence[int], pairs: Sequence[Pair], entrants: Entrants = NO_ENTRANTS) -> None:
     """Refuses days and policies that there are not.
 
     Raises:

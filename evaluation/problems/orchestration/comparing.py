@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, JudgeFacts, PolicyFacts, Run, ShiftFacts, compare
 from evaluation.comparison.decisions import Decisions, plain_decisions
@@ -23,8 +22,11 @@ from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.judges.descriptions import USERS
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.user_judges import UserJudge, judged_by_users
 from evaluation.judges.user_policies import UserPolicy, words_of
 from evaluation.problems.orchestration.bench import Entrants, Pair
+from evaluation.problems.orchestration.judged_pairs import judged_days, judged_pairs, sides_of
 from evaluation.problems.orchestration.own import own_pairs, what_went_wrong
 from evaluation.problems.orchestration.pairs import pair_program
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
@@ -41,7 +43,6 @@ from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.encode import read_replicas, read_rows, read_samples
 from twin.orchestration.fit import ChanceFitConfig, FittedCluster, fit_rows
-from twin.orchestration.frame_mechanics import observing
 from twin.orchestration.learned import learned_chance
 
 COMPARED = (
@@ -90,6 +91,7 @@ def compare_pairs(
     pairs: Sequence[Pair] = COMPARED,
     trained: TrainedPair | None = None,
     policies: Mapping[str, UserPolicy] | None = None,
+    judges: Mapping[str, UserJudge] | None = None,
 ) -> Comparison:
     """Judges the pairs on every shift that the log can answer.
 
@@ -103,7 +105,12 @@ def compare_pairs(
         pairs: Who is compared.
         trained: What a training has chosen, beside them.
         policies: The user's, by name, see `own_pairs`; one that fails is left out and named.
+        judges: The user's, by name, of `JudgedPair`s; likewise.
+
+    Raises:
+        ConfigError: A name of the user's is taken.
     """
+    refuse_taken(judges or {}, (TWIN, TRUTH), "judge")
     runs: list[Run] = []
     pairs = pairs if trained is None else list(dict.fromkeys([*pairs, trained.pair]))
     entrants = rivals(fitted) if trained is None else rivals(fitted).joined(trained.entrants)
@@ -118,10 +125,10 @@ def compare_pairs(
             stage(done, len(plan.shifts), f"after {shift.shift_days} days")
             if not shift.days:
                 continue
-            found = judges(archive, fitted, shift.days)
+            found = judged_clusters(archive, fitted, shift.days)
             for row, (judge, (edge, chance)) in enumerate(found.items()):
-                told = partial(_tell, stage, done + row / len(found), len(found), len(plan.shifts), judge)
-                counts = play_pairs(edge, chance, fitted, list(names), config, entrants, told)
+                shown = partial(_show, stage, done + row / len(found), len(found), len(plan.shifts), judge)
+                counts = play_pairs(edge, chance, fitted, list(names), config, entrants, shown)
                 runs += [
                     Run(judge, shift.shift_days, name, _decisions(*counts[pair], shift.days[0]), None)
                     for pair, name in names.items()
@@ -147,10 +154,16 @@ def compare_pairs(
         notes=[f"Every day is played for {config.num_frames} frames from midnight, {config.num_runs} times.",
                *([] if trained is None else [f"The training chose {name_of(trained.pair)}."])],
     )  # fmt: skip
-    return entered.left_out_of(comparison)
+    comparison = entered.left_out_of(comparison)
+    if not judges:
+        return comparison
+    return judged_by_users(
+        comparison, judges, judged_pairs(fitted, names, entrants),
+        judged_days(archive, comparison, fitted, config.seed), intervals, progress,
+    )  # fmt: skip
 
 
-def judges(
+def judged_clusters(
     archive: Archive, fitted: FittedCluster, days: Sequence[dt.date]
 ) -> dict[str, tuple[EdgeCloud, Chance]]:
     """Judge -> the cluster and its chance on some days; the truth where the archive says what it is."""
@@ -176,46 +189,27 @@ def twin_of_days(archive: Archive, fitted: FittedCluster, days: Sequence[dt.date
 
 def play_pairs(
     edge: EdgeCloud, chance: Chance, fitted: FittedCluster, pairs: Sequence[Pair], config: PlayConfig,
-    own: Entrants | None = None, told: Callable[[float], None] = lambda _share: None,
+    own: Entrants | None = None, shown: Callable[[float], None] = lambda _share: None,
 ) -> Mapping[Pair, tuple[np.ndarray, np.ndarray]]:  # fmt: skip
     """Pair -> requests that arrived and that were answered in time, in every run [runs].
 
-    `own` are policies beside the baselines; `told` hears which share of the pairs has played.
+    `own` are policies beside the baselines; `shown` is called with the share of the pairs that has played.
     """
-    own, frames = rivals(fitted) if own is None else own, fitted.frames
-    named = {one.name: one for one in BASELINES}
-    dispatch = {
-        name: own.dispatch[name](edge)
-        if name in own.dispatch
-        else observing(edge, named[name].policy(edge.cluster))
-        for name in dict.fromkeys(pair.dispatch for pair in pairs)
-    }
-    scaling = {one.name: one for one in ORCHESTRATION_BASELINES}
-    rules = {
-        pair: own.orchestration[pair.orchestration](edge, frames, dispatch[pair.dispatch])
-        if pair.orchestration in own.orchestration
-        else scaling[pair.orchestration].rule(edge, frames)
-        for pair in pairs
-    }
+    sides = sides_of(edge, fitted.frames, pairs, rivals(fitted) if own is None else own)
     program = pair_program(
-        edge,
-        chance,
-        frames,
-        list(dispatch.values()),
-        list(rules.values()),
-        config.num_frames,
-        (config.num_runs,),
-    )
+        edge, chance, fitted.frames, list(sides.dispatch.values()), list(sides.orchestrate.values()),
+        config.num_frames, (config.num_runs,),
+    )  # fmt: skip
     found = {}
     for index, pair in enumerate(pairs):
-        kind = list(dispatch).index(pair.dispatch)
+        kind = list(sides.dispatch).index(pair.dispatch)
         counts = program(jax.random.key(config.seed), jnp.int32(kind), jnp.int32(index))
         found[pair] = np.asarray(counts.arrived), np.asarray(counts.on_time)
-        told((index + 1) / len(pairs))
+        shown((index + 1) / len(pairs))
     return found
 
 
-def _tell(stage: Stage, begun: float, num_judges: int, num_shifts: int, judge: str, share: float) -> None:
+def _show(stage: Stage, begun: float, num_judges: int, num_shifts: int, judge: str, share: float) -> None:
     """Shows which share of a judge's pairs has played."""
     stage(begun + share / num_judges, num_shifts, judge)
 

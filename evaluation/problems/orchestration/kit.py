@@ -1,11 +1,10 @@
 """The orchestration problem's kit: what the commands fit, certify and compare are given."""
 
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from evaluation.certify.certificate import Certificate, refusing
+from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
@@ -15,19 +14,22 @@ from evaluation.comparison.products import (
     in_certified_twin,
     refuse_other_days,
     refuse_other_twin,
+    train_days_in,
     training_in_words,
 )
-from evaluation.comparison.report import Report, write_report
+from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
+from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, ProblemOptions, StepPlan
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.orchestration.certifying import certify_twin
 from evaluation.problems.orchestration.comparing import PlayConfig, compare_pairs
 from evaluation.problems.orchestration.generating import generate_slots
-from evaluation.problems.orchestration.trained import trained_pair
+from evaluation.problems.orchestration.trained import TrainedPair, trained_pair
 from evaluation.problems.orchestration.training import build_policy, export_bundle
+from evaluation.problems.usual_certifier import usual_certifier
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
@@ -38,17 +40,6 @@ from twin.orchestration.fit import FittedCluster, fit_orchestration
 from twin.orchestration.persistence import load_fitted, save_fitted
 from twin.problems import KEY
 from twin.problems import ORCHESTRATION as NAME
-
-
-def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
-    """The configuration as it is; ConfigError where processors or a pool are named."""
-    if options.processors is not None or options.pool is not None:
-        raise ConfigError(
-            "orchestration knows its nodes from the archive",
-            where="--pool" if options.processors is None else "--processors",
-            allowed="--pool and --processors together with --problem ordering",
-        )
-    return config
 
 
 def refuse_other_nodes(archive: Archive, twin: Path) -> None:
@@ -96,33 +87,32 @@ def train_plan(config: RunConfig) -> StepPlan:
     return StepPlan("policy", build, {"budget": budget}, config.seed, ORCHESTRATION_CODE)
 
 
-def compare_plan(config: RunConfig, title: str, policies: Mapping[str, UserPolicy]) -> StepPlan:
-    """Judges pairs of dispatcher and orchestrator on shifted days; `policies` are the user's."""
+def compare_plan(
+    config: RunConfig,
+    title: str,
+    policies: Mapping[str, UserPolicy],
+    judges: Mapping[str, UserJudge] | None = None,
+) -> StepPlan:
+    """Judges pairs of dispatcher and orchestrator on shifted days; `policies` and `judges` are the user's."""
     play = PlayConfig(seed=config.judge.seed)
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
-        archive, fitted, policy = (
-            Archive(inputs["archive"]),
-            load_fitted(inputs["twin"]),
-            inputs.get("policy"),
-        )
+        archive, policy = Archive(inputs["archive"]), inputs.get("policy")
         refuse_other_nodes(archive, inputs["twin"])
         if policy is not None:
             refuse_other_twin(policy, inputs["twin"])
-        days = [dt.date.fromisoformat(day) for day in read_manifest(inputs["twin"]).extra["train_days"]]
-        plan = plan_of(archive, days, config.shifts)
-        trained = None if policy is None else trained_pair(policy)
-        comparison = compare_pairs(
-            archive, plan, fitted, play, config.intervals, progress, trained=trained, policies=policies
-        )
-        (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
+        plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
+        comparison = judge(
+            policies, load_fitted(inputs["twin"]), archive, plan, progress, play=play, intervals=config.intervals,
+            judges=judges, trained=None if policy is None else trained_pair(policy),
+        )  # fmt: skip
         said = () if policy is None else (training_in_words(policy),)
         warned = () if policy is None or in_certified_twin(policy) else said
-        write_report(Report(title, comparison, limits=said, warnings=warned), out)
-        return {"main_metric": comparison.main_metric}
+        return write_comparison(Report(title, comparison, limits=said, warnings=warned), out)
 
     settings = {"shifts": config.shifts, "intervals": config.intervals, "play": play, "title": title}
     settings |= {"policies": sorted(policies)} if policies else {}
+    settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, config.judge.seed)
 
 
@@ -135,35 +125,33 @@ def judge(
     *,
     play: PlayConfig | None = None,
     intervals: IntervalConfig | None = None,
+    judges: Mapping[str, UserJudge] | None = None,
+    trained: TrainedPair | None = None,
 ) -> Comparison:
-    """The comparison as `evaluation.compare` makes it; `play` says how many frames and runs of a day."""
+    """Pairs on shifted days; `play` says how many frames and runs of a day, `trained` what a training has chosen."""
     return compare_pairs(
-        archive, plan, twin, play or PlayConfig(), intervals or IntervalConfig(), progress, policies=policies
-    )
+        archive, plan, twin, play or PlayConfig(), intervals or IntervalConfig(), progress,
+        trained=trained, policies=policies, judges=judges,
+    )  # fmt: skip
 
 
 def certifier(twin: Path, population: Path | None) -> Certifier:
     """How a twin is certified: on the first days after training, where none are named."""
-    if population is not None:
-        raise ConfigError(
-            "a twin by slots has no population of agents", where=f"--population {population}",
-            allowed="no population", advice="leave it out",
-        )  # fmt: skip
-    manifest, fitted = read_manifest(twin, "twin"), load_fitted(twin)
-    train_days = [dt.date.fromisoformat(day) for day in manifest.extra["train_days"]]
+    fitted = load_fitted(twin)
 
-    def make(
-        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
-    ) -> Certificate:
+    def certify(
+        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
+        twin_hash: str,
+    ) -> Certificate:  # fmt: skip
         held_out = held_out_or_first(archive, train_days, days, config.max_days)
         if not held_out:
             raise ConfigError(
                 "the archive has no day after training to certify on", where=str(archive.path),
                 allowed="at least one later day", advice="log more days, or fit on fewer",
             )  # fmt: skip
-        return certify_twin(fitted, archive, train_days, held_out, config, manifest.content_hash)
+        return certify_twin(fitted, archive, train_days, held_out, config, twin_hash)
 
-    return Certifier(make, refusing(manifest.content_hash, train_days))
+    return usual_certifier(twin, population, certify)
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -178,7 +166,7 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
 
 
 def fitted_lines(facts: Facts) -> list[str]:
-    """What a person is told of a fit."""
+    """Lines for the terminal on a fit."""
     nodes, services = len(facts["nodes"]), len(facts["services"])
     return [f"{nodes} nodes and {services} services learned from {facts['num_requests']:,} requests"]
 
@@ -199,10 +187,8 @@ ORCHESTRATION_KIT = Kit(
     name=NAME,
     decides="where requests of access points go every slot, and which replicas change every frame",
     needs="requests with access points and dispatch times, replicas, node_samples and the settings of slots",
-    lacking=lambda archive: missing_from(archive),
+    lacking=missing_from,
     claims=lambda config: config.orchestration is not None,
-    ranks_in_job=False,
-    configured=configured,
     refuse_other_system=refuse_other_nodes,
     fit=fit_plan,
     train=train_plan,
@@ -214,5 +200,6 @@ ORCHESTRATION_KIT = Kit(
     refuses_lacking=True,
     twin=FittedCluster,
     judge=judge,
+    takes_judges=True,
     generate=generate_slots,
 )

@@ -40,6 +40,10 @@ from twin.orchestration.learned import learned_chance
 from twin.orchestration.orchestrating import Orchestrate
 from twin.orchestration.slots import SlotState, slot_problem
 
+DISPATCHES = (
+    f"{SIGNATURE}; a rule of evaluation.baselines; or both sides, an evaluation.SlotPolicies (what a training chose "
+    "stands in the comparison of its POLICY)"
+)
 ORCHESTRATES = (
     "a function (key, state) -> changes: state a twin.orchestration.frame_state.FrameState, changes a "
     "twin.orchestration.frame_state.Scaling of whole numbers [changes of a frame, *streams]"
@@ -108,7 +112,7 @@ def own_pairs(
             dispatch[name] = _dispatcher(name, given.dispatch, fitted, watched)
         return OwnPair(pair, Entrants(dispatch, orchestration), watched)
 
-    takes = Takes(SIGNATURE, of_dispatcher, baseline=of_dispatcher, slots=of_pair)
+    takes = Takes(DISPATCHES, of_dispatcher, baseline=of_dispatcher, slots=of_pair)
     return enter(policies, taken, takes)
 
 

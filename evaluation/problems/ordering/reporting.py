@@ -1,12 +1,11 @@
 """The report of a comparison of orders: the comparison, the training and the log."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.comparison.report import Fact, Report, write_report
+from evaluation.comparison.report import Fact, Report, write_comparison
 from evaluation.problems.ordering.comparing import TWIN
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
 from logs_schema.archive import Archive
@@ -32,7 +31,6 @@ def write_order_report(
 ) -> dict[str, Any]:
     """Writes `comparison.json`, `comparison.svg`, `report.html` and `report.json`; `limits` stand before those of every
     such report, and `warnings` before everything."""
-    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     report = Report(
         title=title,
         comparison=comparison,
@@ -44,8 +42,7 @@ def write_order_report(
         limits=(*limits, *LIMITS),
         warnings=tuple(warnings),
     )
-    write_report(report, out)
-    return {"main_metric": comparison.main_metric}
+    return write_comparison(report, out)
 
 
 def _learned_facts(comparison: Comparison) -> tuple[Fact, ...]:

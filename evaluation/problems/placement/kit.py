@@ -30,7 +30,6 @@ from evaluation.problems.kit import (
     Inputs,
     Job,
     Kit,
-    ProblemOptions,
     StepPlan,
 )
 from evaluation.problems.placement.case import Case, refuse_uneven_replications
@@ -91,17 +90,6 @@ def _refuse_several_queues(archive: Archive) -> None:
             allowed=", ".join(map(str, pools)),
             advice=f'learn the order of one queue: [order] with pool = "{next(iter(pools))}"',
         )
-
-
-def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
-    """The configuration as it is; ConfigError where processors or a pool are named."""
-    if options.processors is not None or options.pool is not None:
-        raise ConfigError(
-            "placement takes its nodes from the archive",
-            where="--pool" if options.processors is None else "--processors",
-            allowed="--pool and --processors together with --problem ordering",
-        )
-    return config
 
 
 def fit_plan(config: RunConfig) -> StepPlan:
@@ -330,9 +318,6 @@ PLACEMENT_KIT = Kit(
     decides="which node takes an arriving request",
     needs="several nodes (table nodes) between which requests were placed (column node_id of requests)",
     lacking=lacking,
-    claims=lambda config: False,
-    ranks_in_job=False,
-    configured=configured,
     refuse_other_system=refuse_other_nodes,
     fit=fit_plan,
     train=train_plan,

@@ -4,7 +4,6 @@ The same functions serve the single commands and the resumable job.
 """
 
 import datetime as dt
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,7 +20,7 @@ from evaluation.comparison.products import (
     trained_in,
     training_in_words,
 )
-from evaluation.comparison.report import write_report
+from evaluation.comparison.report import write_comparison
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
 from evaluation.jobs.engine.config import HERE, EngineConfig
@@ -310,7 +309,6 @@ def build_comparison(
         shifted=shifted,
     )  # fmt: skip
     comparison = compare_case(case, progress, facts=archive_facts(archive))
-    (out / "comparison.json").write_text(json.dumps(comparison.to_json(), indent=1, allow_nan=False))
     with progress.stage("report"):
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
         limits = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
@@ -319,9 +317,9 @@ def build_comparison(
             if not in_certified_twin(policy_path):
                 warnings = [*warnings, f"{limits[0]} A bundle of them is for shadow mode at most."]
         report = replace(report, limits=(*limits, *report.limits), warnings=tuple(warnings))
-        write_report(report, out)
+        facts = write_comparison(report, out)
     keep.remove()
-    return {"main_metric": comparison.main_metric}
+    return facts
 
 
 def refuse_other_nodes(archive: Archive, twin_path: Path) -> None:

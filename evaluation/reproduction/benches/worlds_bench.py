@@ -2,8 +2,8 @@
 
 For every world and seed a log is simulated, a twin fitted on its first days and certified on later ones. Then policies
 of every quality play those days in closed loop, in the twin and in the world itself. A twin deserves to pass where it
-promises every policy the truth within `DESERVING`; a policy that it is more than `WRONG` off about must be marked, or
-the certificate must fail. Each step is a product of a resumable job, so that a long run is continued.
+gives every policy an in-model value within `DESERVING`; a policy that it is more than `WRONG` off about must be
+marked, or the certificate must fail. Each step is a product of a resumable job, so that a long run is continued.
 """
 
 import datetime as dt

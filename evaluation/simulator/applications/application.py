@@ -75,7 +75,7 @@ class Application:
         growth: Change of the logarithm of the rate in 30 days.
         cluster_cores: Cores that all replicas share; replicas beyond them stay pending.
         timeout_s: After which a user gives up.
-        slo_s: Response time that operators promise to 95 % of the requests.
+        slo_s: Objective: response time of 95 % of the requests at most.
         max_replicas: Of every deployment.
         noise: Deviation of the logarithm of a service's speed from interval to interval (noisy neighbours).
     """

@@ -107,8 +107,8 @@ def application_response(
             response_s=noisy(key_response, measured.response_s),
         )
         time_s = ((private.row + 1) * config.interval_s) % 86400.0
-        news = ScalingEvents(granted, measured, seen.gateway, time_s)
-        return ApplicationState(running, private.row + 1, private.left - 1, speed), news
+        events = ScalingEvents(granted, measured, seen.gateway, time_s)
+        return ApplicationState(running, private.row + 1, private.left - 1, speed), events
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:
         key_start, key_speed, key_first = jax.random.split(key, 3)
@@ -123,16 +123,16 @@ def application_response(
         speed = application.noise * jax.random.normal(key_speed, shape)
         running = fluid.at_rest(application, granted, dt_s)
         private = ApplicationState(running, row, jnp.full(streams, length + 1, jnp.int32), speed)
-        private, news = one(key_first, private, granted)
+        private, events = one(key_first, private, granted)
         no = jnp.zeros(streams, bool)
-        return private, Outcome(jnp.zeros(streams), no, no, news)
+        return private, Outcome(jnp.zeros(streams), no, no, events)
 
     def advance(
         key: Array, private: ApplicationState, state: ScalingState, action: ScalingAction
     ) -> tuple[PyTree, Outcome]:
-        private, news = one(key, private, rescaled(config, limits, state.grants, action))
+        private, events = one(key, private, rescaled(config, limits, state.grants, action))
         no = jnp.zeros(private.left.shape, bool)
         elapsed_s = jnp.full(private.left.shape, config.interval_s)
-        return private, Outcome(elapsed_s, no, private.left <= 0, news)
+        return private, Outcome(elapsed_s, no, private.left <= 0, events)
 
     return Response(init, advance, lambda _private, state: state)

@@ -6,7 +6,7 @@ replicas may change. It is an `Environment` like any other, with a seat for ever
 """
 
 from evaluation.simulator.slots.environment import slot_environment
-from evaluation.simulator.slots.playing import SlotResult, in_each, play
+from evaluation.simulator.slots.playing import SlotResult, play
 from evaluation.simulator.slots.worlds import time_scaled
 from twin.orchestration.config import Power, SlotConfig
 from twin.orchestration.counts import Counts
@@ -28,7 +28,6 @@ __all__ = [
     "SlotConfig",
     "SlotResult",
     "SlotState",
-    "in_each",
     "play",
     "slot_environment",
     "time_scaled",

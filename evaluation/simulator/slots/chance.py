@@ -8,7 +8,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from evaluation.simulator.arrivals import accepting, ask, gap_s, uniforms
+from evaluation.simulator.arrivals import accepting, gap_s, request_at, uniforms
 from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.slots.instance import Instance
@@ -95,7 +95,7 @@ def _ask(case: Instance, uniforms: Array, time_of_day_s: Array) -> Requests:
     """The requests of the sites' agents; leaves [sites, *streams]."""
     low, share = (value.reshape((-1,) + (1,) * (uniforms.ndim - 2)) for value in (case.low, case.share))
     whose = jnp.concatenate([(low + share * uniforms[0])[None], uniforms[1:]])
-    return ask(case.world, case.by_site, case.names, whose, time_of_day_s, case.weekday)
+    return request_at(case.world, case.by_site, case.names, whose, time_of_day_s, case.weekday)
 
 
 def _way_s(case: Instance, link: Array, mib: Array, uniform: Array) -> Array:

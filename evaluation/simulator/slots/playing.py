@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from twin.contracts import Array, Environment, EnvironmentState, Policy, Streams
 from twin.orchestration.counts import Counts
@@ -54,8 +53,3 @@ def play(
         frame, environment.reset(key_reset, streams), keys.reshape(num_frames, slots_per_frame)
     )
     return SlotResult(counts, state)
-
-
-def in_each(counts: Counts) -> Counts:
-    """What happened in each frame, from totals [frames, *streams]; its `throughput()` is 001's per-frame rate."""
-    return jax.tree.map(lambda total: jnp.diff(total, axis=0, prepend=jnp.zeros_like(total[:1])), counts)

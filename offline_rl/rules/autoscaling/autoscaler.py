@@ -63,9 +63,9 @@ def follow(
         memory, wanted = autoscaler.decide(key_decide, memory, state.problem)
         action = action_towards(free, state.problem.grants, wanted)
         state, _ = system.step(key_step, state, action)
-        news = jax.tree.map(lambda leaf: leaf[-1], state.problem.window)
-        worth = reward(config, limits, state.problem.grants, earned(config, news))
-        return (state, memory), Played(state.problem.grants, news.measured, news.gateway, worth)
+        events = jax.tree.map(lambda leaf: leaf[-1], state.problem.window)
+        worth = reward(config, limits, state.problem.grants, earned(config, events))
+        return (state, memory), Played(state.problem.grants, events.measured, events.gateway, worth)
 
     begin = first, autoscaler.init(first.problem.grants)
     return jax.lax.scan(one, begin, jax.random.split(key_steps, num_steps))[1]

@@ -102,8 +102,8 @@ def learn_table(
             action = jnp.where(explores, drawn, best)
             wanted = moved(config, limits, state.problem.grants, action)
             state, _ = system.step(key_step, state, action_towards(free, state.problem.grants, wanted))
-            news = jax.tree.map(lambda leaf: leaf[-1], state.problem.window)
-            worth = reward(config, limits, state.problem.grants, earned(config, news))
+            events = jax.tree.map(lambda leaf: leaf[-1], state.problem.window)
+            worth = reward(config, limits, state.problem.grants, earned(config, events))
             following = state_index(config, load, state.problem)
             aim = worth + settings.discount * jnp.max(table[seat, following], axis=-1)
             away = aim - table[seat, met, action]

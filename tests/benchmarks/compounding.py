@@ -16,8 +16,8 @@ from evaluation.certify.horizons import growth_exponent
 from evaluation.comparison.bootstrap import Estimate
 from evaluation.comparison.seeds import over_seeds
 from logs_schema.errors import ConfigError
+from tests.benchmarks.black_box import black_box_states, fit_black_box
 from twin.contracts import Array
-from twin.imitation.black_box import black_box_states, fit_black_box
 from twin.imitation.config import GameConfig, ImitationConfig
 from twin.imitation.decisions import logged_decisions
 from twin.imitation.fidelity import STATES, repeated, state_distance, states_along_log

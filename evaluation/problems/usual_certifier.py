@@ -1,0 +1,35 @@
+"""The usual certifier: of a twin without a population of agents, whose certificate is made in one piece."""
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from evaluation.certify.certificate import Certificate, refusing
+from evaluation.certify.config import CertifyConfig
+from evaluation.comparison.products import train_days_in
+from evaluation.problems.kit import Certifier
+from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from twin.problems import problem_of
+
+Certify = Callable[[Archive, Sequence[dt.date], Sequence[dt.date] | None, CertifyConfig, str], Certificate]
+"""(archive, training days, named held-out days or None, settings, content hash of the twin) -> certificate."""
+
+
+def usual_certifier(twin: Path, population: Path | None, certify: Certify) -> Certifier:
+    """The certifier of a twin; ConfigError where a population is named, as it has none."""
+    manifest, train_days = read_manifest(twin, "twin"), train_days_in(twin)
+    if population is not None:
+        raise ConfigError(
+            f"a twin of the problem '{problem_of(twin)}' has no population of agents",
+            where=f"--population {population}", allowed="no population", advice="leave it out",
+        )  # fmt: skip
+
+    def make(
+        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
+    ) -> Certificate:
+        return certify(archive, train_days, days, config, manifest.content_hash)
+
+    return Certifier(make, refusing(manifest.content_hash, train_days))

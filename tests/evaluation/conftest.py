@@ -1,0 +1,14 @@
+"""The products of the tiny main job, made once for a file of tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.evaluation.tiny_job import do, make_small
+
+
+@pytest.fixture(scope="module")
+def products(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        make_small(patch)
+        return do(tmp_path_factory.mktemp("job"))
