@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.products import trained_in
-from evaluation.problems.autoscaling.training import policy_of, read_policies
 from evaluation.problems.kit import ExportOptions
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from offline_rl.autoscaling.export import export_scaling
+from offline_rl.recipes.scaling_training import policy_of, read_policies
 from offline_rl.runner.scaling import (
     STUDENTS,
     STUDENTS_DISCRETE,
