@@ -56,9 +56,9 @@ def config_of(arguments: Namespace) -> "AssignConfig":
     """The configuration with the options of the command line."""
     from dataclasses import replace
 
-    from evaluation.problems.assignment.training import quick
     from logs_schema.errors import ConfigError
     from offline_rl.assignment.config import AssignConfig
+    from offline_rl.assignment.training import quick
 
     if arguments.seed < 0:
         raise ConfigError(f"--seed {arguments.seed}", where="assign train", allowed="0 or more")

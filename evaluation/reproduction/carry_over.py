@@ -16,14 +16,6 @@ from evaluation.problems.orchestration.bench import (
     bench_orchestration,
     with_changes,
 )
-from evaluation.problems.orchestration.learner_settings import ANY_SIZE
-from evaluation.problems.orchestration.learners import (
-    corrected_plan,
-    orchestrating,
-    shown_plan,
-    train_dispatch,
-    train_orchestration,
-)
 from evaluation.problems.orchestration.references import PLANNED
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.trained import GPG
@@ -33,6 +25,14 @@ from evaluation.simulator.world import World
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.recipes.slot_learners import ANY_SIZE
+from offline_rl.recipes.slot_training import (
+    corrected_plan,
+    orchestrating,
+    shown_plan,
+    train_dispatch,
+    train_orchestration,
+)
 from offline_rl.stepwise_actor import stepwise_policy
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster

@@ -15,12 +15,12 @@ import numpy as np
 
 from evaluation.comparison.bootstrap import IntervalConfig, estimate
 from evaluation.problems.orchestration.bench import OrchestrationBenchConfig
-from evaluation.problems.orchestration.rivals import dispatch_rule
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import deployed_on
 from evaluation.simulator.slots.worlds import time_scaled
 from evaluation.simulator.world import World
 from logs_schema.progress import Progress
+from offline_rl.rules.orchestration.expected_on_time import dispatch_rule
 from twin.contracts import Array
 from twin.environment import environment
 from twin.orchestration.centralised import in_full, late

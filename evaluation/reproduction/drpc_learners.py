@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.jobs.job import Step
-from evaluation.problems.autoscaling.training import TEACHERS, ScalingTask, systems_to_learn_in
 from evaluation.simulator.applications.log import scaling_config
 from evaluation.simulator.applications.presets import application
 from evaluation.simulator.applications.response import limits_of
@@ -29,6 +28,7 @@ from offline_rl.autoscaling.students import (
 )
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
+from offline_rl.recipes.scaling_training import TEACHERS, ScalingTask, systems_to_learn_in
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers

@@ -21,9 +21,8 @@ from evaluation.problems.orchestration.bench import (
     bench_orchestration,
     with_changes,
 )
-from evaluation.problems.orchestration.learners import DECISION_DELAY_S
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
-from evaluation.problems.orchestration.rivals import dispatch_rule, rivals
+from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import FIRST_DAY, SlotLogConfig, simulate_slots
 from evaluation.reproduction.orchestration_learners import Learn
 from evaluation.reproduction.orchestration_pairs import (
@@ -42,6 +41,8 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
+from offline_rl.recipes.slot_training import DECISION_DELAY_S
+from offline_rl.rules.orchestration.expected_on_time import dispatch_rule
 from twin.orchestration.centralised import centrally
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster, fit_orchestration

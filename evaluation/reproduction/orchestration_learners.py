@@ -4,17 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from evaluation.problems.orchestration.bench import Entrants
-from evaluation.problems.orchestration.learner_settings import dispatchers, orchestrators
-from evaluation.problems.orchestration.learners import (
+from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress
+from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.recipes.slot_learners import dispatchers, orchestrators
+from offline_rl.recipes.slot_training import (
     DECISION_DELAY_S,
     orchestrating,
     shown_plan,
     train_dispatch,
     train_orchestration,
 )
-from logs_schema.errors import ConfigError
-from logs_schema.progress import Progress
-from offline_rl.orchestration_config import TrainingBudget
 from twin.orchestration.centralised import centrally
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster

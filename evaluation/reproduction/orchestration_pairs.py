@@ -4,9 +4,9 @@ from collections.abc import Collection
 from typing import Any
 
 from evaluation.problems.orchestration.bench import Pair
-from evaluation.problems.orchestration.learner_settings import dispatchers, orchestrators
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
 from offline_rl.contract import EXPECTED_ON_TIME
+from offline_rl.recipes.slot_learners import dispatchers, orchestrators
 
 BASELINE_PAIRS = (
     Pair("random", "static"), Pair("least_loaded", "static"), Pair("gsp_ss", "static"), Pair("firmament", "static"),

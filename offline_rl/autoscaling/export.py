@@ -1,6 +1,6 @@
 """Hands an autoscaler over: its network for NumPy, what it was trained for, and golden decisions that prove it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 from logs_schema.product import writing
 from offline_rl.autoscaling.students import taught
 from offline_rl.bundle import ARRAYS, GOLDEN
-from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, desired_replicas
 from offline_rl.runner.scaling import (
     KIND,
     STUDENTS_DISCRETE,
@@ -26,14 +25,16 @@ from twin.autoscaling.laws import histogram
 from twin.autoscaling.observing import observe
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants, ScalingEvents, quantile_s
-from twin.contracts import Policy, PyTree
+from twin.contracts import Array, Policy, PyTree
 
 NUM_GOLDEN = 64
+PlacesOf = Callable[[AutoscalingConfig, GrantLimits, ScalingState], Array]
+"""(config, limits, state) -> places [3, deployments, *streams], as `offline_rl.runner.scaling` has them."""
 
 
 def export_scaling(
     params: PyTree,
-    policy: Policy | None,
+    places_of: PlacesOf,
     out: Path,
     setting: ScalingSetting,
     *,
@@ -45,8 +46,8 @@ def export_scaling(
     """Writes a policy as a bundle (see `offline_rl.runner.scaling`) and proves it.
 
     Args:
-        params: The network's parameters; empty of the pod autoscaler's rule.
-        policy: It, as it decides; None for the rule, whose settings are those of `setting`.
+        params: The network's parameters; empty of a rule.
+        places_of: What it decides: `network_places` of a policy, `pod_places` of the pod autoscaler's rule.
         out: Folder of the bundle.
         setting: What it was trained for.
         seed: It was trained with; also draws the goldens.
@@ -62,7 +63,7 @@ def export_scaling(
         for layer, parts in params.get("params", {}).items()
         for part, array in parts.items()
     }
-    golden = golden_decisions(setting, policy, seed)
+    golden = golden_decisions(setting, places_of, seed)
     with writing(out, KIND, made_from=made_from, seed=seed, extra=extra, replace=replace) as folder:
         write_setting(folder, setting)
         np.savez(folder / ARRAYS, allow_pickle=False, **arrays)
@@ -82,27 +83,22 @@ def config_of(setting: ScalingSetting) -> tuple[AutoscalingConfig, GrantLimits]:
     )
 
 
-def pod_rule(setting: ScalingSetting) -> PodAutoscalerConfig:
-    """The settings of the pod autoscaler's rule in a bundle."""
-    return PodAutoscalerConfig(
-        target=jnp.asarray(setting.limit("target"), jnp.float32), tolerance=setting.tolerance,
-        down_window_s=setting.down_window_s,
-    )  # fmt: skip
+def network_places(policy: Policy, setting: ScalingSetting) -> PlacesOf:
+    """The places of a policy, as shares of the reach of a setting."""
 
-
-def golden_decisions(setting: ScalingSetting, policy: Policy | None, seed: int) -> dict[str, np.ndarray]:
-    """Metrics and grants drawn about the setting, and the places [rows, 3, deployments] that the policy takes."""
-    config, limits = config_of(setting)
-    state = _drawn_state(np.random.default_rng([seed, 0x601D]), config, setting)
-    if policy is None:
-        desired = desired_replicas(config, pod_rule(setting), state)
-        added = desired - state.grants.replicas
-        places = jnp.stack([jnp.zeros_like(added), jnp.zeros_like(added), added])
-    else:
+    def places_of(config: AutoscalingConfig, limits: GrantLimits, state: ScalingState) -> Array:
         action = jax.jit(taught(policy, setting.reach))(observe(config, limits, state))
         places = jnp.stack([steps / most for steps, most in zip(action, setting.reach, strict=True)])
-    if setting.form == STUDENTS_DISCRETE:
-        places = jnp.round(places)
+        return jnp.round(places) if setting.form == STUDENTS_DISCRETE else places
+
+    return places_of
+
+
+def golden_decisions(setting: ScalingSetting, places_of: PlacesOf, seed: int) -> dict[str, np.ndarray]:
+    """Metrics and grants drawn about the setting, and the places [rows, 3, deployments] that are taken."""
+    config, limits = config_of(setting)
+    state = _drawn_state(np.random.default_rng([seed, 0x601D]), config, setting)
+    places = places_of(config, limits, state)
     found = {"places": np.moveaxis(np.asarray(places), -1, 0)}
     found |= {f"granted/{name}": np.asarray(leaf).T for name, leaf in state.grants._asdict().items()}
     for when, age in (("now", 0), ("before", TREND_INTERVALS)):

@@ -14,13 +14,13 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
 from evaluation.problems.assignment.regions import busiest
-from evaluation.problems.assignment.rungs import SEARCHED, climb
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.assignment.assigner import SEARCH, Assigner, AssignerSetting, load_assigner
 from offline_rl.assignment.config import AssignConfig
+from offline_rl.assignment.rungs import SEARCHED, climb
 from offline_rl.serving.assigning import assign
 from tests.assignment.archives import SPREAD, write_log
 from tests.assignment.making import drawn, plain_costs
@@ -333,7 +333,7 @@ def test_a_rung_is_taken_only_if_it_is_better_with_confidence():
 
 def test_a_better_network_is_handed_over(monkeypatch):
     """Where the search finds 4 s, whoever finds 3 s wins; the better of two is tested on the other rounds."""
-    monkeypatch.setattr("evaluation.problems.assignment.rungs.improve", lambda costs, *_: np.zeros(2, int))
+    monkeypatch.setattr("offline_rl.assignment.rungs.improve", lambda costs, *_: np.zeros(2, int))
     costs = plain_costs([[1.0, 1.0], [3.0, 3.0]])
     rounds = type(costs)(*(np.stack([leaf] * 12) for leaf in costs))
     chosen, rungs = climb({"network-0": Fixed([0, 0]), "network-1": Fixed([0, 1])}, rounds, 0.001, 0.95)

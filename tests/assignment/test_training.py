@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from evaluation.commands.cli import main
-from evaluation.problems.assignment import training
 from logs_schema.errors import ConfigError
+from offline_rl.assignment import training
 from offline_rl.assignment.assigner import load_assigner
 from offline_rl.assignment.config import LearningConfig
 from tests.assignment.archives import write_log

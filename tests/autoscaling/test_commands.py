@@ -20,7 +20,6 @@ from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
 from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscalers
-from evaluation.problems.autoscaling.training import policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
 from evaluation.problems.orchestration import kit as slots_kit
@@ -32,6 +31,7 @@ from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.recipes.scaling_training import policy_of
 from offline_rl.runner.scaling import FORMS, load_scaling
 from twin import fit
 

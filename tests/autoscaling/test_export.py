@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from evaluation.problems.autoscaling.own import bundled_autoscaler
-from evaluation.problems.autoscaling.training import policy_of
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
-from offline_rl.autoscaling.export import _drawn_state, _reading, config_of, export_scaling
+from offline_rl.autoscaling.export import _drawn_state, _reading, config_of, export_scaling, network_places
 from offline_rl.autoscaling.students import StudentConfig, _network, student_policy
 from offline_rl.bundle import ARRAYS, GOLDEN
+from offline_rl.recipes.scaling_training import policy_of
+from offline_rl.rules.autoscaling.horizontal_pod import pod_places
 from offline_rl.runner.scaling import (
     KIND,
     TREND_INTERVALS,
@@ -66,7 +67,7 @@ def made(form, number=3):
 def test_numpy_grants_what_training_grants(tmp_path, form):
     setting = setting_of(form)
     params, policy = made(form)
-    export_scaling(params, policy, tmp_path / "bundle", setting, seed=1)
+    export_scaling(params, network_places(policy, setting), tmp_path / "bundle", setting, seed=1)
     loaded = load_scaling(tmp_path / "bundle")
     assert loaded.setting == setting
     config, limits = config_of(setting)
@@ -87,7 +88,7 @@ def test_the_rule_that_is_handed_over_is_that_of_the_comparison(tmp_path):
     setting = replace(setting_of("hpa"), tolerance=0.05, down_window_s=60.0)
     deployments = tuple(replace(one, target=0.4) for one in setting.deployments)
     setting = replace(setting, deployments=deployments)
-    export_scaling({}, None, tmp_path / "bundle", setting, seed=2)
+    export_scaling({}, pod_places(setting), tmp_path / "bundle", setting, seed=2)
     loaded = load_scaling(tmp_path / "bundle")
     config, _ = config_of(setting)
     rule = bundled_autoscaler(tmp_path / "bundle", setting.names, policy_of)
@@ -111,10 +112,11 @@ def test_the_rule_that_is_handed_over_is_that_of_the_comparison(tmp_path):
 
 def test_what_decides_otherwise_is_no_bundle(tmp_path):
     params, policy = made("students")
-    export_scaling(params, policy, tmp_path / "bundle", setting_of("students"))
+    places_of = network_places(policy, setting_of("students"))
+    export_scaling(params, places_of, tmp_path / "bundle", setting_of("students"))
     other = jax.tree.map(lambda leaf: 1.3 * leaf, params)
     with pytest.raises(ProductError, match="does not decide as the original"):
-        export_scaling(other, policy, tmp_path / "other", setting_of("students"))
+        export_scaling(other, places_of, tmp_path / "other", setting_of("students"))
     assert not (tmp_path / "other").exists()
     with pytest.raises(ProductError, match="expected"):
         load_scaling(tmp_path / "bundle", expect="0" * 64)
@@ -126,7 +128,8 @@ def test_what_decides_otherwise_is_no_bundle(tmp_path):
 @pytest.mark.parametrize("damage", [{"form": "oracle"}, {"deployments": []}, {"slo": 1.0}, {"reach": None}])
 def test_a_setting_that_cannot_be_is_named(tmp_path, damage):
     params, policy = made("students")
-    export_scaling(params, policy, tmp_path / "bundle", setting_of("students"))
+    places_of = network_places(policy, setting_of("students"))
+    export_scaling(params, places_of, tmp_path / "bundle", setting_of("students"))
     with writing(tmp_path / "bad", KIND) as folder:
         plain = json.loads((tmp_path / "bundle" / "scaling.json").read_text())
         (folder / "scaling.json").write_text(json.dumps(plain | damage))

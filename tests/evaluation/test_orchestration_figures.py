@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from evaluation.problems.orchestration.bench import OrchestrationBenchConfig
-from evaluation.problems.orchestration.learner_settings import ANY_SIZE
 from evaluation.reproduction.carry_over import CARRIED, carry_over
 from evaluation.reproduction.centralised import centralised
 from evaluation.reproduction.orchestration import OrchestrationConfig, twin_of
@@ -14,6 +13,7 @@ from evaluation.simulator.frames import FrameConfig
 from evaluation.simulator.slots import SlotConfig
 from logs_schema.progress import SilentProgress
 from offline_rl.orchestration_config import COPIES, TrainingBudget
+from offline_rl.recipes.slot_learners import ANY_SIZE
 from tests.evaluation.slot_runs import small_kais
 
 SLOTS = SlotConfig(node_places=6, queue_places=8, slots_per_frame=20, image_mib_per_gib=20.0)

@@ -31,8 +31,6 @@ from evaluation.problems.assignment.regions import (
     shifted_requests,
     true_region,
 )
-from evaluation.problems.assignment.rungs import SEARCHED
-from evaluation.problems.assignment.training import interval_of
 from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.rounds import PlayedRounds, Region, Solver
 from evaluation.simulator.true_rounds import unknown_truth
@@ -40,6 +38,8 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.progress import Progress
 from offline_rl.assignment.config import AssignConfig
+from offline_rl.assignment.rungs import SEARCHED
+from offline_rl.assignment.training import interval_of
 from twin.assignment.from_logs import EdgesFromLog, with_newcomers
 
 DAY_S = 86_400.0

@@ -8,15 +8,15 @@ import numpy as np
 
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter, raised, words_of
-from evaluation.problems.assignment.rungs import NETWORK, SEARCHED
-from evaluation.problems.assignment.training import assigner_of
 from evaluation.simulator.rounds import PlayedRounds, QueueBooks, Region, Solver, play_at_once, play_together
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from offline_rl.assignment.assigner import Assigner, load_assigner
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.local_search import insertion_local_search
+from offline_rl.assignment.rungs import NETWORK, SEARCHED
 from offline_rl.assignment.simple import best_of_random
+from offline_rl.assignment.training import assigner_of
 from twin.assignment.types import Costs
 
 AT_ONCE, HISTORY, ALONE = "at_once", "history", "insertion_at_once"

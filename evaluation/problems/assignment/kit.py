@@ -31,8 +31,6 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.assignment.certifying import certify_edges
 from evaluation.problems.assignment.comparing import JUDGES, compare_assigners, judged_days, judged_solvers
 from evaluation.problems.assignment.entrants import entrants
-from evaluation.problems.assignment.rungs import NETWORK, in_words
-from evaluation.problems.assignment.training import build_policy, export_policy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import RefreshParts
@@ -44,6 +42,8 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.assignment.assigner import load_assigner
 from offline_rl.assignment.config import ASSIGN_CODE, AssignConfig
+from offline_rl.assignment.rungs import NETWORK, in_words
+from offline_rl.assignment.training import build_policy, export_policy
 from twin.assignment.from_logs import EdgesFromLog, fit_edges, lacking
 from twin.assignment.persistence import load_edges, save_edges
 from twin.problems import ASSIGNMENT as NAME

@@ -29,7 +29,6 @@ from evaluation.comparison.entries import (
 from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
-from evaluation.problems.autoscaling.training import ScalingTask
 from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.applications.load import made_rates, split_rates
 from evaluation.simulator.applications.presets import application
@@ -37,6 +36,7 @@ from evaluation.simulator.applications.response import application_response, usu
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from offline_rl.recipes.scaling_training import ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response

@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.comparison.products import trained_in
-from evaluation.problems.autoscaling.training import BEST_RULE, policy_of, read_policies
 from evaluation.problems.kit import ExportOptions
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
-from offline_rl.autoscaling.export import export_scaling
+from offline_rl.autoscaling.export import export_scaling, network_places
+from offline_rl.recipes.scaling_training import BEST_RULE, policy_of, read_policies
+from offline_rl.rules.autoscaling.horizontal_pod import pod_places
 from offline_rl.runner.scaling import (
     POD_RULE,
     STUDENTS,
@@ -46,7 +47,9 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
         )  # fmt: skip
     name, _, text = chosen.rpartition("-") if chosen != BEST_RULE else (chosen, "", "")
     seed, setting = int(text or 0), read_setting(policy)
+    setting = replace(setting, form=FORMS.get(name, POD_RULE))
     params = read_policies(policy, seed)[name] if text else {}
+    places_of = network_places(policy_of(name, params), setting) if text else pod_places(setting)
     facts = {
         "chosen": chosen, "in_twin": tried[chosen], "licence": options.licence, "seed": seed,
         "train_days": manifest.extra.get("train_days"), "certificate": manifest.extra.get("certificate"),
@@ -54,8 +57,8 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
         **trained_in(manifest),
     }  # fmt: skip
     export_scaling(
-        params, policy_of(name, params) if text else None, out, replace(setting, form=FORMS.get(name, POD_RULE)),
-        seed=seed, made_from={"policy": manifest.content_hash}, extra=facts, replace=options.replace,
+        params, places_of, out, setting, seed=seed, made_from={"policy": manifest.content_hash}, extra=facts,
+        replace=options.replace,
     )  # fmt: skip
     return facts
 

@@ -24,7 +24,6 @@ from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.notifying import notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison, judge
-from evaluation.problems.autoscaling.training import BEST_RULE, build_policy, policy_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import Notice, RefreshParts
@@ -35,6 +34,7 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
+from offline_rl.recipes.scaling_training import BEST_RULE, build_policy, policy_of
 from twin.autoscaling.answered.inputs import load_source_of
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (

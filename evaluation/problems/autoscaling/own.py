@@ -9,10 +9,10 @@ import jax
 from evaluation.judges.contender import OtherSystemError
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter
 from logs_schema.errors import ConfigError
-from offline_rl.autoscaling.export import config_of, pod_rule
+from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import ARRAYS, read_arrays
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
-from offline_rl.rules.autoscaling.horizontal_pod import horizontal_pod
+from offline_rl.rules.autoscaling.horizontal_pod import horizontal_pod, pod_rule
 from offline_rl.runner.scaling import POD_RULE, load_scaling
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import Grants

@@ -21,13 +21,13 @@ from evaluation.judges.user_judges import UserJudge, days_of_shifts, judged_by_u
 from evaluation.judges.user_policies import UserPolicy, words_of
 from evaluation.problems.autoscaling.comparing import JUDGES, LOGGED, ComparedAutoscaler, compare_autoscalers
 from evaluation.problems.autoscaling.own import own_autoscalers
-from evaluation.problems.autoscaling.training import RULES, ScalingTask, policy_of, read_policies, setting_of
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
 from logs_schema import Archive
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.recipes.scaling_training import RULES, ScalingTask, policy_of, read_policies, setting_of
 from offline_rl.rules.autoscaling.autoscaler import learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead

@@ -26,8 +26,8 @@ from evaluation.judges.user_policies import (
     tried,
 )
 from evaluation.problems.orchestration.bench import Entrants, Pair
-from evaluation.problems.orchestration.learners import dispatch_example
 from logs_schema.errors import ConfigError
+from offline_rl.recipes.slot_training import dispatch_example
 from twin.contracts import Array
 from twin.environment import environment
 from twin.orchestration.edge_cloud import EdgeCloud

@@ -7,17 +7,17 @@ from typing import Any, NamedTuple
 import jax
 
 from evaluation.problems.orchestration.bench import Entrants, Pair
-from evaluation.problems.orchestration.learner_settings import RESIDUAL, residual
-from evaluation.problems.orchestration.learners import (
+from logs_schema.product import read_manifest
+from offline_rl.networks import near_best_policy
+from offline_rl.recipes.slot_learners import RESIDUAL, residual
+from offline_rl.recipes.slot_training import (
     corrected_plan,
     dispatch_example,
     orchestrating,
     shown_plan,
 )
-from evaluation.problems.orchestration.rivals import RULE_MARGIN, latencies
-from logs_schema.product import read_manifest
-from offline_rl.networks import near_best_policy
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
+from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, latencies
 from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import load_arrays
 from twin.contracts import PyTree

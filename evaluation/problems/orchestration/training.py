@@ -14,8 +14,16 @@ import numpy as np
 from evaluation.comparison.bootstrap import Estimate
 from evaluation.comparison.products import trained_in
 from evaluation.comparison.seeds import over_seeds
-from evaluation.problems.orchestration.learner_settings import RESIDUAL, SMALL
-from evaluation.problems.orchestration.learners import (
+from evaluation.problems.orchestration.pairs import pair_program
+from evaluation.problems.orchestration.references import PLANNED
+from evaluation.problems.orchestration.trained import DISPATCHER, GPG, ORCHESTRATOR, read_networks
+from logs_schema.product import read_manifest
+from logs_schema.progress import Progress
+from offline_rl.contract import EXPECTED_ON_TIME
+from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.orchestration_export import Plan, export_pair
+from offline_rl.recipes.slot_learners import RESIDUAL, SMALL
+from offline_rl.recipes.slot_training import (
     TrainedDispatch,
     TrainedOrchestration,
     orchestrating,
@@ -23,15 +31,7 @@ from evaluation.problems.orchestration.learners import (
     train_dispatch,
     train_orchestration,
 )
-from evaluation.problems.orchestration.pairs import pair_program
-from evaluation.problems.orchestration.references import PLANNED
-from evaluation.problems.orchestration.rivals import RULE_MARGIN, dispatch_rule
-from evaluation.problems.orchestration.trained import DISPATCHER, GPG, ORCHESTRATOR, read_networks
-from logs_schema.product import read_manifest
-from logs_schema.progress import Progress
-from offline_rl.contract import EXPECTED_ON_TIME
-from offline_rl.orchestration_config import TrainingBudget
-from offline_rl.orchestration_export import Plan, export_pair
+from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, dispatch_rule
 from offline_rl.rules.orchestration.planned import ADVICE, planned
 from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import save_arrays

@@ -6,12 +6,14 @@ Replicas that are not ready yet count as idle when more are wanted; what was des
 stabilises it; policies bound how fast replicas come and go. KuScal of paper DRPC is this with a target of 75 %.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
+from offline_rl.runner.scaling import ScalingSetting
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
@@ -62,6 +64,24 @@ def horizontal_pod(
         return memory, state.grants._replace(replicas=jnp.clip(replicas, jnp.maximum(low, 1.0), high))
 
     return Autoscaler(init, decide)
+
+
+def pod_rule(setting: ScalingSetting) -> PodAutoscalerConfig:
+    """The settings of the rule that a bundle hands over."""
+    target = jnp.asarray(setting.limit("target"), jnp.float32)
+    return PodAutoscalerConfig(
+        target=target, tolerance=setting.tolerance, down_window_s=setting.down_window_s
+    )
+
+
+def pod_places(setting: ScalingSetting) -> Callable[[AutoscalingConfig, GrantLimits, ScalingState], Array]:
+    """What that rule decides, as goldens have it: [3, deployments, *streams], no cores, no GiB, replicas added."""
+
+    def places_of(config: AutoscalingConfig, _limits: GrantLimits, state: ScalingState) -> Array:
+        added = desired_replicas(config, pod_rule(setting), state) - state.grants.replicas
+        return jnp.stack([jnp.zeros_like(added), jnp.zeros_like(added), added])
+
+    return places_of
 
 
 def desired_replicas(config: AutoscalingConfig, settings: PodAutoscalerConfig, state: ScalingState) -> Array:

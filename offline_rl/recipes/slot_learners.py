@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from evaluation.problems.orchestration.rivals import RULE_MARGIN
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms.cmmac import CMMACConfig, cmmac
 from offline_rl.algorithms.ddpg import DDPGConfig, ddpg
@@ -15,6 +14,7 @@ from offline_rl.networks import Actor, Example, actor
 from offline_rl.orchestration_config import COPIES
 from offline_rl.rewards import KaisDispatchReward, KmpsDispatchReward, rewarded
 from offline_rl.rules.on_time_by_replicas import replica_residual
+from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN
 from offline_rl.scorer import ScorerConfig
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from twin.contracts import PyTree

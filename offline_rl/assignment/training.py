@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.problems.assignment.rungs import NETWORK, SEARCHED, climb
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from logs_schema.records import from_plain
@@ -22,6 +21,7 @@ from offline_rl.assignment.config import INTERVAL_SHARE, QUICK_LEARNING, ROUND_R
 from offline_rl.assignment.export import export_assigner
 from offline_rl.assignment.layers import Params
 from offline_rl.assignment.learning import train_priced
+from offline_rl.assignment.rungs import NETWORK, SEARCHED, climb
 from offline_rl.bundle import read_arrays
 from twin.arrays import save_arrays
 from twin.assignment.from_logs import EdgesFromLog

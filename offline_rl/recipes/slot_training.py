@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.problems.orchestration.learner_settings import SMALL, dispatchers, orchestrators
-from evaluation.problems.orchestration.rivals import dispatch_rule, latencies
 from logs_schema.progress import Progress
 from offline_rl.advice import advised, advised_actor
 from offline_rl.networks import Actor, Example, example_of, near_best_policy
 from offline_rl.orchestration_config import COPIES, TrainingBudget
+from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
+from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, latencies
 from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.training_loop import in_twin, train
