@@ -208,7 +208,8 @@ def _features(facts: dict[str, Any]) -> Section:
                 continue
             rows.append((of, one["name"], one["unit"], _range(one["low"], one["high"]), one["description"]))
         rows += [(of, f"{kind}=...", "flag", "", f"one of {count} labels") for kind, count in flags.items()]
-    return "features (ranges: of the training days)", ("of", "feature", "unit", "range", "meaning"), rows
+    columns = ("of", "feature", "unit", "range", "meaning")
+    return "features (ranges: usual in the training days, wider by half at either end)", columns, rows
 
 
 def _vocabularies(facts: dict[str, Any]) -> Section:

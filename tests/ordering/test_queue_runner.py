@@ -113,7 +113,7 @@ def test_a_bundle_says_what_it_orders(bundle):
     facts = bundle_facts(bundle)
     assert facts["contract"]["setting"]["backfill"] == "by_area"
     text = bundle_text(facts)
-    for words in ("ordering", "2001-09-28", "waited", "any number of them"):
+    for words in ("ordering", "2001-09-28", "waited", "any number of them", "wider by half at either end"):
         assert words in text
 
 
