@@ -15,7 +15,7 @@ def fit(problem: str, days: LoggedDays, *, seed: int = 0, **options: Any) -> Any
             (`twin.fits.add_fit`).
         days: To learn from; what happened after the last of them is not looked at.
         seed: Of the fit.
-        options: Of the problem's own fit: `twin.placement.model.fit_days`, `twin.ordering.fit.fit_queue_days`.
+        options: Of the problem's own fit, see the functions in `twin.fits`; placement and ordering have some.
 
     Returns:
         The twin. One of placement gives the log as a trajectory (`twin.history()`) and experience for a learner

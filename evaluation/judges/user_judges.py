@@ -43,7 +43,8 @@ class JudgedDays(NamedTuple):
         days: The days, in order.
         key: PRNG key, the same for all policies of a shift.
         history: () -> the log of these days as policies would have observed it: of placement a `Trajectory` with one
-            stream for each window, of a queue its test weeks.
+            stream for each window, of a queue its test weeks, of many requests at once a `ShiftedRequests`, of an
+            application a `ScalingLog`, by slots a `SlotRows`.
     """
 
     archive: Archive
@@ -57,7 +58,8 @@ class JudgedDays(NamedTuple):
 UserJudge = Callable[[Any, JudgedDays], UnitValues]
 """A judge: called once for each shift, policy and seed. The first line of its docstring describes it in reports.
 
-The policy is of placement a `twin.contracts.Policy`, of a queue a function (weeks) -> starts by job.
+The policy is of placement a `twin.contracts.Policy`, of a queue a function (weeks) -> starts by job, of many requests
+at once a function (costs) -> edges of a round, of an application an `Autoscaler`, by slots a `JudgedPair`.
 """
 
 

@@ -10,11 +10,20 @@ import pytest
 
 from evaluation import SlotPolicies, UnitValues, compare, shifted_days
 from evaluation.baselines import LEAST_LOADED
-from evaluation.problems.orchestration.bench import NO_ENTRANTS
-from evaluation.problems.orchestration.comparing import REFERENCE, PlayConfig, play_pairs
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.problems.orchestration.bench import NO_ENTRANTS, Pair
+from evaluation.problems.orchestration.comparing import (
+    REFERENCE,
+    PlayConfig,
+    compare_pairs,
+    name_of,
+    play_pairs,
+)
 from evaluation.problems.orchestration.own import own_pairs
 from evaluation.problems.orchestration.simulating import simulate_slots
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
 from tests.evaluation.test_slot_logs import LOG, WORLD
 from twin import fit
 from twin.orchestration.frame_state import Scaling
@@ -90,7 +99,6 @@ def test_policies_of_ones_own_stand_in_a_comparison_and_those_that_fail_are_name
             "scales": SlotPolicies("least_loaded", idle), "shapeless": SlotPolicies("least_loaded", first_legal),
         },
         twin, split.test, play=PlayConfig(num_frames=2, num_runs=2),
-        judges={"model": in_my_model, "broken": lambda pair, days: pair},
     ).comparison  # fmt: skip
     values = {cell.policy: cell.estimate.value for cell in found.cells if cell.judge == "truth"}
     assert values["mine"] == values["slow"]
@@ -98,14 +106,29 @@ def test_policies_of_ones_own_stand_in_a_comparison_and_those_that_fail_are_name
     assert values["scales"] == values["least_loaded+static"]
     assert values["rule"] == values["least_loaded+planned"]
     refused = {"bad": "not legal in", "raises": "not today", "shapeless": "raised"}
-    assert set(found.refused) == {*refused, "judge broken"}
-    mine = {cell.policy: cell.estimate.value for cell in found.cells if cell.judge == "model"}
-    assert mine["mine"] == mine["slow"]
-    assert mine["both"] == mine["still"]
-    alone = play_pairs(twin.edge, learned_chance(twin.edge, twin.tables), twin, [REFERENCE], PlayConfig(2, 2))
-    arrived, on_time = alone[REFERENCE]  # what the judge plays is the pair that our judges play
-    assert mine["least_loaded+static"] == pytest.approx(on_time.sum() / arrived.sum())
-    assert "model" in {one.judge for one in found.trust}
+    assert set(found.refused) == set(refused)
     assert all(words in found.refused[name] for name, words in refused.items())
     assert not set(refused) & set(values)
     assert {one.kind for one in found.policies if one.name in ("mine", "both")} == {"user"}
+
+
+@pytest.mark.slow
+def test_a_judge_of_ones_own_plays_the_pairs_that_our_judges_play(tmp_path) -> None:
+    simulate_slots(WORLD, 3, LOG, 0, tmp_path / "log")
+    split = shifted_days(Archive(tmp_path / "log"), "0d", num_days=1)
+    twin, play = fit("orchestration", split.train), PlayConfig(num_frames=2, num_runs=2)
+    pairs = [REFERENCE, Pair("random", "static")]
+    found = compare_pairs(
+        *split.test, twin, play, IntervalConfig(num_replicates=200), SilentProgress(), pairs,
+        policies={"mine": SlotPolicies(first_legal, "static")},
+        judges={"model": in_my_model, "broken": lambda pair, days: pair},
+    )  # fmt: skip
+    assert set(found.refused) == {"judge broken"}
+    mine = {cell.policy: cell.estimate.value for cell in found.cells if cell.judge == "model"}
+    assert set(mine) == {"mine", *map(name_of, pairs)}
+    for pair, (arrived, on_time) in play_pairs(twin.edge, chance_of(twin), twin, pairs, play).items():
+        assert mine[name_of(pair)] == pytest.approx(on_time.sum() / arrived.sum())
+    with pytest.raises(ConfigError, match="'truth' is taken by a judge"):
+        compare_pairs(
+            *split.test, twin, play, IntervalConfig(), SilentProgress(), pairs, judges={"truth": in_my_model}
+        )
