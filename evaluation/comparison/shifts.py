@@ -199,8 +199,8 @@ def kept_back(
     first_kept, num_kept = train_days[-1] + timedelta(days=1), (present[-1] - train_days[-1]).days
     return (
         f"{shortage}, and {first_kept} to {present[-1]} ({num_kept} days) are kept back to test on, since the largest "
-        f"shift is {largest_shift_days} days and up to {tail_days} are pooled to one test; choose shorter shifts "
-        "([shifts] shifts, max_width_days), or name the days ([days] last_day)"
+        f"shift is {largest_shift_days} days and its test takes {tail_days}; choose shorter shifts ([shifts] "
+        "shifts), or name the days ([days] last_day)"
     )
 
 
@@ -235,6 +235,16 @@ def plan_shifts(
     plan = ShiftPlan(trained, tuple(pooled))
     refuse_overlap(plan.train_days, plan.shifts)
     return plan
+
+
+def width_of_last_test(num_requests: Mapping[date, int], config: ShiftConfig) -> int:
+    """How many of the log's last days together have the requests of a test; at most `max_width_days`."""
+    last_day, total = max(num_requests), 0
+    for width in range(1, config.max_width_days):
+        total += num_requests.get(last_day - timedelta(days=width - 1), 0)
+        if total >= config.min_requests:
+            return width
+    return config.max_width_days
 
 
 def answerable(plan: ShiftPlan) -> list[TestDays]:

@@ -13,6 +13,7 @@ from evaluation.comparison.shifts import (
     parse_shifts,
     plan_shifts,
     refuse_overlap,
+    width_of_last_test,
 )
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -69,15 +70,11 @@ def days_with_rows(archive: Archive) -> tuple[str, list[dt.date]]:
 
 
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:
-    """The training days under a configuration."""
-    return choose_train_days(
-        days_with_rows(archive)[1],
-        largest_shift_days=max(parse_shifts(shifts.shifts)),
-        first_day=days.first_day,
-        last_day=days.last_day,
-        num_days=days.num_days,
-        tail_days=shifts.max_width_days,
-    )
+    """The training days under a configuration; to have as many as requested, tests get no more days than they need."""
+    chosen = _chosen(archive, days, shifts, shifts.max_width_days)
+    if not kept_back_of(archive, chosen, days, shifts):
+        return chosen
+    return max(chosen, _chosen(archive, days, shifts, _width_of_last_test(archive, shifts)), key=len)
 
 
 def kept_back_of(
@@ -85,16 +82,34 @@ def kept_back_of(
 ) -> str:
     """The reason why there are fewer training days than configured, as a sentence; empty where there are as many."""
     return kept_back(
-        archive.days("requests"), train_days, days.num_days,
-        largest_shift_days=max(parse_shifts(shifts.shifts)), tail_days=shifts.max_width_days,
+        days_with_rows(archive)[1], train_days, days.num_days,
+        largest_shift_days=max(parse_shifts(shifts.shifts)), tail_days=_width_of_last_test(archive, shifts),
     )  # fmt: skip
+
+
+def _chosen(archive: Archive, days: DaysConfig, shifts: ShiftConfig, tail_days: int) -> tuple[dt.date, ...]:
+    return choose_train_days(
+        days_with_rows(archive)[1],
+        largest_shift_days=max(parse_shifts(shifts.shifts)),
+        first_day=days.first_day,
+        last_day=days.last_day,
+        num_days=days.num_days,
+        tail_days=tail_days,
+    )
+
+
+def _width_of_last_test(archive: Archive, shifts: ShiftConfig) -> int:
+    return width_of_last_test(_counts(archive), shifts)
+
+
+def _counts(archive: Archive) -> dict[dt.date, int]:
+    table, days = days_with_rows(archive)
+    return {day: archive.num_rows(table, day) for day in days}
 
 
 def plan_of(archive: Archive, train_days: Sequence[dt.date], shifts: ShiftConfig) -> ShiftPlan:
     """The test days that an archive has for a twin of some training days."""
-    table, days = days_with_rows(archive)
-    counts = {day: archive.num_rows(table, day) for day in days}
-    return plan_shifts(counts, train_days, shifts)
+    return plan_shifts(_counts(archive), train_days, shifts)
 
 
 def held_out_or_first(

@@ -1,6 +1,7 @@
 """Time-shifted days: never a training day, never before the shift, pooled forward only."""
 
 from datetime import date, timedelta
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from evaluation.comparison.shifts import (
     plan_shifts,
     refuse_overlap,
 )
+from evaluation.comparison.training_days import DaysConfig, kept_back_of, plan_of, train_days_of
 from logs_schema.errors import ConfigError
 
 START = date(2013, 1, 1)
@@ -146,6 +148,23 @@ def test_fewer_training_days_than_asked_for_are_told_with_the_days_kept_back_and
     assert kept_back(days, chosen, 3, **room) == kept_back(days, chosen, None, **room) == ""
     whole = choose_train_days(days, num_days=50, last_day=days[-1], **room)
     assert kept_back(days, whole, 50, **room).endswith("the log begins on 2013-01-01 and ends on 2013-02-09")
+
+
+@pytest.mark.parametrize(
+    ("per_day", "num_days", "first", "last"),
+    [(900, 5, 2, 6), (900, 2, 5, 6), (900, 9, 0, 6), (250, 5, 1, 5)],
+)
+def test_tests_get_no_more_days_than_they_need_where_training_would_have_too_few(
+    per_day, num_days, first, last
+):
+    days = [day(offset) for offset in range(10)]
+    archive = SimpleNamespace(days=lambda _: days, num_rows=lambda *_: per_day)
+    config = ShiftConfig("0d,2d")
+    chosen = train_days_of(archive, DaysConfig(num_days=num_days), config)  # with 7 days a test: day 0 alone
+    assert (chosen[0], chosen[-1]) == (day(first), day(last))
+    assert [test.num_requests for test in plan_of(archive, chosen, config).shifts] == [max(per_day, 500)] * 2
+    reason = kept_back_of(archive, chosen, DaysConfig(num_days=num_days), config)
+    assert reason == "" if num_days < 9 else "its test takes 1" in reason
 
 
 def test_a_short_archive_still_has_training_days_and_an_empty_window_is_refused():
