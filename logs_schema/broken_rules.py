@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from logs_schema.archive import Archive
+from logs_schema.checks import LARGEST
 from logs_schema.documentation import allowed_text
 from logs_schema.formats.files import MAX_LINE_LETTERS
 from logs_schema.tables import TABLES
@@ -14,6 +15,7 @@ REQUIRED = {
     "not_an_instant": "ISO 8601 with its zone, or seconds since 1970",
     "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
     "not_finite": "a finite number, or nothing where there is none",
+    "too_large": f"a number of at most {LARGEST:.0e} in size",
     "not_utf8": "text in UTF-8",
     "line_break": "names without line breaks",
     "field_count": "as many fields as the other rows have",

@@ -189,9 +189,6 @@ def _row_warnings(tables: dict[str, TableCounts], days: LogDays, timing: Timing)
             f"{timing.num_overruns:,} of {timing.num_with_request:,} requests ran longer than requested, "
             f"at most {max(timing.largest_overrun, 1.01):.3g} times as long"
         )
-    if timing.num_late:
-        ended = counted(timing.num_late, "request")
-        yield f"{ended} ended after the last arrival: what came of it is known late"
 
 
 def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[str, ...]) -> Iterator[str]:

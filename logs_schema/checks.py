@@ -3,8 +3,8 @@
 Every row gets the *first* rule it breaks, column by column in declared order and then the orders between
 instants; good rows and a reason for each bad one, never an error on row one. Rules are named for what they
 named: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `line_break:x`, `not_finite:x`,
-`below:x`, `above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`. `duplicate_key` needs all rows and is
-found by the archive.
+`too_large:x`, `below:x`, `above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`.
+`duplicate_key` needs all rows and is found by the archive.
 """
 
 from collections.abc import Iterator
@@ -19,6 +19,8 @@ from logs_schema.columns import INSTANT, LABEL, LABELS, Column, Order, TableSpec
 
 DUPLICATE_KEY = "duplicate_key"
 GOOD = -1
+LARGEST = 1e15
+"""No number of a log is larger: twins reckon in single precision, where squares of such numbers overflow."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ def rule_names(spec: TableSpec) -> tuple[str, ...]:
             "out_of_range": is_instant,
             "line_break": _holds_names(column),
             "not_finite": is_float,
+            "too_large": is_float,
             "below": column.lower is not None,
             "above": column.upper is not None,
             "not_allowed": bool(column.allowed),
@@ -117,6 +120,7 @@ def _column_masks(column: Column, values: pa.Array) -> Iterator[tuple[str, np.nd
         yield "line_break", _breaks_line(values)
     if column.type == pa.float64():
         yield "not_finite", _mask(pc.invert(pc.is_finite(values)))
+        yield "too_large", _mask(pc.greater(pc.abs(values), LARGEST))
     if column.lower is not None:
         yield "below", _mask(pc.less(values, column.lower))
     if column.upper is not None:

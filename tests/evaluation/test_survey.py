@@ -114,6 +114,13 @@ def test_one_day_cannot_be_held_against_another(changed: Archive) -> None:
     assert some.days == tuple(days[1:4])
 
 
+def test_an_archive_without_any_row_of_use_is_sent_to_check(tmp_path: Path) -> None:
+    with ArchiveWriter(tmp_path / "refused") as writer:
+        writer.reject("requests", "field_count", "log.csv", 1, "?")
+    with pytest.raises(ConfigError, match=r"schedtwin check .*refused` says why no request was kept"):
+        survey(tmp_path / "refused", SurveyConfig(), one_by_one)
+
+
 def test_what_is_the_same_in_all_rows_is_no_aspect(tmp_path: Path) -> None:
     log = write_log(tmp_path / "pool", lambda *_: 1.0, lambda *_: None, {"ran_node": "pool"})
     found = survey(log.path, SurveyConfig(), one_by_one)

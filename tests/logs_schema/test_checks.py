@@ -38,6 +38,8 @@ def breaking(column: Column, rule: str) -> Any:
         return None
     if rule == "not_finite":
         return float("nan")
+    if rule == "too_large":
+        return 1e16  # such numbers overflow in single precision, when a twin is fitted
     if rule == "not_allowed":
         return "no such thing"
     if rule == "line_break":

@@ -175,6 +175,25 @@ def test_dropped_requests_carried_in_never_start(encoding: Encoding) -> None:
     assert np.isinf(windows.carried.fate.start_s[..., 0][held][dropped]).all()
 
 
+@pytest.mark.parametrize("told", [True, False])
+def test_requests_that_wait_when_the_log_ends_do_not_all_start_at_once(
+    encoding: Encoding, told: bool
+) -> None:
+    """A log without any start does not tell who waits: there they run."""
+    rows = made_rows(np.random.default_rng(0), encoding.cluster, 6)
+    waits = np.arange(6) < 3
+    start_s = np.where(waits | (not told), np.inf, rows.arrival_s + 1.0)
+    finish_s = np.where(waits, np.inf, rows.arrival_s + 200.0)
+    status = np.where(waits, UNKNOWN, COMPLETED).astype(np.int32)
+    rows = rows._replace(status=status, start_s=start_s, finish_s=finish_s)
+    windows = cut_windows(rows, np.arange(6) >= 3, encoding, num_steps=3)
+    held = np.nonzero(windows.carried.node[:, 0] >= 0)
+    start_s, finish_s = (leaf[..., 0][held] for leaf in windows.carried.fate[1:3])
+    begin, last = rows.arrival_s[[3, 5]] - windows.origin_s[0]
+    assert start_s.tolist() == pytest.approx([last if told else begin] * 3, abs=1e-3)
+    assert (finish_s > start_s).all()
+
+
 DEPTH, STEPS = 4, 12
 CROWDED = made_encoding(made_cluster(), depth=DEPTH)
 

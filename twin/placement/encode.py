@@ -329,6 +329,7 @@ def _carried(
 
     A request whose finish is not known is taken to end when its expected run time is over; one that has not been seen
     to start begins its expected run time before its finish, though not before the window; a dropped one never starts.
+    Where starts are told, one without start and finish waited until nothing more is known, and is taken to begin then.
     """
     held, num_overflow = _held(rows, first_row, encoding.problem.depth)
     availability = LEAST_ROOM
@@ -342,7 +343,8 @@ def _carried(
     now, status = rows.arrival_s[first_row], rows.status[row]
     start_s, finish_s = rows.start_s[row], rows.finish_s[row]
     expected = filed_s[row]
-    assumed = np.maximum(np.where(np.isfinite(start_s), start_s, now) + expected, now + 1.0)
+    latest = rows.arrival_s[-1] if np.isfinite(rows.start_s).any() else now
+    assumed = np.maximum(np.where(np.isfinite(start_s), start_s, latest) + expected, now + 1.0)
     finish_s = np.where(np.isfinite(finish_s), finish_s, assumed)
     begun = np.where(np.isfinite(start_s), start_s, np.maximum(finish_s - expected, now))
     begun = np.where(status == DROPPED, np.inf, begun)

@@ -141,7 +141,9 @@ def survey(
             f"{len(chosen)} {'day' if len(chosen) == 1 else 'days'} with requests cannot be compared with each other",
             where=str(archive), allowed="2 days or more of requests",
             advice="import more days of the log, or name more of them" if log.num_rows("requests")
-            else "a log without requests has nothing to survey: fit a twin on it and certify it",
+            else "a log of deployments alone has nothing to survey: fit a twin on it and certify it"
+            if log.num_rows("deployment_samples")
+            else f"`schedtwin check {archive}` says why no request was kept: mend the log and import it again",
         )  # fmt: skip
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
     found = [_aspect(name, counts, config) for name in ASPECTS]
