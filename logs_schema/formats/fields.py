@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from logs_schema.checks import LARGEST
 from logs_schema.errors import FormatError
 from logs_schema.formats.files import MAX_LINE_LETTERS, numbered_lines
 from logs_schema.formats.reading import LATEST_EPOCH_S, BadRow
@@ -42,6 +43,13 @@ def positive(value: float | None, name: str) -> float | None:
     """`value` itself if unknown or greater than zero; BadRow `negative:name` or `zero:name` otherwise."""
     if value is not None and value <= 0:
         raise BadRow(f"negative:{name}" if value < 0 else f"zero:{name}")
+    return value
+
+
+def limited(value: float, name: str) -> float:
+    """`value` itself if archives hold numbers of its size; BadRow `too_large:name` otherwise."""
+    if abs(value) > LARGEST:
+        raise BadRow(f"too_large:{name}")
     return value
 
 

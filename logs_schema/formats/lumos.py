@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from logs_schema.checks import LARGEST
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.fields import (
     Header,
@@ -26,6 +27,7 @@ from logs_schema.formats.fields import (
     csv_names,
     duration,
     instant,
+    limited,
     not_negative,
     number,
     positive,
@@ -97,11 +99,14 @@ def parse_job(fields: Mapping[str, str]) -> LumosJob:
     """The numbers of one line.
 
     Raises:
-        BadRow: `not_a_number:*`, `negative:*`, `out_of_range:*`, `zero:*`, `not_whole:node_num`.
+        BadRow: `not_a_number:*`, `negative:*`, `out_of_range:*`, `too_large:*`, `zero:*`,
+            `not_whole:node_num`.
     """
     values = {name: number(fields[name], name) for name in NUMBERS}
     for name in ("wait_time", "run_time"):
         duration(values[name], name)
+    for name in ("gpu_num", "cpu_num"):  # the size of the machine is read off them
+        limited(values[name], name)
     not_negative(values["gpu_num"], "gpu_num")
     for name in ("wall_time", "node_num", "cpu_num"):
         positive(values[name], name)
@@ -134,8 +139,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
             "node_class": POOL,
             "site": SITE,
             "tier": "pool",
-            "cpu_cores": num_nodes * size.cores_per_node,
-            "gpus": num_nodes * size.gpus_per_node,
+            "cpu_cores": min(num_nodes * size.cores_per_node, LARGEST),
+            "gpus": min(num_nodes * size.gpus_per_node, LARGEST),
             "virtual": True,
         }
         yield Chunk(NODES.name, tabulate(NODES, [pool]), path.name, 1, None, derived=True)

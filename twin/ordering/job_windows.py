@@ -6,6 +6,7 @@ A window begins at tick 0 with what ran and waited at that moment and with the u
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -35,6 +36,10 @@ class JobWindows(NamedTuple):
     end: Leaf  # [rows, W] int32 ticks: when it will end
     users: Users  # leaves [num_agents, W]
     week: Leaf  # [W] int32: ticks from Monday 00:00 to the beginning
+
+
+DrawWindows = Callable[[Array, int], JobWindows]
+"""(key, number of windows) -> windows, as JAX arrays."""
 
 
 def standing_order(jobs: Jobs, rule: Rule) -> np.ndarray:
@@ -209,6 +214,23 @@ def replayed_jobs(windows: JobWindows) -> JobArrivals:
         return JobWindows(*take(windows, window))
 
     return _walks(draw, windows.run.shape[0])
+
+
+def drawn_jobs(draw: DrawWindows, num_jobs: int) -> JobArrivals:
+    """Arrivals from a generator that draws whole windows at reset, one for every stream.
+
+    Args:
+        draw: The generator.
+        num_jobs: Length `N` of its windows.
+    """
+
+    def shaped(key: Array, streams: Streams) -> JobWindows:
+        count = int(np.prod(streams, dtype=int))
+        return JobWindows(
+            *jax.tree.map(lambda leaf: leaf.reshape((*leaf.shape[:-1], *streams)), draw(key, count))
+        )
+
+    return _walks(shaped, num_jobs)
 
 
 def _walks(draw: Callable[[Array, Streams], JobWindows], num_jobs: int) -> JobArrivals:
