@@ -83,15 +83,14 @@ def _deployments(facts: dict[str, Any]) -> Section:
 
 
 def _provenance(facts: dict[str, Any]) -> Section:
-    manifest = facts["manifest"]
+    manifest, extra = facts["manifest"], facts["manifest"]["extra"]
     rows: list[tuple[str, ...]] = [
         (f"made from {name}", value) for name, value in manifest["made_from"].items()
     ]
     rows += [
-        (words, str(manifest["extra"].get(name) or NOT_KNOWN))
+        (words, str(extra.get(name) or NOT_KNOWN))
         for words, name in (("policy", "chosen"), ("recommended", "recommended"), ("days", "train_days"))
     ]
-    extra = manifest["extra"]
     if (low := extra.get("gain_low")) is not None and (best := extra.get("best_learned")):
         over = "over the calibrated pod autoscaler"
         rows.append(

@@ -27,6 +27,13 @@ def in_certified_twin(policy_path: Path) -> bool:
     return read_manifest(policy_path, "policy").extra.get("certificate") is not None
 
 
+def remarks_on_training(policy_path: Path | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Limits and warnings of a report on the twin of its trained policies, which is a warning where that twin has not
+    passed its certificate; neither where nothing was trained."""
+    limits = () if policy_path is None else (training_in_words(policy_path),)
+    return limits, () if policy_path is None or in_certified_twin(policy_path) else limits
+
+
 def trained_in(manifest: Manifest) -> dict[str, Any]:
     """Content hash of the twin that a policy was trained in, and the state of the twin's certificate in words."""
     certification = str(manifest.extra.get("certification", NO_CERTIFICATE))

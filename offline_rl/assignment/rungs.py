@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
 
 from offline_rl.assignment.assigner import Assigner
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
+from offline_rl.confidence import half_width
 from twin.assignment.objective import makespan_s
 from twin.assignment.types import Costs, row_of
 
@@ -94,9 +94,7 @@ def _rung(
     ratio = np.log(found_s / searched_s)
     mean, high = float(np.mean(ratio[tested])), None
     if is_compared:
-        num = int(tested.sum())
-        error = float(np.std(ratio[tested], ddof=1)) / math.sqrt(num)
-        high = math.exp(mean + float(stdtrit(num - 1, level)) * error)
+        high = math.exp(mean + half_width(ratio[tested], level))
     return AssignerRung(
         float(found_s.mean()), math.exp(mean), high, math.exp(float(ratio.max())), int(tested.sum())
     )

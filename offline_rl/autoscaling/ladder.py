@@ -9,7 +9,8 @@ from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import stdtrit
+
+from offline_rl.confidence import half_width
 
 _LEVEL = 0.975
 
@@ -45,8 +46,6 @@ def choose_autoscaler(
         return ScalingChoice(rule)
     best = max(learned, key=lambda name: float(np.mean(rewards[name][:half])))
     gains = (rewards[best] - rewards[rule])[half:]
-    gain, low = float(np.mean(gains)), -np.inf
-    if len(gains) > 1:
-        error = np.std(gains, ddof=1) / np.sqrt(len(gains))
-        low = gain - float(stdtrit(len(gains) - 1, _LEVEL)) * float(error)
+    gain = float(np.mean(gains))
+    low = gain - half_width(gains, _LEVEL)
     return ScalingChoice(best if low > 0.0 else rule, best, gain, low)

@@ -25,8 +25,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.special import stdtrit
 
+from offline_rl.confidence import half_width
 from offline_rl.networks import Actor, greedy_policy
 from twin.contracts import Array, PyTree
 from twin.mapped import mapped
@@ -208,9 +208,7 @@ def _lows(difference: np.ndarray) -> list[float]:
     lows = []
     for row in difference:
         known = row[np.isfinite(row)]
-        error = float(np.std(known, ddof=1)) / np.sqrt(len(known)) if len(known) > 1 else np.inf
-        width = stdtrit(max(len(known) - 1, 1), _LEVEL) * error
-        lows.append(float(known.mean()) - float(width) if len(known) > 1 else -np.inf)
+        lows.append(float(known.mean()) - half_width(known, _LEVEL) if len(known) > 1 else -np.inf)
     return lows
 
 

@@ -18,11 +18,7 @@ from logs_schema.product import writing
 from offline_rl.bundle import ARRAYS, GOLDEN
 from offline_rl.runner.scaling import (
     KIND,
-    DeploymentSetting,
     Granted,
-    Reading,
-    ScalingPolicy,
-    ScalingSetting,
     load_scaling,
     write_setting,
 )
@@ -30,38 +26,15 @@ from offline_rl.serving.kube_api import KubeApi, KubeError
 from offline_rl.serving.prometheus import MetricsError, Prometheus
 from offline_rl.serving.scaling_controller import Controller, granted_in
 from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY, Guard, GuardConfig
+from tests.autoscaling.guarded import GRANTED, INTERVAL_S, NAMES, policy_of, readings
 
-NAMES, INTERVAL_S, NOW_S = ("cart", "front"), 30.0, 1_700_000_015.0
+NOW_S = 1_700_000_015.0
 QUERIES = {
     "cpu_cores_used": "cpu", "request_rate_per_s": "rate", "response_s": "response",
     "request_rate_per_s.gateway": "users", "response_p95_s.gateway": "p95",
 }  # fmt: skip
 UNITS = {"cpu": "millicores", "response": "ms"}
 LAST = int(NOW_S // INTERVAL_S) - 1
-
-
-def setting_of(form="students"):
-    deployments = tuple(DeploymentSetting(name, 0.25, 2.0, 0.25, 1.0, 1, 8, 20.0, 0.5) for name in NAMES)
-    return ScalingSetting(form, deployments, INTERVAL_S, 1, 0.25, 0.125, 0.5, (1.0, 1.0, 2.0), 0.25, 0.95)
-
-
-def policy_of(place):
-    """Students that always change replicas by `place` of their reach."""
-    arrays = {}
-    for layer, (inputs, outputs) in enumerate([(12, 20), (20, 12), (12, 3)]):
-        arrays[f"Dense_{layer}/kernel"] = np.zeros((2, inputs, outputs), np.float32)
-        arrays[f"Dense_{layer}/bias"] = np.zeros((2, outputs), np.float32)
-    arrays["Dense_2/bias"][:, 2] = np.arctanh(place)
-    return ScalingPolicy(setting_of(), arrays), arrays
-
-
-def readings(rate=10.0, cores=0.2, number=2):
-    ones = np.ones(number)
-    return Reading(rate * ones, cores * ones, 0.3 * ones, 2.0 * ones, 0.05 * ones, 0.0 * ones,
-                   np.asarray(10.0), np.asarray(0.2), np.asarray(0.0), np.asarray(600.0))  # fmt: skip
-
-
-GRANTED = Granted(np.array([0.5, 0.5]), np.array([0.5, 0.5]), np.array([2.0, 2.0]))
 
 
 @pytest.fixture
@@ -276,47 +249,6 @@ def test_series_that_hold_something_else_are_named(tmp_path, bundle, stand_in):
     mapped = next(one for one in controller.metrics.mapping.metrics if one.of_gateway)
     with pytest.raises(MetricsError, match="instants and numbers"):
         controller.metrics._values(mapped, {"values": [[1]]})
-
-
-def test_limits_hold_for_every_decision():
-    policy, _ = policy_of(0.99)
-    plenty = Granted(GRANTED.cpu_cores, GRANTED.memory_gib, np.array([2.0, 7.0]))
-    found = Guard(policy, GuardConfig(most_added=1)).decide(0.0, plenty, readings(), readings())
-    np.testing.assert_array_equal(found.wanted.replicas, [3.0, 8.0])
-    tight = Guard(policy, GuardConfig(max_cores=4.5)).decide(0.0, plenty, readings(), readings())
-    np.testing.assert_array_equal(tight.wanted.replicas, [2.0, 7.0])
-    assert "4.5 are allowed" in tight.reasons[0]
-    less, _ = policy_of(-0.99)
-    found = Guard(less, GuardConfig(most_removed=1)).decide(0.0, plenty, readings(), readings())
-    np.testing.assert_array_equal(found.wanted.replicas, [1.0, 6.0])
-    with pytest.raises(ConfigError, match="allow nothing"):
-        GuardConfig(most_added=0)
-
-
-def test_the_rules_keep_what_was_desired_within_the_window():
-    policy, _ = policy_of(0.6)
-    guard = Guard(policy, GuardConfig())
-    busy, idle = readings(rate=30.0, cores=0.5), readings(rate=30.0, cores=0.05)
-    assert guard.decide(0.0, GRANTED, busy, busy).by_rules.replicas[0] == 4.0
-    grown = GRANTED._replace(replicas=np.array([4.0, 4.0]))
-    assert guard.decide(60.0, grown, idle, idle).by_rules.replicas[0] == 4.0
-    assert guard.decide(400.0, grown, idle, idle).by_rules.replicas[0] == 1.0
-
-
-def test_a_rule_that_was_handed_over_decides_by_use_alone():
-    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
-    nothing = np.full(2, np.nan)
-    busy = readings(rate=1000.0, cores=0.5)._replace(
-        response_s=nothing, gateway_quantile_s=np.asarray(np.nan)
-    )
-    found = guard.decide(0.0, GRANTED, busy, busy)
-    assert found.arms == (POLICY, POLICY)
-    np.testing.assert_array_equal(found.wanted.replicas, [4.0, 4.0])
-    off = GRANTED._replace(replicas=np.array([0.0, 2.0]))
-    found = guard.decide(30.0, off, busy._replace(cpu_cores_used=nothing), busy)
-    assert found.arms == (HOLD, HOLD)
-    np.testing.assert_array_equal(found.wanted.replicas, [0.0, 2.0])
-    assert found.reasons == ("switched off", "the use of processors is not known")
 
 
 def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):

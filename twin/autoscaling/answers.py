@@ -83,8 +83,7 @@ def twin_response(
         time_s = ((private.row + 1) * config.interval_s) % DAY_S
         measured = _mean(parts.measured, ("num_failures",))
         gateway = _mean(parts.gateway, ("num_failures", "latency"))
-        events = ScalingEvents(granted, measured, gateway,
-                    time_s)  # fmt: skip
+        events = ScalingEvents(granted, measured, gateway, time_s)
         return private._replace(row=private.row + 1, left=private.left - 1), events
 
     def init(key: Array, streams: Streams) -> tuple[PyTree, Outcome]:

@@ -214,9 +214,7 @@ def _halves(name: str, counts: Sequence[DayCounts]) -> np.ndarray:
     total: Counter[str] = Counter()
     for one in counts:
         total.update(one.labels[name][0] + one.labels[name][1])
-    if (
-        len(total) < 2
-    ):  # one node, or one site and service: the days cannot differ, and nothing is known of them
+    if len(total) < 2:  # nothing is known, or all is of one label: days cannot differ
         return np.zeros((2, len(counts), 1), np.int64)
     place = {label: index for index, label in enumerate(sorted(total))}
     found = np.zeros((2, len(counts), len(place)), np.int64)

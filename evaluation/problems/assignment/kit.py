@@ -15,12 +15,11 @@ from evaluation.certify.persistence import certification_in
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
-    in_certified_twin,
     refuse_other_days,
     refuse_other_twin,
+    remarks_on_training,
     train_days_in,
     trained_in,
-    training_in_words,
 )
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
@@ -136,10 +135,9 @@ def compare_plan(
             policies, load_edges(inputs["twin"]), archive, plan, progress, assign=assign,
             intervals=config.intervals, seed=seed, judges=judges, policy=policy,
         )  # fmt: skip
-        said = () if policy is None else (training_in_words(policy),)
-        warned = () if policy is None or in_certified_twin(policy) else said
+        limits, warnings = remarks_on_training(policy)
         hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
-        report = Report(title, comparison, hashes=hashes, limits=(*said, *LIMITS), warnings=warned)
+        report = Report(title, comparison, hashes=hashes, limits=(*limits, *LIMITS), warnings=warnings)
         return write_comparison(report, out)
 
     settings = {

@@ -25,7 +25,7 @@ from evaluation.problems.autoscaling.notifying import notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison, judge
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
+from evaluation.problems.kit import Certifier, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import Notice, RefreshParts
 from evaluation.problems.usual_certifier import usual_certifier
 from evaluation.problems.usual_refresh import usual_refresh
@@ -141,11 +141,6 @@ def compare_plan(
     return StepPlan("comparison", build, settings, config.judge.seed, SCALE_CODE)
 
 
-def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
-    """The bundle of what training recommends, or of the policy asked for."""
-    return export_policy(out, policy, options)
-
-
 def certifier(twin_path: Path, population: Path | None) -> Certifier:
     """How a twin of an application is certified: on the days after training, where none are named. Of another archive,
     the log of another autoscaler say, all days are held out, and so is what the twin has no laws for: there it is the
@@ -241,7 +236,7 @@ AUTOSCALING_KIT = Kit(
     fit=fit_plan,
     train=train_plan,
     compare=compare_plan,
-    export=export,
+    export=export_policy,
     certifier=certifier,
     refuse_untrainable=refuse_without_laws,
     fitted=fitted,

@@ -9,10 +9,9 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.products import (
-    in_certified_twin,
     refuse_other_twin,
+    remarks_on_training,
     train_days_in,
-    training_in_words,
 )
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan, TestDays, parse_shifts
@@ -75,13 +74,12 @@ def build_comparison(
         policies, twin, archive, plan, progress, scale=scale, intervals=config.intervals, seed=config.judge.seed,
         judges=judges, policy=policy, log=log,
     )  # fmt: skip
-    said = [] if policy is None else [training_in_words(policy)]
+    limits, warnings = remarks_on_training(policy)
     hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
     report = Report(
         title=title, comparison=comparison, fit=(), capabilities=capabilities_of(archive),
         quarantine=quarantine_of(archive), configuration={"objective_s": setting_of(scale, twin, log).scaling.slo_s},
-        hashes=hashes, limits=(*said, *LIMITS),
-        warnings=tuple(() if policy is None or in_certified_twin(policy) else said),
+        hashes=hashes, limits=(*limits, *LIMITS), warnings=warnings,
     )  # fmt: skip
     return write_comparison(report, out)
 

@@ -11,11 +11,10 @@ from evaluation.certify.persistence import certification_in
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
-    in_certified_twin,
     refuse_other_days,
     refuse_other_twin,
+    remarks_on_training,
     train_days_in,
-    training_in_words,
 )
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
@@ -106,9 +105,8 @@ def compare_plan(
             policies, load_fitted(inputs["twin"]), archive, plan, progress, play=play, intervals=config.intervals,
             judges=judges, trained=None if policy is None else trained_pair(policy),
         )  # fmt: skip
-        said = () if policy is None else (training_in_words(policy),)
-        warned = () if policy is None or in_certified_twin(policy) else said
-        return write_comparison(Report(title, comparison, limits=said, warnings=warned), out)
+        limits, warnings = remarks_on_training(policy)
+        return write_comparison(Report(title, comparison, limits=limits, warnings=warnings), out)
 
     settings = {"shifts": config.shifts, "intervals": config.intervals, "play": play, "title": title}
     settings |= {"policies": sorted(policies)} if policies else {}

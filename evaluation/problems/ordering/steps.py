@@ -14,11 +14,10 @@ import numpy as np
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
-    in_certified_twin,
     load_comparison,
     refuse_other_twin,
+    remarks_on_training,
     trained_in,
-    training_in_words,
 )
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
@@ -211,8 +210,7 @@ def build_queue_comparison(
     hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
     intervals = (config.order or OrderConfig()).intervals
     settings = {"weeks": to_plain(weeks), "intervals": to_plain(intervals)}
-    limits = [] if policy_path is None else [training_in_words(policy_path)]
-    warnings = [] if policy_path is None or in_certified_twin(policy_path) else limits
+    limits, warnings = remarks_on_training(policy_path)
     return write_order_report(out, archive, comparison, title, settings, hashes, limits, warnings)
 
 

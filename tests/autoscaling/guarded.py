@@ -1,0 +1,31 @@
+"""A policy of two deployments, and metrics that it decides by."""
+
+import numpy as np
+
+from offline_rl.runner.scaling import DeploymentSetting, Granted, Reading, ScalingPolicy, ScalingSetting
+
+NAMES, INTERVAL_S = ("cart", "front"), 30.0
+
+
+def setting_of(form="students"):
+    deployments = tuple(DeploymentSetting(name, 0.25, 2.0, 0.25, 1.0, 1, 8, 20.0, 0.5) for name in NAMES)
+    return ScalingSetting(form, deployments, INTERVAL_S, 1, 0.25, 0.125, 0.5, (1.0, 1.0, 2.0), 0.25, 0.95)
+
+
+def policy_of(place):
+    """Students that always change replicas by `place` of their reach."""
+    arrays = {}
+    for layer, (inputs, outputs) in enumerate([(12, 20), (20, 12), (12, 3)]):
+        arrays[f"Dense_{layer}/kernel"] = np.zeros((2, inputs, outputs), np.float32)
+        arrays[f"Dense_{layer}/bias"] = np.zeros((2, outputs), np.float32)
+    arrays["Dense_2/bias"][:, 2] = np.arctanh(place)
+    return ScalingPolicy(setting_of(), arrays), arrays
+
+
+def readings(rate=10.0, cores=0.2, number=2):
+    ones = np.ones(number)
+    return Reading(rate * ones, cores * ones, 0.3 * ones, 2.0 * ones, 0.05 * ones, 0.0 * ones,
+                   np.asarray(10.0), np.asarray(0.2), np.asarray(0.0), np.asarray(600.0))  # fmt: skip
+
+
+GRANTED = Granted(np.array([0.5, 0.5]), np.array([0.5, 0.5]), np.array([2.0, 2.0]))

@@ -1,0 +1,50 @@
+"""The guard by itself: limits, the rules' window, and a rule that was handed over."""
+
+import numpy as np
+import pytest
+
+from logs_schema.errors import ConfigError
+from offline_rl.runner.scaling import Granted, ScalingPolicy
+from offline_rl.serving.scaling_guard import HOLD, POLICY, Guard, GuardConfig
+from tests.autoscaling.guarded import GRANTED, policy_of, readings, setting_of
+
+
+def test_limits_hold_for_every_decision():
+    policy, _ = policy_of(0.99)
+    plenty = Granted(GRANTED.cpu_cores, GRANTED.memory_gib, np.array([2.0, 7.0]))
+    found = Guard(policy, GuardConfig(most_added=1)).decide(0.0, plenty, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [3.0, 8.0])
+    tight = Guard(policy, GuardConfig(max_cores=4.5)).decide(0.0, plenty, readings(), readings())
+    np.testing.assert_array_equal(tight.wanted.replicas, [2.0, 7.0])
+    assert "4.5 are allowed" in tight.reasons[0]
+    less, _ = policy_of(-0.99)
+    found = Guard(less, GuardConfig(most_removed=1)).decide(0.0, plenty, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [1.0, 6.0])
+    with pytest.raises(ConfigError, match="allow nothing"):
+        GuardConfig(most_added=0)
+
+
+def test_the_rules_keep_what_was_desired_within_the_window():
+    policy, _ = policy_of(0.6)
+    guard = Guard(policy, GuardConfig())
+    busy, idle = readings(rate=30.0, cores=0.5), readings(rate=30.0, cores=0.05)
+    assert guard.decide(0.0, GRANTED, busy, busy).by_rules.replicas[0] == 4.0
+    grown = GRANTED._replace(replicas=np.array([4.0, 4.0]))
+    assert guard.decide(60.0, grown, idle, idle).by_rules.replicas[0] == 4.0
+    assert guard.decide(400.0, grown, idle, idle).by_rules.replicas[0] == 1.0
+
+
+def test_a_rule_that_was_handed_over_decides_by_use_alone():
+    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
+    nothing = np.full(2, np.nan)
+    busy = readings(rate=1000.0, cores=0.5)._replace(
+        response_s=nothing, gateway_quantile_s=np.asarray(np.nan)
+    )
+    found = guard.decide(0.0, GRANTED, busy, busy)
+    assert found.arms == (POLICY, POLICY)
+    np.testing.assert_array_equal(found.wanted.replicas, [4.0, 4.0])
+    off = GRANTED._replace(replicas=np.array([0.0, 2.0]))
+    found = guard.decide(30.0, off, busy._replace(cpu_cores_used=nothing), busy)
+    assert found.arms == (HOLD, HOLD)
+    np.testing.assert_array_equal(found.wanted.replicas, [0.0, 2.0])
+    assert found.reasons == ("switched off", "the use of processors is not known")
