@@ -24,7 +24,7 @@ from logs_schema.errors import ProductError
 from logs_schema.product import Manifest, read_manifest
 from offline_rl.contract import PolicyContract, read_contract, refusing
 from offline_rl.numpy_networks import wanted_shapes
-from offline_rl.numpy_rules import CROWDING
+from offline_rl.numpy_rules import LATER_NUMBERS
 from twin.problems import ASSIGNMENT, AUTOSCALING
 
 KIND, SCALING_KIND, ASSIGNMENT_KIND = "bundle", "scaling-bundle", "assignment-bundle"
@@ -118,7 +118,7 @@ def read_network(folder: Path, contract: PolicyContract) -> dict[str, np.ndarray
     path, wanted = folder / ARRAYS, wanted_shapes(contract)
     arrays = read_arrays(path, max_bytes=min(8 * sum(map(prod, wanted.values())), MAX_BYTES))
     for name, shape in wanted.items():
-        if name.endswith(f"/{CROWDING}"):  # bundles of before have none
+        if name.rpartition("/")[2] in LATER_NUMBERS:  # bundles of before have none
             arrays.setdefault(name, np.zeros(shape, np.float32))
     check_shapes(arrays, contract, where=str(path))
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):

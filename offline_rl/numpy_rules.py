@@ -1,6 +1,7 @@
 """The rules of `offline_rl.rules` in NumPy, from named numbers; what a bundle of a rule decides with.
 
-    delay    = max(wait_scale * backlog where a node has no room, latency + per_mib * input)
+    delay    = max(queue, latency + per_mib * input)
+    queue    = wait_scale * backlog where a node is short of cores, behind_scale * backlog where others go first
     run      = usual run * exp(crowding_0 * ln(1 + running) + crowding_1 * ln max(1, load) - crowding_2)
     expected_on_time         acceptance * Phi(ln((deadline - delay) / run) / spread)
                              - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + delay + run)
@@ -29,10 +30,10 @@ from offline_rl.contract import (
 KINDS_OF_OFFER = 3
 """At home, at another site, in the cloud."""
 OF_CHOICE = (
-    "same_site", "is_cloud", "free_cpu_cores", "needed_share", "waiting_share", "num_running", "backlog", "usual_run",
-    "core_time", "acceptance",
+    "same_site", "is_cloud", "free_cpu_cores", "free_gpus", "needed_share", "waiting_share", "num_running",
+    "num_waiting", "backlog", "usual_run", "core_time", "acceptance",
 )  # fmt: skip
-OF_CONTEXT = ("deadline", "has_deadline", "input")
+OF_CONTEXT = ("deadline", "has_deadline", "input", "asked_gpus")
 """Features that a rule reads, of a node and of the request."""
 BY_REPLICAS = (
     "same_site", "is_cloud", "free_cpu_cores", "needed_share", "waiting_share", "backlog", "usual_run", "core_time",
@@ -42,9 +43,10 @@ BY_REPLICAS = (
 LEAST_ACCEPTANCE = 1e-3
 """A refusal is another try, at most a thousand of them."""
 TINY = 1e-6
-CROWDING = "crowding"
+CROWDING, BEHIND_SCALE = "crowding", "behind_scale"
+LATER_NUMBERS = (CROWDING, BEHIND_SCALE)
 """Numbers that bundles of before do not have: zeros there."""
-_DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": ()}
+_DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": (), BEHIND_SCALE: ()}
 _TIMES = {**_DELAY, CROWDING: (3,)}
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     EXPECTED_ON_TIME: {**_TIMES, "spread": (), "price": (), "haste": ()},
@@ -56,7 +58,8 @@ NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
 MEANINGS: Mapping[str, str] = {
     "latency": "time units that a transfer takes at least: at home, at another site, in the cloud",
     "per_mib": "time units for every MiB of input, likewise",
-    "wait_scale": "time waited for each time unit of backlog, where a node has no room",
+    "wait_scale": "time waited for each time unit of backlog, where a node is short of cores",
+    BEHIND_SCALE: "the same where cores are free, but others wait or a GPU is asked for and none is free",
     CROWDING: "how runs lengthen beside others: powers of 1 + running and of the load above 1, and the usual",
     "spread": "standard deviation of the logarithm of run times about the usual",
     "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
@@ -183,7 +186,10 @@ def _delay(
     numbers: Numbers, seen: Mapping[str, np.ndarray], of_request: Mapping[str, np.ndarray]
 ) -> np.ndarray:
     """[batch, A] time from the offer to the start."""
-    queue = numbers["wait_scale"] * np.where(_has_room(seen), np.float32(0.0), _duration(seen["backlog"]))
+    no_gpu = (of_request["asked_gpus"] > 0.0) & (seen["free_gpus"] < np.float32(1e-3))
+    is_behind = no_gpu | (seen["num_waiting"] > 0.0)
+    free_cores_scale = np.where(is_behind, numbers[BEHIND_SCALE], np.float32(0.0))
+    queue = np.where(_has_room(seen), free_cores_scale, numbers["wait_scale"]) * _duration(seen["backlog"])
     kind = _kind(seen)
     transfer = numbers["latency"][kind] + numbers["per_mib"][kind] * _duration(of_request["input"])
     return np.asarray(np.maximum(queue, transfer))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from offline_rl.contract import LEAST_EXPECTED_RESPONSE, ON_TIME_BY_REPLICAS, PolicyContract
-from offline_rl.numpy_rules import CROWDING, LEAST_ACCEPTANCE, TINY, rows_of, rule_of
+from offline_rl.numpy_rules import BEHIND_SCALE, CROWDING, LEAST_ACCEPTANCE, TINY, rows_of, rule_of
 
 if TYPE_CHECKING:
     from offline_rl.onnx_graph import Graph
@@ -88,7 +88,9 @@ def _by_replicas(terms: _Terms) -> str:
     ahead = terms.at_least(add("Add", add("Sub", same, replicas), terms.value(1.0)), 0.0)
     for_replica = add("Div", add("Mul", run, ahead), terms.at_least(replicas, 1e-3))
     waiting = terms.duration(terms.of_choice("waiting_share"))
-    wait = add("Max", _queue(terms, waiting), for_replica)
+    backlog = terms.duration(terms.of_choice("backlog"))
+    queue = add("Where", _is_short(terms, waiting), backlog, terms.value(0.0))
+    wait = add("Max", queue, for_replica)
     latency = _of_kind(terms, *(terms.number("latency", kind) for kind in range(3)))
     left = add(
         "Sub", terms.duration(terms.of_context("deadline")), terms.duration(terms.of_context("waited"))
@@ -108,8 +110,16 @@ def _delay(terms: _Terms) -> str:
             for kind in range(3)
         ),
     )
-    queue = _queue(terms, terms.expm1(terms.of_choice("waiting_share")))
-    return add("Max", add("Mul", terms.number("wait_scale"), queue), transfer)
+    backlog, short = (
+        terms.duration(terms.of_choice("backlog")),
+        _is_short(terms, terms.expm1(terms.of_choice("waiting_share"))),
+    )
+    asks_gpu = add("Greater", terms.of_context("asked_gpus"), terms.value(0.0))
+    no_gpu = add("And", asks_gpu, add("Less", terms.of_choice("free_gpus"), terms.value(1e-3)))
+    is_behind = add("Or", no_gpu, add("Greater", terms.of_choice("num_waiting"), terms.value(0.0)))
+    free_cores_scale = add("Where", is_behind, terms.number(BEHIND_SCALE), terms.value(0.0))
+    scale = add("Where", short, terms.number("wait_scale"), free_cores_scale)
+    return add("Max", add("Mul", scale, backlog), transfer)
 
 
 def _run(terms: _Terms) -> str:
@@ -123,14 +133,11 @@ def _run(terms: _Terms) -> str:
     return add("Mul", terms.duration(terms.of_choice("usual_run")), add("Exp", longer))
 
 
-def _queue(terms: _Terms, waiting: str) -> str:
-    """The backlog where a node has no room beside the share that `waiting` requests need, else 0."""
+def _is_short(terms: _Terms, waiting: str) -> str:
+    """Whether cores for the request are lacking, beside the share that `waiting` requests need."""
     add = terms.graph.add
-    free = _free_capacity(terms, waiting)
     needed = add("Sub", terms.of_choice("needed_share"), terms.value(1e-3))
-    return add(
-        "Where", add("Less", free, needed), terms.duration(terms.of_choice("backlog")), terms.value(0.0)
-    )
+    return add("Less", _free_capacity(terms, waiting), needed)
 
 
 def _free_capacity(terms: _Terms, waiting: str) -> str:

@@ -33,6 +33,7 @@ def rule_params(rule: str, **numbers: object) -> PyTree:
         "latency": [0.0] * 3,
         "per_mib": [0.0] * 3,
         "wait_scale": 1.0,
+        "behind_scale": 0.0,
         "crowding": [0.0] * 3,
     }
     if rule == EXPECTED_ON_TIME:

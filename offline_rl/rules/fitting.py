@@ -2,15 +2,17 @@
 
     crowding     slopes of ln(run / usual run) on ln(1 + running) and ln max(1, load) (`offers`), and their usual sum
     spread       standard deviation of what that leaves
-    latency, per_mib  least squares of the delay on 1 and the input, of offers to nodes that had room, by kind of offer
-    wait_scale   mean delay over mean backlog, of offers to nodes that had no room
+    latency, per_mib  least squares of the delay on 1 and the input, of offers that start at once, by kind of offer
+    wait_scale   mean delay over mean backlog, of offers to nodes short of cores
+    behind_scale  the same of offers to nodes with free cores where others go first or no GPU is free
 
 The slopes compare offers of one time: all is taken less its mean over `BLOCK` consecutive offers, or else long runs in
 busy hours would be laid to the crowd. They count only where they are clear of chance, by `BEYOND_CHANCE` standard
 errors over windows: where nodes serve one request after another there are none.
 
 Few offers are weak evidence: the spread is drawn to `RUN_TIME_SPREAD`, and a kind of offer with fewer than `FEWEST`
-borrows the line through all kinds; where there are too few of all, transfers take nothing and waits are as the backlog.
+borrows the line through all kinds; where there are too few of all, transfers take nothing, waits for cores are as the
+backlog and others are none.
 """
 
 from typing import NamedTuple
@@ -43,13 +45,14 @@ class RuleNumbers(NamedTuple):
     latency: tuple[float, ...]  # by `OFFER_KINDS`
     per_mib: tuple[float, ...]
     wait_scale: float
+    behind_scale: float
     crowding: tuple[float, float, float]
     num_runs: int
     num_delays: int
 
     def params(self, rule: str, **numbers: float) -> PyTree:
         """The parameters of a rule, with further `numbers`."""
-        names = ("spread", "latency", "per_mib", "wait_scale", "crowding")
+        names = ("spread", "latency", "per_mib", "wait_scale", "behind_scale", "crowding")
         learned = {name: getattr(self, name) for name in names}
         return rule_params(rule, **learned | numbers)
 
@@ -61,7 +64,8 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     inputs, seen = labelled.inputs, labelled.observed
     of_request = inputs[request : request + len(request_features(encoding.cluster))]
     offers = read_offers(jnp.asarray(inputs[:of_node, None]), jnp.asarray(of_request))
-    run, backlog, mib = (np.asarray(leaf)[0] for leaf in (offers.run, offers.backlog, offers.input_mib))
+    leaves = (offers.run, offers.backlog, offers.behind, offers.input_mib)
+    run, backlog, behind, mib = (np.asarray(leaf)[0] for leaf in leaves)
     kind = np.argmax(np.asarray(offers.kind)[:, 0], axis=0)
 
     ended = seen.finished & (seen.run_s > 0.0) & (run > 0.0) & ~seen.failed
@@ -71,13 +75,28 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     spread = np.sqrt((np.sum(scatter**2) + _PRIOR * RUN_TIME_SPREAD**2) / (len(scatter) + _PRIOR))
     begun = seen.started
     delay = seen.wait_s / unit_s
-    at_once, queued = begun & (backlog <= 0.0), begun & (backlog > 0.0)
+    at_once = begun & (backlog <= 0.0) & (behind <= 0.0)
     latency, per_mib = _transfers(kind[at_once], mib[at_once], delay[at_once])
-    enough = queued.sum() >= FEWEST
-    wait_scale = float(delay[queued].mean() / backlog[queued].mean()) if enough else 1.0
-    return RuleNumbers(
-        float(spread), latency, per_mib, wait_scale, crowding, int(ended.sum()), int(begun.sum())
+    wait_scale, behind_scale = (
+        _scale(delay[begun], backlog[begun], 1.0),
+        _scale(delay[begun], behind[begun], 0.0),
     )
+    return RuleNumbers(
+        float(spread),
+        latency,
+        per_mib,
+        wait_scale,
+        behind_scale,
+        crowding,
+        int(ended.sum()),
+        int(begun.sum()),
+    )
+
+
+def _scale(delay: np.ndarray, work: np.ndarray, usual: float) -> float:
+    """Mean delay over mean work, where there is work; `usual` of too few offers."""
+    queued = work > 0.0
+    return float(delay[queued].mean() / work[queued].mean()) if queued.sum() >= FEWEST else usual
 
 
 def _crowding(scatter: np.ndarray, crowd: np.ndarray, window: np.ndarray) -> tuple[float, float, float]:

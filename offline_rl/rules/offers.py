@@ -2,7 +2,8 @@
 
 The inputs are those of the policy itself (`twin.placement.features`) and a few numbers from the log:
 
-    response = max(wait_scale * backlog where the node is not free, latency + per_mib * input) + run
+    response = max(queue, latency + per_mib * input) + run
+    queue    = wait_scale * backlog where the node is short of cores, behind_scale * backlog where others go first
     run      = usual run * exp(crowding_0 * ln(1 + running) + crowding_1 * ln max(1, load) - crowding_2)
 
 `running` counts the requests that run on the node, `load` is the share of its cores that all there ask for, with this.
@@ -26,7 +27,10 @@ class OfferEstimates(NamedTuple):
     """What is expected of every offer; leaves [choices, *batch], durations in time units."""
 
     acceptance: Array  # probability
-    backlog: Array  # work ahead over all cores; 0 where the node has room
+    backlog: Array  # work ahead over all cores, where cores are short; else 0
+    behind: (
+        Array  # the same where cores are free, but others wait or a GPU is asked for and none is free; else 0
+    )
     run: Array  # usual run time
     core_time: Array  # the run, times the share of the cores requested
     busy: Array  # share of the cores in use
@@ -55,11 +59,15 @@ def read_offers(node: Array, request: Array) -> OfferEstimates:
     room = seen["free_cpu_cores"] - jnp.expm1(seen["waiting_share"])
     has_room = room >= seen["needed_share"] - 1e-3
     load = 1.0 - room + seen["needed_share"]
+    no_gpu = (of_request["asked_gpus"] > 0.0) & (seen["free_gpus"] < 1e-3)
+    is_behind = has_room & (no_gpu | (seen["num_waiting"] > 0.0))
+    work = duration(seen["backlog"])
     home = seen["same_site"] > 0.5
     cloud = ~home & (seen["is_cloud"] > 0.5)
     return OfferEstimates(
         acceptance=seen["acceptance"],
-        backlog=jnp.where(has_room, 0.0, duration(seen["backlog"])),
+        backlog=jnp.where(has_room, 0.0, work),
+        behind=jnp.where(is_behind, work, 0.0),
         run=duration(seen["usual_run"]),
         core_time=duration(seen["core_time"]),
         busy=1.0 - seen["free_cpu_cores"],
@@ -77,7 +85,8 @@ def expected_delay(params: PyTree, offers: OfferEstimates) -> Array:
         return jnp.tensordot(values, offers.kind, axes=1)
 
     transfer = of_kind(params["latency"]) + of_kind(params["per_mib"]) * offers.input_mib
-    return jnp.maximum(params["wait_scale"] * offers.backlog, transfer)
+    queue = params["wait_scale"] * offers.backlog + params["behind_scale"] * offers.behind
+    return jnp.maximum(queue, transfer)
 
 
 def expected_run(params: PyTree, offers: OfferEstimates) -> Array:

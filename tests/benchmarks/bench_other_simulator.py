@@ -64,10 +64,10 @@ class Bundle(Dispatcher):
             [Node(_name(row)) for row in range(NUM_NODES)], FIRST_DAY_S + begin_s
         )
 
-    def choose(self, number: int, job: Job, _in_flight: Sequence[int]) -> tuple[int, float]:
+    def choose(self, number: int, job: Job, _in_flight: Sequence[float]) -> tuple[int, float]:
         now_s = FIRST_DAY_S + job.arrival_s
         request = Request(
-            cpu_cores=1, site="here", service=f"s{job.service}", requested_run_s=job.declared_s,
+            cpu_cores=job.cores, gpus=job.gpus, site="here", service=f"s{job.service}", requested_run_s=job.declared_s,
             deadline_s=job.deadline_s if self._world.deadlines else None,
         )  # fmt: skip
         node = str(self._ledger.decide(request, now_s).node)

@@ -25,7 +25,7 @@ class Fixed(Dispatcher):
     def __init__(self, nodes: Sequence[int]) -> None:
         self._nodes = nodes
 
-    def choose(self, number: int, _job: Job, _in_flight: Sequence[int]) -> tuple[int, float]:
+    def choose(self, number: int, _job: Job, _in_flight: Sequence[float]) -> tuple[int, float]:
         return self._nodes[number], 1.0
 
 
@@ -64,6 +64,22 @@ def test_a_cold_start_and_a_warm_one():
     assert [run.finish_s - run.start_s for run in runs] == pytest.approx(
         [cold_s, 5.0 if is_warm else cold_s, cold_s]
     )
+
+
+@pytest.mark.parametrize(
+    ("asked", "starts"),
+    [
+        ([(6, 0), (6, 0), (1, 0)], [0.0, 10.0, 10.0]),
+        ([(1, 1), (1, 1), (1, 1), (1, 0)], [0.0, 1.0, 10.0, 10.0]),
+    ],
+)
+def test_requests_wait_behind_one_that_does_not_fit_by_hand(asked, starts):
+    """On eight cores the second six wait for the first; on two GPUs the third request; and the last behind them."""
+    world = World(KINDS["wide"], 0)
+    world.mean_s[:] = 10.0
+    jobs = [Job(float(at), 0, None, 1.0, 60.0, *each) for at, each in enumerate(asked)]
+    runs = play(world, jobs, Fixed([0] * len(jobs)), 0)
+    assert [run.start_s for run in runs] == pytest.approx(starts)
 
 
 @pytest.mark.slow

@@ -32,7 +32,7 @@ from twin.placement.types import Observation
 
 NUMBERS = {
     "spread": 0.3, "latency": [0.1, 0.2, 0.4], "per_mib": [0.0, 0.01, 0.05], "wait_scale": 1.5, "price": 0.05,
-    "haste": 0.001, "crowding": [0.5, 0.3, 0.0],
+    "haste": 0.001, "crowding": [0.5, 0.3, 0.0], "behind_scale": 0.75,
 }  # fmt: skip
 NODES = (
     # site, cloud, free share, waiting share, share needed, backlog, run, acceptance; durations in time units
@@ -67,7 +67,9 @@ NODES = (
 INPUT_MIB, DEADLINE = 20.0, 9.0
 
 
-def observation_of(nodes: tuple[dict[str, float], ...], deadline: float | None) -> Observation:
+def observation_of(
+    nodes: tuple[dict[str, float], ...], deadline: float | None, gpus: float = 0.0
+) -> Observation:
     """Features of offers given in plain quantities, one seat and no streams."""
     rows = {feature.name: np.zeros(len(nodes), np.float32) for feature in NODE_FEATURES}
     for at, node in enumerate(nodes):
@@ -75,13 +77,17 @@ def observation_of(nodes: tuple[dict[str, float], ...], deadline: float | None) 
             rows[name][at] = node.get(name, 0.0)
         rows["free_cpu_cores"][at], rows["needed_share"][at] = node["free"], node["needed"]
         rows["num_running"][at] = np.log1p(node.get("running", 0.0))
+        rows["num_waiting"][at], rows["free_gpus"][at] = (
+            np.log1p(node.get("queued", 0.0)),
+            node.get("free_gpus", 0.0),
+        )
         rows["waiting_share"][at], rows["backlog"][at] = np.log1p(node["waiting"]), np.log1p(node["backlog"])
         rows["usual_run"][at], rows["core_time"][at] = (
             np.log1p(node["run"]),
             np.log1p(node["run"] * node["needed"]),
         )
     asked = dict.fromkeys((feature.name for feature in NUMERIC_REQUEST_FEATURES), 0.0)
-    asked |= {"input": math.log1p(INPUT_MIB)}
+    asked |= {"input": math.log1p(INPUT_MIB), "asked_gpus": math.log1p(gpus)}
     if deadline is not None:
         asked |= {"deadline": math.log1p(deadline), "has_deadline": 1.0}
     return Observation(
@@ -126,6 +132,17 @@ def test_a_crowd_slows_runs_by_hand() -> None:
     assert worth[0] == pytest.approx(0.9 * on_time, rel=1e-3)
 
 
+def test_a_request_behind_others_waits_though_cores_are_free_by_hand() -> None:
+    """One waits on the second node, so .75 x 2 pass there; with a GPU asked for, the free third has none and clears
+    its backlog of 8 first; nobody goes first on the first, which is short of cores."""
+    nodes = (NODES[0], {**NODES[1], "queued": 1.0, "free_gpus": 0.5}, {**NODES[2], "backlog": 8.0})
+    for gpus, delays in ((0.0, (6.0, 1.5, 1.4)), (1.0, (6.0, 1.5, 6.0))):
+        parts = zip(nodes, delays, strict=True)
+        found = [-math.log((delay + node["run"]) / node["acceptance"]) for node, delay in parts]
+        seen = observation_of(nodes, None, gpus)
+        np.testing.assert_allclose(scores_of(LEAST_EXPECTED_RESPONSE, seen), found, rtol=1e-5)
+
+
 def test_what_is_late_already_or_has_no_deadline_goes_where_it_ends_soonest() -> None:
     """Of offers that are equally sure to be late, or cannot be late, the third of the nodes ends soonest."""
     alike = tuple({**node, "acceptance": 1.0} for node in NODES)
@@ -156,6 +173,8 @@ def plain_choice(
         queue = 0.0
         if one["free_cpu_cores"] - math.expm1(one["waiting_share"]) < one["needed_share"] - 1e-3:
             queue = numbers["wait_scale"] * math.expm1(one["backlog"])
+        elif one["num_waiting"] > 0.0 or (asked["asked_gpus"] > 0.0 and one["free_gpus"] < 1e-3):
+            queue = numbers["behind_scale"] * math.expm1(one["backlog"])
         kind = 0 if one["same_site"] else 2 if one["is_cloud"] else 1
         delay = max(queue, numbers["latency"][kind] + numbers["per_mib"][kind] * math.expm1(asked["input"]))
         load = 1.0 - one["free_cpu_cores"] + one["needed_share"] + math.expm1(one["waiting_share"])
@@ -257,10 +276,11 @@ def test_an_untrained_correction_changes_no_decision_and_a_trained_one_leaves_th
 
 
 def labelled(
-    num: int, *, kind: int, spread: float = 0.3, seed: int = 0, power: float = 0.0, busy_hours: float = 0.0
-) -> tuple[Labelled, object]:
+    num: int, *, kind: int, spread: float = 0.3, seed: int = 0, power: float = 0.0, busy_hours: float = 0.0,
+    behind: float = 0.0,
+) -> tuple[Labelled, object]:  # fmt: skip
     """Offers of one kind to free nodes whose answers follow the rule's own model; in busy hours more requests run, and
-    requests are longer by themselves."""
+    requests are longer by themselves. With `behind`, every other request waits that much of the backlog."""
     encoding, _ = made_system(num_steps=4, num_windows=1)
     rng = np.random.default_rng(seed)
     hour = np.repeat(rng.integers(0, 2, -(-num // 100)), 100)[:num]
@@ -270,7 +290,7 @@ def labelled(
          "backlog": 0.0, "run": float(run), "acceptance": 1.0, "running": float(beside)}
         for run, beside in zip(rng.uniform(1.0, 8.0, num), running, strict=True)
     ]  # fmt: skip
-    node = np.asarray(observation_of(tuple(nodes), DEADLINE).node)[:, :, 0]
+    node = np.array(observation_of(tuple(nodes), DEADLINE).node)[:, :, 0]
     mib = rng.uniform(0.0, 50.0, num)
     request = np.zeros((len(encoding.cluster.node_names) + 64, num), np.float32)
     first = encoding.cluster.num_nodes
@@ -282,6 +302,12 @@ def labelled(
     )
     run *= np.exp(power * (np.log1p(running) - np.log1p(running).mean()))
     wait = 0.5 + 0.02 * mib
+    if behind:
+        rows = [feature.name for feature in NODE_FEATURES]
+        backlog = rng.uniform(2.0, 9.0, num) * (np.arange(num) % 2)
+        node[rows.index("backlog")] = np.log1p(backlog)
+        node[rows.index("num_waiting")] = np.log1p(backlog > 0.0)
+        wait = np.where(backlog > 0.0, behind * backlog, wait)
     yes, no = np.ones(num, bool), np.zeros(num, bool)
     seen = Observed(yes, no, no, wait * unit_s, yes, run * unit_s, yes)
     return Labelled(np.concatenate([node, request]), seen, np.arange(num) // 100), encoding
@@ -294,7 +320,7 @@ def test_the_log_tells_scatter_and_transfers() -> None:
     assert found.latency[1] == pytest.approx(0.5, rel=1e-3)
     assert found.per_mib[1] == pytest.approx(0.02, rel=1e-3)
     assert found.latency[0] == found.latency[1]  # a kind of offer never made borrows the line through all
-    assert found.wait_scale == 1.0  # nobody queued
+    assert (found.wait_scale, found.behind_scale) == (1.0, 0.0)  # nobody queued
     numbers = numbers_of(found.params(EXPECTED_ON_TIME, price=0.05))
     assert float(numbers["price"]) == pytest.approx(0.05)
     assert float(numbers["spread"]) == pytest.approx(found.spread)
@@ -306,6 +332,14 @@ def test_the_log_tells_how_a_crowd_slows_runs() -> None:
     assert found.crowding[:2] == pytest.approx((0.6, 0.0), abs=0.05)
     assert found.spread == pytest.approx(0.3, rel=0.1)  # of what the crowd leaves
     assert fit_rules(labelled(2_000, kind=1)[0], encoding).crowding == (0.0, 0.0, 0.0)
+
+
+def test_the_log_tells_how_long_requests_wait_behind_others_though_cores_are_free() -> None:
+    offers, encoding = labelled(2_000, kind=1, behind=0.6)
+    found = fit_rules(offers, encoding)
+    assert found.behind_scale == pytest.approx(0.6, rel=1e-3)
+    assert found.wait_scale == 1.0  # of none short of cores
+    assert found.latency[1] == pytest.approx(0.5, rel=1e-3)  # transfers are read off those that start at once
 
 
 def test_long_runs_of_busy_hours_are_not_laid_to_the_crowd() -> None:

@@ -25,6 +25,10 @@ DAY_S = 86_400.0
 FIRST_DAY_S = 1_700_006_400.0
 """A midnight, in seconds since 1970."""
 NUM_NODES, NUM_SERVICES = 8, 6
+WIDTHS = (1, 1, 2, 6, 1, 2)
+"""Cores of a request of every service, where they are not all of one; the last two then ask for a GPU."""
+NUM_WITH_GPUS, GPUS = 4, 2
+"""Nodes with GPUs, and how many each has."""
 SLOW_RATE, SLOW_S, QUICK_S = 0.25, 3_600.0, 18_000.0
 WARM_S = 600.0
 """How long a service stays warm on a node."""
@@ -42,7 +46,7 @@ class Kind:
     Attributes:
         load: Work that comes, over what the cores can do when it is dealt evenly.
         deadline: Over the mean run of the service; of heavy tails over that of the request.
-        cores: Of a node; all requests take one.
+        cores: Of a node; requests take one, or `WIDTHS`.
         pair_spread: Standard deviation of the logarithm of run times over services and nodes.
         shared: Whether all runs of a node share it, so that no request waits.
         contention: By how much a further run on the node slows each.
@@ -50,6 +54,8 @@ class Kind:
         regimes: Whether runs are all five times as long for an hour now and then.
         cold_starts: Whether a service that did not run on a node lately takes longer there.
         heavy_tails: Whether sizes are of a bounded Pareto law, and requests declare them.
+        wide: Whether requests differ in cores, and some ask for a GPU. A node starts them in order: where the first
+            does not fit, the others wait behind it.
     """
 
     load: float
@@ -62,6 +68,7 @@ class Kind:
     regimes: bool = False
     cold_starts: bool = False
     heavy_tails: bool = False
+    wide: bool = False
 
 
 KINDS = {
@@ -71,6 +78,7 @@ KINDS = {
     "regimes": Kind(0.25, 3.0, pair_spread=0.0, regimes=True),
     "cold_starts": Kind(0.8, 0.9, cores=4, cold_starts=True),
     "heavy_tails": Kind(0.7, 3.0, pair_spread=0.0, heavy_tails=True),
+    "wide": Kind(0.6, 1.5, cores=8, wide=True),
 }
 
 
@@ -82,6 +90,8 @@ class Job(NamedTuple):
     declared_s: float | None  # run time that it declares, and takes
     luck: float  # what its run takes, over the mean
     deadline_s: float
+    cores: int = 1
+    gpus: int = 0
 
 
 @dataclass
@@ -98,8 +108,11 @@ class Dispatcher(ABC):
     """A policy in the loop; `started` and `finished` are for those that keep books."""
 
     @abstractmethod
-    def choose(self, number: int, job: Job, in_flight: Sequence[int]) -> tuple[int, float]:
-        """A node, and the probability with which it was chosen."""
+    def choose(self, number: int, job: Job, in_flight: Sequence[float]) -> tuple[int, float]:
+        """A node, and the probability with which it was chosen.
+
+        `in_flight` counts the requests of every node; inf where this one could never run.
+        """
 
     def started(self, number: int, at_s: float) -> None:  # noqa: B027
         """A request began to run."""
@@ -114,9 +127,9 @@ class ShortestQueue(Dispatcher):
     def __init__(self, seed: int, by_chance: float = 0.0) -> None:
         self._random, self._by_chance = np.random.default_rng(seed), by_chance
 
-    def choose(self, number: int, job: Job, in_flight: Sequence[int]) -> tuple[int, float]:
-        shortest = np.asarray(in_flight) == min(in_flight)
-        chance = self._by_chance / NUM_NODES + (1.0 - self._by_chance) * shortest / shortest.sum()
+    def choose(self, number: int, job: Job, in_flight: Sequence[float]) -> tuple[int, float]:
+        shortest, legal = np.asarray(in_flight) == min(in_flight), np.isfinite(in_flight)
+        chance = self._by_chance * legal / legal.sum() + (1.0 - self._by_chance) * shortest / shortest.sum()
         node = int(self._random.choice(NUM_NODES, p=chance))
         return node, float(chance[node])
 
@@ -140,9 +153,15 @@ class World:
         self.share = random.dirichlet(np.full(NUM_SERVICES, 3.0))
         base = np.exp(random.normal(0.0, 0.5, NUM_SERVICES))
         pair = np.exp(random.normal(0.0, 1.0, (NUM_SERVICES, NUM_NODES)) * kind.pair_spread)
-        whole = float((self.share @ (base[:, None] * pair)).mean())
+        self.cores = np.array(WIDTHS if kind.wide else (1,) * NUM_SERVICES)
+        self.gpus = np.array((0,) * 4 + ((1,) * 2 if kind.wide else (0,) * 2))
+        self.node_gpus = np.where(np.arange(NUM_NODES) < NUM_WITH_GPUS, GPUS if kind.wide else 0, 0)
         at_once = NUM_NODES * (1 if kind.shared else kind.cores)
-        self.unit_s = kind.load * at_once * DAY_S / per_day / whole
+        self.unit_s = math.inf
+        for asked, there in ((self.cores, at_once), (self.gpus, int(self.node_gpus.sum()))):
+            whole = float(((self.share * asked) @ (base[:, None] * pair)).mean())
+            if whole > 0.0:  # the scarcer of both bears the load
+                self.unit_s = min(self.unit_s, kind.load * there * DAY_S / per_day / whole)
         pair = pair * np.exp(drift * moved.normal(size=pair.shape))
         if drift:
             pair[:, moved.integers(NUM_NODES)] *= 2.0
@@ -174,16 +193,18 @@ class World:
                     is_long = not is_long
                     change_s = time_s + random.exponential(LONG_S if is_long else SHORT_S)
                 luck *= 3.0 if is_long else 0.6
-            found.append(Job(time_s, service, declared_s, luck, deadline_s))
+            asked = int(self.cores[service]), int(self.gpus[service])
+            found.append(Job(time_s, service, declared_s, luck, deadline_s, *asked))
 
     def write(self, jobs: Sequence[Job], runs: Sequence[Run], folder: Path) -> None:
         """A log of the `native` format: `nodes.csv` and `requests.csv`."""
         folder.mkdir(parents=True)
         with (folder / "nodes.csv").open("w", newline="") as file:
             table = csv.writer(file)
-            table.writerow(["node_id", "node_class", "site", "tier", "cpu_cores", "virtual"])
+            table.writerow(["node_id", "node_class", "site", "tier", "cpu_cores", "gpus", "virtual"])
             table.writerows(
-                [f"n{node}", "machine", "here", "edge", self.kind.cores, "false"] for node in range(NUM_NODES)
+                [f"n{node}", "gpu" if gpus else "machine", "here", "edge", self.kind.cores, gpus, "false"]
+                for node, gpus in enumerate(self.node_gpus.tolist())
             )
         with (folder / "requests.csv").open("w", newline="") as file:
             rows = csv.DictWriter(file, list(self._row(0, jobs[0], runs[0])))
@@ -195,9 +216,9 @@ class World:
     def _row(self, number: int, job: Job, run: Run) -> dict[str, object]:
         row = {
             "request_id": number, "arrival": FIRST_DAY_S + job.arrival_s, "site": "here", "service": f"s{job.service}",
-            "status": "completed", "cpu_cores": 1, "offered_node": f"n{run.node}", "accepted": "true",
-            "start": FIRST_DAY_S + run.start_s, "finish": FIRST_DAY_S + run.finish_s, "ran_node": f"n{run.node}",
-            "propensity": run.propensity,
+            "status": "completed", "cpu_cores": job.cores, "gpus": job.gpus, "offered_node": f"n{run.node}",
+            "accepted": "true", "start": FIRST_DAY_S + run.start_s, "finish": FIRST_DAY_S + run.finish_s,
+            "ran_node": f"n{run.node}", "propensity": run.propensity,
         }  # fmt: skip
         known = {} if job.declared_s is None else {"requested_run_s": job.declared_s}
         return row | known | ({"deadline_s": job.deadline_s} if self.deadlines else {})
@@ -262,16 +283,29 @@ class _Loop:
             )
 
     def _arrive(self, time_s: float, number: int) -> None:
-        in_flight = [len(node.left_s) + len(node.queue) for node in self._nodes]
-        row, propensity = self._dispatcher.choose(number, self._jobs[number], in_flight)
+        job, has_gpus = self._jobs[number], self._world.node_gpus
+        in_flight = [
+            len(node.left_s) + len(node.queue) if job.gpus <= gpus else math.inf
+            for node, gpus in zip(self._nodes, has_gpus, strict=True)
+        ]
+        row, propensity = self._dispatcher.choose(number, job, in_flight)
         self.runs.append(Run(row, propensity))
         node = self._nodes[row]
         self._move(node, time_s)
-        if len(node.left_s) < self._world.kind.cores:
-            self._start(row, number, time_s)
-        else:
-            node.queue.append(number)
+        node.queue.append(number)
+        self._start_waiting(row, time_s)
         self._schedule(row, time_s)
+
+    def _start_waiting(self, row: int, time_s: float) -> None:
+        """Starts those that wait, in order, until one does not fit."""
+        node, world = self._nodes[row], self._world
+        while node.queue:
+            running = [self._jobs[number] for number in (*node.left_s, node.queue[0])]
+            if sum(job.cores for job in running) > world.kind.cores:
+                return
+            if sum(job.gpus for job in running) > world.node_gpus[row]:
+                return
+            self._start(row, node.queue.pop(0), time_s)
 
     def _start(self, row: int, number: int, time_s: float) -> None:
         node, job, world = self._nodes[row], self._jobs[number], self._world
@@ -295,8 +329,7 @@ class _Loop:
         node.warm_s[self._jobs[number].service] = time_s
         self.runs[number].finish_s = time_s
         self._dispatcher.finished(number, time_s)
-        if node.queue and len(node.left_s) < self._world.kind.cores:
-            self._start(row, node.queue.pop(0), time_s)
+        self._start_waiting(row, time_s)
         self._schedule(row, time_s)
 
     def _change_speed(self, time_s: float, row: int) -> None:
