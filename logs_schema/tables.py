@@ -113,7 +113,7 @@ REQUESTS = TableSpec(
         _amount(
             "run_s",
             "s",
-            "Run time, where a log knows it but not when it started; else finish - start says it.",
+            "Run time, where a log has it but not when it started; else finish - start says it.",
         ),
         _label("status", "How it ended.", nullable=False, allowed=STATUSES),
         _label("ran_node", "Node it really ran on; the first one where there were several."),

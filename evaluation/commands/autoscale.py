@@ -1,4 +1,4 @@
-"""`schedtwin autoscale`: an exported autoscaler beside an application; recommends, or scales what it is told to."""
+"""`schedtwin autoscale`: an exported autoscaler beside an application; recommends, or with `--apply` scales."""
 
 import json
 import sys
@@ -50,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Decide once an interval until told to stop; 0, or 2 where as many decisions as asked for all failed."""
+    """Decide once an interval until stopped; 0, or 2 where as many decisions as asked for all failed."""
     from logs_schema.errors import ConfigError
     from logs_schema.formats.mapping import read_mapping
     from offline_rl.runner.scaling import load_scaling

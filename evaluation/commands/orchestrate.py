@@ -30,7 +30,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--loads", metavar="FILE_OR_URL", required=True, help="where loads are reported, as one JSON object"
     )
     add_options(parser, ControllerConfig, "max_changes", apply="applies", midnight="midnight_s")
-    parser.add_argument("--frames", metavar="N", type=int, help="end after so many (default: when told to)")
+    parser.add_argument(
+        "--frames", metavar="N", type=int, help="end after so many (default: run until stopped)"
+    )
     parser.add_argument(
         "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
     )
@@ -48,7 +50,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Change replicas frame by frame until told to stop; 0, or 2 where as many frames as asked for all failed."""
+    """Change replicas frame by frame until stopped; 0, or 2 where as many frames as asked for all failed."""
     from evaluation.commands.statuses import DONE, USER_ERROR
     from logs_schema.errors import ConfigError
     from offline_rl.orchestrating.controller import ControllerConfig, FrameController

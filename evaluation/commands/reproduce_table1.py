@@ -11,7 +11,7 @@ HELP = "fidelity of all methods of agent generation, on archives or a simulated 
 
 
 def add_arguments(parser: ArgumentParser) -> None:
-    """Declare the arguments; not from their configuration, so that a wrong path is told before heavy imports."""
+    """Declare the arguments; not from their configuration, so that a wrong path is reported before heavy imports."""
     parser.add_argument(
         "archives", metavar="ARCHIVE", nargs="*", type=Path, help="archives (default: a log is simulated)"
     )

@@ -30,7 +30,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 
 def run(arguments: Namespace) -> int:
-    """Serve until told to stop; 0."""
+    """Serve until stopped; 0."""
     from logs_schema.errors import ConfigError
     from logs_schema.extras import how_to_install
     from offline_rl.serving.config import ServerConfig, ServiceConfig

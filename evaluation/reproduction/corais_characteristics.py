@@ -7,7 +7,7 @@
 100 equal requests come to edge A, and their clients stay there; where the edges lie and how large the requests are is
 drawn anew for every experiment. The numbers of the edges are ours: the text that is at hand has lost the paper's.
 Equal requests have equal logits, so a network that always takes the likeliest edge sends them all to one; the paper
-samples, and so does whoever wants to pass.
+samples, and so does a scheduler that is compared with it.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
 """Xiong et al.'s figure 4: the offload ratio over the parts of the day, in twins and in the system that they imitate.
 
-A day of log is simulated. One twin, which knows the time, is learned from the whole of it; and, the paper's way, a twin
-for every part from the requests of that part alone. In all of them the same engine is deployed, the clone of who wrote
+A day of log is simulated. One twin, with the time as an input, is learned from the whole of it, and one for every part,
+the paper's way, from the requests of that part alone. In all of them one engine is deployed, the clone of who wrote
 the log. It decides the requests of the next day, the twins answer them, and the ratio of every part is held against the
 log's. The one twin simulates the day in one piece; those of the parts begin with the logged state of their moment.
 

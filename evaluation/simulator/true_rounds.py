@@ -1,6 +1,6 @@
 """Logged requests on the edges that they did not go to: exact counterfactuals from the simulated world.
 
-In a world whose outcomes are drawn at the decision, a run is work over speed: what a request took on its node tells its
+In a world whose outcomes are drawn at the decision, a run is work over speed: what a request took on its node gives its
 work, and with it what it would have taken on every other. Only its ways are drawn anew.
 """
 

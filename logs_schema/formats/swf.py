@@ -137,7 +137,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
     processors, partitions = machine(path, header, given)
     limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
     if partitions.processors:
-        limits = {"decisions": "whoever submits names the partition", "tiers": "the log tells of none"}
+        limits = {"decisions": "whoever submits names the partition", "tiers": "the log names none"}
     simulator = simulated_by(header)
     if simulator:
         limits["true_waits"] = f"simulated by {simulator}: an exact counterfactual, not history"

@@ -1,4 +1,4 @@
-"""A lower bound of the makespan that knows the longest way back of every edge, which `bounds` leaves out.
+"""A lower bound of the makespan that counts the longest way back of every edge, which `bounds` leaves out.
 
 Give every request a value u >= 0. If all requests are answered by T, then their values together are at most
 

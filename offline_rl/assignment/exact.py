@@ -1,4 +1,4 @@
-"""The programme of CoRaiS (equations 6-15) solved exactly, with a time limit; a solution's gap is told.
+"""The programme of CoRaiS (equations 6-15) solved exactly, with a time limit; a solution comes with its gap.
 
 Variables: x of every pair that some better assignment may hold, and of every edge when it can begin what was sent to it
 (B) and the longest way of its results (R); T is minimised subject to
@@ -25,7 +25,7 @@ from twin.assignment.types import Costs
 
 @dataclass(frozen=True)
 class Solution:
-    """What a solver that knows bounds found.
+    """What a solver with bounds found.
 
     Attributes:
         edge: [Z] the assignment.

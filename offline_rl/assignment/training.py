@@ -47,7 +47,7 @@ def interval_of(edges: EdgesFromLog, config: AssignConfig) -> float:
 
 
 def rounds_of(edges: EdgesFromLog, config: AssignConfig) -> LogRounds:
-    """What rounds are drawn by; ConfigError where the log has fewer edges than a round wants."""
+    """What rounds are drawn by; ConfigError where the log has fewer edges than a round needs."""
     usual = int(np.clip(edges.per_s * interval_of(edges, config), *ROUND_REQUESTS))
     number = usual if config.num_requests is None else config.num_requests
     num_edges = config.num_edges or min(len(edges.names), MAX_EDGES)

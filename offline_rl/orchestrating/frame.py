@@ -53,7 +53,7 @@ class WaitingRemovals:
 
 
 def places_of(facts: OrchestratorFacts, hosted: Sequence[Hosted]) -> dict[Place, Hosted]:
-    """What the bundle knows of a cluster's Deployments, by place."""
+    """A cluster's Deployments as the bundle names them, by place."""
     services = {name: row for row, name in enumerate(facts.services)}
     nodes = {name: row for row, name in enumerate(facts.nodes)}
     return {

@@ -194,7 +194,7 @@ class App:
         policy = self.service.slot.policy.queue
         if policy is None:  # replaced while this call came in
             raise BadCallError(404, "the bundle orders no queue")
-        async with self._ordering:  # one after the other: each goes on from what the last one told
+        async with self._ordering:  # one after the other: each goes on from the books of the last one
             return 200, await self._queue.order(policy, json_of(body), self.service.clock())
 
     async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:

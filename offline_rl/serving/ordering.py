@@ -4,7 +4,7 @@
      "running": [{"job": "j0", "processors": 8, "started": 1767225000, "requested_s": 7200, "user": "bob"}],
      "ended": [{"user": "ann", "run_s": 120, "requested_s": 600}], "clock": 1767225660}
 
-`ended` are the jobs that have ended since the last question, oldest first: from them the server keeps what it knows of
+`ended` are the jobs that have ended since the last question, oldest first: from them the server keeps its books of
 users and their run times. A job is predicted in the first question that names it, and keeps that; what runs is known
 again by its name; what it asks for is a bound at all times. The answer holds
 

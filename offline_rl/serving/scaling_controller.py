@@ -3,7 +3,7 @@
     LOG/deployment_samples/*.csv    metrics, grants and what was changed; `schedtwin import native` reads the folder
     LOG/decisions/*.jsonl           what the policy and the rules of the pod autoscaler would have done, and why
 
-By default nothing is written: what runs beside it, a pod autoscaler say, goes on, and the log tells both apart.
+By default nothing is written: what runs beside it, a pod autoscaler say, goes on, and the log names both.
 Replicas are written only for deployments that are named (or all), and never where a pod autoscaler rules.
 """
 

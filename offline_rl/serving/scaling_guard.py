@@ -168,7 +168,7 @@ class Guard:
         return Granted(*(np.where(held, old, new) for old, new in zip(granted, within, strict=True)))
 
     def _rules(self, now_s: float, setting: ScalingSetting, granted: Granted, now: Reading) -> np.ndarray:
-        """Replicas [deployments] that the pod autoscaler wants; NaN where the use of processors is not known."""
+        """Replicas [deployments] that the pod autoscaler asks for; NaN where the use of processors is not known."""
         desired = desired_replicas(setting, granted, now)
         self.desired.append((now_s, desired))
         while self.desired[0][0] < now_s - setting.down_window_s:

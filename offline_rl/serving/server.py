@@ -40,7 +40,7 @@ MIN_TOKEN = 16
 
 
 def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda facts: None) -> None:
-    """Serves until it is told to stop (SIGINT, SIGTERM); reloads the bundle on SIGHUP.
+    """Serves until it is stopped (SIGINT, SIGTERM); reloads the bundle on SIGHUP.
 
     Args:
         config: See `ServerConfig`.

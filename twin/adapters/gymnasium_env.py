@@ -1,7 +1,7 @@
 """An environment of one seat as a `gymnasium.Env`; needs the package gymnasium (extra `adapters`).
 
 Observations are one vector (`twin.networks.flatten_features`), actions a number, `info["action_mask"]` marks which are
-legal now (int8, as Gymnasium's `Discrete.sample` wants it). Rewards are paid when outcomes become known
+legal now (int8, as Gymnasium's `Discrete.sample` takes it). Rewards are paid when outcomes become known
 (`twin.adapters.stepwise`).
 """
 

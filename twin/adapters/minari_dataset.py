@@ -31,7 +31,7 @@ def to_minari(trajectory: Trajectory, dataset_id: str, **facts: Any) -> "minari.
 
     Args:
         trajectory: Of one stream axis and one seat, one action leaf.
-        dataset_id: As Minari wants it, for example "cluster/history-v0".
+        dataset_id: In Minari's form, for example "cluster/history-v0".
         facts: Further arguments of `minari.create_dataset_from_buffers`, such as author or description.
 
     Returns:

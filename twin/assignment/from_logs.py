@@ -1,7 +1,7 @@
 """The state evaluation model from a log: every edge's computing time and replicas, and the ways between sites.
 
 What is needed stands in `requests`: a size, the node that ran it, and how long, from start to finish. As size serves
-the column from which held-out computing times are told best (`ran_requests.SIZES`). Ways are fitted where the log times
+the column that predicts held-out computing times best (`ran_requests.SIZES`). Ways are fitted where the log times
 them (`ways`). Logged services are not distinguished.
 """
 
@@ -98,7 +98,7 @@ def fit_edges(
     Args:
         archive: With requests that ran.
         days: To learn from; all where None.
-        size: The column that is taken for the size; the one that tells most where None.
+        size: The column that is taken for the size; the one that predicts best where None.
 
     Raises:
         ConfigError: The log lacks what is needed, by name, or has too few such requests.

@@ -56,7 +56,7 @@ class LogRounds:
         config: Laws.
 
     Raises:
-        ConfigError: The log has fewer edges than a round wants.
+        ConfigError: The log has fewer edges than a round needs.
     """
 
     def __init__(self, edges: EdgesFromLog, config: LogRoundsConfig) -> None:

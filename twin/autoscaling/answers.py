@@ -27,7 +27,7 @@ DAY_S = 86400.0
 class TwinApplicationState(NamedTuple):
     """What nobody sees; leaves [deployments, *streams] unless said otherwise."""
 
-    queue: Array  # calls that wait beyond what the law knows of, in all
+    queue: Array  # calls that wait beyond those of the law, in all
     ready: Array
     starting: Array  # [starts, deployments, *streams] replicas that are ready after so many steps
     member: Array  # [*streams]

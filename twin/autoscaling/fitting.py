@@ -226,7 +226,7 @@ def _end_to_end(
     tail = np.log(log.gateway["response_p95_s"][rows][known] / target)
     features = np.asarray(tail_features(jnp.asarray((own * weight).T), jnp.asarray(rho.T))).T
     usable = np.isfinite(tail) & np.isfinite(features).all(axis=1)
-    if not usable.any():  # the log tells no quantile: that of one exponential time
+    if not usable.any():  # the log has no quantile: that of one exponential time
         return weight, np.array([np.log(2.9957), 0.0, 0.0, 0.0])
     x, y = features[usable], tail[usable]
     ridge = 1e-3 * len(y) * np.diag([0.0, 1.0, 1.0, 1.0])

@@ -67,5 +67,5 @@ def logged_events(log: ScalingLog) -> ScalingEvents:
 
 
 def _known(values: np.ndarray, otherwise: np.ndarray) -> Any:
-    """Values, or what stands for them where a log never tells them."""
+    """Values, or what stands for them where a log lacks them."""
     return otherwise if np.isnan(values).all() else values

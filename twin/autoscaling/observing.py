@@ -1,7 +1,7 @@
 """What a policy sees of an application: metrics that are known by now, never the system itself.
 
-`local` is what a deployment's own sidecar knows: its use, its trend, its grants, how users fare. `shared` is the state
-of the others, seen by a central policy only; `identity` tells it which deployment it decides for.
+`local` is what a deployment's sidecar measures: its use, its trend, its grants, how users fare. `shared` is the state
+of the others, seen by a central policy only; `identity` says which deployment it decides for.
 """
 
 from typing import NamedTuple

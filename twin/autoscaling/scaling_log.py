@@ -1,7 +1,7 @@
 """Table `deployment_samples` as dense arrays: intervals by deployments, gaps as NaN.
 
 Intervals of one length stand on a grid from the first to the last; an interval without rows is a gap, and nothing is
-put in its place. Which intervals are *censored* is told here: where users' requests failed or a deployment worked at
+put in its place. Which intervals are *censored* is defined here: where users' requests failed or a deployment worked at
 its capacity, the rate that arrived is not the rate that was asked for, and response times depend on what had queued
 before.
 """

@@ -46,7 +46,7 @@ def response_aux(
     Args:
         estimates: So far.
         held: What the nodes hold after the slot.
-        table: The bookkeeping's table before it, which knows when requests were sent.
+        table: The bookkeeping's table before it, which holds when requests were sent.
         from_s, until_s: [*streams] the slot.
     """
     begin, now = from_s[None, None], until_s[None, None]

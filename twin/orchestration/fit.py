@@ -228,7 +228,7 @@ def _quantiles(residual: np.ndarray, ended: np.ndarray, deviation: float) -> np.
 def fit_ways(edge: EdgeCloud, rows: SlotRows) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Kinds of ways [sites, nodes], edges of sizes of inputs, distribution of slots [kinds, sizes, slots].
 
-    Of requests that found their node empty, the start tells how many slots the way took.
+    Of requests that found their node empty, the start shows how many slots the way took.
     """
     cluster = edge.cluster
     same = np.arange(len(cluster.sites))[:, None] == cluster.site_of_node[None]

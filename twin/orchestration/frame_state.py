@@ -1,4 +1,4 @@
-"""What an orchestrator knows, and what it may ask for.
+"""What an orchestrator observes, and what it may change.
 
 An orchestrator is central: it sees what the nodes and the access points report of themselves, service by service, and
 no request's fate. Measurements are averages over a frame; the last of them stand last.
@@ -42,7 +42,7 @@ class Measured(NamedTuple):
 
 
 class FrameEvents(NamedTuple):
-    """What a frame tells."""
+    """What is recorded of a frame."""
 
     clock_s: Array
     available: Array  # [nodes, *streams] bool

@@ -29,7 +29,7 @@ DISPATCH, ORCHESTRATE = "dispatch", "orchestrate"
 
 
 class JointEvents(NamedTuple):
-    """What a slot tells."""
+    """What is recorded of a slot."""
 
     slot: SlotEvents
     load: Load  # at the end of the slot

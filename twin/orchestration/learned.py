@@ -186,7 +186,7 @@ def _request(
 
 
 def _identity(agent: Array) -> dict[str, Any]:
-    """Users are not told apart, and take every offer."""
+    """Users are not distinguished, and accept every offer."""
     sure = jnp.ones(agent.shape, jnp.float32)
     return {
         "agent": jnp.full_like(agent, -1),

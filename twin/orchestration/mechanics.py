@@ -1,4 +1,4 @@
-"""The mechanics of slot mode as a Response: it holds the queues, draws what is by chance, and tells what shows.
+"""The mechanics of slot mode as a Response: it holds the queues, draws what is by chance, and returns what is observed.
 
 A step leads from one slot boundary to the next: requests in hand are sent, the nodes work through the slot, changes of
 the deployment that are due are made, requests that arrived meanwhile enter their queues, the late are dropped, and

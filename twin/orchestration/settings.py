@@ -1,4 +1,4 @@
-"""The settings of a system run by slots, as public facts of an archive: its operator knows them."""
+"""The settings of a system run by slots, as public facts of an archive."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, fields

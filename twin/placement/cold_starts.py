@@ -38,7 +38,7 @@ NUM_BLOCKS, BEYOND_CHANCE = 16, 4.0
 LEAST_GAIN = 0.01
 """Of the variance of logarithms of run times: less is not worth a state of its own."""
 _LEAST_SHARE = 0.25
-"""Of a run, that is left without its start-up, or else it tells nothing of the tables."""
+"""Of a run, that is left without its start-up, or else it says nothing about the tables."""
 
 
 @dataclass(frozen=True)

@@ -329,7 +329,7 @@ def _carried(
 
     A request whose finish is not known is taken to end when its expected run time is over; one that has not been seen
     to start begins its expected run time before its finish, though not before the window; a dropped one never starts.
-    Where starts are told, one without start and finish waited until nothing more is known, and is taken to begin then.
+    Where starts are logged, one without start and finish waited until nothing more is known, and then begins.
     """
     held, num_overflow = _held(rows, first_row, encoding.problem.depth)
     availability = LEAST_ROOM

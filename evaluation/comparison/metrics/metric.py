@@ -14,7 +14,7 @@ from evaluation.comparison.decisions import Decisions
 
 CHUNK_ELEMENTS = 4_000_000
 STRIDE = 32
-"""Values between two of which a quantile knows the counts of every unit."""
+"""Values between two of which a quantile has the counts of every unit."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def quantile(decisions: Decisions, value: np.ndarray, where: np.ndarray, level: 
 
     For unit weights this is `numpy.quantile(..., method="inverted_cdf")`. Replicates are found by bisection
     over the sorted values, vectorised over replicates, without a table of replicates by rows: first among every
-    `STRIDE`-th value, of which a table of units knows the counts, then by single values.
+    `STRIDE`-th value, of which a table of units has the counts, then by single values.
     """
     blocks = blocks_of(decisions.unit)
     order = np.flatnonzero(where)[np.argsort(value[where], kind="stable")]

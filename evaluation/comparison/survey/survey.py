@@ -104,7 +104,7 @@ class DaySurvey:
         archive: Content hash.
         days: With requests, ascending.
         num_requests: Of every day.
-        aspects: Those that the log knows.
+        aspects: Those that the log has.
         stops_after_days: Shift from which on a day no longer describes another, by aspect: at the median it is beyond
             the limit there and at half or more of the longer ones; None where it does throughout.
         refit_after_days: Shift from which on a fresh twin would be nearer by more than the limit, by aspect.

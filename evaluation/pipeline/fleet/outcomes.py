@@ -65,7 +65,7 @@ class LogDrift:
     """The drift of a cluster's log since the running policy was trained.
 
     Attributes:
-        aspects: Those that the log knows.
+        aspects: Those that the log has.
         note: Why nothing was compared; empty otherwise.
         newest_day: ISO date; empty if nothing was compared.
     """

@@ -99,7 +99,7 @@ def compare_assigners(
     refused: dict[str, str] = {}
     facts: list[ShiftFacts] = []
     why = unknown_truth(archive.facts)
-    notes += [f"No judge tells the truth: {why}."] if why else []
+    notes += [f"There is no judge in the truth: {why}."] if why else []
     homes = usual_sites(archive, plan.train_days)
     with progress.stage("judge", unit="shifts") as stage:
         for done, test in enumerate(plan.shifts):

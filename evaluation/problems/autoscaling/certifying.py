@@ -66,7 +66,7 @@ def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     members = np.asarray(twin.laws.work_s).shape[0]
     asked = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
     granted = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
-    granted[1] = np.where(np.isfinite(granted[1]), granted[1], 1e3)  # memory that nobody tells is enough
+    granted[1] = np.where(np.isfinite(granted[1]), granted[1], 1e3)  # memory that is not logged is enough
     grants = Grants(*(jnp.asarray(one, jnp.float32) for one in granted))
     number, length = len(twin.deployments), len(asked)
     free = GrantLimits(*(jnp.full(number, value) for value in (0.0, 1e3, 0.0, 1e6, 0.0, 1e4)))

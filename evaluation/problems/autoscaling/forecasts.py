@@ -114,7 +114,7 @@ def laws_replay(quantity: str, kept: dict[Any, ReplayedDays] | None = None) -> R
 def forecaster_of(
     log: ScalingLog, quantity: str, kept: dict[Any, ReplayedDays] | None = None
 ) -> AnswerForecaster:
-    """The forecaster of a log, the laws of stations among its candidates where the log tells enough; `kept` as in
+    """The forecaster of a log, the laws of stations among its candidates where the log holds enough; `kept` as in
     `laws_replay`."""
     return fit_forecaster(log, quantity, None if log.lacks else laws_replay(quantity, kept))
 

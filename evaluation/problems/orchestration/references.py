@@ -64,7 +64,7 @@ def planning(
 
 
 def reference(name: str, case: Instance, dispatch: Dispatch, frames: FrameConfig) -> Orchestrate:
-    """The orchestrator called `name`, which knows the truth of the day."""
+    """The orchestrator called `name`, which plans with the truth of the day."""
 
     def model_of(state: FrameState) -> Chance:
         return true_chance(case, state.clock_s[..., None, None])

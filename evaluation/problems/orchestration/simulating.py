@@ -1,6 +1,6 @@
 """Logs of days by slots: `requests` with access points and queueing, `replicas`, `node_samples`, as an archive.
 
-The log tells what access points and nodes know: when a request came to its access point (`arrival`), when it was sent
+The log holds what access points and nodes saw: when a request came to its access point (`arrival`), when it was sent
 where (`decided`, `offered_node`), when its service began and its answer was back. A request that was late before it was
 sent was never decided. `replicas` holds the deployment at midnight and every change of it, `node_samples` what nodes
 report. The settings of the system (length of slots, places, strategies) are public facts of the archive.

@@ -5,7 +5,7 @@ The choice is made by exact replay of weeks before the anchor, which are known a
 1. *The best rule*: the published rule, with EASY backfilling or without, or EASY++, of the least mean bounded slowdown
    in the whole weeks of the training days.
 2. *The index* (`USUAL`): run times are predicted from requests and users' finished jobs. Every past week is played
-   under a predictor of days before that week. It is not tested but estimated: that gains of some percent are told from
+   under a predictor of days before that week. It is not tested but estimated: to separate gains of some percent from
    none takes half a year of weeks, so what it gained on the logs it was settled on (`GAIN_ELSEWHERE`, the first half of
    KTH and wagap's zegox) is the prior, past weeks are the evidence, and the index replaces the rule where the posterior
    mean is above zero and the constraints are satisfied.

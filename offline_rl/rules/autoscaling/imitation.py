@@ -105,7 +105,7 @@ def _in_rounds(
     how: PlannerImitationConfig, taken: Callable[[Seen, ScalingAction, ScalingAction], Lessons],
     train: Callable[[Array, Lessons, Learned | None], Learned], policy_of: Callable[[Learned], Policy],
 ) -> Learned:  # fmt: skip
-    """What is learned in the last round, of lessons `taken` from what is seen and what the planner wants."""
+    """What is learned in the last round, of lessons `taken` from observations and the planner's actions."""
 
     def play(key: Array, acting: Policy | None) -> Lessons:
         key_reset, key_steps = jax.random.split(key)
