@@ -7,9 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from rich.table import Table
 
 from evaluation.commands import COMMANDS, cli
-from evaluation.commands.output import show_result
+from evaluation.commands.output import as_text, show_result
 from logs_schema.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -138,3 +139,9 @@ def test_a_closed_pipe_is_no_error():
         job.stdout.close()
         assert job.stderr.read() == b""
         assert job.wait() == 0
+
+
+def test_brackets_and_colons_of_names_are_printed_as_they_are():
+    table = Table("policy")
+    table.add_row("mine[red]:smile:")
+    assert "mine[red]:smile:" in as_text(table)

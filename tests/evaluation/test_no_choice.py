@@ -2,6 +2,7 @@
 
 import pytest
 
+from evaluation.commands.cli import main
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import choose_kit
@@ -53,7 +54,7 @@ def test_whether_any_request_had_a_choice(tmp_path, candidates, num_nodes, granu
     assert (words in said) if words else not said
 
 
-def test_a_twin_without_a_choice_is_not_trained_in_and_ordering_is_named(tmp_path):
+def test_a_twin_without_a_choice_is_not_trained_in_and_ordering_is_named(tmp_path, capsys):
     with writing(tmp_path / "twin", "twin", extra={NO_CHOICE: "one node"}) as folder:
         (folder / "encoding.json").write_text(
             fit_encoding(archive_of(tmp_path / "log", [None]), DAYS[:1]).to_json()
@@ -61,6 +62,8 @@ def test_a_twin_without_a_choice_is_not_trained_in_and_ordering_is_named(tmp_pat
     with pytest.raises(ConfigError, match="no choice of node: one node") as caught:
         refuse_no_choice(tmp_path / "twin")
     assert "--problem ordering" in caught.value.advice
+    assert main(["train", str(tmp_path / "twin"), "--out", str(tmp_path / "policy"), "--no-progress"]) == 2
+    assert "no choice of node: one node" in capsys.readouterr().err  # and not that it has no certificate
     with writing(tmp_path / "other", "twin") as folder:
         (folder / "encoding.json").write_text((tmp_path / "twin" / "encoding.json").read_text())
     refuse_no_choice(tmp_path / "other")
