@@ -49,6 +49,8 @@ MEASURES = (
     "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
     "cpu_core_hours", "reward",
 )  # fmt: skip
+RIVALS = ("hpa_calibrated", "lookahead")
+"""The rules that what is learned must earn its place against."""
 
 
 @dataclass(frozen=True)
@@ -141,16 +143,25 @@ def table(config: DrpcConfig, played: Mapping[str, Any]) -> dict[str, Any]:
         played: Autoscaler -> what its step wrote.
 
     Returns:
-        `rows`: one an autoscaler and shift, means over seeds with intervals. `frontier`: one a setting of an autoscaler
-        with several, over all shifts. `calibrated`: what was chosen in the twin.
+        `rows`: one an autoscaler and shift, means over seeds with intervals, and the reward over that of each of
+        `RIVALS` that was played, paired by seed. `frontier`: one a setting of an autoscaler with several, over all
+        shifts. `calibrated`: what was chosen in the twin.
     """
     rows, frontier = [], []
+
+    def by_seed(name: str, measure: str) -> np.ndarray:
+        values = np.asarray(played[name]["chosen"][measure])
+        return values.reshape(config.num_seeds, len(config.shifts))
+
     for name, found in played.items():
+        rivals = [rival for rival in RIVALS if rival in played and rival != name]
         for shift, days in enumerate(config.shifts):
             row: dict[str, Any] = {"autoscaler": name, "shift_days": days, "num_seeds": config.num_seeds}
             for measure in MEASURES:
-                values = np.asarray(found["chosen"][measure]).reshape(config.num_seeds, len(config.shifts))
-                row |= named(measure, over_seeds(values[:, shift].tolist()))
+                row |= named(measure, over_seeds(by_seed(name, measure)[:, shift].tolist()))
+            for rival in rivals:
+                gain = by_seed(name, "reward") - by_seed(rival, "reward")
+                row |= named(f"reward_over_{rival}", over_seeds(gain[:, shift].tolist()))
             rows.append(row)
         for setting in found["frontier"]:
             means = {measure: float(np.mean(setting[measure])) for measure in MEASURES}

@@ -7,28 +7,31 @@ from rich.table import Table
 from rich.text import Text
 
 from evaluation.comparison.formatting import number, shift_label
+from evaluation.reproduction.drpc import RIVALS
 
 COLUMNS = {
     "mean_response_s": "mean, s", "p95_response_s": "p95, s", "p99_response_s": "p99, s", "failures": "failed",
     "objective_kept": "intervals within", "cpu_core_hours": "core hours",
 }  # fmt: skip
+REWARDS = {"reward": "reward", **{f"reward_over_{rival}": f"over {rival}, paired" for rival in RIVALS}}
 
 
 def as_table(found: dict[str, Any]) -> Group:
-    """Figures by autoscaler and day, then the frontier of cost against response time."""
+    """Figures by autoscaler and day, rewards, then the frontier of cost against response time."""
     config = found["config"]
-    title = (
-        f"{config['preset']}, p95 within {found['objective_s']:g} s is the objective [{found['interval']}]"
-    )
+    objective = f"p95 within {found['objective_s']:g} s is the objective"
     parts: list[Any] = []
     for days in dict.fromkeys(row["shift_days"] for row in found["rows"]):
-        table = Table(title=Text(f"{title}: {shift_label(days)}"))
-        table.add_column("autoscaler")
-        for text in COLUMNS.values():
-            table.add_column(text, justify="right")
-        for row in (row for row in found["rows"] if row["shift_days"] == days):
-            table.add_row(row["autoscaler"], *(_cell(row, name) for name in COLUMNS))
-        parts.append(table)
+        rows = [row for row in found["rows"] if row["shift_days"] == days]
+        for columns, what in ((COLUMNS, objective), (REWARDS, "reward")):
+            title = f"{config['preset']}, {what} [{found['interval']}]: {shift_label(days)}"
+            table = Table(title=Text(title))
+            table.add_column("autoscaler")
+            for text in columns.values():
+                table.add_column(text, justify="right")
+            for row in rows:
+                table.add_row(row["autoscaler"], *(_cell(row, name) for name in columns))
+            parts.append(table)
     frontier = Table(title=Text("settings, all days: response time against cost"))
     for text in ("autoscaler", "setting", "p99, s", "failed", "core hours"):
         frontier.add_column(text)
@@ -56,6 +59,8 @@ def _forecasts(found: dict[str, Any]) -> list[Table]:
 
 
 def _cell(row: dict[str, Any], name: str) -> str:
+    if name not in row:
+        return ""
     text = number(row[name])
     if row[f"{name}_low"] is None:
         return text

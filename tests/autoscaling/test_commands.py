@@ -12,6 +12,7 @@ import pytest
 from evaluation import UnitValues, compare, shifted_days
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
+from evaluation.commands.output import as_text
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
@@ -24,6 +25,7 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
 from evaluation.problems.orchestration import kit as slots_kit
 from evaluation.reproduction.drpc import DrpcConfig, table, traces_of
+from evaluation.reproduction.showing_drpc import as_table
 from evaluation.simulator.applications.load import LoadConfig, made_rates, read_series
 from evaluation.simulator.applications.presets import application
 from logs_schema import Archive
@@ -94,14 +96,19 @@ def test_the_table_has_a_row_for_every_autoscaler_and_shift():
     found = {name: np.array([1.0, 2.0, 3.0, 4.0]).tolist() for name in (
         "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
         "cpu_core_hours", "reward")}  # fmt: skip
-    made = table(
-        config, {"hpa": {"chosen": found, "frontier": [{"setting": {"target": 0.5}} | found], "setting": {}}}
-    )
+    played = {"chosen": found, "frontier": [{"setting": {"target": 0.5}} | found], "setting": {}}
+    rival = {"chosen": found | {"reward": [0.5, 2.0, 2.0, 4.5]}, "frontier": [], "setting": {}}
+    made = table(config, {"hpa": played, "lookahead": rival})
     assert [(row["autoscaler"], row["shift_days"], row["p99_response_s"]) for row in made["rows"]] == [
-        ("hpa", 0, 2.0), ("hpa", 30, 3.0),
+        ("hpa", 0, 2.0), ("hpa", 30, 3.0), ("lookahead", 0, 2.0), ("lookahead", 30, 3.0),
     ]  # fmt: skip
     assert made["rows"][0]["p99_response_s_low"] < 2.0 < made["rows"][0]["p99_response_s_high"]
     assert made["frontier"][0]["cpu_core_hours"] == 2.5
+    paired = [(row["reward_over_lookahead"], row["reward_over_lookahead_low"]) for row in made["rows"][:2]]
+    half = 0.25 * 12.706204736  # Student, one degree of freedom
+    assert paired == [(0.75, pytest.approx(0.75 - half)), (-0.25, pytest.approx(-0.25 - half))]
+    assert "reward_over_lookahead" not in made["rows"][2]
+    assert "over lookahead" in as_text(as_table(made))
 
 
 class Days:
