@@ -110,10 +110,8 @@ def _delay(terms: _Terms) -> str:
             for kind in range(3)
         ),
     )
-    backlog, short = (
-        terms.duration(terms.of_choice("backlog")),
-        _is_short(terms, terms.expm1(terms.of_choice("waiting_share"))),
-    )
+    backlog = terms.duration(terms.of_choice("backlog"))
+    short = _is_short(terms, terms.expm1(terms.of_choice("waiting_share")))
     asks_gpu = add("Greater", terms.of_context("asked_gpus"), terms.value(0.0))
     no_gpu = add("And", asks_gpu, add("Less", terms.of_choice("free_gpus"), terms.value(1e-3)))
     is_behind = add("Or", no_gpu, add("Greater", terms.of_choice("num_waiting"), terms.value(0.0)))

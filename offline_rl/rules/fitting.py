@@ -77,20 +77,11 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     delay = seen.wait_s / unit_s
     at_once = begun & (backlog <= 0.0) & (behind <= 0.0)
     latency, per_mib = _transfers(kind[at_once], mib[at_once], delay[at_once])
-    wait_scale, behind_scale = (
-        _scale(delay[begun], backlog[begun], 1.0),
-        _scale(delay[begun], behind[begun], 0.0),
-    )
+    wait_scale = _scale(delay[begun], backlog[begun], 1.0)
+    behind_scale = _scale(delay[begun], behind[begun], 0.0)
     return RuleNumbers(
-        float(spread),
-        latency,
-        per_mib,
-        wait_scale,
-        behind_scale,
-        crowding,
-        int(ended.sum()),
-        int(begun.sum()),
-    )
+        float(spread), latency, per_mib, wait_scale, behind_scale, crowding, int(ended.sum()), int(begun.sum()),
+    )  # fmt: skip
 
 
 def _scale(delay: np.ndarray, work: np.ndarray, usual: float) -> float:

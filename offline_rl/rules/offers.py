@@ -28,9 +28,7 @@ class OfferEstimates(NamedTuple):
 
     acceptance: Array  # probability
     backlog: Array  # work ahead over all cores, where cores are short; else 0
-    behind: (
-        Array  # the same where cores are free, but others wait or a GPU is asked for and none is free; else 0
-    )
+    behind: Array  # the same where cores are free, but others wait or a GPU that is asked for is not free
     run: Array  # usual run time
     core_time: Array  # the run, times the share of the cores requested
     busy: Array  # share of the cores in use
