@@ -156,6 +156,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--train-seeds", type=int, default=1, help="policies from the twin")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
+    if unknown := set(options.worlds) - set(KINDS):
+        parser.error(f"no world {', '.join(sorted(unknown))}; allowed: {', '.join(KINDS)}")
     rows: list[Row] = []
     for name in options.worlds or KINDS:
         for seed in range(options.seed, options.seed + options.seeds):
