@@ -199,29 +199,33 @@ class World:
     def write(self, jobs: Sequence[Job], runs: Sequence[Run], folder: Path) -> None:
         """A log of the `native` format: `nodes.csv` and `requests.csv`."""
         folder.mkdir(parents=True)
-        with (folder / "nodes.csv").open("w", newline="") as file:
-            table = csv.writer(file)
-            table.writerow(["node_id", "node_class", "site", "tier", "cpu_cores", "gpus", "virtual"])
-            table.writerows(
-                [f"n{node}", "gpu" if gpus else "machine", "here", "edge", self.kind.cores, gpus, "false"]
-                for node, gpus in enumerate(self.node_gpus.tolist())
-            )
-        with (folder / "requests.csv").open("w", newline="") as file:
-            rows = csv.DictWriter(file, list(self._row(0, jobs[0], runs[0])))
-            rows.writeheader()
-            rows.writerows(
-                self._row(number, job, run) for number, (job, run) in enumerate(zip(jobs, runs, strict=True))
-            )
+        nodes = [
+            {"node_id": f"n{node}", "node_class": "gpu" if gpus else "machine", "site": "here", "tier": "edge",
+             "cpu_cores": self.kind.cores, "virtual": "false"} | self._of_wide(gpus)
+            for node, gpus in enumerate(self.node_gpus.tolist())
+        ]  # fmt: skip
+        requests = [
+            self._row(number, job, run) for number, (job, run) in enumerate(zip(jobs, runs, strict=True))
+        ]
+        for name, rows in (("nodes", nodes), ("requests", requests)):
+            with (folder / f"{name}.csv").open("w", newline="") as file:
+                table = csv.DictWriter(file, list(rows[0]))
+                table.writeheader()
+                table.writerows(rows)
 
     def _row(self, number: int, job: Job, run: Run) -> dict[str, object]:
         row = {
             "request_id": number, "arrival": FIRST_DAY_S + job.arrival_s, "site": "here", "service": f"s{job.service}",
-            "status": "completed", "cpu_cores": job.cores, "gpus": job.gpus, "offered_node": f"n{run.node}",
-            "accepted": "true", "start": FIRST_DAY_S + run.start_s, "finish": FIRST_DAY_S + run.finish_s,
+            "status": "completed", "cpu_cores": job.cores, "offered_node": f"n{run.node}", "accepted": "true",
+            "start": FIRST_DAY_S + run.start_s, "finish": FIRST_DAY_S + run.finish_s,
             "ran_node": f"n{run.node}", "propensity": run.propensity,
         }  # fmt: skip
         known = {} if job.declared_s is None else {"requested_run_s": job.declared_s}
-        return row | known | ({"deadline_s": job.deadline_s} if self.deadlines else {})
+        deadline = {"deadline_s": job.deadline_s} if self.deadlines else {}
+        return row | known | deadline | self._of_wide(job.gpus)
+
+    def _of_wide(self, gpus: int) -> dict[str, object]:
+        return {"gpus": gpus} if self.kind.wide else {}
 
 
 def _pareto(uniform: float) -> float:
@@ -300,10 +304,10 @@ class _Loop:
         """Starts those that wait, in order, until one does not fit."""
         node, world = self._nodes[row], self._world
         while node.queue:
-            running = [self._jobs[number] for number in (*node.left_s, node.queue[0])]
-            if sum(job.cores for job in running) > world.kind.cores:
+            together = [self._jobs[number] for number in (*node.left_s, node.queue[0])]
+            if sum(job.cores for job in together) > world.kind.cores:
                 return
-            if sum(job.gpus for job in running) > world.node_gpus[row]:
+            if sum(job.gpus for job in together) > world.node_gpus[row]:
                 return
             self._start(row, node.queue.pop(0), time_s)
 
