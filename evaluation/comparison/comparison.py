@@ -255,12 +255,12 @@ def paired(
 
 
 def _values(run: Run, metric: Metric, weights: np.ndarray, config: IntervalConfig) -> np.ndarray:
-    """The metric on all weights, of several seeds as `over_seeds`."""
+    """The metric on all weights, of several seeds as `drawn_over_seeds`."""
     parts = run.by_seed if len(run.by_seed) > 1 else (run.decisions,)
-    return over_seeds([metric.statistic(decisions)(weights) for decisions in parts], config)
+    return drawn_over_seeds([metric.statistic(decisions)(weights) for decisions in parts], config)
 
 
-def over_seeds(values: Sequence[np.ndarray], config: IntervalConfig) -> np.ndarray:
+def drawn_over_seeds(values: Sequence[np.ndarray], config: IntervalConfig) -> np.ndarray:
     """The mean over seeds of a metric on all weights, each replicate over seeds drawn with replacement.
 
     The interval of a trained policy thus covers the variation over days and over training seeds.

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtrit
 
 from evaluation.comparison.bootstrap import Estimate
+from offline_rl.confidence import half_width
 
 
 def over_seeds(values: Sequence[float], *, level: float = 0.95) -> Estimate:
@@ -21,7 +21,7 @@ def over_seeds(values: Sequence[float], *, level: float = 0.95) -> Estimate:
     mean = float(np.mean(values))
     if num_seeds == 1:
         return Estimate(mean, None, None, 1, "no interval: one seed")
-    half = float(stdtrit(num_seeds - 1, 0.5 + 0.5 * level) * np.std(values, ddof=1) / np.sqrt(num_seeds))
+    half = half_width(np.asarray(values), 0.5 + 0.5 * level)
     return Estimate(mean, mean - half, mean + half, num_seeds)
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.comparison.bootstrap import IntervalConfig, summarise, weights_of
-from evaluation.comparison.comparison import Comparison, over_seeds, paired
+from evaluation.comparison.comparison import Comparison, drawn_over_seeds, paired
 from evaluation.comparison.entries import Cell, Difference, JudgeFacts
 
 
@@ -52,7 +52,7 @@ def with_judge(
         weights = weights_of(num_units, config)
         for metric in comparison.metrics:
             values = {
-                policy: over_seeds([_means(weights, seed, metric.name) for seed in seeds], config)
+                policy: drawn_over_seeds([_means(weights, seed, metric.name) for seed in seeds], config)
                 for policy, seeds in here.items()
                 if all(metric.name in seed.values for seed in seeds)
             }
