@@ -23,7 +23,7 @@ def insertion(costs: Costs, order: np.ndarray | None = None, fixed: np.ndarray |
         fixed: [Z] the edges of the requests that are not in `order`, which are there before.
     """
     edge = np.zeros(len(costs.source), np.int64) if fixed is None else np.array(fixed, np.int64)
-    local_s, arriving_s, sent_s, returning_s = _before(costs, edge, order)
+    local_s, arriving_s, sent_s, returning_s = held_before(costs, edge, order)
     other, end_s = np.empty_like(local_s), np.empty_like(local_s)
     sources = costs.source.tolist()
     for request in (largest_first(costs) if order is None else order).tolist():
@@ -47,7 +47,7 @@ def insertion(costs: Costs, order: np.ndarray | None = None, fixed: np.ndarray |
     return edge
 
 
-def _before(costs: Costs, edge: np.ndarray, order: np.ndarray | None) -> tuple[np.ndarray, ...]:
+def held_before(costs: Costs, edge: np.ndarray, order: np.ndarray | None) -> tuple[np.ndarray, ...]:
     """The four terms of every edge's completion [Q] with the requests that are not inserted."""
     local_s, arriving_s, sent_s, returning_s = (np.array(one, float) for one in costs[4:])
     requests = np.setdiff1d(np.arange(len(edge)), np.arange(len(edge)) if order is None else order)

@@ -5,10 +5,10 @@
     chain   it takes the place of a request there, which goes on to a third edge
 
 The first of these kinds that helps is taken, with the pair after which the edges concerned end soonest: the sorted
-completions fall lexicographically, so the search ends. With restarts it begins anew from the best of many insertions,
-if that is better, and goes on from local optima: of many variants of the assignment, made together
-(`offline_rl.assignment.recreating`), the most promising one is searched, and kept while it is not much worse than the
-best that was seen.
+completions fall lexicographically, so the search ends. With restarts it begins from the best of insertions under a cap
+(`offline_rl.assignment.capped`), where the instance is large, and of many insertions at once, and goes on from local
+optima: of many variants of the assignment, made together (`offline_rl.assignment.recreating`), the most promising one
+is searched, and kept while it is not much worse than the best that was seen.
 """
 
 import time
@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from offline_rl.assignment.books import Books
+from offline_rl.assignment.capped import capped_insertions
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.recreating import ALPHAS, started, varied
 from offline_rl.assignment.terms import ended_s, with_one
@@ -30,6 +31,8 @@ _COPIES, _VARIANTS, _LEAST_VARIANTS = 4, 32, 4
 """Of each kind of insertion to begin with; of an assignment."""
 _S_PER_PAIR = 2e-7
 """About what reading an instance takes, with room: a search with less time is not begun."""
+_PAIRS_FOR_CAPS = 10_000
+"""From which on insertions under a cap are tried first: below, many insertions at once take hardly longer than one."""
 _ENTRIES_AT_ONCE, _REQUESTS_AT_ONCE = 4000, 8000
 """Up to which more assignments at once cost hardly more time: assignments x edges, and x requests."""
 
@@ -76,11 +79,13 @@ def improve(
     """
     config = config or LocalSearchConfig()
     until_s = time.monotonic() + config.time_s
-    if config.time_s <= _S_PER_PAIR * costs.work_s.size:
+    goes_on = config.restarts and len(costs.local_s) > 1 and len(edge) > 0
+    luck = rng if goes_on else None
+    if luck is not None and costs.work_s.size >= _PAIRS_FOR_CAPS:
+        edge = capped_insertions(costs, edge, until_s)
+    if until_s - time.monotonic() <= _S_PER_PAIR * costs.work_s.size:
         return np.array(edge)
     books = Books(costs, edge)
-    goes_on = config.restarts and len(books.end_s) > 1 and len(books.edge) > 0
-    luck = rng if goes_on else None
     if luck is not None:
         books = _begun(books, luck, until_s)
     _descend(books, config, until_s)

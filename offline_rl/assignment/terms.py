@@ -42,7 +42,7 @@ def terms_of(costs: Costs) -> PairTerms:
     of_pair[:, RETURNING] = costs.result_s
     base = np.stack([costs.local_s, costs.transferred_s, costs.arriving_s, costs.returning_s]).astype(float)
     size = np.min(costs.work_s, axis=1).astype(float)
-    return PairTerms(of_pair, base, _prices(costs.work_s), size / max(size.max(initial=0.0), 1e-300))
+    return PairTerms(of_pair, base, speed_prices(costs.work_s), size / max(size.max(initial=0.0), 1e-300))
 
 
 def ended_s(held: np.ndarray) -> np.ndarray:
@@ -81,7 +81,8 @@ def held_by(terms: PairTerms, edges: np.ndarray) -> np.ndarray:
     return held
 
 
-def _prices(work_s: np.ndarray) -> np.ndarray:
+def speed_prices(work_s: np.ndarray) -> np.ndarray:
+    """[Q] the speeds of edges, of the requests they host [Z, Q], summing to one."""
     count, total_s = len(work_s), work_s.sum(axis=0, dtype=float)
     if not np.isfinite(total_s).all():
         hosts = np.isfinite(work_s)

@@ -8,8 +8,10 @@ import pytest
 from hypothesis import example, given, settings
 
 from logs_schema.errors import ConfigError
+from offline_rl.assignment import local_search
 from offline_rl.assignment.books import Books
 from offline_rl.assignment.bounds import lower_bound_s
+from offline_rl.assignment.capped import capped_insertions
 from offline_rl.assignment.edge_bounds import edge_bound_s
 from offline_rl.assignment.exact import exact
 from offline_rl.assignment.insertion import insertion, largest_first
@@ -162,6 +164,26 @@ def test_many_insertions_and_variants_are_assignments_and_repeat(costs):
     terms, nowhere = terms_of(costs), np.full(len(found), len(costs.local_s))
     assert ended_s(held_by(terms, found[None]))[0] == pytest.approx(completion_s(costs, found))
     assert held_by(terms, nowhere[None])[0] == pytest.approx(terms.base)
+
+
+@settings(max_examples=60, deadline=None)
+@given(costs=small_costs())
+@example(costs=plain_costs([[0.0, 0.0], [0.0, 0.0]]))
+def test_insertions_under_a_cap_lie_between_optimum_and_start_and_repeat(costs):
+    start = local(costs)
+    found = capped_insertions(costs, start)
+    assert found.tolist() == capped_insertions(costs, start).tolist()
+    assert optimum_by_trial(costs) * (1 - 1e-9) <= makespan_s(costs, found) <= makespan_s(costs, start)
+    assert capped_insertions(costs, start, until_s=time.monotonic()).tolist() == start.tolist()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_backlogs_a_search_too_short_for_its_books_still_gains(seed, monkeypatch):
+    costs = drawn(seed, 50, 750, backlogs=(0, 0)).costs
+    monkeypatch.setattr(local_search, "_S_PER_PAIR", np.inf)
+    inserted = insertion(costs)
+    found = improve(costs, inserted, LocalSearchConfig(restarts=True), np.random.default_rng(0))
+    assert makespan_s(costs, found) <= 0.97 * makespan_s(costs, inserted)
 
 
 def test_without_scipy_the_exact_solver_says_what_to_install(monkeypatch):

@@ -1,0 +1,110 @@
+"""Insertion under a cap: each request where it costs the edges least, among the edges that still end by the cap.
+
+Insertion by earliest end loses capacity to long ways: a way of a second keeps a fast edge as late as a slow one. Here a
+request goes where
+
+    sum over edges of price * exp(alpha * (completion / cap - 1))
+
+grows least (Aspnes, Azar, Fiat, Plotkin and Waarts, 1997), prices being the edges' speeds, so that slow edges take long
+ways. A small alpha saves most and balances least; the cap balances instead: an edge that would end after it is taken
+only where every edge would, the one that exceeds it least first. The cap is bisected between one that was kept and one
+that was not; each trial is linear in requests x edges.
+"""
+
+import time
+
+import numpy as np
+
+from offline_rl.assignment.insertion import held_before, largest_first
+from offline_rl.assignment.terms import speed_prices
+from twin.assignment.objective import makespan_s
+from twin.assignment.types import Costs
+
+_LOW = 0.85
+"""The first lower end of the bisection, over the given makespan."""
+_ALPHA = 4.0
+"""Chosen among 2 to 8 at (50, 600), (200, 3000) and (1000, 15000), without backlogs."""
+_TOLERANCE = 0.002
+"""Relative width at which the bisection ends."""
+_BEYOND, _MOST = 1e6, 300.0
+"""Of a completion beyond the cap, in caps: more than any potential near it; of exponents."""
+_LOOKS_EVERY = 64
+"""Requests between two looks at the clock."""
+
+
+def capped_insertions(
+    costs: Costs, edge: np.ndarray, until_s: float = float("inf"), max_trials: int = 4
+) -> np.ndarray:
+    """[Z] the best assignment of a bisection of caps, never worse than `edge`.
+
+    Nothing is drawn: the clock decides only how many trials are made, and one that is not over by `until_s` does not
+    count.
+
+    Args:
+        costs: Of one instance.
+        edge: [Z] some assignment.
+        until_s: Time by `time.monotonic` at which the best found so far is returned.
+        max_trials: At most so many caps.
+    """
+    best, best_s = edge, float(makespan_s(costs, edge))
+    empty_s = np.maximum(costs.local_s, costs.arriving_s) + costs.transferred_s + costs.returning_s
+    low_s, prices = max(_LOW * best_s, float(empty_s.max())), speed_prices(costs.work_s)
+    order = largest_first(costs)
+    for _ in range(max_trials):
+        if best_s - low_s <= _TOLERANCE * best_s or time.monotonic() >= until_s:
+            break
+        cap_s = 0.5 * (low_s + best_s)
+        found = _capped(costs, order, cap_s, prices, until_s)
+        if found is None:
+            break
+        found_s = float(makespan_s(costs, found))
+        if found_s > cap_s:
+            low_s = cap_s
+        if found_s < best_s:
+            best, best_s = found, found_s
+    return best
+
+
+def _capped(
+    costs: Costs, order: np.ndarray, cap_s: float, prices: np.ndarray, until_s: float
+) -> np.ndarray | None:
+    """[Z] one insertion; None where the time is over before."""
+    edge = np.zeros(len(costs.source), np.int64)
+    local_s, arriving_s, sent_s, returning_s = held_before(costs, edge, order)
+    returned_s, end_s, then, beyond = (np.empty_like(local_s) for _ in range(4))
+    rate, shift = _ALPHA / cap_s, np.log(np.maximum(prices, 1e-300)) - _ALPHA
+    potential = np.exp(
+        np.minimum(rate * (np.maximum(local_s, arriving_s) + sent_s + returning_s) + shift, _MOST)
+    )
+    sources = costs.source.tolist()
+    for number, request in enumerate(order.tolist()):
+        if number % _LOOKS_EVERY == 0 and time.monotonic() >= until_s:
+            return None
+        work_s, source, transfer_s = costs.work_s[request], sources[request], costs.transfer_s[request]
+        np.maximum(arriving_s, transfer_s, out=end_s)
+        np.maximum(local_s, end_s, out=end_s)
+        end_s += work_s
+        if source >= 0:
+            end_s[source] = max(local_s[source] + work_s[source], arriving_s[source])
+        end_s += sent_s
+        np.maximum(returning_s, costs.result_s[request], out=returned_s)
+        end_s += returned_s
+        np.subtract(end_s, cap_s, out=beyond)
+        np.maximum(beyond, 0.0, out=beyond)
+        beyond *= _BEYOND / cap_s
+        end_s *= rate
+        end_s += shift
+        np.minimum(end_s, _MOST, out=end_s)
+        np.exp(end_s, out=then)
+        beyond += then
+        beyond -= potential
+        best = int(beyond.argmin())
+        edge[request] = best
+        returning_s[best] = returned_s[best]
+        potential[best] = then[best]
+        if best == source:
+            local_s[best] += work_s[best]
+        else:
+            sent_s[best] += work_s[best]
+            arriving_s[best] = max(arriving_s[best], transfer_s[best])
+    return edge
