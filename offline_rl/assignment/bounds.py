@@ -21,6 +21,8 @@ from twin.assignment.types import Costs
 
 _LEAST = 1e-30
 """Of weights and of seconds that are divided by."""
+_SENT_SHARE = 5e-4
+"""Of the weights at first, on rows of sent work: they can still rise, and a large share makes staying look cheap."""
 
 
 class _Relaxed(NamedTuple):
@@ -43,8 +45,8 @@ def lower_bound_s(costs: Costs, best_s: float, *, num_rounds: int = 300, toleran
     """
     relaxed = _relaxed(costs)
     low_s = float(max(relaxed.base_s.max(), relaxed.alone_s.min(axis=1).max()))
-    weights = np.stack([_first_weights(relaxed), np.zeros(relaxed.base_s.shape[1])])
-    weights[1] = weights[0] = weights[0] / (2.0 * weights[0].sum())
+    speed = _first_weights(relaxed)
+    weights = np.outer([1.0 - _SENT_SHARE, _SENT_SHARE], speed / speed.sum())
     target_s, allowed = best_s, None
     for number in range(num_rounds):
         if best_s - low_s <= tolerance * best_s:

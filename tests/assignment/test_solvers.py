@@ -142,6 +142,15 @@ def test_on_the_papers_scale_the_search_is_near_the_optimum(seed):
     assert solved.makespan_s <= (1.0 + solved.gap) * solved.bound_s * (1 + 1e-9)
 
 
+def test_a_few_rounds_show_that_all_work_takes_all_edges():
+    """Related machines: nothing ends before all work over all speeds."""
+    costs = drawn(0, 50, 750, backlogs=(0, 0)).costs
+    speeds = costs.work_s[0, 0] / costs.work_s[0]
+    shared_s = costs.work_s[:, 0].sum() / speeds.sum()
+    found_s = float(makespan_s(costs, insertion(costs)))
+    assert lower_bound_s(costs, found_s, num_rounds=3) >= 0.998 * shared_s
+
+
 def test_the_bound_by_edges_knows_ways_back():
     ways = np.full((4, 2), 3.0)
     costs = plain_costs(np.ones((4, 2)), result_s=ways)  # two requests each, and one way back: 5 s
