@@ -2,7 +2,8 @@
 
 One pass over `requests`, a batch at a time, in order of arrival. Oddities are warnings and the rows are kept:
 real logs overrun their requests and their capacities. Only an archive that nothing can be learned from is not
-usable: one without rows, or with more than a fifth of its rows in quarantine.
+usable: one without rows, or with more than a fifth of its rows in quarantine, without those left out on purpose
+(steps of jobs, by a mapping's [only]).
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -245,9 +246,9 @@ def _problems(tables: dict[str, TableCounts]) -> Iterator[str]:
     if not any(tables[name].rows for name in ("requests", "deployment_samples") if name in tables):
         yield "there are no requests (and no deployment_samples): nothing can be learned"
     for name, table in tables.items():
-        num_seen = table.rows + table.quarantined
-        if num_seen and table.quarantined > LARGEST_QUARANTINED_SHARE * num_seen:
+        num_seen = table.rows + table.broken
+        if num_seen and table.broken > LARGEST_QUARANTINED_SHARE * num_seen:
             yield (
-                f"{name}: {100 * table.quarantined / num_seen:.0f} % of the rows are in quarantine "
+                f"{name}: {100 * table.broken / num_seen:.0f} % of the rows are in quarantine "
                 f"(allowed: {100 * LARGEST_QUARANTINED_SHARE:.0f} %); look at their rules and mend the log"
             )

@@ -76,6 +76,15 @@ def test_sacct_with_steps_cancelled_jobs_and_two_changes_of_the_clock(tmp_path: 
     assert rows["10"]["status"] == "waiting"
 
 
+def test_steps_left_out_on_purpose_do_not_make_a_log_unusable(tmp_path: Path) -> None:
+    steps = [SACCT[2].replace("7.batch", f"7.{step}") for step in range(4)]
+    report, _ = imported(tmp_path, (EXAMPLES / "slurm.toml").read_text(), *SACCT[:2], *steps)
+    assert report.quarantined["requests"] == {"other_row:JobID": 4}
+    found = check_archive(tmp_path / "a")
+    assert found.usable
+    assert any("4 rows in quarantine: other_row:JobID (4)" in line for line in found.warnings)
+
+
 def test_pods_of_kubernetes_as_json_lines(tmp_path: Path) -> None:
     containers = [
         {"resources": {"requests": {"cpu": "250m", "memory": "512Mi"}}},
