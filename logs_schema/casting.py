@@ -318,7 +318,7 @@ def _read_text(
 
 
 def float_of(text: str) -> float:
-    """The number that `text` writes; ValueError if it writes none."""
+    """The number that `text` writes; ValueError if it writes none: `1_000` is a number in Python alone."""
     if "_" in text:
         raise ValueError(text)
     return float(text)
