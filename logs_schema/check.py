@@ -25,7 +25,7 @@ from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, log_days
 from logs_schema.notices import notices_of
 from logs_schema.overlap import Overlap
-from logs_schema.peak_use import RESOURCES, PeakUse
+from logs_schema.peak_use import OF_SITE, RESOURCES, PeakUse
 
 __all__ = ["CheckReport", "check_archive", "render"]
 
@@ -152,10 +152,12 @@ def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterato
     for index, resource in enumerate(RESOURCES):
         capacity: dict[str, float] = {}
         for name, amount in zip(named, nodes[resource].to_pylist(), strict=True):
-            place = f"site {name}" if by_site else name
+            place = f"{OF_SITE}{name}" if by_site else name
             capacity[place] = capacity.get(place, 0.0) + (np.nan if amount is None else amount)
         checked = [
-            PlaceUse(place, float(use.peak[use.places[place], index]), capacity[place])
+            PlaceUse(
+                place.replace(OF_SITE, "site "), float(use.peak[use.places[place], index]), capacity[place]
+            )
             for place in capacity
             if place in use.places and not np.isnan(capacity[place])
         ]
@@ -172,7 +174,7 @@ def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterato
 def _unknown_nodes(use: PeakUse, nodes: pa.Table) -> tuple[str, ...]:
     known = set(nodes["node_id"].to_pylist())
     return tuple(
-        sorted(place for place in use.places if place not in known and not place.startswith("site "))
+        sorted(place for place in use.places if place not in known and not place.startswith(OF_SITE))
     )
 
 
