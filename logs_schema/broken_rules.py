@@ -18,6 +18,7 @@ REQUIRED = {
     "too_large": f"a number of at most {LARGEST:.0e} in size",
     "not_utf8": "text in UTF-8",
     "line_break": "names without line breaks",
+    "empty_name": "a list without empty names or nulls in it",
     "field_count": "as many fields as the other rows have",
     "not_a_duration": "[DAYS-][[HOURS:]MINUTES:]SECONDS",
     "not_a_quantity": "a number, with a suffix such as m, Ki, M or G",

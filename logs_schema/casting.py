@@ -1,9 +1,10 @@
 """From loosely typed rows to the declared types, without losing the rest of a chunk to one bad value.
 
 Types that can mean the declared one are converted: text to numbers, instants, booleans and labels; integers
-to floats; seconds since 1970 (or ISO 8601 text, UTC where it names no zone) to instants; `a|b` to lists. A
-value that cannot be read, such as text that is not UTF-8, becomes null and is noted as a fault, so that its row,
-and only its row, is quarantined. A type that cannot mean the declared one is an error of the whole table.
+to floats; seconds since 1970 (or ISO 8601 text, UTC where it names no zone) to instants; `a|b` to lists. Empty text
+is null, as in CSV. A value that cannot be read, such as text that is not UTF-8, becomes null and is noted as a fault,
+so that its row, and only its row, is quarantined. A type that cannot mean the declared one is an error of the whole
+table.
 """
 
 import re
@@ -124,7 +125,7 @@ def _one_chunk(values: pa.ChunkedArray) -> pa.Array:
 
 def _cast_column(column: Column, values: pa.Array, where: str) -> tuple[pa.Array, Masks]:
     values, broken = _in_utf8(values)
-    cast, masks = _cast_readable(column, values, where)
+    cast, masks = _cast_readable(column, _without_empty(values), where)
     return cast, masks if broken is None else masks | {"not_utf8": broken}
 
 
@@ -171,6 +172,21 @@ def _in_utf8(values: pa.Array) -> tuple[pa.Array, np.ndarray | None]:
         kept = pa.array(np.arange(len(values)), pa.int64(), mask=broken)
         return values.take(kept), broken
     return values, None
+
+
+def _without_empty(values: pa.Array) -> pa.Array:
+    """The values with null in place of empty text."""
+    is_dictionary = pa.types.is_dictionary(values.type)
+    texts = values.dictionary if is_dictionary else values
+    if not _is_text(texts.type):
+        return values
+    empty = pc.equal(texts, pa.scalar("", texts.type))
+    if not pc.any(empty).as_py():
+        return values
+    if is_dictionary:
+        empty = empty.take(values.indices)
+    kept = pc.if_else(pc.fill_null(empty, False), None, pa.array(np.arange(len(values)), pa.int64()))
+    return values.take(kept)
 
 
 def _is_utf8(value: bytes | list[bytes | None] | None) -> bool:
@@ -302,7 +318,7 @@ def _read_text(
 
 
 def float_of(text: str) -> float:
-    """The number that `text` writes; ValueError if it writes none."""
+    """The number that `text` writes; ValueError if it writes none: `1_000` is a number in Python alone."""
     if "_" in text:
         raise ValueError(text)
     return float(text)

@@ -2,7 +2,8 @@
 
 One pass over `requests`, a batch at a time, in order of arrival. Oddities are warnings and the rows are kept:
 real logs overrun their requests and their capacities. Only an archive that nothing can be learned from is not
-usable: one without rows, or with more than a fifth of its rows in quarantine.
+usable: one without rows, or with more than a fifth of its rows in quarantine, without those left out on purpose
+(steps of jobs, by a mapping's [only]).
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -24,7 +25,7 @@ from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, log_days
 from logs_schema.notices import notices_of
 from logs_schema.overlap import Overlap
-from logs_schema.peak_use import RESOURCES, PeakUse
+from logs_schema.peak_use import OF_SITE, RESOURCES, PeakUse
 
 __all__ = ["CheckReport", "check_archive", "render"]
 
@@ -151,10 +152,12 @@ def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterato
     for index, resource in enumerate(RESOURCES):
         capacity: dict[str, float] = {}
         for name, amount in zip(named, nodes[resource].to_pylist(), strict=True):
-            place = f"site {name}" if by_site else name
+            place = f"{OF_SITE}{name}" if by_site else name
             capacity[place] = capacity.get(place, 0.0) + (np.nan if amount is None else amount)
         checked = [
-            PlaceUse(place, float(use.peak[use.places[place], index]), capacity[place])
+            PlaceUse(
+                place.replace(OF_SITE, "site "), float(use.peak[use.places[place], index]), capacity[place]
+            )
             for place in capacity
             if place in use.places and not np.isnan(capacity[place])
         ]
@@ -171,7 +174,7 @@ def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterato
 def _unknown_nodes(use: PeakUse, nodes: pa.Table) -> tuple[str, ...]:
     known = set(nodes["node_id"].to_pylist())
     return tuple(
-        sorted(place for place in use.places if place not in known and not place.startswith("site "))
+        sorted(place for place in use.places if place not in known and not place.startswith(OF_SITE))
     )
 
 
@@ -245,9 +248,9 @@ def _problems(tables: dict[str, TableCounts]) -> Iterator[str]:
     if not any(tables[name].rows for name in ("requests", "deployment_samples") if name in tables):
         yield "there are no requests (and no deployment_samples): nothing can be learned"
     for name, table in tables.items():
-        num_seen = table.rows + table.quarantined
-        if num_seen and table.quarantined > LARGEST_QUARANTINED_SHARE * num_seen:
+        num_seen = table.rows + table.broken
+        if num_seen and table.broken > LARGEST_QUARANTINED_SHARE * num_seen:
             yield (
-                f"{name}: {100 * table.quarantined / num_seen:.0f} % of the rows are in quarantine "
+                f"{name}: {100 * table.broken / num_seen:.0f} % of the rows are in quarantine "
                 f"(allowed: {100 * LARGEST_QUARANTINED_SHARE:.0f} %); look at their rules and mend the log"
             )

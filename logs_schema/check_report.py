@@ -7,6 +7,9 @@ from typing import Any
 from logs_schema.capabilities import Capability
 from logs_schema.log_days import SHIFTS_DAYS, LogDays
 
+OF_NO_REQUEST = ("other_row", "partial_execution")
+"""Rules of lines that are left out on purpose: by a mapping's [only], or parts of a job that has a line of its own."""
+
 
 @dataclass(frozen=True)
 class TableCounts:
@@ -20,6 +23,11 @@ class TableCounts:
     def quarantined(self) -> int:
         """Rows in quarantine."""
         return sum(self.rules.values())
+
+    @property
+    def broken(self) -> int:
+        """Rows in quarantine without those that are left out on purpose."""
+        return sum(number for rule, number in self.rules.items() if rule.split(":")[0] not in OF_NO_REQUEST)
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Every row gets the *first* rule it breaks, column by column in declared order and then the orders between
 instants; good rows and a reason for each bad one, never an error on row one. Rules are named for what they
-named: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `line_break:x`, `not_finite:x`,
-`too_large:x`, `below:x`, `above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`.
+named: `not_a_number:x` (and the other faults of `logs_schema.casting`), `null:x`, `line_break:x`, `empty_name:x`,
+`not_finite:x`, `too_large:x`, `below:x`, `above:x`, `not_allowed:x`, `out_of_range:x`, `start_before_arrival`.
 `duplicate_key` needs all rows and is found by the archive.
 """
 
@@ -84,6 +84,7 @@ def rule_names(spec: TableSpec) -> tuple[str, ...]:
             "null": not column.nullable,
             "out_of_range": is_instant,
             "line_break": _holds_names(column),
+            "empty_name": column.type == LABELS,
             "not_finite": is_float,
             "too_large": is_float,
             "below": column.lower is not None,
@@ -118,6 +119,8 @@ def _column_masks(column: Column, values: pa.Array) -> Iterator[tuple[str, np.nd
         yield "out_of_range", _mask(early) | _mask(late)
     if _holds_names(column):
         yield "line_break", _breaks_line(values)
+    if column.type == LABELS:
+        yield "empty_name", _has_empty_name(values)
     if column.type == pa.float64():
         yield "not_finite", _mask(pc.invert(pc.is_finite(values)))
         yield "too_large", _mask(pc.greater(pc.abs(values), LARGEST))
@@ -142,6 +145,14 @@ def _breaks_line(values: pa.Array) -> np.ndarray:
         return _mask(_text_breaks(values))
     mask = np.zeros(len(values), bool)
     mask[np.asarray(pc.list_parent_indices(values))[_mask(_text_breaks(values.flatten()))]] = True
+    return mask
+
+
+def _has_empty_name(values: pa.Array) -> np.ndarray:
+    """[rows] bool: a list of names has an empty one, or a null, in it."""
+    empty = pc.fill_null(pc.equal(values.flatten(), ""), True)
+    mask = np.zeros(len(values), bool)
+    mask[np.asarray(pc.list_parent_indices(values))[_mask(empty)]] = True
     return mask
 
 

@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 COLUMNS = ("arrival", "site", *RESOURCES, "start", "finish", "status", "ran_node", "ran_nodes")
+OF_SITE = "site\n"
+"""Before the name of a site that is a place; no node's name has a line break."""
 NEVER_US = np.iinfo(np.int64).max
 UNKNOWN_US = np.iinfo(np.int64).min
 
@@ -66,7 +68,7 @@ class PeakUse:
     ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """Row, place and share `[n], [n], [n, 1]` of all that the rows `runs` occupy, in three parts."""
         whole = np.ones((len(runs), 1))
-        yield runs, self._labels(batch["site"], "site ")[runs], whole
+        yield runs, self._labels(batch["site"], OF_SITE)[runs], whole
         node = self._labels(batch["ran_node"], "")[runs]
         spread = np.asarray(pc.list_value_length(batch["ran_nodes"]).fill_null(0))[runs] > 0
         alone = ~spread & (node >= 0)

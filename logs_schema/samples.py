@@ -17,7 +17,7 @@ from logs_schema.ordering import MICROS_PER_DAY
 NULL_FRACTION = 0.2
 BOUND_FRACTION = 0.1
 ORIGIN = datetime(2020, 1, 30, tzinfo=UTC)
-_NAMES = ("a", "b-1", "größe", "名前", "with space", 'quote"d', "x|y", "")
+_NAMES = ("a", "b-1", "größe", "名前", "with space", 'quote"d', "x|y")
 
 Draw = Callable[[Column, int, np.random.Generator], pa.Array]
 

@@ -8,6 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from logs_schema.casting import float_of
 from logs_schema.checks import LARGEST
 from logs_schema.errors import FormatError
 from logs_schema.formats.files import MAX_LINE_LETTERS, numbered_lines
@@ -19,7 +20,7 @@ LARGEST_COUNT = 2**31 - 1
 def number(text: str, name: str) -> float:
     """The finite number that `text` writes; BadRow `not_a_number:name` or `not_finite:name`."""
     try:
-        value = float(text)
+        value = float_of(text)
     except ValueError:
         raise BadRow(f"not_a_number:{name}") from None
     if not math.isfinite(value):

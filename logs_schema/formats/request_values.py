@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
+from logs_schema.casting import float_of
 from logs_schema.formats.fields import instant, number
 from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import UNITS
@@ -34,6 +35,8 @@ AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
 }
 """Unit of a column -> units that a field may have, and what one of them is in the column's."""
 MOST_NODES = 100_000
+MOST_BRACKETS = 8
+"""Of one name in a list of nodes, such as `rack[1-2]node[1-8]`."""
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
 _QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(m|[kKMGTP]?)(i?)[bB]?([cn]?)")
 _BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
@@ -73,7 +76,7 @@ class InstantReading:
         """The instant that `text` writes; BadRow `not_an_instant:name` or `out_of_range:name`."""
         if not self.layout:
             try:
-                value = float(text)
+                value = float_of(text)
             except ValueError:
                 value = None
             if value is not None:
@@ -129,6 +132,8 @@ def hostlist(text: str, name: str) -> list[str]:
     """The nodes of `node[01-04,07],login1`, in order; BadRow `not_a_hostlist:name`."""
     nodes: list[str] = []
     for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text):
+        if part.count("[") > MOST_BRACKETS:
+            raise BadRow(f"not_a_hostlist:{name}")
         for node in _expanded(part, name):
             nodes.append(node)
             if len(nodes) > MOST_NODES:
@@ -149,7 +154,7 @@ def _expanded(part: str, name: str) -> Iterator[str]:
         numbers = [piece]
         if found:
             low, high = int(found[1]), int(found[2])
-            if high - low > MOST_NODES:
+            if not 0 <= high - low <= MOST_NODES:
                 raise BadRow(f"not_a_hostlist:{name}")
             numbers = [str(one).zfill(len(found[1])) for one in range(low, high + 1)]
         for one in numbers:

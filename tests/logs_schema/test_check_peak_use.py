@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from logs_schema.formats.reading import tabulate
-from logs_schema.peak_use import COLUMNS, PeakUse
+from logs_schema.peak_use import COLUMNS, OF_SITE, PeakUse
 from logs_schema.tables import REQUESTS
 
 START = datetime(2020, 1, 1, tzinfo=UTC).timestamp()
@@ -51,7 +51,12 @@ def test_shares_of_a_request_on_several_nodes():
     _, found = peaks(rows((0, 0, 10, 5.0, ["a", "b", "b"]), (1, 5, 6, 1.0, "a")))
     assert found["a"][0] == pytest.approx(5 / 3 + 1)
     assert found["b"][0] == pytest.approx(10 / 3)
-    assert found["site s"][0] == 6.0
+    assert found[f"{OF_SITE}s"][0] == 6.0
+
+
+def test_a_node_may_be_called_as_its_site_is_shown():
+    _, found = peaks(rows((0, 0, 10, 4.0, "site s"), (1, 5, 20, 3.0, "b")))
+    assert (found["site s"][0], found["b"][0], found[f"{OF_SITE}s"][0]) == (4.0, 3.0, 7.0)
 
 
 def test_an_empty_list_of_nodes_says_no_more_than_none():
@@ -76,7 +81,7 @@ def test_what_still_runs_at_the_end_is_never_released_and_what_never_started_tak
 
 def test_without_a_node_the_site_still_counts():
     use, found = peaks(rows((0, 0, 10, 4.0, None), (1, 1, 11, 3.0, None)))
-    assert found == {"site s": pytest.approx([7.0, 0.0, 1.0])}
+    assert found == {f"{OF_SITE}s": pytest.approx([7.0, 0.0, 1.0])}
     assert use.num_without_node == 2
 
 

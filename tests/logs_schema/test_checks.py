@@ -44,6 +44,8 @@ def breaking(column: Column, rule: str) -> Any:
         return "no such thing"
     if rule == "line_break":
         return ["a", "two\nlines"] if column.type == LABELS else "two\rlines"
+    if rule == "empty_name":
+        return ["a", None]
     if rule == "out_of_range":
         return 300_000_000_000_000_000  # microseconds: the year 11476
     bound = column.lower if rule == "below" else column.upper

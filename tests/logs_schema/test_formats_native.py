@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from logs_schema.archive import Archive
+from logs_schema.check import check_archive
 from logs_schema.errors import FormatError
 from logs_schema.formats import native
 from logs_schema.formats.reading import Chunk
@@ -127,6 +128,41 @@ def test_line_breaks_in_names_are_refused_wherever_they_come_from(tmp_path: Path
     pq.write_table(rows.set_column(0, "request_id", ids), tmp_path / "requests.parquet")
     report = import_log("native", [tmp_path / "requests.parquet"], tmp_path / "a")
     assert report.quarantined == {"requests": {"line_break:request_id": 1}}
+
+
+@pytest.mark.parametrize(
+    "text", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())], ids=str
+)
+def test_empty_text_in_parquet_is_null_as_in_csv(tmp_path: Path, text: pa.DataType) -> None:
+    columns = {
+        "request_id": ["1", "2", "3", ""],
+        "arrival": ["2024-03-01"] * 4,
+        "site": ["s", "s", "", "s"],
+        "status": ["completed"] * 4,
+        "cpu_cores": ["", "1", "1", "1"],
+        "offered_node": ["", "a", "a", "a"],
+        "candidates": ["", "a|b", "a", "a"],
+    }
+    rows = pa.table({name: pa.array(values, pa.string()).cast(text) for name, values in columns.items()})
+    for kind in ("csv", "parquet"):
+        (tmp_path / kind).mkdir()
+    write_csv(tmp_path / "csv" / "requests.csv", rows)
+    pq.write_table(rows, tmp_path / "parquet" / "requests.parquet")
+    for kind in ("csv", "parquet"):
+        report = import_log("native", [tmp_path / kind], tmp_path / f"of-{kind}")
+        assert report.quarantined == {"requests": {"null:site": 1, "null:request_id": 1}}
+        kept = Archive(tmp_path / f"of-{kind}").read("requests").to_pylist()
+        found = [(row["offered_node"], row["candidates"], row["cpu_cores"]) for row in kept]
+        assert found == [(None, None, None), ("a", ["a", "b"], 1.0)]
+
+
+def test_lists_with_empty_names_in_them_are_refused(tmp_path: Path) -> None:
+    header = "request_id,arrival,site,status,candidates,ran_nodes"
+    bad = "1,2024-03-01,s,completed,a||b,", "2,2024-03-01,s,completed,a,a|"
+    log = written(tmp_path, "requests.csv", header, *bad, "3,2024-03-01,s,completed,a|b,a|b")
+    report = import_log("native", [log], tmp_path / "a")
+    assert report.quarantined == {"requests": {"empty_name:candidates": 1, "empty_name:ran_nodes": 1}}
+    assert check_archive(tmp_path / "a").tables["requests"].rows == 1
 
 
 def test_bad_values_cost_their_row_only(tmp_path: Path) -> None:

@@ -76,6 +76,22 @@ def test_sacct_with_steps_cancelled_jobs_and_two_changes_of_the_clock(tmp_path: 
     assert rows["10"]["status"] == "waiting"
 
 
+def test_digits_joined_by_an_underscore_are_no_number(tmp_path: Path) -> None:
+    mapping = ARRIVAL + '[columns.cpu_cores]\nsource = "c"\n'
+    report, rows = imported(tmp_path, mapping, "t,c", "1709251200,1_2", "20240301_12,1")
+    assert report.quarantined["requests"] == {"not_a_number:cpu_cores": 1}
+    assert [row["arrival"] for row in rows.values()] == [datetime(2024, 3, 1, 12, tzinfo=UTC)]
+
+
+def test_steps_left_out_on_purpose_do_not_make_a_log_unusable(tmp_path: Path) -> None:
+    steps = [SACCT[2].replace("7.batch", f"7.{step}") for step in range(4)]
+    report, _ = imported(tmp_path, (EXAMPLES / "slurm.toml").read_text(), *SACCT[:2], *steps)
+    assert report.quarantined["requests"] == {"other_row:JobID": 4}
+    found = check_archive(tmp_path / "a")
+    assert found.usable
+    assert any("4 rows in quarantine: other_row:JobID (4)" in line for line in found.warnings)
+
+
 def test_pods_of_kubernetes_as_json_lines(tmp_path: Path) -> None:
     containers = [
         {"resources": {"requests": {"cpu": "250m", "memory": "512Mi"}}},
@@ -317,7 +333,8 @@ def test_durations_amounts_and_lists_of_hosts() -> None:
     assert quantity("1048576", "x", "MiB", is_binary=False) == (1.0, "")
     assert hostlist("n[08-10,12],login1", "x") == ["n08", "n09", "n10", "n12", "login1"]
     assert hostlist("r[1-2]c[0-1]", "x") == ["r1c0", "r1c1", "r2c0", "r2c1"]
-    for read, text in ((clock_s, "1:x"), (hostlist, "n[1"), (hostlist, "n[1-9999999]"), (hostlist, ",")):
+    hostlists = "n[1", "n[1-9999999]", ",", "n[3-1],ok", "n" + "[1]" * 3000
+    for read, text in ((clock_s, "1:x"), *((hostlist, one) for one in hostlists)):
         with pytest.raises(BadRow):
             read(text, "x")
     with pytest.raises(BadRow):
