@@ -1,7 +1,9 @@
 """Commands and the actions of a command as parsers that declare their arguments only when they are used."""
 
+import re
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterable, Sequence
+from difflib import get_close_matches
 from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple, NoReturn
@@ -16,6 +18,10 @@ class Action(NamedTuple):
     HELP: str
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[..., int]
+
+
+_UNKNOWN_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
+"""What argparse says of it: the choice, and those that there are."""
 
 
 class LateParser(ArgumentParser):
@@ -34,9 +40,12 @@ class LateParser(ArgumentParser):
             declare(self)
 
     def error(self, message: str) -> NoReturn:
-        """As usual; after unknown options with where to find the known ones."""
+        """As usual, with where to find the known options, or the choice nearest to an unknown one."""
         if message.startswith("unrecognized arguments"):
             message += f"\n  what to do: {self.prog} COMMAND --help lists the options of a command"
+        if found := _UNKNOWN_CHOICE.search(message):
+            near = get_close_matches(found[1], re.findall(r"'([^']*)'", found[2]), 1)
+            message += "".join(f"\n  what to do: is {name} meant?" for name in near)
         super().error(message)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]

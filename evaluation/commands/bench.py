@@ -122,7 +122,7 @@ def _add_reference(parser: ArgumentParser) -> None:
 
 
 def _reference(arguments: Namespace) -> int:
-    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.reproduction.benches.reference import ReferenceConfig, write_reference
     from evaluation.reproduction.benches.reference_cache import made_from
     from evaluation.simulator.world_files import chosen_world
@@ -139,11 +139,9 @@ def _reference(arguments: Namespace) -> int:
             sources=made_from(world), seed=arguments.seed, overwrite=arguments.replace,
             progress=lambda done, what: stage(done, text=what),
         )  # fmt: skip
-    chosen = f"--preset {world.name}" if arguments.world is None else f"--world {arguments.world}"
-    text = (
-        f"{arguments.out} written: a reference of {world.name}, day {arguments.day}\n"
-        f"next: schedtwin bench truth {chosen}"
-    )
+    chosen = ("--preset", world.name) if arguments.world is None else ("--world", arguments.world)
+    following = follow_up("bench", "truth", *chosen)
+    text = f"{arguments.out} written: a reference of {world.name}, day {arguments.day}\n{following}"
     show_result(arguments, facts, text)
     return 0
 

@@ -19,13 +19,13 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Fit the twin and print a summary; 0."""
-    from evaluation.commands.output import show_result
+    from evaluation.commands.output import follow_up, show_result
     from evaluation.commands.settings import make_step, options_of, settings_of
     from evaluation.problems.kits import choose_kit
 
     kit, config, note = choose_kit(settings_of(arguments), arguments.archive, options_of(arguments))
     facts = make_step(arguments, kit.fit(config), {"archive": arguments.archive})
-    following = f"schedtwin certify {arguments.out} {arguments.archive}"
-    lines = [*([note] if note else []), *kit.fitted(facts), f"{arguments.out} written; next: {following}"]
+    following = follow_up("certify", arguments.out, arguments.archive)
+    lines = [*([note] if note else []), *kit.fitted(facts), f"{arguments.out} written; {following}"]
     show_result(arguments, facts, "\n".join(lines))
     return 0

@@ -28,7 +28,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Generate the log and print a summary; 0."""
-    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.problems.kits import kit_of
 
     kit = kit_of(arguments.twin)
@@ -41,7 +41,7 @@ def run(arguments: Namespace) -> int:
     text = (
         f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
         f"{report.num_rejected:,} refused, {report.num_unsettled:,} without a known end\n"
-        f"{report.archive} written; next: schedtwin check {report.archive}"
+        f"{report.archive} written; {follow_up('check', report.archive)}"
     )
     show_result(arguments, report.to_json(), text)
     return 0

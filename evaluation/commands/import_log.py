@@ -52,7 +52,7 @@ def run(arguments: Namespace) -> int:
     from contextlib import nullcontext
     from dataclasses import replace
 
-    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.jobs.engine.config import tasks_on
     from logs_schema.archive import Archive
     from logs_schema.broken_rules import first_broken
@@ -71,7 +71,7 @@ def run(arguments: Namespace) -> int:
         lines += why_nothing_kept
         lines += [f"warning: {notice}" for notice in report.notices]
         lines.append(
-            f"{report.archive} written in {report.seconds:.1f} s; next: schedtwin check {report.archive}"
+            f"{report.archive} written in {report.seconds:.1f} s; {follow_up('check', report.archive)}"
         )
         return "\n".join(lines)
 

@@ -1,6 +1,7 @@
 """Output of commands: the result on standard output, everything else on standard error."""
 
 import json
+import shlex
 import sys
 from argparse import Namespace
 from contextlib import AbstractContextManager
@@ -20,6 +21,11 @@ def show_result(arguments: Namespace, result: Any, text: str) -> None:
         text: the result as readable text.
     """
     print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if arguments.json else text)
+
+
+def follow_up(*words: object) -> str:
+    """The command to go on with, `words` quoted for the shell where they need it."""
+    return f"next: {shlex.join(['schedtwin', *map(str, words)])}"
 
 
 def progress_of(arguments: Namespace) -> AbstractContextManager[Progress]:

@@ -123,7 +123,7 @@ def _refuse_given(
 
 
 def _application(arguments: Namespace) -> int:
-    from evaluation.commands.output import show_result
+    from evaluation.commands.output import follow_up, show_result
     from evaluation.simulator.applications.load import read_series
     from evaluation.simulator.applications.log import simulate_application
     from evaluation.simulator.applications.presets import application
@@ -144,14 +144,14 @@ def _application(arguments: Namespace) -> int:
         f"{report.num_rows:,} deployment samples on {report.num_days} days from {report.first_day}: "
         f"{report.num_requests:,} requests, {report.num_failures / max(report.num_requests, 1):.2%} failed, "
         f"95 % within {report.mean_p95_s:.3f} s in the mean interval\n"
-        f"{report.archive} written; next: schedtwin check {report.archive}"
+        f"{report.archive} written; {follow_up('check', report.archive)}"
     )
     show_result(arguments, report.to_json(), text)
     return 0
 
 
 def _cluster(arguments: Namespace) -> int:
-    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.simulator.logs import simulate
     from evaluation.simulator.world_files import chosen_world
     from logs_schema.errors import ConfigError
@@ -180,14 +180,14 @@ def _cluster(arguments: Namespace) -> int:
     text = (
         f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
         f"{report.num_on_time * share:.1%} on time, {report.num_rejected * share:.1%} rejected\n"
-        f"{report.archive} written, propensities in {report.truth}; next: schedtwin check {report.archive}"
+        f"{report.archive} written, propensities in {report.truth}; {follow_up('check', report.archive)}"
     )
     show_result(arguments, report.to_json(), text)
     return 0
 
 
 def _run_slots(arguments: Namespace) -> int:
-    from evaluation.commands.output import progress_of, show_result
+    from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
     from evaluation.simulator.world_files import chosen_world
     from logs_schema.errors import ConfigError
@@ -205,10 +205,11 @@ def _run_slots(arguments: Namespace) -> int:
             first_day=arguments.first_day, replace=arguments.replace, progress=stage,
         )  # fmt: skip
     share = 1.0 / max(report.num_requests, 1)
+    following = follow_up("fit", "--problem", "orchestration", report.archive, "--out", "twin")
     text = (
         f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
         f"{report.num_on_time * share:.1%} on time, {report.num_never_sent * share:.1%} never sent\n"
-        f"{report.archive} written; next: schedtwin fit --problem orchestration {report.archive} --out twin"
+        f"{report.archive} written; {following}"
     )
     show_result(arguments, report.to_json(), text)
     return 0

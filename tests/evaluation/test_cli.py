@@ -10,7 +10,7 @@ import pytest
 from rich.table import Table
 
 from evaluation.commands import COMMANDS, cli
-from evaluation.commands.output import as_text, show_result
+from evaluation.commands.output import as_text, follow_up, show_result
 from logs_schema.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +46,10 @@ def test_every_command_explains_itself_and_takes_the_common_options(command, cap
         cli.main([command.NAME, "--help"])
     shown = capsys.readouterr().out
     assert all(option in shown for option in ("--json", "--no-progress", "--verbose"))
+
+
+def test_the_next_command_can_be_pasted_whatever_its_paths_hold():
+    assert follow_up("check", Path("my logs/a'b")) == """next: schedtwin check 'my logs/a'"'"'b'"""
 
 
 @pytest.fixture

@@ -69,6 +69,17 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, te
     assert advice in caught.value.advice
 
 
+@pytest.mark.parametrize(
+    ("words", "near"), [(["chek", "log"], "check"), (["bench", "truht"], "truth"), (["qqq"], None)]
+)
+def test_a_misspelled_command_is_refused_with_the_nearest_one(capsys, words, near):
+    with pytest.raises(SystemExit):
+        cli.main(words)
+    shown = capsys.readouterr().err
+    assert "invalid choice" in shown
+    assert (f"is {near} meant?" in shown) if near else ("meant?" not in shown)
+
+
 def test_a_misspelled_problem_is_told_with_those_there_are():
     with pytest.raises(ConfigError, match="no problem 'placment'") as caught:
         find_kit("placment")
