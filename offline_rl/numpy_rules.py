@@ -63,7 +63,7 @@ MEANINGS: Mapping[str, str] = {
     CROWDING: "how runs lengthen beside others: powers of 1 + running and of the load above 1, and the usual",
     "spread": "standard deviation of the logarithm of run times about the usual",
     "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
-    "haste": "worth of an earlier end between offers about equally sure, for every unit of ln(1 + response)",
+    "haste": "worth of an earlier end between offers equally sure, for every unit of ln(1 + response)",
 }
 """Number -> its meaning."""
 

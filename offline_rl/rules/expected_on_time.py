@@ -5,8 +5,8 @@
 
 `delay` is the longer of queue and transfer and `run` the usual run, longer where a crowd slows it (`offers`), `Phi` the
 normal distribution function: run times scatter lognormally about what is expected. The price keeps scarce cores for
-requests that come later; haste decides between offers that are about equally sure, or equally late, and so keeps what
-is late already from piling up where cores are cheapest. Without a deadline every end is on time, so haste decides.
+requests that come later; haste is small and decides between offers that are equally sure, or equally late. Without a
+deadline every end is on time, so haste decides.
 """
 
 import jax.numpy as jnp
@@ -15,7 +15,7 @@ from jax.scipy.special import ndtr
 from offline_rl.rules.offers import OfferEstimates, expected_delay, expected_run
 from twin.contracts import Array, PyTree
 
-HASTE = 0.03
+HASTE = 1e-3
 """Share of a request's worth that a response e times as long costs."""
 _TINY = 1e-6
 

@@ -1,7 +1,7 @@
 """The rules that every comparison holds: fitted on a twin's log, and tuned in the twin.
 
-`expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere; price and haste of the
-former are tuned in the twin, with the members that policies are trained with.
+`expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere; a price and a wider
+spread of run times are tuned in the twin, with the members that policies are trained with.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,6 @@ from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import greedy_policy
 from offline_rl.rules import fit_rules, rule_actor
-from offline_rl.rules.expected_on_time import HASTE
 from offline_rl.rules.tuning import Tuned, successive_halving
 from twin.contracts import Array, Policy, PyTree
 from twin.placement.encoding import Encoding
@@ -27,13 +26,13 @@ from twin.rollout import rollout
 TUNED = "expected_on_time_tuned"
 DESCRIPTIONS = {
     EXPECTED_ON_TIME: "a rule: acceptance times the probability of ending within the deadline, by the log's own tables",
-    TUNED: "the same rule, its price of cores and its haste tuned in the training twin",
+    TUNED: "the same rule, its price of cores and its spread of run times tuned in the training twin",
     LEAST_EXPECTED_RESPONSE: "a rule: earliest expected end, by queues and the log's own tables",
 }
 """Name of a rule -> one sentence."""
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-HASTES = (HASTE, 0.1)
-"""What is tried."""
+SPREADS = (1.0, 2.0)
+"""What is tried; factors of the spread found in the log."""
 CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
 """What is tried where a crowd slows runs; factors of the slopes found in the log: a request also slows those beside."""
 
@@ -102,12 +101,12 @@ def _candidates(plain: Mapping[str, Array]) -> list[PyTree]:
                 EXPECTED_ON_TIME: {
                     **plain,
                     "price": jnp.float32(price),
-                    "haste": jnp.float32(haste),
+                    "spread": spread * plain["spread"],
                     "crowding": crowding * plain["crowding"],
                 }
             }
         }
-        for haste in HASTES
+        for spread in SPREADS
         for crowding in crowdings
         for price in prices
     ]

@@ -18,7 +18,6 @@ from offline_rl.networks import example_in
 from offline_rl.placement_contract import placement_contract
 from offline_rl.rules import fit_rules, numbers_of, rule_actor, rule_params
 from offline_rl.rules.actor import RUN_TIME_SPREAD
-from offline_rl.rules.expected_on_time import HASTE
 from offline_rl.rules.in_twin import rules_in_words
 from offline_rl.rules.residual import on_rule, residual
 from offline_rl.runner import load_network
@@ -111,15 +110,6 @@ def test_expected_on_time_by_hand() -> None:
         cost = 0.05 * math.log1p(node["run"] * node["needed"]) * (1.0 + busy)
         found.append(node["acceptance"] * on_time - cost - 0.001 * math.log1p(delay + node["run"]))
     np.testing.assert_allclose(scores_of(EXPECTED_ON_TIME, observation_of(NODES, DEADLINE)), found, rtol=1e-5)
-
-
-@pytest.mark.parametrize(("haste", "taken"), [(0.001, 0), (HASTE, 1)])
-def test_what_is_late_anyway_does_not_pile_up_where_cores_are_cheapest(haste: float, taken: int) -> None:
-    """Nothing can be on time: the cheaper node has ten times the queue of the other."""
-    cheap = {**NODES[0], "needed": 0.1, "waiting": 20.0, "backlog": 200.0, "run": 2.0, "acceptance": 1.0}
-    dear = {**cheap, "needed": 0.2, "waiting": 2.0, "backlog": 20.0, "run": 3.0}
-    found = scores_of(EXPECTED_ON_TIME, observation_of((cheap, dear), DEADLINE), haste=haste)
-    assert np.argmax(found) == taken
 
 
 def test_least_expected_response_by_hand() -> None:
