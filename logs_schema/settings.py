@@ -52,7 +52,18 @@ def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
     missing = [name for name in required if name not in content]
     if missing:
         raise ConfigError(f"missing key {', '.join(missing)}", where=where, allowed=_names(kind))
-    return kind(**{name: _value(hints[name], value, f"{where}: {name}") for name, value in content.items()})
+    values = {name: _value(hints[name], value, f"{where}: {name}") for name, value in content.items()}
+    try:
+        return kind(**values)
+    except ConfigError as error:
+        error.where = _within(where, error.where)
+        raise
+
+
+def _within(where: str, table: str) -> str:
+    """A place in a file, `FILE: TABLE`, from where a table stands and what an error says of it."""
+    file = where.split(": ")[0]
+    return f"{file}: {table}" if table and not table.startswith(file) else table or where
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from logs_schema.errors import ConfigError
+from logs_schema.settings import refuse_below_one
 from offline_rl.algorithms import PPOConfig
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.log_learners import LEARNERS
@@ -71,17 +72,17 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError(f"seeds {list(self.seeds)}", allowed="one or more different seeds")
-        sizes = (
-            self.num_updates,
-            self.num_streams,
-            self.clone_updates,
-            self.clone_streams,
-            self.from_logs_updates,
-        )
-        if min(*sizes, self.updates_per_look) < 1 or not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
-                "numbers of updates and streams and the learning rate must be positive", where="training"
+                f"seeds = {list(self.seeds)}", where="[train]", allowed="one or more different seeds"
+            )
+        refuse_below_one(
+            "[train]", num_updates=self.num_updates, num_streams=self.num_streams, clone_updates=self.clone_updates,
+            clone_streams=self.clone_streams, from_logs_updates=self.from_logs_updates,
+            updates_per_look=self.updates_per_look,
+        )  # fmt: skip
+        if not 0.0 < self.learning_rate < math.inf:
+            raise ConfigError(
+                f"learning_rate = {self.learning_rate:g}", where="[train]", allowed="more than 0"
             )
         if not (0.0 < self.held_out < 1.0 and 0.0 <= self.gae_lambda <= 1.0):
             raise ConfigError(

@@ -70,6 +70,25 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, te
 
 
 @pytest.mark.parametrize(
+    ("text", "what", "where"),
+    [
+        ("[train]\nseeds = []", "seeds = []", "[train]"),
+        ("[train]\nnum_updates = 0", "num_updates = 0", "[train]"),
+        ("[train]\nlearning_rate = 0.0", "learning_rate = 0", "[train]"),
+        ("[days]\nnum_days = 0", "num_days = 0", "[days]"),
+        ("[days]\nnum_days = 1.5", "1.5 is of the wrong type", "days: num_days"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_its_file_table_and_key(tmp_path, text, what, where):
+    file = tmp_path / "job.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(file)
+    assert (caught.value.what, caught.value.where) == (what, f"{file}: {where}")
+    assert caught.value.allowed
+
+
+@pytest.mark.parametrize(
     ("words", "near"), [(["chek", "log"], "check"), (["bench", "truht"], "truth"), (["qqq"], None)]
 )
 def test_a_misspelled_command_is_refused_with_the_nearest_one(capsys, words, near):
