@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from offline_rl.assignment.insertion import held_before, largest_first
+from offline_rl.assignment.insertion import HeldWork, largest_first
 from offline_rl.assignment.terms import speed_prices
 from twin.assignment.objective import makespan_s
 from twin.assignment.types import Costs
@@ -47,8 +47,8 @@ def capped_insertions(
         max_trials: At most so many caps.
     """
     best, best_s = edge, float(makespan_s(costs, edge))
-    empty_s = np.maximum(costs.local_s, costs.arriving_s) + costs.transferred_s + costs.returning_s
-    low_s, prices = max(_LOW * best_s, float(empty_s.max())), speed_prices(costs.work_s)
+    low_s = max(_LOW * best_s, float(HeldWork(costs, edge).ended_s().max()))
+    prices = speed_prices(costs.work_s)
     order = largest_first(costs)
     for _ in range(max_trials):
         if best_s - low_s <= _TOLERANCE * best_s or time.monotonic() >= until_s:
@@ -70,25 +70,14 @@ def _capped(
 ) -> np.ndarray | None:
     """[Z] one insertion; None where the time is over before."""
     edge = np.zeros(len(costs.source), np.int64)
-    local_s, arriving_s, sent_s, returning_s = held_before(costs, edge, order)
-    returned_s, end_s, then, beyond = (np.empty_like(local_s) for _ in range(4))
+    held = HeldWork(costs, edge)
     rate, shift = _ALPHA / cap_s, np.log(np.maximum(prices, 1e-300)) - _ALPHA
-    potential = np.exp(
-        np.minimum(rate * (np.maximum(local_s, arriving_s) + sent_s + returning_s) + shift, _MOST)
-    )
-    sources = costs.source.tolist()
+    potential = np.exp(np.minimum(rate * held.ended_s() + shift, _MOST))
+    then, beyond = np.empty_like(potential), np.empty_like(potential)
     for number, request in enumerate(order.tolist()):
         if number % _LOOKS_EVERY == 0 and time.monotonic() >= until_s:
             return None
-        work_s, source, transfer_s = costs.work_s[request], sources[request], costs.transfer_s[request]
-        np.maximum(arriving_s, transfer_s, out=end_s)
-        np.maximum(local_s, end_s, out=end_s)
-        end_s += work_s
-        if source >= 0:
-            end_s[source] = max(local_s[source] + work_s[source], arriving_s[source])
-        end_s += sent_s
-        np.maximum(returning_s, costs.result_s[request], out=returned_s)
-        end_s += returned_s
+        end_s = held.ended_with(request)
         np.subtract(end_s, cap_s, out=beyond)
         np.maximum(beyond, 0.0, out=beyond)
         beyond *= _BEYOND / cap_s
@@ -100,11 +89,6 @@ def _capped(
         beyond -= potential
         best = int(beyond.argmin())
         edge[request] = best
-        returning_s[best] = returned_s[best]
         potential[best] = then[best]
-        if best == source:
-            local_s[best] += work_s[best]
-        else:
-            sent_s[best] += work_s[best]
-            arriving_s[best] = max(arriving_s[best], transfer_s[best])
+        held.take(request, best)
     return edge

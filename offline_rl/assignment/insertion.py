@@ -23,39 +23,64 @@ def insertion(costs: Costs, order: np.ndarray | None = None, fixed: np.ndarray |
         fixed: [Z] the edges of the requests that are not in `order`, which are there before.
     """
     edge = np.zeros(len(costs.source), np.int64) if fixed is None else np.array(fixed, np.int64)
-    local_s, arriving_s, sent_s, returning_s = held_before(costs, edge, order)
-    other, end_s = np.empty_like(local_s), np.empty_like(local_s)
-    sources = costs.source.tolist()
+    held = HeldWork(costs, edge, order)
     for request in (largest_first(costs) if order is None else order).tolist():
-        work_s, source = costs.work_s[request], sources[request]
-        np.maximum(arriving_s, costs.transfer_s[request], out=end_s)
-        np.maximum(local_s, end_s, out=end_s)
-        end_s += work_s
-        if source >= 0:
-            end_s[source] = max(local_s[source] + work_s[source], arriving_s[source])
-        end_s += sent_s
-        np.maximum(returning_s, costs.result_s[request], out=other)
-        end_s += other
-        best = int(end_s.argmin())
+        best = int(held.ended_with(request).argmin())
         edge[request] = best
-        returning_s[best] = other[best]
-        if best == source:
-            local_s[best] += work_s[best]
-        else:
-            sent_s[best] += work_s[best]
-            arriving_s[best] = max(arriving_s[best], costs.transfer_s[request, best])
+        held.take(request, best)
     return edge
 
 
-def held_before(costs: Costs, edge: np.ndarray, order: np.ndarray | None) -> tuple[np.ndarray, ...]:
-    """The four terms of every edge's completion [Q] with the requests that are not inserted."""
-    local_s, arriving_s, sent_s, returning_s = (np.array(one, float) for one in costs[4:])
-    requests = np.setdiff1d(np.arange(len(edge)), np.arange(len(edge)) if order is None else order)
-    there = edge[requests]
-    work_s, transfer_s, result_s = (of_pair[requests, there] for of_pair in costs[:3])
-    stays = costs.source[requests] == there
-    np.add.at(local_s, there[stays], work_s[stays])
-    np.add.at(sent_s, there[~stays], work_s[~stays])
-    np.maximum.at(arriving_s, there[~stays], transfer_s[~stays])
-    np.maximum.at(returning_s, there, result_s)
-    return local_s, arriving_s, sent_s, returning_s
+class HeldWork:
+    """The four terms of every edge's completion while requests are inserted one by one; arrays [Q].
+
+    Args:
+        costs: Of one instance.
+        edge: [Z] where the requests are that are not in `order`.
+        order: The requests that are to be inserted; all of them where None.
+    """
+
+    def __init__(self, costs: Costs, edge: np.ndarray, order: np.ndarray | None = None) -> None:
+        self._work_s, self._transfer_s, self._result_s = costs[:3]
+        self._source = costs.source.tolist()
+        self._local_s, self._arriving_s, self._sent_s, self._returning_s = (
+            np.array(one, float) for one in costs[4:]
+        )
+        self._end_s, self._returned_s = np.empty_like(self._local_s), np.empty_like(self._local_s)
+        if order is None:
+            return
+        requests = np.setdiff1d(np.arange(len(edge)), order)
+        there = edge[requests]
+        work_s, transfer_s, result_s = (of_pair[requests, there] for of_pair in costs[:3])
+        stays = costs.source[requests] == there
+        np.add.at(self._local_s, there[stays], work_s[stays])
+        np.add.at(self._sent_s, there[~stays], work_s[~stays])
+        np.maximum.at(self._arriving_s, there[~stays], transfer_s[~stays])
+        np.maximum.at(self._returning_s, there, result_s)
+
+    def ended_s(self) -> np.ndarray:
+        """When every edge has answered what it holds."""
+        return np.maximum(self._local_s, self._arriving_s) + self._sent_s + self._returning_s
+
+    def ended_with(self, request: int) -> np.ndarray:
+        """The same with the request on it, edge by edge; the array is the caller's until the next call."""
+        work_s, source, end_s = self._work_s[request], self._source[request], self._end_s
+        np.maximum(self._arriving_s, self._transfer_s[request], out=end_s)
+        np.maximum(self._local_s, end_s, out=end_s)
+        end_s += work_s
+        if source >= 0:
+            end_s[source] = max(self._local_s[source] + work_s[source], self._arriving_s[source])
+        end_s += self._sent_s
+        np.maximum(self._returning_s, self._result_s[request], out=self._returned_s)
+        end_s += self._returned_s
+        return end_s
+
+    def take(self, request: int, edge: int) -> None:
+        """Inserts the request."""
+        work_s = self._work_s[request, edge]
+        self._returning_s[edge] = max(self._returning_s[edge], self._result_s[request, edge])
+        if edge == self._source[request]:
+            self._local_s[edge] += work_s
+        else:
+            self._sent_s[edge] += work_s
+            self._arriving_s[edge] = max(self._arriving_s[edge], self._transfer_s[request, edge])
