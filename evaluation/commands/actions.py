@@ -21,7 +21,7 @@ class Action(NamedTuple):
 
 
 _UNKNOWN_CHOICE = re.compile(r"invalid choice: '([^']*)' \(choose from (.*)\)")
-"""What argparse says of it: the choice, and those that there are."""
+"""What argparse says of it: the choice, and those that there are, with quotes or without, by its version."""
 
 
 class LateParser(ArgumentParser):
@@ -44,7 +44,7 @@ class LateParser(ArgumentParser):
         if message.startswith("unrecognized arguments"):
             message += f"\n  what to do: {self.prog} COMMAND --help lists the options of a command"
         if found := _UNKNOWN_CHOICE.search(message):
-            near = get_close_matches(found[1], re.findall(r"'([^']*)'", found[2]), 1)
+            near = get_close_matches(found[1], found[2].replace("'", "").split(", "), 1)
             message += "".join(f"\n  what to do: is {name} meant?" for name in near)
         super().error(message)
 

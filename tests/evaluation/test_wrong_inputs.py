@@ -3,6 +3,7 @@
 import pytest
 
 from evaluation.commands import cli
+from evaluation.commands.actions import LateParser
 from evaluation.judges.user_policies import named_policies
 from evaluation.problems.configuration import load_config
 from evaluation.problems.kits import find_kit
@@ -97,6 +98,13 @@ def test_a_misspelled_command_is_refused_with_the_nearest_one(capsys, words, nea
     shown = capsys.readouterr().err
     assert "invalid choice" in shown
     assert (f"is {near} meant?" in shown) if near else ("meant?" not in shown)
+
+
+@pytest.mark.parametrize("choices", ["'import', 'check'", "import, check"])
+def test_the_nearest_choice_is_found_however_this_python_writes_them(capsys, choices):
+    with pytest.raises(SystemExit):
+        LateParser().error(f"argument COMMAND: invalid choice: 'chek' (choose from {choices})")
+    assert "is check meant?" in capsys.readouterr().err
 
 
 def test_a_misspelled_problem_is_told_with_those_there_are():
