@@ -143,16 +143,18 @@ def _breaks_line(values: pa.Array) -> np.ndarray:
         return _mask(_text_breaks(values.dictionary).take(values.indices))
     if not pa.types.is_list(values.type):
         return _mask(_text_breaks(values))
-    mask = np.zeros(len(values), bool)
-    mask[np.asarray(pc.list_parent_indices(values))[_mask(_text_breaks(values.flatten()))]] = True
-    return mask
+    return _holding(values, _text_breaks(values.flatten()))
 
 
 def _has_empty_name(values: pa.Array) -> np.ndarray:
     """[rows] bool: a list of names has an empty one, or a null, in it."""
-    empty = pc.fill_null(pc.equal(values.flatten(), ""), True)
-    mask = np.zeros(len(values), bool)
-    mask[np.asarray(pc.list_parent_indices(values))[_mask(empty)]] = True
+    return _holding(values, pc.fill_null(pc.equal(values.flatten(), ""), True))
+
+
+def _holding(lists: pa.Array, chosen: pa.Array) -> np.ndarray:
+    """[rows] bool: a list holds one of the chosen; `chosen` flags the entries of all lists, one after another."""
+    mask = np.zeros(len(lists), bool)
+    mask[np.asarray(pc.list_parent_indices(lists))[_mask(chosen)]] = True
     return mask
 
 

@@ -56,14 +56,10 @@ def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
     try:
         return kind(**values)
     except ConfigError as error:
-        error.where = _within(where, error.where)
+        error.where = (
+            f"{where.split(': ')[0]}: {error.where}" if error.where else where
+        )  # the file, and its table
         raise
-
-
-def _within(where: str, table: str) -> str:
-    """A place in a file, `FILE: TABLE`, from where a table stands and what an error says of it."""
-    file = where.split(": ")[0]
-    return f"{file}: {table}" if table and not table.startswith(file) else table or where
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
