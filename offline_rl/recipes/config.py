@@ -11,7 +11,9 @@ from offline_rl.algorithms import PPOConfig
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.log_learners import LEARNERS
 from offline_rl.scorer import ScorerConfig, scorer
+from twin.placement.model import PlacementTwin
 from twin.placement.randomisation import Randomisation
+from twin.placement.windows import Windows, lengthened
 
 NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
     "scorer": scorer,
@@ -19,6 +21,10 @@ NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
     "mlp": actor,
 }
 """Kinds of network that all policies of a training share."""
+
+
+MIN_EPISODES = 8
+"""Windows that bounds of gains should at least rest on."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +48,11 @@ class TrainingConfig:
         network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
         from_logs: Learners that need no twin, of `LEARNERS`.
         from_logs_updates: Gradient steps of each of them at most.
-        tuning_streams: Streams in which every candidate for a rule's numbers plays a round in the twin, rounded down
-            to a multiple of the members trained with; 0: rules are not tuned.
+        tuning_streams: Windows of the twin whose worth of requests every candidate for a rule's numbers plays in a
+            round, rounded down to a multiple of the members trained with; 0: rules are not tuned.
+        episode_requests: Requests of an episode in which rules are tuned, policies looked at and held against each
+            other, at most; fewer where the log has no `MIN_EPISODES` of them. Shorter ones end before the queues that
+            a policy leads to have replaced those of the log.
         residual_updates: PPO updates of the policy that corrects the best rule, of the first seed alone; 0: none.
         most_response: Most mean response time of what the ladder takes, as a multiple of its first rung's in the twin;
             None: any. On-time rewards let requests wait that are late already.
@@ -66,7 +75,8 @@ class TrainingConfig:
     network: str = "scorer"
     from_logs: tuple[str, ...] = ()
     from_logs_updates: int = 1_500
-    tuning_streams: int = 40
+    tuning_streams: int = 72
+    episode_requests: int = 1_024
     residual_updates: int = 60
     most_response: float | None = None
 
@@ -78,7 +88,7 @@ class TrainingConfig:
         refuse_below_one(
             "[train]", num_updates=self.num_updates, num_streams=self.num_streams, clone_updates=self.clone_updates,
             clone_streams=self.clone_streams, from_logs_updates=self.from_logs_updates,
-            updates_per_look=self.updates_per_look,
+            updates_per_look=self.updates_per_look, episode_requests=self.episode_requests,
         )  # fmt: skip
         if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
@@ -116,6 +126,13 @@ class TrainingConfig:
     def randomisation(self) -> Randomisation:
         """How far durations are randomised from stream to stream."""
         return Randomisation(self.randomise_nodes, self.randomise_services)
+
+
+def episodes_of(twin: PlacementTwin, config: TrainingConfig) -> Windows:
+    """The requests of a twin's log in windows as long as an episode is wanted, or as its log allows."""
+    num_requests = int(twin.disjoint_windows().length.sum())
+    shortest = twin.windows.num_steps
+    return lengthened(twin.windows, max(shortest, min(config.episode_requests, num_requests // MIN_EPISODES)))
 
 
 def even_streams(config: TrainingConfig, num_members: int) -> TrainingConfig:

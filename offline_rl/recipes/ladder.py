@@ -36,8 +36,8 @@ from twin.placement.types import COMPLETED
 from twin.placement.windows import Windows
 from twin.rollout import rollout
 
-NUM_PLAYS = 256
-"""Windows played by every policy, each window several times where there are fewer."""
+NUM_REQUESTS = 32_768
+"""Requests played by every policy with every member, every window several times where there are fewer."""
 UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
 """Mean reward of a decision that a rung must gain in a twin that failed its certificate; the first is what certificates
 allow levels to be off by."""
@@ -91,23 +91,27 @@ class Referee(NamedTuple):
 
 
 def referee(
-    key: Array, twin: PlacementTwin, model: AnswerModel, known: Sequence[tuple[Actor, PyTree]] = ()
+    key: Array,
+    twin: PlacementTwin,
+    windows: Windows,
+    model: AnswerModel,
+    known: Sequence[tuple[Actor, PyTree]] = (),
 ) -> Referee:
     """Plays policies in the twin with members of its ensemble: the same windows and keys for all.
 
     Args:
         key: PRNG key, of nothing else.
-        twin: Whose windows.
+        twin: The twin.
+        windows: The episodes, no request in two of them.
         model: The members, best ones that no policy was trained with.
         known: Networks to come, with parameters of the shapes that theirs will have: they share one program.
 
     Returns:
         The judges; one program is compiled for all known networks, and one for each other network.
     """
-    disjoint = twin.disjoint_windows()
-    width = disjoint.num_windows
-    keys = jax.random.split(key, (2, -(-NUM_PLAYS // width)))
-    arrays = jax.tree.map(jnp.asarray, disjoint)
+    width = windows.num_windows
+    keys = jax.random.split(key, (2, -(-NUM_REQUESTS // (width * windows.num_steps))))
+    arrays = jax.tree.map(jnp.asarray, windows)
     parameters = jax.tree.map(
         lambda leaf: jnp.asarray(leaf)[:, None], model.parameters
     )  # one member at a time

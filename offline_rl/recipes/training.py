@@ -29,7 +29,13 @@ from offline_rl.export import network_facts
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
-from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams, num_held_out_members
+from offline_rl.recipes.config import (
+    NETWORKS,
+    TrainingConfig,
+    episodes_of,
+    even_streams,
+    num_held_out_members,
+)
 from offline_rl.recipes.correcting import correctors_of, kind_of, shaped_as
 from offline_rl.recipes.ladder import (
     Judge,
@@ -67,8 +73,8 @@ _RESIDUAL = 5
 RESIDUAL, SEED, CLONE = "residual", "seed", "clone.npz"
 RESIDUAL_KL = 0.003
 """Weight of the divergence from the rule that a residual begins at; its entropy has none."""
-LOOK_STREAMS = 96
-"""Streams in which a policy is looked at with the members held out."""
+LOOK_REQUESTS = 12_288
+"""Requests with which a policy is looked at with the members held out."""
 
 
 class Contenders(NamedTuple):
@@ -116,7 +122,8 @@ def train_contenders(
     known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
     correctors = correctors_of(example, rules, config.network) if config.residual_updates else {}
     known += [(one, shaped_as(one, key, rules, rule)) for rule, one in correctors.items()]
-    judges = referee(jax.random.fold_in(key, _LADDER), twin, _members(twin)[1], known)
+    episodes = episodes_of(twin, config)
+    judges = referee(jax.random.fold_in(key, _LADDER), twin, episodes, _members(twin)[1], known)
     key_residual, beside = jax.random.fold_in(key, _RESIDUAL), NotesAlone(progress)
     corrected = Background(
         lambda: _residual(key_residual, twin, example, rules, correctors, judges.select, config, beside, keep)
@@ -265,7 +272,10 @@ def _rules(key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Pr
     progress.note(rules_in_words(rules, twin.encoding))
     if config.tuning_streams:
         with progress.stage("tune rules in the twin"):
-            tuned, _ = tune_rules(key, twin, _members(twin)[0], rules, config.tuning_streams)
+            episodes, model = episodes_of(twin, config), _members(twin)[0]
+            num_requests = config.tuning_streams * twin.windows.num_steps
+            num_streams = _streams_for(num_requests, episodes, model)
+            tuned, _ = tune_rules(key, twin, episodes, model, rules, num_streams)
         rules |= tuned
     return rules
 
@@ -296,7 +306,7 @@ def train_in_twin(
     algorithm = ppo(example, settings, clone, network)
     trained_with, held_out = _members(twin)
     experience = rollouts_in(twin, trained_with, config)
-    look = _look_with(twin, held_out, algorithm, key)
+    look = _look_with(twin, episodes_of(twin, config), held_out, algorithm, key)
     total, runs = config.num_updates * len(config.seeds), []
     with progress.stage("train in the twin", total=total, unit="updates") as stage:
         for number, seed in enumerate(config.seeds):
@@ -349,17 +359,24 @@ def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig)
     return Partial(act, jax.tree.map(jnp.asarray, twin.windows), model)
 
 
+def _streams_for(num_requests: int, episodes: Windows, model: AnswerModel) -> int:
+    """Streams of episodes that make up about so many requests, as many of them for every member."""
+    num_members = len(jax.tree.leaves(model.parameters)[0])
+    return max(1, num_requests // (episodes.num_steps * num_members)) * num_members
+
+
 def _look_with(
-    twin: PlacementTwin, model: AnswerModel, algorithm: Algorithm, key: Array
+    twin: PlacementTwin, episodes: Windows, model: AnswerModel, algorithm: Algorithm, key: Array
 ) -> Callable[[PyTree], float]:
     """How a state's greedy policy does with a member: mean reward of settled decisions, the same windows every time."""
+    streams = (_streams_for(LOOK_REQUESTS, episodes, model),)
 
     @jax.jit
     def play(windows: Windows, model: AnswerModel, state: PyTree) -> Array:
         system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
         key_look = jax.random.fold_in(key, 2**31 - 1)
-        episodes = rollout(key_look, system, algorithm.greedy(state), twin.windows.num_steps, (LOOK_STREAMS,))
-        return weighted_mean(episodes.reward, (episodes.active & episodes.settled).astype(jnp.float32))
+        played = rollout(key_look, system, algorithm.greedy(state), windows.num_steps, streams)
+        return weighted_mean(played.reward, (played.active & played.settled).astype(jnp.float32))
 
-    windows = jax.tree.map(jnp.asarray, twin.windows)
+    windows = jax.tree.map(jnp.asarray, episodes)
     return lambda state: float(play(windows, model, state))

@@ -59,13 +59,19 @@ def rules_in_words(rules: Mapping[str, PyTree], encoding: Encoding) -> str:
 
 
 def tune_rules(
-    key: Array, twin: PlacementTwin, model: AnswerModel, rules: Mapping[str, PyTree], num_streams: int
+    key: Array,
+    twin: PlacementTwin,
+    windows: Windows,
+    model: AnswerModel,
+    rules: Mapping[str, PyTree],
+    num_streams: int,
 ) -> tuple[dict[str, PyTree], Tuned | None]:
     """The tuned rules by name, and how the candidates did; nothing where there is nothing to tune.
 
     Args:
         key: PRNG key.
-        twin: Where to tune: its windows.
+        twin: Where to tune.
+        windows: The episodes.
         model: The members to tune with.
         rules: From `rules_of`.
         num_streams: Streams that every candidate plays in a round, a multiple of the members.
@@ -81,13 +87,13 @@ def tune_rules(
 
         def one(params: PyTree, key: Array) -> Array:
             policy = greedy_policy(rule_actor(EXPECTED_ON_TIME), params)
-            episodes = rollout(key, system, policy, twin.windows.num_steps, (num_streams,))
+            episodes = rollout(key, system, policy, windows.num_steps, (num_streams,))
             return weighted_mean(episodes.reward, (episodes.active & episodes.settled).astype(jnp.float32))
 
         return jax.vmap(one)(params, keys)
 
-    windows = jax.tree.map(jnp.asarray, twin.windows)
-    tuned = successive_halving(key, lambda *arguments: play(windows, model, *arguments), candidates)
+    episodes = jax.tree.map(jnp.asarray, windows)
+    tuned = successive_halving(key, lambda *arguments: play(episodes, model, *arguments), candidates)
     return {TUNED: candidates[tuned.best]}, tuned
 
 

@@ -15,7 +15,7 @@ num_updates = 5
 residual_updates = 5
 num_streams = 120
 clone_updates = 200
-tuning_streams = 40
+tuning_streams = 72
 """
 
 

@@ -2,19 +2,21 @@
 
 import datetime as dt
 
+import jax
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
+from offline_rl.recipes.config import MIN_EPISODES, TrainingConfig, episodes_of
 from twin.placement import history
 from twin.placement.encode import cut_windows, read_pieces, read_rows
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import labelled_offers
-from twin.placement.model import encode_days, training_windows
+from twin.placement.model import PlacementTwin, encode_days, training_windows
 from twin.placement.pieces import pieces
-from twin.placement.windows import joined
+from twin.placement.windows import joined, lengthened, select
 
 COLUMNS = ("request_id", "arrival", "finish")
 MOST = 2_000
@@ -75,6 +77,46 @@ def test_windows_of_a_stretch_begin_as_those_of_the_whole_log(archive: Archive) 
             for of, w in ((windows, window), (alone, 0))
         ]  # fmt: skip
         assert told[0] == told[1]
+
+
+def test_longer_windows_are_those_that_a_longer_cut_gives(archive: Archive) -> None:
+    days, encoding = archive.days("requests"), fit_encoding(archive, archive.days("requests"))
+    (short,), (wanted,) = (
+        training_windows(archive, encoding, days, num_steps=steps, strides=(stride,))
+        for steps, stride in ((16, 8), (64, None))
+    )
+    long = lengthened(short, 64)
+    assert long.num_windows >= wanted.num_windows - 1  # of a last one, requests may be in no short window
+    full = np.arange(wanted.num_windows - 1)
+    assert (long.length[full] == 64).all()
+    for got, right in zip(jax.tree.leaves(long), jax.tree.leaves(wanted), strict=True):
+        if np.ndim(right):
+            np.testing.assert_allclose(got[..., full], right[..., full], rtol=1e-6, atol=0.02)
+
+
+def test_longer_windows_end_where_a_stretch_of_the_log_does(archive: Archive) -> None:
+    days, encoding = archive.days("requests"), fit_encoding(archive, archive.days("requests"))
+    (short,) = training_windows(archive, encoding, days, num_steps=16, strides=(8,), most=MOST)
+    long = lengthened(short, 256)
+    row = long.row[long.valid()]
+    assert len(np.unique(row)) == len(row) > 0.9 * len(np.unique(short.row[short.valid()]))
+    last_s = long.origin_s + long.arrival_s[long.length - 1, np.arange(long.num_windows)]
+    assert (long.origin_s // 86_400 == last_s // 86_400).all()  # every stretch is of one day
+    assert (np.diff(long.arrival_s, axis=0)[long.valid()[1:]] >= 0.0).all()
+    alone = lengthened(select(short, np.array([3])), 256)
+    assert (alone.row[:16] == short.row[:, [3]]).all()
+    assert alone.length.tolist() == [16]
+
+
+def test_episodes_are_as_long_as_wanted_or_as_the_log_allows(archive: Archive) -> None:
+    days, encoding = archive.days("requests")[:1], fit_encoding(archive, archive.days("requests"))
+    (short,) = training_windows(archive, encoding, days, num_steps=16, strides=(8,), most=MOST)
+    twin = PlacementTwin(encoding, None, None, short, None)  # type: ignore[arg-type]
+    num_requests = len(np.unique(short.row[short.valid()]))
+    for wanted, given in ((64, 64), (10**6, num_requests // MIN_EPISODES), (1, 16)):
+        episodes = episodes_of(twin, TrainingConfig(episode_requests=wanted))
+        assert episodes.num_steps == given
+        assert episodes.num_windows >= MIN_EPISODES
 
 
 def test_days_side_by_side_keep_their_rows_apart(archive: Archive) -> None:

@@ -84,6 +84,70 @@ def with_room(carried: Carried, num_rows: int) -> Carried:
     return wide._replace(node=np.where(held, wide.node, -1), request=wide.request._replace(decision=decision))
 
 
+def lengthened(windows: Windows, num_steps: int) -> Windows:
+    """The same requests in longer windows, wherever windows that overlap show that one stretch of the log goes on.
+
+    Args:
+        windows: As `cut_windows` makes them, in the order of the log.
+        num_steps: Requests per window.
+
+    Returns:
+        Windows without overlap, each beginning where one of the given ones does. The last of a stretch is left out
+        where it is less than half as long as wanted, and not the only one.
+    """
+    first, picked = [], []
+    for numbers in _stretches(windows):
+        step, window = _once(windows, numbers)
+        starts = np.searchsorted(windows.row[step, window], windows.row[0, numbers])
+        begin = 0
+        for number, start in zip(numbers.tolist(), starts.tolist(), strict=True):
+            left = len(step) - start
+            if start >= begin and (start == 0 or 2 * left >= num_steps):
+                first.append(number)
+                picked.append((step[start : start + num_steps], window[start : start + num_steps]))
+                begin = start + num_steps
+    length = np.array([len(step) for step, _ in picked], np.int32)
+    at = np.minimum(np.arange(num_steps)[:, None], length[None] - 1)
+    step, window = (
+        np.stack([leaf[rows] for leaf, rows in zip(leaves, at.T, strict=True)], axis=1)
+        for leaves in zip(*picked, strict=True)
+    )
+    return _gathered(windows, np.array(first), step, window, length)
+
+
+def _stretches(windows: Windows) -> list[np.ndarray]:
+    """The numbers of the windows of every stretch of the log: each overlaps the one before it."""
+    begin, end = windows.row[0], windows.row[windows.length - 1, np.arange(windows.num_windows)]
+    breaks = 1 + np.flatnonzero((begin[1:] <= begin[:-1]) | (begin[1:] > end[:-1]))
+    return np.split(np.arange(windows.num_windows), breaks)
+
+
+def _once(windows: Windows, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(step, window) of every request of a stretch, each in the first window that holds it."""
+    inside = windows.valid()[:, numbers].T
+    window, step = np.nonzero(inside)
+    _, kept = np.unique(windows.row[step, numbers[window]], return_index=True)
+    return step[kept], numbers[window[kept]]
+
+
+def _gathered(
+    windows: Windows, first: np.ndarray, step: np.ndarray, window: np.ndarray, length: np.ndarray
+) -> Windows:
+    """Windows of the requests at (step, window) [T, W], with clocks and beginnings of the windows `first`."""
+    shift_s = (windows.origin_s[window] - windows.origin_s[first][None]).astype(np.float32)
+    inside = np.arange(len(step))[:, None] < length[None]
+    fate = jax.tree.map(lambda leaf: leaf[step, window], windows.fate)
+    return select(windows, first)._replace(
+        request=jax.tree.map(lambda leaf: leaf[..., step, window], windows.request),
+        arrival_s=windows.arrival_s[step, window] + shift_s,
+        length=length,
+        node=np.where(inside, windows.node[step, window], -1),
+        fate=fate._replace(start_s=fate.start_s + shift_s, finish_s=fate.finish_s + shift_s),
+        row=np.where(inside, windows.row[step, window], -1),
+        filed_s=None if windows.filed_s is None else windows.filed_s[step, window],
+    )
+
+
 class _Walk(NamedTuple):
     """A stream's way through its window."""
 
