@@ -227,7 +227,7 @@ def test_windows_of_different_lengths_stand_side_by_side():
 def test_training_refuses_what_cannot_be():
     with pytest.raises(ConfigError, match="seeds"):
         OrderTrainingConfig(seeds=(1, 1))
-    with pytest.raises(ConfigError, match="must be positive"):
+    with pytest.raises(ConfigError, match="num_updates = 0"):
         OrderTrainingConfig(num_updates=0)
     with pytest.raises(ConfigError, match="divides"):
         OrderTrainingConfig(num_updates=5, look_every=2)
