@@ -15,7 +15,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.settings import refuse_below_one
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
 from offline_rl.networks import Actor, Example, example_of
-from offline_rl.ordering.predicting import SCORER_HIDDEN, TIME_UNIT_S
+from offline_rl.ordering.index_scorer import SCORER_HIDDEN
+from offline_rl.ordering.predicting import TIME_UNIT_S
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
