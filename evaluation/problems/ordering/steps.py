@@ -199,10 +199,8 @@ def build_queue_comparison(
     """
     archive = Archive(archive_path)
     refuse_other_pool(archive, twin_path)
-    policy = None
-    if policy_path is not None:
-        refuse_other_twin(policy_path, twin_path)
-        policy = load_queue_policy(policy_path)
+    refuse_other_twin(policy_path, twin_path)
+    policy = None if policy_path is None else load_queue_policy(policy_path)
     twin = load_queue_twin(twin_path)
     comparison, weeks = compare_queue(
         archive, twin, config, progress, policy=policy, users=users, judges=judges
