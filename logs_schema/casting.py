@@ -317,11 +317,12 @@ def _read_text(
     return pa.array(read_values, wanted), {fault: bad}
 
 
-def float_of(text: str) -> float:
-    """The number that `text` writes; ValueError if it writes none: `1_000` is a number in Python alone."""
-    if "_" in text:
-        raise ValueError(text)
-    return float(text)
+def float_of(value: Any) -> float:
+    """The number that a text or a field of JSON holds; ValueError for other texts (`1_000` is a number in Python
+    alone), TypeError for what is neither."""
+    if isinstance(value, str) and "_" in value:
+        raise ValueError(value)
+    return float(value)
 
 
 def _truth_of(text: str) -> bool:

@@ -26,6 +26,7 @@ from offline_rl.contract import (
     FeatureFacts,
     PolicyContract,
 )
+from offline_rl.replica_scores import TINY, replica_scores, share_on_time
 
 KINDS_OF_OFFER = 3
 """At home, at another site, in the cloud."""
@@ -42,7 +43,6 @@ BY_REPLICAS = (
 """Those that the rule of slot mode reads."""
 LEAST_ACCEPTANCE = 1e-3
 """A refusal is another try, at most a thousand of them."""
-TINY = 1e-6
 CROWDING, BEHIND_SCALE = "crowding", "behind_scale"
 LATER_NUMBERS = (CROWDING, BEHIND_SCALE)
 """Numbers that bundles of before do not have: zeros there."""
@@ -123,12 +123,13 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
         seen = {name: choices[..., row] for name, row in rows.of_choice.items()}
         of_request = {name: context[:, row, None] for name, row in rows.of_context.items()}
         if rule == ON_TIME_BY_REPLICAS:
-            return _by_replicas(numbers, seen, of_request)
+            return np.asarray(replica_scores(np, _normal_cdf, numbers, seen, of_request), np.float32)
         delay, run = _delay(numbers, seen, of_request), _run(numbers, seen)
         if rule == LEAST_EXPECTED_RESPONSE:
             accepted = np.maximum(seen["acceptance"], np.float32(LEAST_ACCEPTANCE))
             return np.asarray(np.log(accepted) - np.log(np.maximum(delay + run, np.float32(TINY))))
-        on_time = _on_time(_duration(of_request["deadline"]) - delay, run, numbers["spread"])
+        left = _duration(of_request["deadline"]) - delay
+        on_time = share_on_time(np, _normal_cdf, left, run, numbers["spread"])
         on_time = np.where(of_request["has_deadline"] > 0.5, on_time, np.float32(1.0))
         core_time = np.log1p(_duration(seen["core_time"]))
         cost = numbers["price"] * core_time * (2.0 - seen["free_cpu_cores"])
@@ -138,44 +139,19 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
     return scores
 
 
-def _by_replicas(
-    numbers: Numbers, seen: Mapping[str, np.ndarray], of_request: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """[batch, A] scores of the rule of slot mode."""
-    run, replicas, same = (_duration(seen[name]) for name in ("usual_run", "replicas", "same_service"))
-    ahead = np.maximum(same - replicas + np.float32(1.0), np.float32(0.0))
-    for_replica = run * ahead / np.maximum(replicas, np.float32(1e-3))
-    wait = np.maximum(
-        np.where(_has_room(seen, _duration), np.float32(0.0), _duration(seen["backlog"])), for_replica
-    )
-    latency = numbers["latency"][_kind(seen)]
-    left = (
-        _duration(of_request["deadline"]) - _duration(of_request["waited"]) - wait - np.float32(2.0) * latency
-    )
-    on_time = np.where(
-        of_request["has_deadline"] > 0.5, _on_time(left, run, numbers["spread"]), np.float32(1.0)
-    )
-    cost = numbers["price"] * np.log1p(_duration(seen["core_time"])) * (2.0 - seen["free_cpu_cores"])
-    return np.asarray(on_time - cost - numbers["haste"] * np.log1p(wait + run + latency), np.float32)
-
-
 def _kind(seen: Mapping[str, np.ndarray]) -> np.ndarray:
     """[batch, A] at home, at another site, in the cloud."""
     return np.where(seen["same_site"] > 0.5, 0, np.where(seen["is_cloud"] > 0.5, 2, 1))
 
 
-def _has_room(
-    seen: Mapping[str, np.ndarray], share: Callable[[np.ndarray], np.ndarray] = np.expm1
-) -> np.ndarray:
+def _has_room(seen: Mapping[str, np.ndarray]) -> np.ndarray:
     """[batch, A] bool: cores for the request are free and no request waits for them."""
-    return np.asarray(_free_capacity(seen, share) >= seen["needed_share"] - np.float32(1e-3))
+    return np.asarray(_free_capacity(seen) >= seen["needed_share"] - np.float32(1e-3))
 
 
-def _free_capacity(
-    seen: Mapping[str, np.ndarray], share: Callable[[np.ndarray], np.ndarray] = np.expm1
-) -> np.ndarray:
+def _free_capacity(seen: Mapping[str, np.ndarray]) -> np.ndarray:
     """[batch, A] share of the cores that is free and that no request waits for; negative where more wait."""
-    return np.asarray(seen["free_cpu_cores"] - share(seen["waiting_share"]))
+    return np.asarray(seen["free_cpu_cores"] - np.expm1(seen["waiting_share"]))
 
 
 def _duration(feature: np.ndarray) -> np.ndarray:
@@ -203,9 +179,6 @@ def _run(numbers: Numbers, seen: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.asarray(_duration(seen["usual_run"]) * np.exp(longer))
 
 
-def _on_time(left: np.ndarray, run: np.ndarray, spread: np.ndarray) -> np.ndarray:
-    """[batch, A] probability that a run ends in the time that is left."""
-    share = np.maximum(left, np.float32(TINY)) / np.maximum(run, np.float32(TINY))
-    deviations = np.log(share) / spread / np.float32(sqrt(2.0))
-    halves = np.fromiter(map(erf, deviations.ravel().tolist()), np.float32, deviations.size)
-    return np.where(left > 0.0, 0.5 + 0.5 * halves.reshape(deviations.shape), np.float32(0.0))
+def _normal_cdf(deviations: np.ndarray) -> np.ndarray:
+    ends = map(erf, (deviations / np.float32(sqrt(2.0))).ravel().tolist())
+    return 0.5 + 0.5 * np.fromiter(ends, np.float32, deviations.size).reshape(deviations.shape)

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from offline_rl.contract import LEAST_EXPECTED_RESPONSE, ON_TIME_BY_REPLICAS, PolicyContract
-from offline_rl.numpy_rules import BEHIND_SCALE, CROWDING, LEAST_ACCEPTANCE, TINY, rows_of, rule_of
+from offline_rl.numpy_rules import BEHIND_SCALE, CROWDING, LEAST_ACCEPTANCE, rows_of, rule_of
+from offline_rl.replica_scores import TINY
 
 if TYPE_CHECKING:
     from offline_rl.onnx_graph import Graph

@@ -11,9 +11,7 @@ PARTS_OF_DAY = 12
 class ArrivalStatistics(NamedTuple):
     """Statistics of the arrivals of one day (or a part of it)."""
 
-    num_arrivals: int
     rate_per_s: float
-    share_by_part: np.ndarray  # [parts] share of the arrivals in each part of the day
     dispersion: (
         float  # variance over mean of counts in windows, the daily profile removed; 1 for a Poisson process
     )
@@ -36,16 +34,13 @@ def arrival_statistics(
     Returns:
         The statistics; NaN where there are too few arrivals.
     """
-    count = len(arrival_s)
-    part = np.minimum((arrival_s / length_s * num_parts).astype(int), num_parts - 1)
-    share = np.bincount(part, minlength=num_parts) / max(count, 1)
     gaps_s = np.diff(arrival_s)
     gaps_s = gaps_s[gaps_s > 0]
     many = len(gaps_s) >= 20
     variation = float(np.var(gaps_s) / np.mean(gaps_s) ** 2) if many else float("nan")
     memory = _neighbours(np.log(gaps_s)) if many else float("nan")
     return ArrivalStatistics(
-        count, count / length_s, share, _dispersion(arrival_s, length_s, num_parts), memory, variation
+        len(arrival_s) / length_s, _dispersion(arrival_s, length_s, num_parts), memory, variation
     )
 
 

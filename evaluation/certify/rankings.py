@@ -15,7 +15,7 @@ from evaluation.baselines import BASELINES
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
 from evaluation.certify.playing import HeldOutDay
-from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.bootstrap import Statistic, mean_over_units
 from evaluation.comparison.entries import is_far
 from evaluation.comparison.metrics import main_metric
 from evaluation.comparison.rank_correlation import rank_correlation
@@ -59,7 +59,8 @@ def ranking_lines(
     lines = [
         against_limit(SECTION, LINES[0], "1", weighted_spearman(in_twin, true), len(names),
                       config.thresholds.rank_correlation, config.intervals(), higher_is_better=True),
-        against_limit(SECTION, LINES[1], "share on time", _mean(error), len(names), limit, config.intervals()),
+        against_limit(SECTION, LINES[1], "share on time", mean_over_units(error), len(names), limit,
+                      config.intervals()),
     ]  # fmt: skip
     if far.all():
         lines.append(not_applicable(SECTION, LINES[2], "it had to guess at every policy"))
@@ -67,7 +68,13 @@ def ranking_lines(
         near = error[~far]
         lines.append(
             against_limit(
-                SECTION, LINES[2], "share on time", _mean(near), len(near), limit, config.intervals()
+                SECTION,
+                LINES[2],
+                "share on time",
+                mean_over_units(near),
+                len(near),
+                limit,
+                config.intervals(),
             )
         )
     guessed = ", ".join(name for name, is_guess in zip(names, far, strict=True) if is_guess) or "none"
@@ -143,7 +150,3 @@ def _policies(twin: PlacementTwin, learned: Iterable[str], init: object, seed: i
         Candidate(f"random network {index + 1}", GREEDY, params[index]) for index in range(num_networks)
     ]
     return [*rules, *networks]
-
-
-def _mean(values: np.ndarray) -> Statistic:
-    return lambda weights: np.asarray(weights @ values / weights.sum(axis=1))

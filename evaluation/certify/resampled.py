@@ -11,7 +11,7 @@ import numpy as np
 
 from evaluation.certify.measures import PSEUDO_COUNT, held_out_scores, square_distances
 from evaluation.certify.samples import Coding, Sample
-from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.bootstrap import Statistic, ratio_over_units
 
 GRID = 512
 """Points at which distribution functions are compared, at most."""
@@ -175,13 +175,7 @@ def mean_of(values: np.ndarray, unit: np.ndarray, num_units: int) -> Statistic:
     """Mean of a column; unknown values are left out."""
     known = np.isfinite(values)
     total = np.bincount(unit[known], weights=values[known], minlength=num_units)
-    count = np.bincount(unit[known], minlength=num_units)
-
-    def statistic(weights: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((weights @ total) / (weights @ count))
-
-    return statistic
+    return ratio_over_units(total, np.bincount(unit[known], minlength=num_units))
 
 
 def _by_unit(kernel: np.ndarray, row_unit: np.ndarray, column_unit: np.ndarray, num_units: int) -> np.ndarray:

@@ -170,6 +170,21 @@ def estimate(statistic: Statistic, num_units: int, config: IntervalConfig) -> Es
     return summarise(statistic(weights_of(num_units, config)), num_units, config)
 
 
+def mean_over_units(values: np.ndarray) -> Statistic:
+    """The mean of `values` [units]."""
+    return ratio_over_units(values, np.ones(len(values)))
+
+
+def ratio_over_units(above: np.ndarray, below: np.ndarray) -> Statistic:
+    """Sum of `above` [units, ...] over sum of `below` [units, ...]; not finite where the sum below is zero."""
+
+    def statistic(weights: np.ndarray) -> np.ndarray:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray((weights @ above) / (weights @ below))
+
+    return statistic
+
+
 def verdict(difference: Estimate, better: str) -> DifferenceVerdict:
     """The verdict on a difference to a reference.
 

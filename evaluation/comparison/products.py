@@ -63,13 +63,15 @@ def refuse_other_days(archive: Archive, twin_path: Path) -> None:
         )
 
 
-def refuse_other_twin(policy_path: Path, twin_path: Path) -> None:
-    """Raises unless a policy was trained in the given twin.
+def refuse_other_twin(policy_path: Path | None, twin_path: Path) -> None:
+    """Raises unless a policy, where there is one, was trained in the given twin.
 
     Raises:
         ConfigError: The policy was trained in another twin.
         ProductError: One of the products is of another kind.
     """
+    if policy_path is None:
+        return
     own = read_manifest(policy_path, "policy").made_from.get("twin")
     problems = problem_of(policy_path), problem_of(twin_path)
     encodings = [path / ENCODING for path in (policy_path, twin_path)]

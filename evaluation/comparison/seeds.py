@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.comparison.bootstrap import Estimate
+from evaluation.comparison.bootstrap import Estimate, verdict
 from offline_rl.confidence import half_width
 
 
@@ -28,3 +28,8 @@ def over_seeds(values: Sequence[float], *, level: float = 0.95) -> Estimate:
 def named(name: str, estimate: Estimate) -> dict[str, float | None]:
     """An estimate as the columns `name`, `name_low` and `name_high` of a row."""
     return {name: estimate.value, f"{name}_low": estimate.low, f"{name}_high": estimate.high}
+
+
+def named_gap(name: str, gap: Estimate) -> dict[str, float | str | None]:
+    """A difference as the columns of `named` and a `verdict`, where more is better."""
+    return named(name, gap) | {"verdict": verdict(gap, "higher").value}

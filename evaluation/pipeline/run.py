@@ -59,6 +59,7 @@ def run(
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
     kit = claiming_kit(config)
+    kit.refuse_config(config)
     run_kit = kit.run or partial(usual_job, kit)
     certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
     certificate = certificate_plan(certify, record_refusal=True, engine=config.engine).step(

@@ -11,7 +11,7 @@ from evaluation.comparison.training_days import DaysConfig
 from evaluation.jobs.engine.config import EngineConfig
 from evaluation.judges.config import JudgeConfig
 from logs_schema.errors import ConfigError
-from logs_schema.settings import load_settings
+from logs_schema.settings import load_settings, refuse_below_one
 from offline_rl.assignment.config import AssignConfig
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.orchestration_config import TrainingBudget
@@ -91,11 +91,13 @@ class WeeksConfig:
     def __post_init__(self) -> None:
         parse_shifts(self.shifts)
         self.span()
-        if min(self.num_train_days, self.num_test_days, self.num_anchors) < 1 or self.num_drain_days < 0:
+        refuse_below_one(
+            "[order.weeks]", num_train_days=self.num_train_days, num_test_days=self.num_test_days,
+            num_anchors=self.num_anchors,
+        )  # fmt: skip
+        if self.num_drain_days < 0:
             raise ConfigError(
-                "numbers of days and anchors must be positive",
-                where=f"{self.num_train_days} training days, {self.num_test_days} test days, "
-                f"{self.num_anchors} anchors, {self.num_drain_days} days of drain",
+                f"num_drain_days = {self.num_drain_days}", where="[order.weeks]", allowed="0 or more"
             )
         if self.warm not in WARM_STARTS:
             raise ConfigError(

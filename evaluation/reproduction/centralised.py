@@ -13,8 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.comparison.bootstrap import IntervalConfig, estimate
-from evaluation.problems.orchestration.bench import OrchestrationBenchConfig
+from evaluation.comparison.seeds import named
+from evaluation.problems.orchestration.bench import OrchestrationBenchConfig, over_runs
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import deployed_on
 from evaluation.simulator.slots.worlds import time_scaled
@@ -72,15 +72,11 @@ def centralised(
                     sent, on_time, response_s = map(
                         np.asarray, play(jax.random.key(bench.seed), jnp.float32(delay_s))
                     )
-                    rows.append(
-                        {
-                            "load": load,
-                            "dispatch": "one_place" if central else "access_points",
-                            "delay_s": delay_s,
-                        }
-                        | _named("on_time_of_sent", on_time, sent)
-                        | _named("response_s", response_s, np.ones_like(response_s))
-                    )
+                    row: dict[str, Any] = {
+                        "load": load, "dispatch": "one_place" if central else "access_points", "delay_s": delay_s,
+                    }  # fmt: skip
+                    row |= named("on_time_of_sent", over_runs(on_time, sent))
+                    rows.append(row | named("response_s", over_runs(response_s, np.ones_like(response_s))))
     return {"world": world.name, "day": day, "frames": bench.num_frames, "rows": rows}
 
 
@@ -108,10 +104,3 @@ def _program(
         )
 
     return jax.jit(run)
-
-
-def _named(name: str, above: np.ndarray, below: np.ndarray) -> dict[str, Any]:
-    found = estimate(
-        lambda weights: weights @ above / np.maximum(weights @ below, 1e-9), len(above), IntervalConfig()
-    )
-    return {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}

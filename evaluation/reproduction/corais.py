@@ -36,6 +36,8 @@ from twin.assignment.objective import makespan_s
 from twin.assignment.types import AssignmentInstance, row_of
 
 FIGURES = "figures.json"
+FIGURES_CODE, CHARACTERISTICS_CODE, ROUNDS_CODE = 3, 2, 2
+"""Raised when changes of the code change what the steps find: what older code found is found again."""
 _BOUND_PAIRS = 6_000_000
 """Pairs that the bound by edges looks at, rounds x requests x edges, but for three rounds of the largest."""
 _Case = tuple[str, Scale, int]
@@ -109,7 +111,7 @@ def solve(config: CoraisConfig, workdir: Path, progress: Progress) -> Mapping[Sc
         name = f"scale-{scale.slug}"
         return Step(
             name, "assignment-figures", build, inputs=tuple(mine.values()), config=settings, seed=config.seed,
-            code_version=3,
+            code_version=FIGURES_CODE,
         )  # fmt: skip
 
     steps = {scale: step_of(scale) for scale in config.scales}
@@ -167,7 +169,7 @@ def characteristics(config: CoraisConfig, workdir: Path, progress: Progress) -> 
     names = tuple(step.name for step in training.values())
     step = Step(
         "characteristics", "assignment-characteristics", build, names, config=settings, seed=config.seed,
-        code_version=2,
+        code_version=CHARACTERISTICS_CODE,
     )  # fmt: skip
     made = run_job([*training.values(), step], workdir, progress)
     found: list[dict[str, Any]] = json.loads((made[step.name] / FIGURES).read_text())
@@ -183,7 +185,9 @@ def live_rounds(config: CoraisConfig, workdir: Path, progress: Progress) -> list
 
     settings = {"num_requests": config.round_requests, "num_seeds": config.round_seeds}
     made = run_job(
-        [Step("rounds", "assignment-rounds", build, config=settings, code_version=2)], workdir, progress
+        [Step("rounds", "assignment-rounds", build, config=settings, code_version=ROUNDS_CODE)],
+        workdir,
+        progress,
     )
     rows: list[dict[str, Any]] = json.loads((made["rounds"] / FIGURES).read_text())
     return rows

@@ -16,6 +16,8 @@ from offline_rl.assignment.learning import train_corais, train_priced
 from twin.arrays import load_nested, save_arrays
 
 PARAMS = "params.npz"
+NETWORK_CODE = 2
+"""Raised when changes of the code change trained networks: those of older code are made again."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,12 @@ def training_step(config: NetworksConfig, name: str, scale: Scale, seed: int) ->
         "learning": asdict(learning),
     }
     return Step(
-        f"{name}-{scale.slug}-{seed}", "assignment-network", build, config=settings, seed=seed, code_version=2
+        f"{name}-{scale.slug}-{seed}",
+        "assignment-network",
+        build,
+        config=settings,
+        seed=seed,
+        code_version=NETWORK_CODE,
     )
 
 

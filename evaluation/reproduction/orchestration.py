@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.comparison.bootstrap import IntervalConfig, estimate
+from evaluation.comparison.bootstrap import IntervalConfig, estimate, mean_over_units
 from evaluation.problems.orchestration.bench import (
     Entrants,
     OrchestrationBenchConfig,
@@ -209,7 +209,7 @@ def as_row_of_seeds(scores: Sequence[PairScore]) -> dict[str, Any]:
     if len(scores) == 1:
         return as_row(scores[0], "twin") | {"num_trainings": 1}
     per_seed = np.array([score.per_run.mean() for score in scores])
-    mean = estimate(lambda weights: weights @ per_seed / weights.sum(axis=-1), len(per_seed), OF_SEEDS)
+    mean = estimate(mean_over_units(per_seed), len(per_seed), OF_SEEDS)
     cost = float(np.mean([score.measures["scheduling_mib"].value for score in scores]))
     return as_row(scores[0], "twin") | {
         "on_time": mean.value, "low": mean.low, "high": mean.high, "cost_mib": cost, "num_trainings": len(scores),

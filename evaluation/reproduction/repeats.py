@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.comparison.bootstrap import verdict
-from evaluation.comparison.seeds import named, over_seeds
+from evaluation.comparison.seeds import named, named_gap, over_seeds
 from evaluation.judges.descriptions import LADDER
 
 SHARES = (
@@ -51,7 +50,9 @@ def over_repeats(tables: Sequence[Table]) -> dict[str, Any]:
             for table in tables
         ],
         "rows": [_row(case, [one[case] for one in rows]) for case in cases],
-        "differences": [_difference(where, values) for where, values in gaps],
+        "differences": [
+            {**where, **named_gap("on_time", over_seeds(values)), "each": values} for where, values in gaps
+        ],
         "in_model_on_time": float(np.mean([table["in_model_on_time"] for table in tables])),
         "optimism_gap": float(np.mean([table["optimism_gap"] for table in tables])),
         "references": [reference for table in tables for reference in table["references"]],
@@ -87,8 +88,3 @@ def _row(case: tuple[str, int], same: Sequence[Mapping[str, Any]]) -> dict[str, 
     row |= {"low": row["on_time_low"], "high": row["on_time_high"]}
     row["promised"] = None if None in promised else float(np.mean(promised))
     return row
-
-
-def _difference(where: Mapping[str, Any], values: Sequence[float]) -> dict[str, Any]:
-    gap = over_seeds(values)
-    return {**where, **named("on_time", gap), "verdict": verdict(gap, "higher").value, "each": list(values)}

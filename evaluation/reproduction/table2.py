@@ -16,8 +16,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
-from evaluation.comparison.seeds import named
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, weights_of
+from evaluation.comparison.comparison import drawn_over_seeds
+from evaluation.comparison.seeds import named, named_gap
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.jobs.engine.config import HERE, EngineConfig
@@ -269,8 +270,9 @@ def table(
     ceilings."""
     intervals = intervals or IntervalConfig()
     weights = weights_of(config.num_replications, intervals)
+    num_drawn = weights.sum(axis=1)
     draws = {
-        case: DayShares(*(_drawn(leaf, weights, intervals) for leaf in shares))
+        case: DayShares(*(drawn_over_seeds(list(leaf @ weights.T / num_drawn), intervals) for leaf in shares))
         for case, shares in simulated.items()
     }
     policies = list(dict.fromkeys(policy for policy, _ in simulated))
@@ -303,9 +305,8 @@ def table(
                     row |= {} if share is None else named("share_of_reference", estimated(share))
             rows.append(row)
         differences += [
-            _difference(
-                policy, rival, shift, estimated(draws[policy, shift].on_time - draws[rival, shift].on_time)
-            )
+            {"policy": policy, "reference": rival, "shift_days": shift}
+            | named_gap("on_time", estimated(draws[policy, shift].on_time - draws[rival, shift].on_time))
             for policy, rivals in ((TWIN, RIVALS), (LADDER, tuple(DESCRIPTIONS)))
             for rival in rivals
             if {(policy, shift), (rival, shift)} <= draws.keys()
@@ -340,24 +341,7 @@ def table(
     }
 
 
-def _difference(policy: str, rival: str, shift: int, gap: Estimate) -> dict[str, Any]:
-    where = {"policy": policy, "reference": rival, "shift_days": shift}
-    return where | named("on_time", gap) | {"verdict": verdict(gap, "higher").value}
-
-
 def _in_model(schedulers: Schedulers, policy: str) -> float | None:
     """What the ladder's referee saw of a policy, with the member of the ensemble that no policy was trained with."""
     step = schedulers.ladder.get(schedulers.chosen[0] if policy == LADDER else policy)
     return None if step is None else float(step.value)
-
-
-def _drawn(shares: np.ndarray, weights: np.ndarray, config: IntervalConfig) -> np.ndarray:
-    """The mean share under every draw of replications; with several seeds each draw takes seeds with replacement
-    too."""
-    each = shares @ weights.T / weights.sum(axis=1)
-    num_seeds, num_draws = each.shape
-    if num_seeds == 1:
-        return np.asarray(each[0])
-    chosen = np.random.default_rng([config.seed, num_seeds]).integers(num_seeds, size=each.shape)
-    chosen[:, : num_draws - config.num_replicates] = np.arange(num_seeds)[:, None]
-    return np.asarray(np.take_along_axis(each, chosen, axis=0).mean(axis=0))

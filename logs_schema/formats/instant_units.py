@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from logs_schema.casting import float_of
+
 INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Unit -> seconds."""
 _USUAL_S = 9e8, 2.2e9
@@ -21,7 +23,7 @@ def likely_unit(number: float, unit: str) -> str:
 def unit_notice(text: str, unit: str, where: str, key: str) -> str:
     """That an instant is likely of another unit than the named one, in words; empty where it is not, or no number."""
     try:
-        number = float(text)
+        number = float_of(text)
     except ValueError:
         return ""
     likely = likely_unit(number, unit)

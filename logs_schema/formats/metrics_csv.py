@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from logs_schema.casting import float_of
 from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
@@ -237,7 +238,7 @@ class _NotANumberError(ValueError):
 def _number(found: Any) -> float:
     """A number, NaN for nothing."""
     try:
-        return float("nan" if found is None or found == "" else found)
+        return float_of("nan" if found is None or found == "" else found)
     except (TypeError, ValueError) as error:
         raise _NotANumberError from error
 
@@ -285,7 +286,7 @@ def _refuse_unfit(mapping: MetricsMapping) -> None:
 def _instant(text: str, unit_s: float) -> float | None:
     """Seconds since 1970 of a number, an ISO 8601 instant, or one as Go prints them; None for anything else."""
     try:
-        seconds = float(text) * unit_s
+        seconds = float_of(text) * unit_s
         return seconds if math.isfinite(seconds) else None
     except ValueError:
         pass

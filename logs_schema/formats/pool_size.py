@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from logs_schema.casting import float_of
 from logs_schema.errors import ConfigError, FormatError
 from logs_schema.formats.reading import ReadingOptions
 
@@ -59,7 +60,7 @@ def parse_capacity(text: str) -> tuple[str, float]:
     """A pool and its cores from `786432` (the only pool) or `batch=4096`; ConfigError if it reads otherwise."""
     pool, _, cores = text.rpartition("=")
     try:
-        return pool or ONLY_POOL, float(cores.replace(",", ""))
+        return pool or ONLY_POOL, float_of(cores.replace(",", ""))
     except ValueError:
         raise ConfigError(
             f"{text!r} is no capacity", allowed="cores, such as 786432, or POOL=CORES", advice="mend it"

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from logs_schema.casting import EARLIEST_S, LATEST_S
+from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import beside, find_files
@@ -192,7 +192,7 @@ def _sample(pair: Any) -> tuple[float | None, float | None]:
 
 def _number(text: Any) -> float | None:
     try:
-        return float(text)
+        return float_of(text)
     except (TypeError, ValueError):
         return None
 

@@ -25,6 +25,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from logs_schema.casting import float_of
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines, only_file
 from logs_schema.formats.pool_size import GUESSED, given_cores
@@ -260,7 +261,7 @@ def first_jobs(lines: Iterable[str], num_jobs: int = 20) -> list[list[str]]:
 def is_number(text: str) -> bool:
     """Whether `text` writes a number."""
     try:
-        float(text)
+        float_of(text)
     except ValueError:
         return False
     return True

@@ -32,8 +32,10 @@ KNOWN = 0.99
 OVER = 1.05
 """How far the partitions' peaks may exceed the whole machine: ends are logged late, sizes change."""
 COUNTS_OTHERS = 0.9
-PROCESSORS = re.compile(r"(?:MaxProcs\W*([\d,]+)|([\d,]+)\s*(?:proc|core|cpu))", re.IGNORECASE)
-SIZES = re.compile(r"(\d+)\s*[:=]\s*([\d,]+)")
+PROCESSORS = re.compile(
+    r"(?:MaxProcs\W*([\d,]++)(?!_)|(?<![\d_])([\d,]+)\s*(?:proc|core|cpu))", re.IGNORECASE
+)
+SIZES = re.compile(r"(\d+)\s*[:=]\s*([\d,]++)(?!_)")
 DESCRIBED = re.compile(r"\s*;\s*Partitions?:\s*(\d+)\b\W*(.*\S)?")
 FIELDS = (1, 2, 3, 4, 7, 15)
 """Submit, wait, run, processors, processors requested, partition."""

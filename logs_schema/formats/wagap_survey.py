@@ -53,12 +53,10 @@ class Survey:
 
     Attributes:
         class_of: Class of every node id that occurs.
-        peak_cores: Largest number of cores in use at once, per node id.
         num_contradictions: Jobs that ran on a class that their specification excludes.
     """
 
     class_of: Mapping[str, str]
-    peak_cores: Mapping[str, float]
     num_contradictions: int
 
 
@@ -110,10 +108,9 @@ def survey(path: Path, machines: Mapping[str, MachineClass]) -> Survey:
             if start_s is not None and finish_s is not None:
                 use.times_s.extend((start_s, finish_s))
                 use.cores.extend((cores, -cores))
-    peaks = {node: use.peak() for node, use in uses.items()}
-    classes = {node: _class_of(use.allowed, peaks[node], machines, path) for node, use in uses.items()}
+    classes = {node: _class_of(use.allowed, use.peak(), machines, path) for node, use in uses.items()}
     against = sum(n for node, use in uses.items() for ok, n in use.allowed.items() if classes[node] not in ok)
-    return Survey(classes, peaks, against)
+    return Survey(classes, against)
 
 
 def _class_of(

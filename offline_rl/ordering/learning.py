@@ -1,8 +1,9 @@
 """Trains orders of a queue: a clone of the logged order, an index of predicted run times, and policies in the twin.
 
-The index learns from the training days what jobs' run times are like (see `predicting`); written as a scorer, it is
-improved by PPO in the twin. Every few updates the greedy policy is played through generated weeks that neither has
-seen; the parameters with the least mean bounded slowdown are kept, those before the first update among them.
+The index learns from the training days what jobs' run times are like (see `predicting`); as a scorer (see
+`index_scorer`) it is improved by PPO in the twin. Every few updates the greedy policy is played through generated weeks
+that neither has seen; the parameters with the least mean bounded slowdown are kept, those before the first update among
+them.
 """
 
 from collections.abc import Sequence
@@ -13,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.progress import Stage
-from offline_rl.ordering.predicting import SMITH, Index, RunTimeSamples, fit_predictor, samples_of
+from offline_rl.ordering.index import SMITH, Index
+from offline_rl.ordering.predicting import RunTimeSamples, fit_predictor, samples_of
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
 from twin.fitting_loop import FitProgress, fit_keeping_best

@@ -1,25 +1,14 @@
-"""What a scheduler can know about run times, as an index: what trained orders start from.
+"""What a scheduler can know about run times: the expectations that an index (`offline_rl.ordering.index`) is made of.
 
-Minimising the sum of slowdowns is minimising the sum of waits weighted by `w = 1 / max(run, 10 s)`, and on one machine
-the order that does so is by `w / run` (Smith 1956, "Various optimizers for single-stage production"); here by
-processors too, since a job holds several. Run times are not known, so their expectations take their place, given what
-was requested and how the user's finished jobs compared with their requests:
+    haste = E[10 s / max(run, 10 s) | x]          share = E[min(run, requested) / requested | x]
 
-    haste  = E[10 s / max(run, 10 s) | x]          share = E[min(run, requested) / requested | x]
-    index  = a log haste - b log(share x requested) - c log requested - d log processors + e days waited
-
-The highest goes first. Both expectations are in (0, 1), so one network with two logistic outputs learns them by
-cross-entropy with soft labels, from the jobs of the training days, each looked at twice: when it arrived and when it
-started, since what is known of its user has grown by then. Durations count as log(1 + minutes), processors as
-log(1 + number), as in the features. Without a and b the index is smallest area first (c = d) or shortest first (d = 0);
-with e no job waits for ever. The exponents are Smith's (`SMITH`): those that a search in generated months found were no
-better in later weeks.
-
-The logarithm of the logistic function is taken as a line through seven of its points, off by .05 at most: so an index
-is a scorer with three hidden layers to the last bit, and is trained further, exported and served as one.
+Given `x`: what was requested, and how the user's finished jobs compared with their requests. Both are in (0, 1), so one
+network with two logistic outputs learns them by cross-entropy with soft labels, from the jobs of the training days,
+each looked at twice: when it arrived and when it started, since what is known of its user has grown by then. Durations
+count as log(1 + minutes), processors as log(1 + number), as in the features.
 """
 
-from typing import NamedTuple, cast
+from typing import cast
 
 import jax
 import jax.numpy as jnp
@@ -30,8 +19,6 @@ from twin.contracts import Array, PyTree
 from twin.descent import descend_in_batches
 from twin.fitting_loop import fit_keeping_best
 from twin.networks import MLP
-from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
-from twin.ordering.remembering import Score
 from twin.ordering.types import Jobs, OrderingError, Pool
 from twin.ordering.users import remember
 
@@ -40,37 +27,13 @@ SEEN = ("requested", "user_run", "known_user", "user_ratio", "user_haste", "widt
 TIME_UNIT_S = 60.0
 HASTE_S = 10.0
 HIDDEN = (16, 16)
-SHARPNESS = 3.0
-"""Scores are this many times the index: twice as hasty a job is preferred eight to one."""
 NETWORK = MLP(HIDDEN, 2)
 OPTIMIZER = optax.adamw(3e-3, weight_decay=1e-3)
 NUM_SAMPLES = 30_000
 TRAIN_FRACTION = 0.8
 """Share of the training days' jobs, the first ones, that a prediction learns from; the others decide when to stop."""
-SMITH = np.array([1.0, 1.0, 0.0, 1.0, 0.06])
-"""Exponents: expected weight over expected processor seconds, and ageing by 6 % a day."""
-KNOTS = np.array([-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0])
-"""Where log(1 + exp(x)) is taken as it is; between them as a line, below the first as 0."""
-CARRIED = ("requested", "width", "waited")
-"""Features that the scorer hands on beside the prediction, none of them negative."""
-SCORER_HIDDEN = (HIDDEN[0] + len(CARRIED), HIDDEN[1] + len(CARRIED), 2 * len(KNOTS) + len(CARRIED))
-"""Widths of the hidden layers of a scorer that is an index."""
-
-
 RunTimeSamples = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
 """Features [SEEN, looks] and labels [2, looks] to learn from, and the same to hold out."""
-
-
-class Index(NamedTuple):
-    """Predictions and exponents (a, b, c, d, e)."""
-
-    predictor: PyTree
-    exponents: np.ndarray  # [5]
-
-
-def some_index() -> Index:
-    """An index that has learned nothing: the structure of every other."""
-    return Index(NETWORK.init(jax.random.key(0), np.zeros((len(SEEN), 1), np.float32)), SMITH)
 
 
 def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np.ndarray:
@@ -98,10 +61,10 @@ def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np
             known[:, job] = memory[jobs.agent[job]]
     requested = np.log1p(jobs.requested_s / TIME_UNIT_S)
     width = np.log1p(jobs.processors) / np.log1p(pool.processors)
-    return np.stack([requested, *_history(known), width]).astype(np.float32)
+    return np.stack([requested, *history_of(known), width]).astype(np.float32)
 
 
-def _history(memory: np.ndarray) -> np.ndarray:
+def history_of(memory: np.ndarray) -> np.ndarray:
     """[4, jobs] the middle of `SEEN`, of the memories [4, jobs] of the submitting user (`remembering.Score`)."""
     count, ratio, log_run, haste = memory
     return np.stack([log_run, 1.0 - 1.0 / (1.0 + count), np.where(count > 0.0, ratio, 1.0), haste])
@@ -196,129 +159,6 @@ def samples_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], poo
     labels = np.repeat(labels_of(jobs)[:, within], 2, axis=1)
     cut = 2 * max(1, int(TRAIN_FRACTION * len(within)))
     return (features[:, :cut], labels[:, :cut]), (features[:, cut:], labels[:, cut:])
-
-
-def score_of(index: Index, jobs: Jobs, pool: Pool) -> Score:
-    """The index of jobs that have not waited, for `twin.ordering.remembering`; ageing is the replay's own.
-
-    Args:
-        index: the index.
-        jobs: those that the replay will number.
-        pool: the processors.
-    """
-    layers = [
-        tuple(np.asarray(index.predictor["params"][f"Dense_{number}"][name]) for name in ("kernel", "bias"))
-        for number in range(3)
-    ]
-    requested = np.log1p(jobs.requested_s / TIME_UNIT_S).astype(np.float32)
-    width = (np.log1p(jobs.processors) / np.log1p(pool.processors)).astype(np.float32)
-    a, b, c, d, _ = index.exponents
-
-    def score(rows: np.ndarray, memory: np.ndarray) -> np.ndarray:
-        hidden = np.stack([requested[rows], *_history(memory), width[rows]], axis=1).astype(np.float32)
-        for kernel, bias in layers[:2]:
-            hidden = np.maximum(hidden @ kernel + bias, 0.0)
-        log_haste, log_share = log_logistic(hidden @ layers[2][0] + layers[2][1]).T
-        log_processors = width[rows] * np.log1p(pool.processors)
-        return np.asarray(a * log_haste - b * log_share - (b + c) * requested[rows] - d * log_processors)
-
-    return score
-
-
-def log_logistic(logit: np.ndarray) -> np.ndarray:
-    """log(1 / (1 + exp(-logit))) as a line through its values at minus `KNOTS`."""
-    rises = np.maximum(-logit[..., None] - KNOTS, 0.0)
-    return np.asarray(-rises @ _bends())
-
-
-def scorer_of(index: Index, pool: Pool) -> PyTree:
-    """The parameters of a scorer (`SCORER_HIDDEN`, without identity, not pooled) whose scores are the index, sharpened.
-
-    Args:
-        index: the index.
-        pool: the processors, in whose logarithm widths are counted.
-    """
-    first, second, last = (index.predictor["params"][f"Dense_{number}"] for number in range(3))
-    names = [feature.name for feature in JOB_FEATURES]
-    job = np.zeros((len(names), len(SEEN)), np.float32)
-    job[[names.index(name) for name in SEEN], np.arange(len(SEEN))] = 1.0
-    carried = np.zeros((len(names), len(CARRIED)), np.float32)
-    carried[[names.index(name) for name in CARRIED], np.arange(len(CARRIED))] = 1.0
-    a, b, c, d, e = index.exponents
-    bends, knots = _bends(), len(KNOTS)
-    each = np.zeros((2, 2 * knots), np.float32)
-    each[0, :knots] = each[1, knots:] = 1.0
-    out = np.concatenate([-a * bends, b * bends, [-b - c, -d * np.log1p(pool.processors), e]])
-    return {
-        "params": {
-            "choice": _dense(
-                np.concatenate([job @ np.asarray(first["kernel"]), carried], axis=1), first["bias"]
-            ),
-            "context": _dense(np.zeros((len(POOL_FEATURES), SCORER_HIDDEN[0])), ()),
-            "layer_0": _dense(_beside(np.asarray(second["kernel"])), second["bias"]),
-            "layer_1": _dense(
-                _beside(-np.asarray(last["kernel"]) @ each),
-                -np.asarray(last["bias"]) @ each - np.tile(KNOTS, 2),
-            ),
-            "score": _dense(SHARPNESS * out[:, None], ()),
-        }
-    }
-
-
-def index_of(scorer: PyTree, pool: Pool) -> Index | None:
-    """The index that `scorer_of` wrote as a scorer, to the precision of float32; None if it is another scorer.
-
-    Args:
-        scorer: parameters of a scorer with hidden layers `SCORER_HIDDEN`.
-        pool: the processors.
-    """
-    layers = scorer["params"]
-    names = [feature.name for feature in JOB_FEATURES]
-    seen = [names.index(name) for name in SEEN]
-    (wide, narrow), apart = HIDDEN, [0, len(KNOTS)]  # the first bends of haste and of share
-    pairs = (
-        (layers["choice"]["kernel"][seen, :wide], layers["choice"]["bias"][:wide]),
-        (layers["layer_0"]["kernel"][:wide, :narrow], layers["layer_0"]["bias"][:narrow]),
-        (-layers["layer_1"]["kernel"][:narrow, apart], -layers["layer_1"]["bias"][apart] - KNOTS[0]),
-    )
-    predictor = {f"Dense_{number}": {"kernel": one, "bias": two} for number, (one, two) in enumerate(pairs)}
-    out = layers["score"]["kernel"][:, 0].astype(float) / SHARPNESS
-    a, b = (-out[0] / _bends()[0], out[len(KNOTS)] / _bends()[0])
-    requested, width, ageing = out[-len(CARRIED) :]
-    exponents = np.array([a, b, -requested - b, -width / np.log1p(pool.processors), ageing])
-    index = Index({"params": predictor}, exponents)
-    again = scorer_of(index, pool)["params"]
-    same = all(
-        np.allclose(array, layers[layer][part], rtol=1e-4, atol=1e-5)
-        for layer, parts in again.items()
-        for part, array in parts.items()
-    )
-    return index if same else None
-
-
-def _bends() -> np.ndarray:
-    """[knots] by how much the slope of the line grows at every knot."""
-    heights = np.logaddexp(0.0, KNOTS) - np.logaddexp(0.0, KNOTS[0])
-    slopes = np.append(np.diff(heights) / np.diff(KNOTS), 1.0)
-    return np.diff(slopes, prepend=0.0)
-
-
-def _beside(kernel: np.ndarray) -> np.ndarray:
-    """A kernel that also hands the carried features on."""
-    inputs, outputs = kernel.shape
-    whole = np.zeros((inputs + len(CARRIED), outputs + len(CARRIED)), np.float32)
-    whole[:inputs, :outputs] = kernel
-    whole[inputs:, outputs:] = np.eye(len(CARRIED))
-    return whole
-
-
-def _dense(kernel: np.ndarray, bias: object) -> dict[str, np.ndarray]:
-    """An affine layer; a bias that is too short is filled up with zeros."""
-    given = np.asarray(bias, np.float32)
-    return {
-        "kernel": np.asarray(kernel, np.float32),
-        "bias": np.concatenate([given, np.zeros(kernel.shape[1] - len(given), np.float32)]),
-    }
 
 
 def _logits(params: PyTree, features: Array) -> Array:

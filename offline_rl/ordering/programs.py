@@ -12,9 +12,11 @@ import jax
 import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
+from logs_schema.settings import refuse_below_one
 from offline_rl.algorithms import BehaviourCloningConfig, PPOConfig, behaviour_cloning, ppo
 from offline_rl.networks import Actor, Example, example_of
-from offline_rl.ordering.predicting import SCORER_HIDDEN, TIME_UNIT_S
+from offline_rl.ordering.index_scorer import SCORER_HIDDEN
+from offline_rl.ordering.predicting import TIME_UNIT_S
 from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
@@ -28,6 +30,7 @@ from twin.ordering.types import Pool
 from twin.rollout import follow, rollout
 
 SCORER = ScorerConfig(SCORER_HIDDEN, identity=False, pooled=False)
+TABLE = "[order.training]"
 
 
 @dataclass(frozen=True)
@@ -80,16 +83,20 @@ class OrderTrainingConfig:
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) != len(self.seeds):
-            raise ConfigError(f"seeds {list(self.seeds)}", allowed="one or more different seeds")
-        sizes = (self.num_updates, self.look_every, self.num_streams, self.num_steps, self.num_episodes)
-        if min(*sizes, self.num_held_out, self.clone_updates) < 1 or self.span_days <= 0.0:
             raise ConfigError(
-                "numbers of updates, streams, steps and months must be positive", where="training"
+                f"seeds = {list(self.seeds)}", where=TABLE, allowed="one or more different seeds"
             )
+        refuse_below_one(
+            TABLE, num_updates=self.num_updates, look_every=self.look_every, num_streams=self.num_streams,
+            num_steps=self.num_steps, num_episodes=self.num_episodes, num_held_out=self.num_held_out,
+            clone_updates=self.clone_updates,
+        )  # fmt: skip
+        if not self.span_days > 0.0:
+            raise ConfigError(f"span_days = {self.span_days:g}", where=TABLE, allowed="more than 0")
         if self.num_updates % self.look_every:
             raise ConfigError(
                 f"{self.num_updates} updates with a look every {self.look_every}",
-                where="training: num_updates, look_every",
+                where=f"{TABLE} num_updates, look_every",
                 allowed="a number of updates that look_every divides",
             )
 

@@ -14,8 +14,8 @@ import numpy as np
 
 from logs_schema.progress import Progress
 from offline_rl.api import Recipe, Trained
+from offline_rl.ordering.index_scorer import scorer_of
 from offline_rl.ordering.learning import anchor_data, learn_index, logged_windows, samples_before, train_order
-from offline_rl.ordering.predicting import scorer_of
 from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, example_in_windows, programs_for
 from offline_rl.ordering.tables import with_tables
 from offline_rl.scorer import scorer

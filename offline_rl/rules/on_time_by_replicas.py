@@ -16,6 +16,7 @@ from jax.scipy.special import ndtr
 from offline_rl.contract import ON_TIME_BY_REPLICAS, SHARPNESS
 from offline_rl.losses import mask_logits
 from offline_rl.networks import Actor, Example
+from offline_rl.replica_scores import replica_scores
 from offline_rl.rules.offers import parts_of
 from offline_rl.scorer import ScorerConfig, scorer
 from twin.contracts import Array, PyTree
@@ -26,7 +27,6 @@ from twin.placement.types import Observation
 _OF_NODE = {feature.name: row for row, feature in enumerate(SLOT_NODE_FEATURES)}
 _OF_REQUEST = {feature.name: row for row, feature in enumerate(NUMERIC_REQUEST_FEATURES)}
 _WAITED = -len(SLOT_REQUEST_FEATURES)
-_TINY = 1e-6
 
 
 def replica_rule_params(
@@ -100,24 +100,7 @@ def scores(numbers: PyTree, observation: PyTree) -> Array:
     """[nodes, seats, *streams] at most 1; `observation` is a pair, of nodes and of the request."""
     node, request = parts_of(observation)
     seen = {name: node[row] for name, row in _OF_NODE.items()}
-    run, backlog, core_time, replicas, same = (
-        _amount(seen[name]) for name in ("usual_run", "backlog", "core_time", "replicas", "same_service")
-    )
-    is_home = seen["same_site"] > 0.5
-    away = jnp.where(seen["is_cloud"] > 0.5, numbers["latency"][2], numbers["latency"][1])
-    latency = jnp.where(is_home, numbers["latency"][0], away)
-    has_core = seen["free_cpu_cores"] - _amount(seen["waiting_share"]) >= seen["needed_share"] - 1e-3
-    for_replica = run * jnp.maximum(same - replicas + 1.0, 0.0) / jnp.maximum(replicas, 1e-3)
-    wait = jnp.maximum(jnp.where(has_core, 0.0, backlog), for_replica)
-    deadline = _amount(request[_OF_REQUEST["deadline"]]) - _amount(request[_WAITED])
-    left = deadline[None] - wait - 2.0 * latency
-    share = jnp.maximum(left, _TINY) / jnp.maximum(run, _TINY)
-    on_time = jnp.where(left > 0.0, ndtr(jnp.log(share) / numbers["spread"]), 0.0)
-    on_time = jnp.where(request[_OF_REQUEST["has_deadline"]][None] > 0.5, on_time, 1.0)
-    cost = numbers["price"] * jnp.log1p(core_time) * (2.0 - seen["free_cpu_cores"])
-    return on_time - cost - numbers["haste"] * jnp.log1p(wait + run + latency)
-
-
-def _amount(feature: Array) -> Array:
-    """The amount in a feature `log1p(amount)`."""
-    return jnp.maximum(jnp.expm1(feature), 0.0)
+    of_request = {name: request[row][None] for name, row in _OF_REQUEST.items()}
+    of_request["waited"] = request[_WAITED][None]
+    found: Array = replica_scores(jnp, ndtr, numbers, seen, of_request)
+    return found

@@ -254,14 +254,18 @@ def test_a_log_without_a_day_after_training_is_refused_before_learning(tmp_path:
     with pytest.raises(ConfigError, match="no shift has test days") as caught:
         do(tmp_path, config)
     assert "the last training day, 2024-03-01" in str(caught.value)
-    three = replace(config, twin=AnswerConfig(num_members=3), judge=replace(TINY.judge, copies=3))
+    assert not (tmp_path / "work" / "twin").exists()
+
+
+def test_what_cannot_be_dealt_to_a_twins_members_is_refused_before_the_log_is_read(tmp_path: Path) -> None:
+    three = replace(TINY, twin=AnswerConfig(num_members=3), judge=replace(TINY.judge, copies=3))
     for uneven, said in (
-        (replace(config, judge=replace(TINY.judge, copies=3)), "3 replications"),
+        (replace(TINY, judge=replace(TINY.judge, copies=3)), "3 replications"),
         (replace(three, train=replace(TINY.train, num_streams=3)), "num_streams = 3"),
     ):
         with pytest.raises(ConfigError, match=said):
             do(tmp_path, uneven)
-    assert not (tmp_path / "work" / "twin").exists()
+    assert not (tmp_path / "work").exists()
 
 
 def test_what_does_not_belong_together_is_refused_before_judging(

@@ -77,6 +77,12 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, te
         ("[train]\nnum_updates = 0", "num_updates = 0", "[train]"),
         ("[train]\nlearning_rate = 0.0", "learning_rate = 0", "[train]"),
         ("[days]\nnum_days = 0", "num_days = 0", "[days]"),
+        ("[judge]\ncopies = 0", "copies = 0", "[judge]"),
+        ("[order.training]\nseeds = []", "seeds = []", "[order.training]"),
+        ("[order.training]\nclone_updates = 0", "clone_updates = 0", "[order.training]"),
+        ("[order.training]\nspan_days = 0", "span_days = 0", "[order.training]"),
+        ("[order.weeks]\nnum_anchors = 0", "num_anchors = 0", "[order.weeks]"),
+        ("[order.weeks]\nnum_drain_days = -1", "num_drain_days = -1", "[order.weeks]"),
         ("[days]\nnum_days = 1.5", "1.5 is of the wrong type", "days: num_days"),
     ],
 )

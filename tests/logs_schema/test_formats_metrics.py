@@ -323,9 +323,9 @@ def test_the_mappings_among_the_examples_can_be_read():
 
 def test_instants_that_are_none_are_rejected_and_the_other_samples_stay(tmp_path):
     cpu = series([250, 500], "web")
-    cpu["values"] += [[None, "1"], [1e30, "1"], ["soon", "1"]]
+    cpu["values"] += [[None, "1"], [1e30, "1"], ["soon", "1"], [f"1_{BEGIN_S}", "1"], [BEGIN_S + 90, "1_0"]]
     report, rows = imported(tmp_path, write(tmp_path / "metrics", cpu=answer(cpu)))
-    assert report.quarantined["deployment_samples"] == {"not_a_number": 3}
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 5}
     assert rows[BEGIN_S, "web"]["cpu_cores_used"] == 0.25
 
 
@@ -368,6 +368,8 @@ source = "replicas"
     ("line", "rule"),
     [
         (f"{BEGIN_S + 30},n/a,1", "not_a_number"),
+        (f"{BEGIN_S + 30},1_0,1", "not_a_number"),
+        (f"{str(BEGIN_S)[:-1]}_0,1,1", "not_a_number"),
         (f"{BEGIN_S},1,1", "duplicate_key"),  # exports that overlap
         (f"{BEGIN_S + 30},{'1' * 200_000},1", "not_a_number"),  # longer than Python's reader of CSV takes
     ],

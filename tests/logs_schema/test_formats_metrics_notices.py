@@ -3,6 +3,7 @@
 import pytest
 
 from logs_schema.errors import FormatError
+from logs_schema.formats.instant_units import unit_notice
 from logs_schema.importing import import_log
 from tests.logs_schema.test_formats_metrics import BEGIN_S, MAPPING, STEP_S, answer, imported, series, write
 
@@ -53,6 +54,11 @@ def test_a_mapping_without_a_gateway_is_told_at_the_import(tmp_path):
     report, _ = imported(tmp_path, write(tmp_path / "metrics", mapping=mapping, **answers))
     (notice,) = report.notices
     assert "names no gateway" in notice
+
+
+def test_an_instant_whose_digits_an_underscore_joins_is_no_number_to_give_notice_of():
+    assert unit_notice(f"{BEGIN_S}000", "s", "log.csv, t", "time_unit")
+    assert not unit_notice(f"{BEGIN_S}_000", "s", "log.csv, t", "time_unit")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_capacities_that_mean_nothing_are_refused(tmp_path, name, capacity, mess
 def test_capacities_as_people_write_them():
     assert parse_capacity("786,432") == ("pool", 786_432.0)
     assert parse_capacity("a=b=4") == ("a=b", 4.0)
-    for text in ("", "batch=", "many"):
+    for text in ("", "batch=", "many", "786_432"):
         with pytest.raises(ConfigError, match="is no capacity"):
             parse_capacity(text)
 

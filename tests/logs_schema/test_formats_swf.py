@@ -81,6 +81,11 @@ def test_headers_as_people_write_them(tmp_path, header, cores):
     assert found.rejects == []
 
 
+@pytest.mark.parametrize("header", ["; MaxProcs: 1_00", "; MaxNodes: 1_00"])
+def test_digits_joined_by_an_underscore_are_no_capacity(tmp_path, header):
+    assert swf.pool_capacity(swf.read_header(written(tmp_path, "log.swf", header, JOB))) is None
+
+
 def test_submit_times_since_1970_are_not_counted_from_a_start(tmp_path):
     rows, _ = read_one(tmp_path, changed(f2="1000000050"))
     assert rows[0]["arrival"] == at(1_000_000_050)
@@ -134,6 +139,7 @@ def test_unknown_and_special_values(tmp_path, fields, expected):
         (changed(f10="-7"), "negative:requested_memory"),
         (changed(f11="2"), "partial_execution"),
         (changed(f4="fast"), "not_a_number:run"),
+        (changed(f4="6_00"), "not_a_number:run"),
         (changed(f4="nan"), "not_finite:run"),
         (changed(f2="1e300"), "out_of_range:submit"),
         (JOB + " 19", "field_count"),

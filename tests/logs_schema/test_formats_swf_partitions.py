@@ -64,6 +64,14 @@ def test_every_partition_is_a_pool_with_the_size_of_the_header_or_its_peak(tmp_p
     assert any("partition-1, partition-10 is: a guess" in note for note in notes)
 
 
+@pytest.mark.parametrize(
+    "size", ["; Partition: 1 thin, 6_4 cores", "; Partition: 1 MaxProcs 6_4", "; MaxProcs: 84 (1: 6_4)"]
+)
+def test_a_size_whose_digits_an_underscore_joins_is_none_and_the_peak_is_the_guess(tmp_path, size):
+    header = (HEADER[0], *([HEADER[1]] if "84" not in size else []), size, HEADER[3])
+    assert found(tmp_path, *machines(), header=header).guessed[0] == "partition-1"
+
+
 def test_sizes_in_brackets_count_and_given_ones_come_first(tmp_path):
     header = (HEADER[0], "; MaxProcs: 1,088 (1: 1,024, 2: 60, 10: 3)")
     partitions = found(tmp_path, *machines(), header=header, given={"partition-2": 48.0})

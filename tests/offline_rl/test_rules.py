@@ -23,7 +23,6 @@ from offline_rl.rules.residual import on_rule, residual
 from offline_rl.runner import load_network
 from offline_rl.scorer import ScorerConfig
 from tests.offline_rl.bundles import made_system
-from twin.placement.encoding import with_problem
 from twin.placement.features import NODE_FEATURES, NUMERIC_REQUEST_FEATURES
 from twin.placement.history import Offers as Labelled
 from twin.placement.history import labelled_offers, replay_log
@@ -198,7 +197,8 @@ def plain_choice(
 @pytest.mark.parametrize("view", ["full", pytest.param("summary", marks=pytest.mark.slow)])
 def test_replayed_logs_are_decided_as_by_a_plain_loop(rule: str, view: str) -> None:
     encoding, windows = made_system(num_steps=32, num_windows=2)
-    history = replay_log(windows, with_problem(encoding, view=view))
+    encoding = replace(encoding, problem=replace(encoding.problem, view=view))
+    history = replay_log(windows, encoding)
     actor = rule_actor(rule)
     params = rule_params(rule, **NUMBERS)
     decide = jax.jit(jax.vmap(lambda seen, legal: greedy(actor.logits(params, seen, legal))))

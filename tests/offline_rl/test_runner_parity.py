@@ -16,7 +16,7 @@ from tests.offline_rl.retelling import episodes_of, follow_and_compare, retold
 from twin.contracts import Trajectory
 from twin.placement import types
 from twin.placement.encode import MONDAY_S
-from twin.placement.encoding import Encoding, with_problem
+from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.history import replay_log
 from twin.placement.windows import Windows
@@ -54,8 +54,8 @@ class Case(NamedTuple):
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder, (encoding, windows) = tmp_path_factory.mktemp("parity") / "bundle", made_system()
     network, view, knows_week = request.param
-    encoding = with_problem(encoding, view=view)
-    encoding = replace(encoding, cluster=replace(encoding.cluster, knows_week=knows_week))
+    problem = replace(encoding.problem, view=view)
+    encoding = replace(encoding, problem=problem, cluster=replace(encoding.cluster, knows_week=knows_week))
     params = made_policy(folder, encoding, network)
     return Case(folder, encoding, windows, episodes_of(params, network, encoding, windows))
 

@@ -26,7 +26,9 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress
-from offline_rl.ordering.predicting import NETWORK, SEEN, SMITH, Index, scorer_of
+from offline_rl.ordering.index import SMITH, Index
+from offline_rl.ordering.index_scorer import scorer_of
+from offline_rl.ordering.predicting import NETWORK, SEEN
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import load_network
 from tests.evaluation.refreshing import (

@@ -9,15 +9,9 @@ from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.problems.ordering.exporting import export_order, load_order
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
-from offline_rl.ordering.predicting import (
-    NETWORK,
-    SEEN,
-    TIME_UNIT_S,
-    Index,
-    index_of,
-    score_of,
-    scorer_of,
-)
+from offline_rl.ordering.index import Index
+from offline_rl.ordering.index_scorer import index_of, scorer_of
+from offline_rl.ordering.predicting import NETWORK, SEEN, TIME_UNIT_S
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import RunningJob, UserPast, WaitingJob, load, load_queue
 from tests.ordering.pooling import columns_of
@@ -82,7 +76,7 @@ def test_a_plain_loop_that_asks_the_bundle_starts_jobs_as_the_index(index, bundl
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
     pool = Pool(SIZE)
     expected = replay_remembering(
-        jobs, pool, score_of(index, jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=AGEING / DAY_S
+        jobs, pool, index.score(jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=AGEING / DAY_S
     )
     loop = Served(columns_of(jobs), SIZE, load_queue(bundle))
     found = np.array(loop.play(), float)
@@ -98,7 +92,7 @@ def test_a_bundle_gives_its_index_back(index, bundle):
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
     starts = [
         replay_remembering(
-            jobs, pool, score_of(one, jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=AGEING / DAY_S
+            jobs, pool, one.score(jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=AGEING / DAY_S
         ).start_s
         for one in (index, again)
     ]

@@ -30,8 +30,8 @@ from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
+from offline_rl.ordering.index import SMITH
 from offline_rl.ordering.learning import learn_index, samples_before
-from offline_rl.ordering.predicting import SMITH
 from offline_rl.runner import WaitingJob, load_queue
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs

@@ -12,7 +12,8 @@ from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import EASY_PLUS_PLUS, fixed_order, name_of, order_of_setting
 from evaluation.problems.ordering.order_candidates import INDICES, family
-from offline_rl.ordering.predicting import NETWORK, SEEN, SMITH, TIME_UNIT_S, Index, score_of
+from offline_rl.ordering.index import SMITH, Index
+from offline_rl.ordering.predicting import NETWORK, SEEN, TIME_UNIT_S
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.ordering_contract import weighted_setting
 from offline_rl.runner import QueuePolicy, RunningJob, UserPast, WaitingJob, load_network, load_queue
@@ -136,7 +137,7 @@ def test_an_index_of_the_ladder_starts_jobs_as_its_replay_backfilling_included(j
     found = Loop(jobs, load_queue(tmp_path / "bundle"), lambda policy: policy.starting).play()
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
     expected = replay_remembering(
-        jobs, pool, score_of(usual, jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=INDICES[0][-1] / DAY_S,
+        jobs, pool, usual.score(jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=INDICES[0][-1] / DAY_S,
         backfill=SAF,
     )  # fmt: skip
     np.testing.assert_allclose(found, expected.start_s, atol=1e-3)

@@ -392,8 +392,3 @@ def _most_in_flight(rows: pa.Table, node: np.ndarray, num_nodes: int, until_s: f
         order = np.lexsort((change, times))
         peak = max(peak, int(np.cumsum(change[order]).max(initial=0)))
     return peak
-
-
-def with_problem(encoding: Encoding, **changes: object) -> Encoding:
-    """The same encoding with fields of its problem configuration changed."""
-    return replace(encoding, problem=replace(encoding.problem, **changes))  # type: ignore[arg-type]

@@ -93,7 +93,7 @@ def train(
     """
     key_init, key_rounds, key_judge = jax.random.split(key, 3)
     walk = jax.jit(search.init)(key_init)
-    run = _rounds(search, config.rounds_a_look)
+    run = _rounds(search)
     names = (*jax.eval_shape(run, key_rounds, walk, data, 0, 0)[1]._fields, "held_out_pairs", "coverage")
 
     def advance(walk: PyTree, done: int, count: int) -> tuple[PyTree, dict[str, np.ndarray], float]:
@@ -115,8 +115,8 @@ def train(
     return jax.tree.map(np.asarray, fit.best), _record(curves, int(fit.best_look) - 1)
 
 
-def _rounds(search: Search, num_rounds: int) -> Callable[..., tuple[PyTree, Any]]:
-    """The jitted `(key, walk, data, first, count) -> walk, mean figures` of `count <= num_rounds` rounds."""
+def _rounds(search: Search) -> Callable[..., tuple[PyTree, Any]]:
+    """The jitted `(key, walk, data, first, count) -> walk, mean figures` of `count` rounds."""
 
     @jax.jit
     def run(key: Array, walk: PyTree, data: PyTree, first: Array, count: Array) -> tuple[PyTree, PyTree]:

@@ -13,7 +13,7 @@ import numpy as np
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
-from evaluation.comparison.bootstrap import Statistic, resampling_units
+from evaluation.comparison.bootstrap import Statistic, ratio_over_units, resampling_units
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.assignment.from_logs import EdgesFromLog
@@ -125,10 +125,5 @@ def _ways(
 def _ratio(unit: np.ndarray, above: np.ndarray, below: np.ndarray, where: np.ndarray) -> Statistic:
     """Sum over sum, less one, as a function of the units' weights."""
     place = np.unique(unit, return_inverse=True)[1]
-    sums = [np.bincount(place, np.where(where, one, 0.0)) for one in (above, below)]
-
-    def statistic(weights: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return (weights @ sums[0]) / (weights @ sums[1]) - 1.0
-
-    return statistic
+    ratio = ratio_over_units(*(np.bincount(place, np.where(where, one, 0.0)) for one in (above, below)))
+    return lambda weights: ratio(weights) - 1.0

@@ -128,8 +128,7 @@ def compare_plan(
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         archive, policy = Archive(inputs["archive"]), inputs.get("policy")
         refuse_other_nodes(archive, inputs["twin"])
-        if policy is not None:
-            refuse_other_twin(policy, inputs["twin"])
+        refuse_other_twin(policy, inputs["twin"])
         plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
         comparison = judge(
             policies, load_edges(inputs["twin"]), archive, plan, progress, assign=assign,

@@ -15,7 +15,7 @@ import numpy as np
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import about_zero
-from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.bootstrap import Statistic, ratio_over_units
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
@@ -184,10 +184,5 @@ def without_gaps(values: np.ndarray) -> np.ndarray:
 def _ratio(day: np.ndarray, mine: np.ndarray, logged: np.ndarray, usable: np.ndarray) -> Statistic:
     """Sum over sum, less one, as a function of the days' weights."""
     where = usable & np.isfinite(mine) & np.isfinite(logged)
-    above, below = (np.bincount(day, np.where(where, one, 0.0)) for one in (mine, logged))
-
-    def statistic(weights: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return (weights @ above) / (weights @ below) - 1.0
-
-    return statistic
+    ratio = ratio_over_units(*(np.bincount(day, np.where(where, one, 0.0)) for one in (mine, logged)))
+    return lambda weights: ratio(weights) - 1.0

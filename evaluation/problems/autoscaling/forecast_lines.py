@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit
-from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.bootstrap import ratio_over_units
 from evaluation.problems.autoscaling.certifying import ReplayedDays
 from evaluation.problems.autoscaling.forecasts import (
     ForecastRows,
@@ -100,14 +101,7 @@ def _lines(forecaster: AnswerForecaster, found: ForecastRows, config: CertifyCon
         away = sums(np.abs(np.log(found.forecast.middle) - logs))
         missed = sums((found.logged < found.forecast.low) | (found.logged > found.forecast.high))
     simple = np.stack([sums(np.abs(np.log(found.simple[name]) - logs)) for name in SIMPLE])
-    number = sums(np.ones(len(logs)))
-
-    def mean(parts: np.ndarray) -> Statistic:
-        def statistic(weights: np.ndarray) -> np.ndarray:
-            with np.errstate(invalid="ignore", divide="ignore"):
-                return (weights @ parts.T) / (weights @ number)
-
-        return statistic
+    mean = partial(ratio_over_units, below=sums(np.ones(len(logs))))
 
     def over(weights: np.ndarray) -> np.ndarray:
         best = np.min(np.stack([mean(one)(weights) for one in simple]), axis=0)

@@ -65,8 +65,7 @@ def build_comparison(
     """Writes `comparison.json` and the report into `out`; `policies` and `judges` are the user's."""
     archive, policy = Archive(inputs["archive"]), inputs.get("policy")
     twin = load_application_twin(inputs["twin"])
-    if policy is not None:
-        refuse_other_twin(policy, inputs["twin"])
+    refuse_other_twin(policy, inputs["twin"])
     log, scale = load_log(inputs["twin"]), config.scale or ScaleConfig()
     shifts = [TestDays(shift, (), None) for shift in parse_shifts(config.shifts.shifts)]
     plan = ShiftPlan(tuple(train_days_in(inputs["twin"])), tuple(shifts))

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES, gsp_ss_dispatch
-from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate, ratio_over_units
 from evaluation.problems.orchestration.pairs import PairProgram, pair_program
 from evaluation.problems.orchestration.references import REFERENCES, reference
 from evaluation.simulator.frames import (
@@ -264,19 +264,18 @@ def _score(pair: Pair, day: int, counts: Counts, num_s: float, reference: np.nda
         (totals["on_time"], arrived), (totals["on_time"], whole_s), (scheduling_mib, arrived),
         (totals["pulled_mib"], arrived), (totals["energy_j"], arrived),
     )  # fmt: skip
-    measures = {name: _ratio(*part) for name, part in zip(MEASURES, parts, strict=True)}
+    measures = {name: over_runs(*part) for name, part in zip(MEASURES, parts, strict=True)}
     per_run = _on_time(counts)
-    return PairScore(pair, day, measures, _ratio(per_run - reference, np.ones_like(per_run)), per_run)
+    return PairScore(pair, day, measures, over_runs(per_run - reference, np.ones_like(per_run)), per_run)
 
 
 def _on_time(counts: Counts) -> np.ndarray:
     return np.asarray(counts.on_time, np.float64) / np.maximum(np.asarray(counts.arrived), 1)
 
 
-def _ratio(above: np.ndarray, below: np.ndarray) -> Estimate:
-    return estimate(
-        lambda weights: weights @ above / np.maximum(weights @ below, 1e-9), len(above), IntervalConfig()
-    )
+def over_runs(above: np.ndarray, below: np.ndarray) -> Estimate:
+    """Sum over sum of runs, both [runs], with its interval."""
+    return estimate(ratio_over_units(above, below), len(above), IntervalConfig())
 
 
 def validate_pairs(days: Sequence[int], pairs: Sequence[Pair], entrants: Entrants = NO_ENTRANTS) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero
-from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.bootstrap import Statistic, mean_over_units, ratio_over_units
 from logs_schema import Archive
 from twin.contracts import Array, EnvironmentState
 from twin.environment import environment
@@ -143,7 +143,7 @@ def _closed_loop(
         logged = by_day[index + 1] / by_day[0]
         off = np.array([one[index] for one in found]) - logged
         lines.append(
-            about_zero("closed_loop", name, "share", _mean_of(off), len(days), config.thresholds.behaviour_value,
+            about_zero("closed_loop", name, "share", mean_over_units(off), len(days), config.thresholds.behaviour_value,
                        config.intervals(), deciding=limit)
         )  # fmt: skip
     return lines
@@ -199,21 +199,7 @@ def closed_loop(
     return found
 
 
-def _mean_of(values: np.ndarray) -> Statistic:
-    def statistic(weights: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            return (weights @ values) / weights.sum(axis=-1)
-
-    return statistic
-
-
 def _mean(day: np.ndarray, value: np.ndarray, where: np.ndarray, num_days: int) -> Statistic:
     """The mean of some rows as a function of the days' weights."""
     above = np.bincount(day, np.where(where, value, 0.0), num_days)
-    below = np.bincount(day, where.astype(float), num_days)
-
-    def statistic(weights: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore"):
-            return (weights @ above) / (weights @ below)
-
-    return statistic
+    return ratio_over_units(above, np.bincount(day, where.astype(float), num_days))

@@ -98,8 +98,7 @@ def compare_plan(
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         archive, policy = Archive(inputs["archive"]), inputs.get("policy")
         refuse_other_nodes(archive, inputs["twin"])
-        if policy is not None:
-            refuse_other_twin(policy, inputs["twin"])
+        refuse_other_twin(policy, inputs["twin"])
         plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
         comparison = judge(
             policies, load_fitted(inputs["twin"]), archive, plan, progress, play=play, intervals=config.intervals,

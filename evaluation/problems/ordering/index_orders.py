@@ -1,6 +1,6 @@
 """The learned index as an order among others: its name, and how exact replay plays it.
 
-`index(0.5,1,0,1,0.06)`: the exponents of `offline_rl.ordering.predicting` (haste, share, request, processors, and
+`index(0.5,1,0,1,0.06)`: the exponents of `offline_rl.ordering.index` (haste, share, request, processors, and
 ageing by the day). What it predicts run times with is learned from the days before, so a name stands for one predictor
 at every anchor.
 """
@@ -11,7 +11,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from evaluation.problems.ordering.weeks import TestWeek
-from offline_rl.ordering.predicting import TIME_UNIT_S, Index, score_of
+from offline_rl.ordering.index import Index
+from offline_rl.ordering.predicting import TIME_UNIT_S
 from twin.ordering.population import DAY_S
 from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.rules import SAF
@@ -46,7 +47,7 @@ def play_index(index: Index, pool: Pool, week: TestWeek) -> np.ndarray:
     done = replay_remembering(
         week.jobs,
         Pool(pool.processors, easy=True),
-        score_of(index, week.jobs, pool),
+        index.score(week.jobs, pool),
         past_of(week.whole, week.schedule_s, week.span_s[0], TIME_UNIT_S),
         time_unit_s=TIME_UNIT_S,
         ageing_per_s=index.exponents[-1] / DAY_S,

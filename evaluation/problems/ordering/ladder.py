@@ -47,7 +47,7 @@ from evaluation.problems.ordering.past_weeks import (
 from evaluation.problems.ordering.playing import BEST_RULE, EASY, EASY_PREDICTED, LADDER, OrderPolicy
 from evaluation.problems.ordering.refereeing import gain_of, is_allowed
 from evaluation.problems.ordering.weeks import TestWeek
-from offline_rl.ordering.predicting import Index
+from offline_rl.ordering.index import Index
 from twin.ordering.types import Jobs, Pool
 
 GAIN_ELSEWHERE = (0.1, 0.15)

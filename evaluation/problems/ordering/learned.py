@@ -13,8 +13,8 @@ from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.ordering.index_orders import play_index
 from evaluation.problems.ordering.playing import OrderPolicy, Play
 from evaluation.problems.ordering.weeks import TestWeek
+from offline_rl.ordering.index import Index
 from offline_rl.ordering.learning import joined
-from offline_rl.ordering.predicting import Index
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
 from twin.contracts import PyTree
 from twin.ordering.job_windows import JobWindows, cut_job_windows

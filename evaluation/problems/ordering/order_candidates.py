@@ -17,8 +17,8 @@ from evaluation.problems.ordering.index_orders import (
 from evaluation.problems.ordering.past_weeks import Play
 from evaluation.problems.ordering.playing import EASY
 from evaluation.problems.ordering.weeks import TestWeek, earlier, warm_earlier
+from offline_rl.ordering.index import SMITH, Index
 from offline_rl.ordering.learning import learn_index, samples_before
-from offline_rl.ordering.predicting import SMITH, Index
 from twin.ordering.predicted import PredictedOrder
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER, RULES, Rule

@@ -34,6 +34,8 @@ from evaluation.problems.ordering.winning import Winner, winner_of
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress, Stage
+from offline_rl.ordering.index import Index, some_index
+from offline_rl.ordering.index_scorer import scorer_of
 from offline_rl.ordering.learning import (
     AnchorData,
     TrainedOrder,
@@ -43,7 +45,7 @@ from offline_rl.ordering.learning import (
     samples_before,
     train_order,
 )
-from offline_rl.ordering.predicting import Index, RunTimeSamples, scorer_of, some_index
+from offline_rl.ordering.predicting import RunTimeSamples
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, programs_for
 from offline_rl.ordering.tables import with_tables
 from twin.arrays import save_arrays

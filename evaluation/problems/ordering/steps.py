@@ -45,8 +45,9 @@ from logs_schema.product import read_manifest, verify
 from logs_schema.progress import Progress
 from logs_schema.records import to_plain
 from logs_schema.settings import build
+from offline_rl.ordering.index import some_index
+from offline_rl.ordering.index_scorer import scorer_of
 from offline_rl.ordering.learning import samples_before
-from offline_rl.ordering.predicting import scorer_of, some_index
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.ordering.tables import with_tables
 from twin.arrays import load_structure, save_arrays
@@ -198,10 +199,8 @@ def build_queue_comparison(
     """
     archive = Archive(archive_path)
     refuse_other_pool(archive, twin_path)
-    policy = None
-    if policy_path is not None:
-        refuse_other_twin(policy_path, twin_path)
-        policy = load_queue_policy(policy_path)
+    refuse_other_twin(policy_path, twin_path)
+    policy = None if policy_path is None else load_queue_policy(policy_path)
     twin = load_queue_twin(twin_path)
     comparison, weeks = compare_queue(
         archive, twin, config, progress, policy=policy, users=users, judges=judges

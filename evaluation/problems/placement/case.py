@@ -22,10 +22,12 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.judges.windows import (
     Candidate,
 )
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.shifted import ShiftedTwins
 from logs_schema import Archive
 from logs_schema.background import Background
 from logs_schema.errors import ConfigError
+from offline_rl.recipes.config import even_streams
 from offline_rl.recipes.schedulers import Schedulers, example_for, policy_of, policy_params
 from offline_rl.rules.in_twin import rules_of
 from offline_rl.rules.size_intervals import SIZE_INTERVALS, size_intervals_of
@@ -105,6 +107,12 @@ def candidates(
         params = nothing if is_rule else policy_params(schedulers, name, row)
         found.append(Candidate(LADDER, name if is_rule else GREEDY, params))
     return found
+
+
+def refuse_uneven(config: RunConfig) -> None:
+    """As below, and that training has streams for every member that is trained with."""
+    refuse_uneven_replications(config.judge, config.twin.num_members)
+    even_streams(config.train, config.twin.num_members)
 
 
 def refuse_uneven_replications(config: JudgeConfig, num_members: int) -> None:

@@ -156,7 +156,7 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
 
 def _facts_of(entered: PolicyEntries) -> list[PolicyFacts]:
     ours = [policy for policy in POLICIES if policy.name not in entered.names]
-    kinds = {name: "trained" for name in entered.trained}
+    kinds = dict.fromkeys(entered.trained, "trained")
     return [
         *ours,
         *(PolicyFacts(name, kinds.get(name, USERS), entered.words[name]) for name in entered.names),

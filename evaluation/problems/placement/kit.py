@@ -32,7 +32,7 @@ from evaluation.problems.kit import (
     Kit,
     StepPlan,
 )
-from evaluation.problems.placement.case import Case, refuse_uneven_replications
+from evaluation.problems.placement.case import Case, refuse_uneven
 from evaluation.problems.placement.certifying import certify, refused
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice_in, refuse_no_choice, untrainable
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
@@ -56,7 +56,6 @@ from logs_schema.background import Background
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.recipes.config import even_streams
 from offline_rl.recipes.training import Contenders
 from twin.placement.model import PlacementTwin
 from twin.problems import PLACEMENT
@@ -256,8 +255,6 @@ def run(job: Job) -> dict[str, Path]:
 def _refuse_untestable(config: RunConfig, archive: Archive) -> None:
     """Raises ConfigError before the fit if the twin could not be used for training or comparison."""
     _refuse_several_queues(archive)
-    even_streams(config.train, config.twin.num_members)
-    refuse_uneven_replications(config.judge, config.twin.num_members)
     answerable(plan_of(archive, train_days_of(archive, config.days, config.shifts), config.shifts))
 
 
@@ -328,6 +325,7 @@ PLACEMENT_KIT = Kit(
     refresh=placement_parts,
     run=run,
     refuse_untrainable=refuse_no_choice,
+    refuse_config=refuse_uneven,
     fitted=fitted,
     trained=trained,
     compared=compared,

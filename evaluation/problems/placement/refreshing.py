@@ -6,13 +6,12 @@ from pathlib import Path
 from evaluation.comparison.comparison import Comparison
 from evaluation.judges.contender import load_contender
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.placement.case import refuse_uneven_replications
+from evaluation.problems.placement.case import refuse_uneven
 from evaluation.problems.placement.comparing import COMPARISON_CODE
 from evaluation.problems.placement.refresh_judging import judge_both
 from evaluation.problems.refresh_parts import RefreshParts, newest_days
 from logs_schema import Archive
 from logs_schema.progress import Progress
-from offline_rl.recipes.config import even_streams
 from twin.placement.model import PlacementTwin, load_encoding
 
 JUDGE_DAYS = 2
@@ -24,8 +23,7 @@ def placement_parts(config: RunConfig) -> RefreshParts:
     Raises:
         ConfigError: Replications of a window or streams of training cannot be dealt to the twin's members.
     """
-    refuse_uneven_replications(config.judge, config.twin.num_members)
-    even_streams(config.train, config.twin.num_members)
+    refuse_uneven(config)
 
     def judge(
         archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress

@@ -292,8 +292,7 @@ def build_comparison(
     """
     archive = Archive(archive_path)
     refuse_other_nodes(archive, twin_path)
-    if policy_path is not None:
-        refuse_other_twin(policy_path, twin_path)
+    refuse_other_twin(policy_path, twin_path)
     twin = PlacementTwin.load(twin_path)
     schedulers = None if policy_path is None else load_schedulers(policy_path)[0]
     plan = plan_of(archive, twin.encoding.train_days, config.shifts)

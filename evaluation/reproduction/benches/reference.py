@@ -41,6 +41,7 @@ from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
+from logs_schema.settings import refuse_below_one
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.distributions import greedy
@@ -102,15 +103,14 @@ class ReferenceConfig:
     depth: int = 24
 
     def __post_init__(self) -> None:
-        sizes = (
-            self.num_updates,
-            self.updates_per_look,
-            self.requests_per_update,
-            self.least_steps,
-            self.depth,
-        )
-        if min(sizes) < 1 or self.turnovers <= 0:
-            raise ConfigError("updates, requests, steps and slots must be positive", where="bench reference")
+        refuse_below_one(
+            "bench reference", num_updates=self.num_updates, updates_per_look=self.updates_per_look,
+            requests_per_update=self.requests_per_update, least_steps=self.least_steps, depth=self.depth,
+        )  # fmt: skip
+        if not self.turnovers > 0.0:
+            raise ConfigError(
+                f"turnovers = {self.turnovers:g}", where="bench reference", allowed="more than 0"
+            )
         if self.most_updates < self.num_updates:
             raise ConfigError(
                 f"{self.most_updates} updates at most, {self.num_updates} at first", where="bench reference",

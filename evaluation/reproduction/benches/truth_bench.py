@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines import BASELINES, TRUTH_BASELINES
-from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate, mean_over_units
 from evaluation.judges.players import Player, PlayerInput, of_policy, of_reference, play
 from evaluation.reproduction.benches.reference import (
     TruthReference,
@@ -195,12 +195,9 @@ def _cases(
 
 
 def _score(name: str, day: int, shares: np.ndarray) -> PolicyScore:
-    units = shares.ravel()
-
-    def mean(weights: np.ndarray) -> np.ndarray:
-        return weights @ units / weights.sum(axis=1)
-
-    return PolicyScore(name, day, estimate(mean, len(units), IntervalConfig()), shares)
+    return PolicyScore(
+        name, day, estimate(mean_over_units(shares.ravel()), shares.size, IntervalConfig()), shares
+    )
 
 
 def validate_bench(days: Sequence[int], policies: Sequence[str]) -> None:

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-import numpy as np
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate, mean_over_units
 from evaluation.comparison.formatting import shift_label, with_interval
 from evaluation.reproduction.benches.reference_cache import Kept
 from evaluation.reproduction.benches.truth_bench import (
@@ -84,11 +83,7 @@ def checks(scores: Sequence[PolicyScore], wanted: Sequence[Wanted] = WANTED) -> 
 def paired(one: PolicyScore, other: PolicyScore) -> Estimate:
     """The difference of two policies on the same simulated days, with its interval."""
     units = (one.per_day - other.per_day).ravel()
-
-    def mean(weights: np.ndarray) -> np.ndarray:
-        return weights @ units / weights.sum(axis=1)
-
-    return estimate(mean, len(units), IntervalConfig())
+    return estimate(mean_over_units(units), len(units), IntervalConfig())
 
 
 def as_json(

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evaluation.certify.lines import Verdict
-from evaluation.comparison.bootstrap import IntervalConfig, estimate
+from evaluation.comparison.bootstrap import IntervalConfig, estimate, mean_over_units
 from evaluation.comparison.entries import is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS
 from evaluation.comparison.rank_correlation import rank_correlation
@@ -23,7 +23,7 @@ def rows(found: Mapping[str, Any]) -> list[dict[str, Any]]:
     result = []
     for policy, true in found["true"].items():
         in_model, replications = found["promised"][policy], np.asarray(true["on_time"])
-        value = estimate(_mean(replications), len(replications), IntervalConfig(num_replicates=400))
+        value = estimate(mean_over_units(replications), len(replications), IntervalConfig(num_replicates=400))
         result.append(
             {
                 "world": found["world"], "seed": found["seed"], "shift_days": found["shift_days"],
@@ -137,7 +137,3 @@ def _policies(found: Mapping[str, Any]) -> Table:
             f"{row['mean_response_s']:.1f}", f"{row['promised_response_s']:.1f}",
         )  # fmt: skip
     return table
-
-
-def _mean(replications: np.ndarray) -> Any:
-    return lambda weights: weights @ replications / weights.sum(axis=1)

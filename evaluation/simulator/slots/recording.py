@@ -141,7 +141,7 @@ def recorded_day(
         arrivals = _arrivals(
             public, chance, state.response.queues.next_s, numbers, after.slot.placement.clock_s
         )
-        load, deployment = after_load(public, following), before.slot.view.deployment
+        load, deployment = after_load(following), before.slot.view.deployment
         shown = (
             deployment.replicas.astype(jnp.int8),
             after.slot.view.deployment.used_gib,
@@ -173,7 +173,7 @@ def _arrivals(
     return stacked
 
 
-def after_load(public: EdgeCloud, state: EnvironmentState) -> tuple[Array, Array]:
+def after_load(state: EnvironmentState) -> tuple[Array, Array]:
     """[nodes] int8 requests in service, and at the node or on their way to it otherwise."""
     held = state.response.held
     present = jnp.isfinite(held.arrives_s) & jnp.isinf(held.end_s)
