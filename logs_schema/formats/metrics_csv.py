@@ -29,6 +29,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files, head, numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS, unit_notice
+from logs_schema.formats.json_lines import JSON_LINES, refuse_other_json
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
@@ -46,7 +47,6 @@ from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 NAME = "metrics_csv"
 DESCRIPTION = "metrics of deployments in CSV files or JSON lines (plain or .gz), with a mapping (TOML)"
 EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
-JSON_LINES = (".jsonl", ".jsonl.gz")
 GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
 """How Go prints the zone of an instant, and the reading of its monotonic clock."""
 
@@ -128,7 +128,8 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterator[MetricLine | Reject]:
     """The lines of a file, counted in `counts`; those that hold no row are rejected."""
     header: list[str] = []
-    is_json = path.name.endswith(JSON_LINES)
+    if is_json := path.name.endswith(JSON_LINES):
+        refuse_other_json(path)
     for number, line in numbered_lines(path):
         counts[0] = number
         if not line.strip():
@@ -259,6 +260,7 @@ def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> N
     needed += [name for one in mapping.measured for name in (one.times, one.per) if name]
     needed += [mapping.deployment_column] if mapping.deployment_column else []
     if missing := [name for name in needed if name not in header]:
+        refuse_other_json(path)
         raise FormatError(
             f"the file has no column {first(missing)}", where=f"{path}, line 1", allowed=", ".join(header),
             advice=f"mend the mapping {mapping.path}, or name the files that it is for",

@@ -25,6 +25,7 @@ from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, descr
 from logs_schema.formats.fields import CsvLines, csv_names
 from logs_schema.formats.files import beside, find_files, head, numbered_lines
 from logs_schema.formats.instant_units import unit_notice
+from logs_schema.formats.json_lines import JSON_LINES, refuse_other_json
 from logs_schema.formats.mapping import SUFFIX
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
@@ -49,7 +50,6 @@ DESCRIPTION = (
 )
 EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
 TAKES_CAPACITY = True
-JSON_LINES = (".jsonl", ".jsonl.gz")
 INVENTORY = ("nodes.csv", "nodes.csv.gz")
 
 
@@ -151,12 +151,14 @@ def _read_file(
 def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mapping[str, Any]], int]:
     """Reads a line's fields, and how many lines the names take; FormatError where a CSV file lacks a column."""
     if path.name.endswith(JSON_LINES):
+        refuse_other_json(path)
         return _json_fields, 0
     if mapping.header:
         names = [str(name) for name in mapping.header]
     else:
         names = csv_names(next(iter(head(path)), ""), mapping.separator)
     if missing := [name for name in mapping.sources if names.count(name) != 1]:
+        refuse_other_json(path)
         raise FormatError(
             f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
             allowed=", ".join(names)[:1000], advice=f"mend the mapping {mapping.path}, or its separator",

@@ -339,3 +339,25 @@ def test_durations_amounts_and_lists_of_hosts() -> None:
             read(text, "x")
     with pytest.raises(BadRow):
         InstantReading().read("soon", "x", "s")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("jobs.json", '[\n  {"at": 1}\n]\n', "one JSON document"),
+        ("jobs.json", '\n[{"at": 1}, {"at": 2}]', "one JSON document"),
+        ("jobs.jsonl", '{\n  "items": [\n  ]\n}\n', "one JSON document"),
+        ("jobs.ndjson", '{"at": 1}\n{"at": 2}\n', "is not named so"),
+    ],
+)
+@pytest.mark.parametrize("log_format", ["requests_csv", "metrics_csv"])
+def test_other_json_than_json_lines_is_told_before_it_is_read(tmp_path, log_format, name, text, what):
+    (tmp_path / name).write_text(text)
+    mapping = {
+        "requests_csv": '[columns.arrival]\nsource = "at"',
+        "metrics_csv": 'deployment = "a"\ntime_column = "at"\n[metrics.num_replicas]\nsource = "n"',
+    }
+    written(tmp_path, "map.toml", mapping[log_format])
+    with pytest.raises(FormatError, match=what):
+        import_log(log_format, [tmp_path / name, tmp_path / "map.toml"], tmp_path / "archive")
+    assert not (tmp_path / "archive").exists()
