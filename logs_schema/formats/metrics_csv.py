@@ -259,10 +259,11 @@ def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> N
     needed = [mapping.time_column, *(one.source for one in mapping.measured)]
     needed += [name for one in mapping.measured for name in (one.times, one.per) if name]
     needed += [mapping.deployment_column] if mapping.deployment_column else []
-    if missing := [name for name in needed if name not in header]:
+    if missing := [name for name in dict.fromkeys(needed) if header.count(name) != 1]:
         refuse_other_json(path)
         raise FormatError(
-            f"the file has no column {first(missing)}", where=f"{path}, line 1", allowed=", ".join(header),
+            f"the file has no column {first(missing)}, or has it twice",
+            where=f"{path}, line 1", allowed=", ".join(header),
             advice=f"mend the mapping {mapping.path}, or name the files that it is for",
         )  # fmt: skip
 
