@@ -129,6 +129,9 @@ def test_the_last_fifth_of_a_log_is_held_out(number, kept):
 def test_days_that_are_asked_for_are_taken():
     days = train_days_of(Days(10), DaysConfig(last_day=dt.date(2024, 1, 5), num_days=2))
     assert days == [dt.date(2024, 1, 4), dt.date(2024, 1, 5)]
+    days = train_days_of(Days(10), DaysConfig(num_days=2))  # and the last fifth is held out
+    assert days == [dt.date(2024, 1, 7), dt.date(2024, 1, 8)]
+    assert train_days_of(Days(10), DaysConfig(first_day=dt.date(2024, 1, 9)))[-1] == dt.date(2024, 1, 10)
     with pytest.raises(ConfigError, match="no samples from"):
         train_days_of(Days(10), DaysConfig(first_day=dt.date(2025, 1, 1)))
 
