@@ -33,7 +33,7 @@ from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.recipes.scaling_training import policy_of
+from offline_rl.recipes.scaling_training import policy_of, setting_of
 from offline_rl.runner.scaling import FORMS, load_scaling
 from twin import fit
 
@@ -148,6 +148,9 @@ def test_what_is_not_there_says_so(tmp_path):
         AUTOSCALING_KIT.configured(RunConfig(), ProblemOptions(pool="cpu"))
     with pytest.raises(ConfigError, match="slo_s"):
         ScaleConfig(slo_s=-1.0)
+    log = SimpleNamespace(gateway={"response_p95_s": np.full(3, np.nan)})
+    with pytest.raises(ConfigError, match="no objective is named"):
+        setting_of(ScaleConfig(), None, log)
 
 
 @pytest.mark.parametrize(
