@@ -1,4 +1,4 @@
-"""JSON lines: how their files are named, and JSON that is none."""
+"""JSON lines: how their files are named, and what is neither they nor CSV."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,14 @@ from logs_schema.formats.files import head
 JSON_LINES = (".jsonl", ".jsonl.gz")
 
 
-def refuse_other_json(path: Path) -> None:
-    """FormatError where a file holds one JSON document, or JSON lines under a name that is not theirs."""
+def refuse_other_content(path: Path) -> None:
+    """FormatError where a file is Parquet, holds one JSON document, or JSON lines under a name that is not theirs."""
     begin = next((line.strip() for line in head(path) if line.strip()), "")
+    if begin.startswith("PAR1"):
+        raise FormatError(
+            "the file is Parquet", where=str(path), allowed="CSV or JSON lines",
+            advice="write it as CSV; or give its columns the names and units of ours, and import it as native",
+        )  # fmt: skip
     if not begin.startswith(("[", "{")):
         return
     try:

@@ -30,7 +30,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files, head, numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS, likely_unit, unit_notice
-from logs_schema.formats.json_lines import JSON_LINES, refuse_other_json
+from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
@@ -161,7 +161,7 @@ def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterato
     """The lines of a file, counted in `counts`; those that hold no row are rejected."""
     header: list[str] = []
     if is_json := path.name.endswith(JSON_LINES):
-        refuse_other_json(path)
+        refuse_other_content(path)
     for number, line in numbered_lines(path):
         counts[0] = number
         if not line.strip():
@@ -292,7 +292,7 @@ def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> N
     needed += [name for one in mapping.measured for name in (one.times, one.per) if name]
     needed += [mapping.deployment_column] if mapping.deployment_column else []
     if missing := [name for name in dict.fromkeys(needed) if header.count(name) != 1]:
-        refuse_other_json(path)
+        refuse_other_content(path)
         raise FormatError(
             f"the file has no column {first(missing)}, or has it twice",
             where=f"{path}, line 1", allowed=", ".join(header),

@@ -184,14 +184,6 @@ def test_a_mapping_that_does_not_fit_the_file_is_refused(tmp_path, old, new, wor
         imported(tmp_path, folder, "metrics_csv")
 
 
-def test_a_column_that_a_file_has_twice_is_refused(tmp_path):
-    """As where tables with an instant each were joined side by side: the rows of one need not be those of the other."""
-    folder = write(tmp_path / "metrics", mapping=CSV_MAPPING)
-    (folder / "log.csv").write_text(CSV.replace("replicas\n", "when\n"))
-    with pytest.raises(FormatError, match="no column when, replicas, or has it twice"):
-        imported(tmp_path, folder, "metrics_csv")
-
-
 def test_a_folder_without_a_mapping_is_refused(tmp_path):
     (tmp_path / "log.csv").write_text(CSV)
     with pytest.raises(FormatError, match="there is no mapping"):

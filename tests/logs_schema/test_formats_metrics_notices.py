@@ -4,7 +4,17 @@ import pytest
 
 from logs_schema.errors import FormatError
 from logs_schema.importing import import_log
-from tests.logs_schema.test_formats_metrics import BEGIN_S, MAPPING, STEP_S, answer, imported, series, write
+from tests.logs_schema.test_formats_metrics import (
+    BEGIN_S,
+    CSV,
+    CSV_MAPPING,
+    MAPPING,
+    STEP_S,
+    answer,
+    imported,
+    series,
+    write,
+)
 
 FRONT = MAPPING.replace("deployment_label", 'gateway = "web"\ndeployment_label')
 
@@ -114,3 +124,11 @@ def test_intervals_that_take_far_more_time_than_the_log_did_are_told(
     assert all("120% of that time" in notice for notice in report.notices)
     at = sorted(time for time, _ in rows)
     assert round((at[-1] - at[0]) / interval_s) == 40 + num_gaps
+
+
+def test_a_column_that_a_file_has_twice_is_refused(tmp_path):
+    """As where tables with an instant each were joined side by side: the rows of one need not be those of the other."""
+    folder = write(tmp_path / "metrics", mapping=CSV_MAPPING)
+    (folder / "log.csv").write_text(CSV.replace("replicas\n", "when\n"))
+    with pytest.raises(FormatError, match="no column when, replicas, or has it twice"):
+        imported(tmp_path, folder, "metrics_csv")
