@@ -195,10 +195,10 @@ def read_manifest(path: Path | str, kind: str | None = None) -> Manifest:
 
 
 def _inside(path: Path, kind: str) -> Path | None:
-    """The first product of a kind that lies in a product's folder, as an archive does in that of a job's step."""
+    """The first product of a kind (any bundle is one) in a product's folder, as in that of a step of a job."""
     for file in sorted(path.glob(f"*/{MANIFEST}")):
         try:
-            if _parsed(file).kind == kind:
+            if f"-{_parsed(file).kind}".endswith(f"-{kind}"):
                 return file.parent
         except (OSError, ValueError, TypeError, RecursionError, ConfigError):
             continue
