@@ -188,11 +188,21 @@ def read_manifest(path: Path | str, kind: str | None = None) -> Manifest:
     if manifest.content_hash != hashed:
         raise _damaged(file, "the manifest does not agree with its own hash")
     if kind is not None and manifest.kind != kind:
-        what = f"this is a product of kind '{manifest.kind}'"
-        raise ProductError(
-            what, where=str(path), allowed=f"kind '{kind}'", advice=f"give the folder of the {kind}"
-        )
+        what, inside = f"this is a product of kind '{manifest.kind}'", _inside(path, kind)
+        advice = f"give the folder of the {kind}" + ("" if inside is None else f", which is {inside}")
+        raise ProductError(what, where=str(path), allowed=f"kind '{kind}'", advice=advice)
     return manifest
+
+
+def _inside(path: Path, kind: str) -> Path | None:
+    """The first product of a kind (any bundle is one) in a product's folder, as in that of a step of a job."""
+    for file in sorted(path.glob(f"*/{MANIFEST}")):
+        try:
+            if f"-{_parsed(file).kind}".endswith(f"-{kind}"):
+                return file.parent
+        except (OSError, ValueError, TypeError, RecursionError, ConfigError):
+            continue
+    return None
 
 
 def verify(

@@ -7,6 +7,7 @@ from logs_schema.casting import float_of
 
 INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Unit -> seconds."""
+YEAR_S = 365.25 * 86400.0
 _USUAL_S = 9e8, 2.2e9
 """Instants of logs usually lie between 1998 and 2039."""
 
@@ -33,6 +34,26 @@ def unit_notice(text: str, unit: str, where: str, key: str) -> str:
     return (
         f"{where}: {text[:40]} is read in {unit} since 1970; in {likely} it would be {meant:%Y-%m-%d %H:%M} UTC: "
         f'is {key} = "{likely}" meant in the mapping?'
+    )
+
+
+def duration_notice(text: str, where: str, unit_s: float) -> str:
+    """That a duration is likely an instant, in words; empty where it is not, or no number.
+
+    Args:
+        text: The number.
+        where: What it is, for the notice.
+        unit_s: Seconds that its unit has.
+    """
+    try:
+        seconds = float(text) * unit_s
+    except ValueError:
+        return ""
+    if not seconds >= _USUAL_S[0]:
+        return ""
+    return (
+        f"{where}: {text[:40]} would last {seconds / YEAR_S:,.0f} years: a duration is meant, in its unit; "
+        "of an instant subtract the arrival first"
     )
 
 

@@ -1,6 +1,6 @@
 """A mapping from a system's metrics to columns: a TOML file beside them.
 
-    interval_s = 30                      # length of an interval; inferred from the instants if absent
+    interval_s = 30                      # length of an interval, a part of a day; inferred from the instants if absent
     gateway = "front-end"                # deployment whose series are measured from end to end, if any
     deployment_label = "deployment"      # Prometheus: label that names the deployment
     deployment = "api"                   # CSV: the one deployment of the file, or...

@@ -32,6 +32,7 @@ OFF_GRID = "off_the_grid_of_intervals"
 NOT_A_NUMBER = "not_a_number"
 FARTHEST_OFF = 0.25
 """Of an interval: samples farther from the grid are rejected."""
+DAY_S = 86_400
 NOT_METRICS = ("time", "interval_s", "deployment", "action_brownout")
 COLUMNS = tuple(column.name for column in DEPLOYMENT_SAMPLES.columns if column.name not in NOT_METRICS)
 
@@ -202,11 +203,24 @@ def interval_of(series: Iterable[np.ndarray], where: str) -> float:
     return usual
 
 
+def refuse_uneven(interval_s: float, where: str) -> None:
+    """FormatError where a day is not a whole number of intervals: twins count them from midnight."""
+    if abs(DAY_S / interval_s - round(DAY_S / interval_s)) < 1e-9:
+        return
+    divisors = (one for one in range(1, DAY_S + 1) if DAY_S % one == 0)
+    nearest = min(divisors, key=lambda one: abs(one - interval_s))
+    raise FormatError(
+        f"a day is not a whole number of intervals of {interval_s:g} s", where=where,
+        allowed="a length that divides 86,400 s",
+        advice=f"name interval_s in the mapping, such as {nearest}; with consecutive = true instants may be others",
+    )  # fmt: skip
+
+
 def placed(times_s: np.ndarray, interval_s: float, sweep_s: float = 0.0) -> dict[float, float]:
     """Instant -> its place on the grid, where intervals follow each other whatever their instants.
 
     Instants at most `sweep_s` after the first of them are of one interval. Where more than one and a half of the usual
-    distance passes, a gap of one interval or more is left.
+    distance passes, or of the interval if that is longer, a gap of one interval or more is left.
     """
     distinct = np.unique(times_s)
     if not len(distinct):
@@ -217,7 +231,9 @@ def placed(times_s: np.ndarray, interval_s: float, sweep_s: float = 0.0) -> dict
         if instant - begins[-1] > sweep_s:
             begins.append(instant)
         index[row] = len(begins) - 1
-    usual_s = float(np.quantile(np.diff(begins), 0.5, method="lower")) if len(begins) > 1 else interval_s
+    usual_s = interval_s
+    if len(begins) > 1:
+        usual_s = max(interval_s, float(np.quantile(np.diff(begins), 0.5, method="lower")))
     places = [round(begins[0] / interval_s)]
     for before, instant in itertools.pairwise(begins):
         gap = instant - before > 1.5 * usual_s

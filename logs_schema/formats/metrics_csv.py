@@ -19,6 +19,7 @@ import math
 import re
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,7 +30,8 @@ from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files, head, numbered_lines
-from logs_schema.formats.instant_units import INSTANT_UNITS, unit_notice
+from logs_schema.formats.instant_units import INSTANT_UNITS, likely_unit, unit_notice
+from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
@@ -38,6 +40,7 @@ from logs_schema.formats.metric_series import (
     deployment_named,
     interval_of,
     placed,
+    refuse_uneven,
     shift_of,
 )
 from logs_schema.formats.prometheus import mapping_of
@@ -47,7 +50,6 @@ from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 NAME = "metrics_csv"
 DESCRIPTION = "metrics of deployments in CSV files or JSON lines (plain or .gz), with a mapping (TOML)"
 EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
-JSON_LINES = (".jsonl", ".jsonl.gz")
 GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
 """How Go prints the zone of an instant, and the reading of its monotonic clock."""
 
@@ -60,6 +62,10 @@ class MetricLine(NamedTuple):
     name: str  # of the file
     number: int
     line: str
+
+
+NUM_LOOKED_AT, MOST_DRIFT = 2000, 0.05
+"""Lines whose instants are held against the intervals they become, and the share of time that these may be off."""
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -88,11 +94,10 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         lines.append((path.name, counts[0], counts[1], counts[2]))
     instants = np.asarray([one.instant_s for one in parsed])
     interval_s = mapping.interval_s or interval_of([instants], str(mapping.path))
+    if not (len(instants) and likely_unit(float(instants[0]), "s")):
+        refuse_uneven(interval_s, str(mapping.path))
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
-    sweep_s = (
-        0.5 * interval_s if mapping.deployment_column else 0.0
-    )  # lines of one interval need not be at once
-    places = placed(instants, interval_s, sweep_s) if mapping.consecutive else {}
+    places = _places(mapping, instants, interval_s) if mapping.consecutive else {}
     num_off = dict.fromkeys((one[0] for one in lines), 0)
     taken: set[str] = set()
     met: set[tuple[MappedMetric, str]] = set()
@@ -122,14 +127,42 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """That instants are dates, and what is doubtful about them."""
     mapping = mapping_of(paths)
-    unit_notices = [notice for path in data_files(paths)[:1] if (notice := _unit_notice(path, mapping))]
-    return describe(NAME, clock=ABSOLUTE_CLOCK, notices=[*unit_notices, *without_gateway(mapping)])
+    notices = [
+        notice
+        for path in data_files(paths)[:1]
+        if (notice := _unit_notice(path, mapping) or _drift_notice(path, mapping))
+    ]
+    return describe(NAME, clock=ABSOLUTE_CLOCK, notices=[*notices, *without_gateway(mapping)])
+
+
+def _places(mapping: MetricsMapping, instants: np.ndarray, interval_s: float) -> dict[float, float]:
+    """Instant -> its place where intervals follow each other; lines of several deployments need not be at once."""
+    return placed(instants, interval_s, 0.5 * interval_s if mapping.deployment_column else 0.0)
+
+
+def _drift_notice(path: Path, mapping: MetricsMapping) -> str:
+    """That the intervals of a file's first lines take far more or less time than they did, in words; else empty."""
+    lines = islice(_lines_of(path, mapping, [0, 0, 0]), NUM_LOOKED_AT)
+    instants = np.unique([one.instant_s for one in lines if isinstance(one, MetricLine)])
+    if not mapping.consecutive or len(instants) < 2:
+        return ""
+    interval_s = mapping.interval_s or interval_of([instants], str(mapping.path))
+    places = _places(mapping, instants, interval_s)
+    took_s, placed_s = instants[-1] - instants[0], places[instants[-1]] - places[instants[0]]
+    if abs(placed_s - took_s) <= max(2.0 * interval_s, MOST_DRIFT * took_s):
+        return ""
+    return (
+        f"{path.name}: the first {len(instants):,} lie {took_s / (len(instants) - 1):.3g} s apart on average, "
+        f"and as intervals of {interval_s:g} s with gaps they take {placed_s / took_s:.0%} of that time: days and "
+        "hours are not the log's, and some gaps are none; name the mean distance as interval_s in the mapping"
+    )
 
 
 def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterator[MetricLine | Reject]:
     """The lines of a file, counted in `counts`; those that hold no row are rejected."""
     header: list[str] = []
-    is_json = path.name.endswith(JSON_LINES)
+    if is_json := path.name.endswith(JSON_LINES):
+        refuse_other_content(path)
     for number, line in numbered_lines(path):
         counts[0] = number
         if not line.strip():
@@ -259,9 +292,11 @@ def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> N
     needed = [mapping.time_column, *(one.source for one in mapping.measured)]
     needed += [name for one in mapping.measured for name in (one.times, one.per) if name]
     needed += [mapping.deployment_column] if mapping.deployment_column else []
-    if missing := [name for name in needed if name not in header]:
+    if missing := [name for name in dict.fromkeys(needed) if header.count(name) != 1]:
+        refuse_other_content(path)
         raise FormatError(
-            f"the file has no column {first(missing)}", where=f"{path}, line 1", allowed=", ".join(header),
+            f"the file has no column {first(missing)}, or has it twice",
+            where=f"{path}, line 1", allowed=", ".join(header),
             advice=f"mend the mapping {mapping.path}, or name the files that it is for",
         )  # fmt: skip
 

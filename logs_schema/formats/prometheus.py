@@ -37,6 +37,7 @@ from logs_schema.formats.metric_series import (
     Samples,
     deployment_named,
     interval_of,
+    refuse_uneven,
     shift_of,
 )
 from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, Lines, ReadingOptions, Reject, tabulate
@@ -105,7 +106,9 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         for series in matrices.values()
         for one in series
     ]
-    interval_s = mapping.interval_s or interval_of(clocks, str(mapping.path))
+    where = str(mapping.path)
+    interval_s = mapping.interval_s or interval_of(clocks, where)
+    refuse_uneven(interval_s, where)
     samples = Samples(interval_s, shift_of(np.concatenate([*clocks, []]), interval_s))
     num_rejected = dict.fromkeys(files, 0)
     met: set[tuple[MappedMetric, str]] = set()

@@ -24,7 +24,8 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names
 from logs_schema.formats.files import beside, find_files, head, numbered_lines
-from logs_schema.formats.instant_units import unit_notice
+from logs_schema.formats.instant_units import duration_notice, unit_notice
+from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import SUFFIX
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
@@ -39,7 +40,7 @@ from logs_schema.formats.reading import (
 )
 from logs_schema.formats.request_mapping import RequestMapping, read_request_mapping
 from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of
-from logs_schema.formats.request_values import InstantReading
+from logs_schema.formats.request_values import AMOUNT_UNITS, InstantReading
 from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S, is_number, pool_chunk
 from logs_schema.tables import NODES, REQUESTS
 
@@ -49,7 +50,6 @@ DESCRIPTION = (
 )
 EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
 TAKES_CAPACITY = True
-JSON_LINES = (".jsonl", ".jsonl.gz")
 INVENTORY = ("nodes.csv", "nodes.csv.gz")
 
 
@@ -151,12 +151,14 @@ def _read_file(
 def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mapping[str, Any]], int]:
     """Reads a line's fields, and how many lines the names take; FormatError where a CSV file lacks a column."""
     if path.name.endswith(JSON_LINES):
+        refuse_other_content(path)
         return _json_fields, 0
     if mapping.header:
         names = [str(name) for name in mapping.header]
     else:
         names = csv_names(next(iter(head(path)), ""), mapping.separator)
     if missing := [name for name in mapping.sources if names.count(name) != 1]:
+        refuse_other_content(path)
         raise FormatError(
             f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
             allowed=", ".join(names)[:1000], advice=f"mend the mapping {mapping.path}, or its separator",
@@ -184,10 +186,10 @@ def _json_fields(line: str) -> Mapping[str, Any]:
 
 
 def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
-    """For each column of instants: that its first text is likely written otherwise than the mapping says."""
+    """For each column of instants or durations: that its first text is likely not what the mapping says."""
     as_fields, num_skipped = _reader(path, mapping)
     for one in mapping.columns.values():
-        if not one.is_instant or len(one.sources) != 1:
+        if not (one.is_instant or one.column_unit == "s") or len(one.sources) != 1:
             continue
         where = f"{one.column}, from {one.sources[0]} of {path.name}"
         for line in head(path)[num_skipped:]:
@@ -196,7 +198,12 @@ def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
             except BadRow:
                 continue
             if text and not mapping.is_nothing(text) and (meant := meant_by(one, text)):
-                if notice := _value_notice(meant, where, one.unit or "s", mapping):
+                notice = (
+                    _value_notice(meant, where, one.unit or "s", mapping)
+                    if one.is_instant
+                    else duration_notice(meant, where, AMOUNT_UNITS["s"].get(one.unit or "s", 0.0))
+                )
+                if notice:
                     yield notice
                 break
 

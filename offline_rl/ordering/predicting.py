@@ -148,10 +148,19 @@ def samples_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], poo
     """
     within = np.flatnonzero((jobs.arrival_s >= span_s[0]) & (start_s + jobs.run_s < span_s[1]))
     if len(within) < 2:
+        arrived = (jobs.arrival_s >= span_s[0]) & (jobs.arrival_s < span_s[1])
+        no_start = bool(arrived.any()) and bool(np.isnan(start_s[arrived]).all())
         raise OrderingError(
-            f"{len(within)} jobs arrived and ended on the training days",
+            f"{len(within)} jobs arrived and ended on the training days"
+            + (
+                f": of none of the {arrived.sum():,} that arrived it is known when it started"
+                if no_start
+                else ""
+            ),
             allowed="at least 2",
-            advice="train on more days",
+            advice="import the log with starts or waits; rules need none: schedtwin replay ARCHIVE --problem ordering"
+            if no_start
+            else "train on more days",
         )
     began_s = np.where(np.isnan(start_s), jobs.arrival_s, start_s)
     looks = [seen_at(jobs, start_s, pool, at_s)[:, within] for at_s in (jobs.arrival_s, began_s)]

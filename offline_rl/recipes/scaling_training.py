@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.autoscaling.ladder import choose_autoscaler
@@ -53,8 +54,19 @@ class ScalingTask(NamedTuple):
 
 
 def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> ScalingTask:
-    """Objective and limits: what was asked for, and where the log has been."""
-    slo_s = config.slo_s or float(np.nanquantile(log.gateway["response_p95_s"], KEPT_SHARE))
+    """Objective and limits: what was asked for, and where the log has been.
+
+    Raises:
+        ConfigError: No objective is named, and the log has no quantiles that it would follow from.
+    """
+    tails_s = log.gateway["response_p95_s"]
+    if config.slo_s is None and np.isnan(tails_s).all():
+        raise ConfigError(
+            "no objective is named, and the log has none of the gateway's 95 % quantiles that it would follow from",
+            where="[scale] slo_s", allowed="seconds within which 95 % of the requests shall be answered",
+            advice="name slo_s in the configuration, or import response_p95_s of the gateway",
+        )  # fmt: skip
+    slo_s = config.slo_s or float(np.nanquantile(tails_s, KEPT_SHARE))
     scaling = AutoscalingConfig(interval_s=twin.interval_s, slo_s=slo_s, reach=(1.0, 1.0, 2.0))
     seen = twin.coverage
     ends = [end(log.memory_granted, axis=0) for end in (np.nanmin, np.nanmax)]

@@ -33,7 +33,7 @@ from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.recipes.scaling_training import policy_of
+from offline_rl.recipes.scaling_training import policy_of, setting_of
 from offline_rl.runner.scaling import FORMS, load_scaling
 from twin import fit
 
@@ -129,6 +129,9 @@ def test_the_last_fifth_of_a_log_is_held_out(number, kept):
 def test_days_that_are_asked_for_are_taken():
     days = train_days_of(Days(10), DaysConfig(last_day=dt.date(2024, 1, 5), num_days=2))
     assert days == [dt.date(2024, 1, 4), dt.date(2024, 1, 5)]
+    days = train_days_of(Days(10), DaysConfig(num_days=2))  # and the last fifth is held out
+    assert days == [dt.date(2024, 1, 7), dt.date(2024, 1, 8)]
+    assert train_days_of(Days(10), DaysConfig(first_day=dt.date(2024, 1, 9)))[-1] == dt.date(2024, 1, 10)
     with pytest.raises(ConfigError, match="no samples from"):
         train_days_of(Days(10), DaysConfig(first_day=dt.date(2025, 1, 1)))
 
@@ -145,6 +148,9 @@ def test_what_is_not_there_says_so(tmp_path):
         AUTOSCALING_KIT.configured(RunConfig(), ProblemOptions(pool="cpu"))
     with pytest.raises(ConfigError, match="slo_s"):
         ScaleConfig(slo_s=-1.0)
+    log = SimpleNamespace(gateway={"response_p95_s": np.full(3, np.nan)})
+    with pytest.raises(ConfigError, match="no objective is named"):
+        setting_of(ScaleConfig(), None, log)
 
 
 @pytest.mark.parametrize(

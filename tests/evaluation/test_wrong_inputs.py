@@ -35,6 +35,19 @@ def test_a_product_of_another_kind_is_told_by_its_kind(archive, tmp_path, capsys
     assert "what to do: give the folder of the" in told
 
 
+def test_of_the_folder_of_a_jobs_step_the_product_in_it_is_named(tmp_path, capsys):
+    with writing(tmp_path / "step", "job-archive") as folder, ArchiveWriter(folder / "archive"):
+        pass
+    assert run("survey", tmp_path / "step") == 2
+    assert f"folder of the archive, which is {tmp_path / 'step' / 'archive'}" in capsys.readouterr().err
+    with writing(tmp_path / "last", "job-bundle") as folder:
+        (folder / "bundle").mkdir()
+        manifest = (tmp_path / "step" / "manifest.json").read_text()
+        (folder / "bundle" / "manifest.json").write_text(manifest.replace("job-archive", "scaling-bundle"))
+    assert run("inspect", tmp_path / "last") == 2
+    assert f"folder of the bundle, which is {tmp_path / 'last' / 'bundle'}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["generate", "fit", "train"])
 @pytest.mark.parametrize(("place", "words"), [("taken", "is taken"), ("taken/x", "inside another product")])
 def test_a_place_that_cannot_be_written_is_told_before_anything_is_computed(

@@ -5,7 +5,17 @@ import pytest
 from logs_schema.errors import FormatError
 from logs_schema.formats.instant_units import unit_notice
 from logs_schema.importing import import_log
-from tests.logs_schema.test_formats_metrics import BEGIN_S, MAPPING, STEP_S, answer, imported, series, write
+from tests.logs_schema.test_formats_metrics import (
+    BEGIN_S,
+    CSV,
+    CSV_MAPPING,
+    MAPPING,
+    STEP_S,
+    answer,
+    imported,
+    series,
+    write,
+)
 
 FRONT = MAPPING.replace("deployment_label", 'gateway = "web"\ndeployment_label')
 
@@ -81,3 +91,50 @@ def test_milliseconds_in_lines_are_noticed_and_read_where_the_mapping_says_so(tm
     assert report.rows.get("deployment_samples", 0) == num_rows
     assert ['time_unit = "ms"' in notice for notice in report.notices] == ([] if num_rows else [True])
     assert not num_rows or rows[BEGIN_S, "gateway"]["response_s"] == 0.5
+
+
+LINES = """
+deployment = "web"
+time_column = "at"
+consecutive = true
+[metrics.num_replicas]
+source = "n"
+of_gateway = true
+"""
+
+
+def lines_at(tmp_path, instants, mapping):
+    folder = write(tmp_path / "metrics", mapping=mapping)
+    (folder / "log.csv").write_text("\n".join(["at,n", *(f"{at},1" for at in instants)]) + "\n")
+    return imported(tmp_path, folder, "metrics_csv")
+
+
+def test_intervals_that_are_no_part_of_a_day_are_refused_at_the_import(tmp_path):
+    with pytest.raises(FormatError, match=r"not a whole number of intervals of 49 s(.|\n)*such as 48"):
+        lines_at(tmp_path, range(BEGIN_S, BEGIN_S + 490, 49), LINES)
+    answers = dict.fromkeys(("cpu", "memory", "errors", "latency"), answer(series([1, 2, 3], "web")))
+    uneven = write(tmp_path / "answers", mapping=f"interval_s = 7\n{MAPPING}", **answers)
+    with pytest.raises(FormatError, match="intervals of 7 s"):
+        imported(tmp_path, uneven)
+    assert not (tmp_path / "archive").exists()
+
+
+@pytest.mark.parametrize(("interval_s", "num_notices", "num_gaps"), [(50, 1, 20), (60, 0, 0)])
+def test_intervals_that_take_far_more_time_than_the_log_did_are_told(
+    tmp_path, interval_s, num_notices, num_gaps
+):
+    """Lines 45 and 80 s apart by turns, 62.5 s in the mean: none is missing."""
+    instants = [BEGIN_S + 125 * (index // 2) + 45 * (index % 2) for index in range(41)]
+    report, rows = lines_at(tmp_path, instants, f"interval_s = {interval_s}\n{LINES}")
+    assert len(report.notices) == num_notices
+    assert all("120% of that time" in notice for notice in report.notices)
+    at = sorted(time for time, _ in rows)
+    assert round((at[-1] - at[0]) / interval_s) == 40 + num_gaps
+
+
+def test_a_column_that_a_file_has_twice_is_refused(tmp_path):
+    """As where tables with an instant each were joined side by side: the rows of one need not be those of the other."""
+    folder = write(tmp_path / "metrics", mapping=CSV_MAPPING)
+    (folder / "log.csv").write_text(CSV.replace("replicas\n", "when\n"))
+    with pytest.raises(FormatError, match="no column when, replicas, or has it twice"):
+        imported(tmp_path, folder, "metrics_csv")

@@ -339,3 +339,38 @@ def test_durations_amounts_and_lists_of_hosts() -> None:
             read(text, "x")
     with pytest.raises(BadRow):
         InstantReading().read("soon", "x", "s")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "what"),
+    [
+        ("jobs.json", '[\n  {"at": 1}\n]\n', "one JSON document"),
+        ("jobs.json", '\n[{"at": 1}, {"at": 2}]', "one JSON document"),
+        ("jobs.jsonl", '{\n  "items": [\n  ]\n}\n', "one JSON document"),
+        ("jobs.ndjson", '{"at": 1}\n{"at": 2}\n', "is not named so"),
+        ("jobs.parquet", "PAR1\x15\x04", "is Parquet"),
+    ],
+)
+@pytest.mark.parametrize("log_format", ["requests_csv", "metrics_csv"])
+def test_what_is_neither_csv_nor_json_lines_is_told_before_it_is_read(tmp_path, log_format, name, text, what):
+    (tmp_path / name).write_text(text)
+    mapping = {
+        "requests_csv": '[columns.arrival]\nsource = "at"',
+        "metrics_csv": 'deployment = "a"\ntime_column = "at"\n[metrics.num_replicas]\nsource = "n"',
+    }
+    written(tmp_path, "map.toml", mapping[log_format])
+    with pytest.raises(FormatError, match=what):
+        import_log(log_format, [tmp_path / name, tmp_path / "map.toml"], tmp_path / "archive")
+    assert not (tmp_path / "archive").exists()
+
+
+@pytest.mark.parametrize(
+    ("number", "unit", "num_notices"), [(3_600_000, "ms", 0), (1_709_294_460_000, "ms", 1)]
+)
+def test_an_instant_that_is_taken_for_a_duration_is_told(tmp_path, number, unit, num_notices):
+    mapping = f'{ARRIVAL}\n[columns.deadline_s]\nsource = "until"\nunit = "{unit}"'
+    report, _ = imported(
+        tmp_path, mapping, "t,until", f"2024-03-01T12:00:00Z,{number}", capacity={"pool": 8.0}
+    )
+    assert len(report.notices) == num_notices
+    assert all("deadline_s" in notice and "54 years" in notice for notice in report.notices)

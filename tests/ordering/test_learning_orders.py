@@ -163,8 +163,12 @@ def test_the_index_learns_whose_requests_mean_nothing():
     hasty = jobs.agent == 1
     assert score[known & hasty].min() > score[known & ~hasty].max()
 
-    with pytest.raises(OrderingError, match="0 jobs arrived and ended"):
+    with pytest.raises(
+        OrderingError, match=r"0 jobs .* of none of the [\d,]+ that arrived (.|\n)* schedtwin replay"
+    ):
         samples_of(jobs, np.full(len(start_s), np.nan), (0.0, until_s), EASY)
+    with pytest.raises(OrderingError, match="0 jobs arrived and ended on the training days\n"):
+        samples_of(jobs, start_s, (-2.0, -1.0), EASY)
 
 
 def test_haste_and_share_are_what_they_are_called():

@@ -61,11 +61,12 @@ def lacking(archive: Archive) -> str:
 
 
 def train_days_of(archive: Archive, days: DaysConfig) -> list[dt.date]:
-    """The training days: those asked for, else all but the last fifth."""
+    """The training days: those asked for; where nobody says when they end, a fifth of the log is left after them."""
     present = archive.days(TABLE)
-    if days.first_day is None and days.last_day is None and days.num_days is None:
-        return present[: max(len(present) - max(len(present) // HELD_OUT, 1), 1)]
-    last = days.last_day or present[-1]
+    if not present:
+        return []
+    usual = present[max(len(present) - max(len(present) // HELD_OUT, 1), 1) - 1]
+    last = days.last_day or (usual if (days.first_day or usual) <= usual else present[-1])
     first = days.first_day or (last - dt.timedelta(days=days.num_days - 1) if days.num_days else present[0])
     chosen = [day for day in present if first <= day <= last]
     if not chosen:

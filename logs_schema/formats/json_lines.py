@@ -1,0 +1,35 @@
+"""JSON lines: how their files are named, and what is neither they nor CSV."""
+
+import json
+from pathlib import Path
+
+from logs_schema.errors import FormatError
+from logs_schema.formats.files import head
+
+JSON_LINES = (".jsonl", ".jsonl.gz")
+
+
+def refuse_other_content(path: Path) -> None:
+    """FormatError where a file is Parquet, holds one JSON document, or JSON lines under a name that is not theirs."""
+    begin = next((line.strip() for line in head(path) if line.strip()), "")
+    if begin.startswith("PAR1"):
+        raise FormatError(
+            "the file is Parquet", where=str(path), allowed="CSV or JSON lines",
+            advice="write it as CSV; or give its columns the names and units of ours, and import it as native",
+        )  # fmt: skip
+    if not begin.startswith(("[", "{")):
+        return
+    try:
+        is_lines = isinstance(json.loads(begin), dict)
+    except (ValueError, RecursionError):
+        is_lines = False
+    if is_lines and not path.name.endswith(JSON_LINES):
+        raise FormatError(
+            "the file holds JSON lines, and is not named so", where=str(path),
+            allowed=f"a name that ends in {' or '.join(JSON_LINES)}", advice="rename the file",
+        )  # fmt: skip
+    if not is_lines and (begin[0] == "[" or begin == "{"):
+        raise FormatError(
+            "the file is one JSON document", where=str(path), allowed="JSON lines: an object a line",
+            advice="write them with jq --compact-output '.[]' FILE > log.jsonl, of what kubectl prints with '.items[]'",
+        )  # fmt: skip
