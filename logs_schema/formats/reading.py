@@ -177,7 +177,8 @@ class _Gathered(Generic[Parsed]):
 def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:
     """An Arrow table of rows in the declared types; instants are given in seconds since 1970.
 
-    An instant beyond what microseconds can count becomes the farthest that they can: the checks refuse it.
+    An instant beyond what microseconds can count becomes the farthest that they can, and counts stay numbers of any
+    size: the checks refuse what is too large.
     """
     arrays = {}
     for name in rows[0]:
@@ -186,7 +187,7 @@ def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:
         if column.type == INSTANT:
             arrays[name] = pa.array([micros(value) for value in values], pa.int64()).cast(INSTANT)
         else:
-            arrays[name] = pa.array(values, column.type)
+            arrays[name] = pa.array(values, pa.float64() if column.type == pa.int32() else column.type)
     return pa.table(arrays)
 
 
