@@ -77,6 +77,9 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, te
         ("[train]\nnum_updates = 0", "num_updates = 0", "[train]"),
         ("[train]\nlearning_rate = 0.0", "learning_rate = 0", "[train]"),
         ("[days]\nnum_days = 0", "num_days = 0", "[days]"),
+        ("seed = -1", "seed = -1", "seed"),
+        ("[train]\nseeds = [0, 9223372036854775808]", "seeds = 9223372036854775808", "train: seeds"),
+        ('[log]\npreset = "small"\nworld_seed = -1', "world_seed = -1", "log: world_seed"),
         ("[days]\nnum_days = 1.5", "1.5 is of the wrong type", "days: num_days"),
     ],
 )
@@ -159,3 +162,12 @@ def test_an_unknown_option_says_where_the_known_ones_stand(archive, capsys):
     told = capsys.readouterr().err
     assert "unrecognized arguments: --dayz" in told
     assert "COMMAND --help" in told
+
+
+@pytest.mark.parametrize("seed", ["-1", "9223372036854775808", "one"])
+@pytest.mark.parametrize("words", [["simulate"], ["fit", "log"], ["serve", "bundle"]])
+def test_a_seed_that_no_generator_takes_is_refused_before_work_begins(tmp_path, capsys, words, seed):
+    out = [] if words[0] == "serve" else ["--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit):
+        cli.main([*words, *out, f"--seed={seed}"])
+    assert f"'{seed}' is no seed" in capsys.readouterr().err
