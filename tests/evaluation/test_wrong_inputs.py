@@ -1,5 +1,8 @@
 """Wrong inputs of commands, as a stranger gives them: told at once, with what is allowed or what to do."""
 
+import subprocess
+import sys
+
 import pytest
 
 from evaluation.commands import cli
@@ -171,3 +174,13 @@ def test_a_seed_that_no_generator_takes_is_refused_before_work_begins(tmp_path, 
     with pytest.raises(SystemExit):
         cli.main([*words, *out, f"--seed={seed}"])
     assert f"'{seed}' is no seed" in capsys.readouterr().err
+
+
+def test_what_cannot_be_printed_on_a_full_disk_is_told(archive):
+    command = [sys.executable, "-m", "evaluation.commands.cli", "check", str(archive), "--no-progress"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (
+        2,
+        "schedtwin check: the disk is full: not all could be written",
+    )
