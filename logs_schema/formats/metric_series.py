@@ -227,9 +227,5 @@ def placed(times_s: np.ndarray, interval_s: float, sweep_s: float = 0.0) -> dict
 
 
 def deployment_named(name: str, gateway: str | None) -> str:
-    """The name under which a deployment is filed: `gateway` for the one that the mapping names as such.
-
-    Of a name that UTF-8 cannot hold, as `\\ud800` in JSON, the odd letters are escaped.
-    """
-    filed = name.encode("utf-8", "backslashreplace").decode("utf-8")
-    return GATEWAY if gateway is not None and name == gateway else filed
+    """The name under which a deployment is filed: `gateway` for the one that the mapping names as such."""
+    return GATEWAY if gateway is not None and name == gateway else name
