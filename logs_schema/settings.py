@@ -81,7 +81,10 @@ def _value(kind: Any, value: Any, where: str) -> Any:
             )
         return tuple(_value(arguments[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError("the number has too many digits", where=where, allowed="a number") from None
     if kind is dt.date:
         return _date(value, where)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
