@@ -1,6 +1,7 @@
 """Errors for a full disk: they name the folder and the room that is needed, wherever a product is written."""
 
 import errno
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ FULL = {
     errno.EFBIG: "a file would be larger than is allowed here",
 }
 """Error number of the operating system -> what it means, in words."""
+_CUT_SHORT = re.compile(r"\d+ requested and \d+ written")
+"""What NumPy says, without an error number, of a file that it could not write to its end."""
 
 
 @contextmanager
@@ -30,7 +33,8 @@ def room_for(goal: Path, folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno not in FULL:
+        number = errno.ENOSPC if _CUT_SHORT.fullmatch(str(error)) else error.errno
+        if number not in FULL:
             raise
         written, free = size_of(folder), shutil.disk_usage(folder).free
         needed = max(written, size_of(goal))
@@ -38,7 +42,7 @@ def room_for(goal: Path, folder: Path) -> Iterator[None]:
             parent for parent in goal.parents if not parent.name.startswith(".")
         )  # not in another's making
         raise ProductError(
-            f"{FULL[error.errno]}: {goal.name} could not be written",
+            f"{FULL[number]}: {goal.name} could not be written",
             where=f"{place}: {in_mib(written)} of it were written, {in_mib(free)} are free",
             allowed=f"room for more than {in_mib(needed)}, beside what is there already",
             advice="make room or choose a folder on another disk, and run again; what was written of it is removed",

@@ -69,7 +69,7 @@ class _FragmentTable(TableBuilder):
     def _count_out_of_order(self, instants_us: np.ndarray) -> None:
         latest_us = np.maximum.accumulate(np.append(self._latest_us, instants_us))[:-1]
         with open(self._runs.folder / IN_ORDER, "ab") as stream:
-            instants_us[instants_us >= latest_us].astype(np.int64).tofile(stream)
+            stream.write(instants_us[instants_us >= latest_us].astype(np.int64).tobytes())
         super()._count_out_of_order(instants_us)
 
     def sorted_into_days(self, num_rejects: int) -> TableFragment:

@@ -42,7 +42,7 @@ class KeyLedger:
         entries = np.empty(len(hashes), _ENTRY)
         entries["hash"], entries["sequence"] = hashes, sequence
         with open(self.file, "ab") as stream:
-            entries.tofile(stream)
+            stream.write(entries.tobytes())  # `tofile` is silent where a full disk takes no more
         self.num_rows += len(entries)
 
     def duplicates(self, pass_rows: int = PASS_ROWS) -> np.ndarray:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 from logs_schema.errors import ConfigError
 
 Config = TypeVar("Config")
+LARGEST_SEED = 2**63 - 1
+"""What generators of random numbers take."""
 
 
 def load_settings(kind: type[Config], path: Path) -> Config:
@@ -53,6 +55,8 @@ def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
     if missing:
         raise ConfigError(f"missing key {', '.join(missing)}", where=where, allowed=_names(kind))
     values = {name: _value(hints[name], value, f"{where}: {name}") for name, value in content.items()}
+    for name, value in values.items():
+        _refuse_seed(name, value, f"{where}: {name}")
     try:
         return kind(**values)
     except ConfigError as error:
@@ -77,7 +81,10 @@ def _value(kind: Any, value: Any, where: str) -> Any:
             )
         return tuple(_value(arguments[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError("the number has too many digits", where=where, allowed="a number") from None
     if kind is dt.date:
         return _date(value, where)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
@@ -103,6 +110,14 @@ def refuse_below_one(table: str, **values: int) -> None:
     for name, value in values.items():
         if value < 1:
             raise ConfigError(f"{name} = {value}", where=table, allowed="1 or more")
+
+
+def _refuse_seed(name: str, value: Any, where: str) -> None:
+    """ConfigError where a seed, or one of several, is none that generators take; other values pass."""
+    if name.rpartition("_")[2] in ("seed", "seeds"):
+        for seed in value if isinstance(value, tuple) else (value,):
+            if isinstance(seed, int) and not 0 <= seed <= LARGEST_SEED:
+                raise ConfigError(f"{name} = {seed}", where=where, allowed=f"0 to {LARGEST_SEED}")
 
 
 def _is_required(item: "dataclasses.Field[Any]") -> bool:

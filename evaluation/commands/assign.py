@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.commands.actions import Action, add_actions
 from evaluation.commands.common_arguments import add_out
-from evaluation.commands.options import add_options, given
+from evaluation.commands.options import add_options, given, seed
 
 if TYPE_CHECKING:
     from offline_rl.assignment.config import AssignConfig
@@ -35,7 +35,7 @@ def _add_train(parser: ArgumentParser) -> None:
     add_out(parser, "bundle")
     add_options(parser, AssignConfig, requests="num_requests", edges="num_edges")
     add_options(parser, AssignConfig.learning, "imitation_updates", updates="num_updates")
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of everything drawn (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=seed, default=0, help="of everything drawn (default: 0)")
     parser.add_argument("--quick", action="store_true", help="hardly train: to see that everything works")
 
 

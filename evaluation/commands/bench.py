@@ -14,7 +14,7 @@ from evaluation.commands import (
 )
 from evaluation.commands.actions import Action, add_actions
 from evaluation.commands.common_arguments import add_out, add_reference_arguments, add_world_arguments
-from evaluation.commands.options import add_options, given, numbers, words
+from evaluation.commands.options import add_options, given, numbers, seed, words
 
 if TYPE_CHECKING:
     from evaluation.jobs.engine.config import EngineConfig
@@ -117,7 +117,7 @@ def _add_reference(parser: ArgumentParser) -> None:
         type=int,
         help="updates of PPO, doubled while the value improves (default: those of bench truth)",
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=seed, default=0, help="seed (default: 0)")
     add_out(parser, "reference")
 
 

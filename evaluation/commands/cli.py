@@ -19,6 +19,7 @@ from evaluation.commands.actions import LateParser
 from evaluation.commands.inputs import refuse_missing
 from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERROR
 from evaluation.commands.stopping import Terminated, leave_threads, sigterm_raises
+from logs_schema.disk import FULL
 from logs_schema.extras import how_to_install
 
 DESCRIPTION = "Learn a digital twin from scheduling logs, train schedulers inside it, judge and export them."
@@ -82,7 +83,7 @@ def _main(argv: list[str]) -> int:
         print("interrupted; run again to resume", file=sys.stderr)
         return TERMINATED if isinstance(end, Terminated) else INTERRUPTED
     except BrokenPipeError:  # the reader closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_standard_output()
         return DONE
     except Exception as error:
         if arguments is None or not _is_users(error):
@@ -90,11 +91,17 @@ def _main(argv: list[str]) -> int:
         if arguments.verbose:
             traceback.print_exc()
         print(f"schedtwin {arguments.command.NAME}: {_told(error)}", file=sys.stderr)
+        if isinstance(error, OSError) and error.filename is None:
+            _close_standard_output()
         return USER_ERROR
 
 
 def _told(error: Exception) -> str:
     """An error a user can cause, in its parts."""
+    if isinstance(error, OSError) and error.filename is None:
+        return (
+            f"{FULL[error.errno or 0]}: not all could be written\n  what to do: make room, and run it again"
+        )
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.strerror[:1].lower()}{error.strerror[1:]}\n  where: {error.filename}"
         advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), "")
@@ -128,7 +135,16 @@ def _add_arguments(command: ModuleType, parser: argparse.ArgumentParser) -> None
 def _is_users(error: Exception) -> bool:
     from logs_schema.errors import SchedtwinError
 
-    return isinstance(error, SchedtwinError) or (isinstance(error, OSError) and error.filename is not None)
+    if isinstance(
+        error, OSError
+    ):  # without the name of a file: of what is printed, or of a file that is open
+        return error.filename is not None or error.errno in FULL
+    return isinstance(error, SchedtwinError)
+
+
+def _close_standard_output() -> None:
+    """Nothing is printed from now on, also not what waits to be printed when the process ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _keep_compiled_programs() -> None:

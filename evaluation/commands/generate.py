@@ -3,7 +3,7 @@
 from argparse import ArgumentParser, Namespace
 
 from evaluation.commands.common_arguments import add_inputs, add_out
-from evaluation.commands.options import day
+from evaluation.commands.options import day, seed
 
 NAME = "generate"
 HELP = "write a synthetic log: generated requests, the decisions of a policy, outcomes from the twin"
@@ -18,7 +18,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="deciding policy: clone (of the logged behaviour) or a baseline such as least_loaded (default: clone); in "
         "a queue a rule such as sjf or fcfs+easy (default: fcfs+easy)",
     )  # fmt: skip
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=seed, default=0, help="seed (default: 0)")
     parser.add_argument(
         "--first-day", metavar="DATE", type=day,
         help="calendar day of the first day (default: the day after training)",

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from logs_schema.settings import LARGEST_SEED
+
 Config = TypeVar("Config")
 _ATTRIBUTE = re.compile(r"^ {8}(\w[\w, ]*): (.*(?:\n {12}.*)*)", re.MULTILINE)
 _UNITS = {"_s": "SECONDS", "_cores": "CORES", "_gib": "GIB"}
@@ -74,6 +76,17 @@ def numbers(text: str) -> tuple[int, ...]:
         raise ArgumentTypeError(f"{text!r} is no list of whole numbers such as 0,1,7,30") from None
 
 
+def seed(text: str) -> int:
+    """A seed of random numbers; ArgumentTypeError for other text."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if not 0 <= number <= LARGEST_SEED:
+        raise ArgumentTypeError(f"{text!r} is no seed: whole numbers from 0 to {LARGEST_SEED} are")
+    return number
+
+
 def words(text: str) -> tuple[str, ...]:
     """The names of a comma-separated list."""
     return tuple(word(part) for part in text.split(","))
@@ -115,6 +128,8 @@ def _add_option(
     choices = one.metadata.get("choices", get_args(kind) if get_origin(kind) is Literal else None)
     read, metavar = (str, "NAME") if get_origin(kind) is Literal else _READ[kind]
     metavar = next((unit for suffix, unit in _UNITS.items() if one.name.endswith(suffix)), metavar)
+    if one.name == "seed":
+        read = seed
     if option.endswith("-ms") and one.name.endswith("_s"):
         read, metavar, default = _seconds, "MS", 1000.0 * default
     if default not in (None, "", ()):

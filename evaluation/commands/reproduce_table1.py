@@ -4,7 +4,7 @@ from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 from evaluation.commands.common_arguments import add_work_folder
-from evaluation.commands.options import words
+from evaluation.commands.options import seed, words
 
 NAME = "table1"
 HELP = "fidelity of all methods of agent generation, on archives or a simulated log"
@@ -36,7 +36,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--rounds", metavar="N", type=int, help="rounds of trained methods at most (default: their own)"
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="of the simulated log (default: 0)")
+    parser.add_argument("--seed", metavar="N", type=seed, default=0, help="of the simulated log (default: 0)")
     parser.add_argument("--quick", action="store_true", help="8 days, 2 seeds, 4000 rows, 400 rounds")
     add_work_folder(parser, NAME)
 

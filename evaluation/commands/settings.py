@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evaluation.commands.common_arguments import add_out
 from evaluation.commands.engine_arguments import engine_from
-from evaluation.commands.options import add_options, given
+from evaluation.commands.options import add_options, given, seed
 
 if TYPE_CHECKING:
     from evaluation.problems.configuration import RunConfig
@@ -24,7 +24,7 @@ def add_step_arguments(parser: ArgumentParser, product: str) -> None:
 def add_config_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments that `settings_of` reads."""
     parser.add_argument("--config", metavar="CONFIG.toml", type=Path, help="settings, as for `schedtwin run`")
-    parser.add_argument("--seed", metavar="N", type=int, help="seed (default: the configuration's)")
+    parser.add_argument("--seed", metavar="N", type=seed, help="seed (default: the configuration's)")
 
 
 def add_problem_arguments(parser: ArgumentParser) -> None:

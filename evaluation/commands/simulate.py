@@ -6,7 +6,7 @@ from datetime import date
 from pathlib import Path
 
 from evaluation.commands.common_arguments import add_out, add_world_arguments
-from evaluation.commands.options import add_options, day, given, set_fields
+from evaluation.commands.options import add_options, day, given, seed, set_fields
 
 NAME = "simulate"
 HELP = "write the logs of a simulated cluster with known ground truth as an archive"
@@ -47,7 +47,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         metavar="NAME",
         help="policy that writes the log (default: mix; of applications: operator)",
     )
-    parser.add_argument("--seed", metavar="N", type=int, default=0, help="seed of the histories (default: 0)")
+    parser.add_argument(
+        "--seed", metavar="N", type=seed, default=0, help="seed of the histories (default: 0)"
+    )
     parser.add_argument(
         "--first-day", metavar="DATE", type=day, default=date(2024, 1, 1),
         help="calendar day of day 0 (default: 2024-01-01)",

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.judges.named import RAISED
 from twin.contracts import Policy
 
 
@@ -20,7 +21,7 @@ class HostPolicy:
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
 
     def __call__(self, key: Any, observation: Any, legal: Any) -> Any:
         """As a `Policy`."""
@@ -37,7 +38,7 @@ class HostPolicy:
             action = np.asarray(self._policy(*arrays))
             if action.shape != nothing.shape or not np.issubdtype(action.dtype, np.integer):
                 raise TypeError(f"{form_of(action)} where whole numbers {list(nothing.shape)} are required")
-        except Exception as error:  # of a function of the user's: anything
+        except RAISED as error:  # of a function of the user's: anything
             self.error = error
             return nothing
         return action.astype(np.int32)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 from logs_schema.errors import ConfigError
 
 FUNCTION = "MODULE:FUNCTION"
+RAISED = (Exception, SystemExit)
+"""What code of the user's may raise without ending the command: a script that exits does not."""
 
 
 class NamedOption(NamedTuple):
@@ -72,7 +74,7 @@ def _imported(name: str, target: str, named: NamedOption, here: Path) -> Any:
         found: Any = importlib.import_module(module)
         for part in function.split("."):
             found = getattr(found, part)
-    except Exception as error:  # of a module of the user's: anything
+    except RAISED as error:  # of a module of the user's: anything
         raise ConfigError(
             f"{named.noun} {name!r} cannot be imported: {error_in_words(error)}", where=where, allowed=FUNCTION,
             advice="check the spelling; modules are searched in the current folder first",
@@ -93,7 +95,7 @@ def refuse_taken(names: Collection[str], taken: Collection[str], noun: str = "po
         )  # fmt: skip
 
 
-def error_in_words(error: Exception) -> str:
+def error_in_words(error: BaseException) -> str:
     """Type and last line of an error."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"

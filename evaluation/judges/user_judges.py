@@ -19,7 +19,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import JudgeFacts
 from evaluation.comparison.unit_values import UnitValues, with_judge
 from evaluation.judges.host_policy import form_of
-from evaluation.judges.named import NamedOption, error_in_words, read_named
+from evaluation.judges.named import RAISED, NamedOption, error_in_words, read_named
 from evaluation.judges.trust import trust_in
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -177,7 +177,7 @@ def _values_of(
 
     try:
         found = judge(policy, days)
-    except Exception as error:  # of a function of the user's: anything
+    except RAISED as error:  # of a function of the user's: anything
         raise wrong(f"raised {error_in_words(error)}") from error
     if (failed := getattr(policy, "error", None)) is not None:  # of plain NumPy, inside a compiled program
         raise wrong(f"was given a policy that raised {error_in_words(failed)}", "policies that decide")

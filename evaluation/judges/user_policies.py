@@ -18,7 +18,7 @@ import numpy as np
 from evaluation.baselines import Baseline
 from evaluation.comparison.comparison import Comparison
 from evaluation.judges.host_policy import HostPolicy, form_of
-from evaluation.judges.named import NamedOption, error_in_words, read_named, refuse_taken
+from evaluation.judges.named import RAISED, NamedOption, error_in_words, read_named, refuse_taken
 from evaluation.judges.slot_policies import SlotPolicies
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
@@ -164,7 +164,7 @@ def tried(name: str, policy: Policy, example: Example, signature: str = SIGNATUR
         answer = jax.eval_shape(policy, jax.random.key(0), seen, legal)
     except _UNTRACEABLE:
         return _tried_on_host(name, HostPolicy(policy), seen, legal, signature)
-    except Exception as error:  # of a function of the user's: anything
+    except RAISED as error:  # of a function of the user's: anything
         raise raised(name, error, signature=signature) from error
     if getattr(answer, "shape", None) != wanted.shape or not np.issubdtype(answer.dtype, np.integer):
         raise ConfigError(
@@ -194,6 +194,6 @@ def chose_illegally(name: str, num_illegal: int, num_decisions: int, where: str)
     )  # fmt: skip
 
 
-def raised(name: str, error: Exception, where: str = "", signature: str = SIGNATURE) -> ConfigError:
+def raised(name: str, error: BaseException, where: str = "", signature: str = SIGNATURE) -> ConfigError:
     """The error for a policy that raised one."""
     return ConfigError(f"policy {name!r} raised {error_in_words(error)}", where=where, allowed=signature)

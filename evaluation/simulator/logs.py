@@ -127,7 +127,7 @@ def simulate(
     generation = np.zeros(world.num_agents, np.int64)
     with (
         ArchiveWriter(out, source={}, facts=facts, replace=replace) as archive,
-        _propensity_writer(truth_folder(out), truth, made, replace) as propensities,
+        _propensity_writer(truth_folder(out), truth, made, replace or not Path(out).exists()) as propensities,
     ):
         archive.write("nodes", nodes_table(world), source="simulation")
         for begin in range(0, num_days, DAYS_AT_ONCE):

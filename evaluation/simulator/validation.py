@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -68,6 +69,7 @@ def _validate_nodes(world: World) -> None:
                 "cloud nodes at cloud_site, and only there",
             )
         _within(world.name, f"{where}: cpu_cores", node.cpu_cores, 1)
+        _within(world.name, f"{where}: memory_gib", node.memory_gib, 0.0)
         _within(world.name, f"{where}: speed", node.speed, 0.0, open_lower=True)
         if node.discipline not in DISCIPLINES:
             _refuse(
@@ -132,7 +134,7 @@ def _validate_drift(world: World) -> None:
     _within(world.name, "drift.slowing", drift.slowing, 0.0, 0.99)
     _within(world.name, "drift.hot_share", drift.hot_share, 0.0, 1.0)
     _within(world.name, "drift.hot_from_day", drift.hot_from_day, 0)
-    for name in ("acceptance", "work", "inputs", "deadlines", "latency", "bandwidth"):
+    for name in ("acceptance", "mix", "work", "inputs", "deadlines", "latency", "bandwidth"):
         _within(world.name, f"drift.{name}", getattr(drift, name), -10.0, 10.0)
     if drift.slowing:
         for name in drift.slowing_nodes:
@@ -218,12 +220,12 @@ def _validate_declared(world: World) -> None:
     _within(world.name, "declared.excess", declared.excess, 1.0)
     _within(world.name, "declared.agent_spread", declared.agent_spread, 0.0)
     _within(world.name, "declared.informative", declared.informative, 0.0, 1.0)
-    values = (0.0, *declared.rounded_to_s)
-    if any(later <= earlier for earlier, later in pairwise(values)):
+    values = (0.0, *declared.rounded_to_s, math.inf)
+    if not all(earlier < later for earlier, later in pairwise(values)):
         _refuse(
             world.name,
             f"declared.rounded_to_s is {list(declared.rounded_to_s)}",
-            "values above 0, each above the one before",
+            "finite values above 0, each above the one before",
         )
 
 

@@ -104,9 +104,10 @@ class Samples:
             FormatError: The column has a number for this deployment and interval already, or the series has several.
         """
         values = np.asarray(list(numbers), float) * metric.factor
-        places = np.round((np.asarray(list(times_s), float) - self.shift_s) / self.interval_s).astype(
-            np.int64
-        )
+        instants_s = np.asarray(list(times_s), float)
+        known = np.isfinite(values)  # a counter is not reset by what is no number
+        values, instants_s = values[known], instants_s[known]
+        places = np.round((instants_s - self.shift_s) / self.interval_s).astype(np.int64)
         distinct, counts = np.unique(places, return_counts=True)
         if len(distinct) < len(places):
             raise FormatError(
@@ -166,9 +167,9 @@ class Samples:
         names = sorted({name for row in self.rows.values() for name in row})
         whole = {"num_replicas", "num_failures", "action_replicas"}
 
-        def value(row: Mapping[str, float], name: str) -> float | int | None:
+        def value(row: Mapping[str, float], name: str) -> float | None:
             number = row.get(name)
-            return None if number is None else round(number) if name in whole else number
+            return None if number is None else float(round(number)) if name in whole else number
 
         return [
             {"time": place * self.interval_s, "interval_s": self.interval_s, "deployment": deployment}

@@ -13,6 +13,7 @@ Readings of the format:
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,7 @@ DESCRIPTION = "answers to Prometheus range queries (JSON), a file a metric, with
 EXPECTED = '{"status": "success", "data": {"resultType": "matrix", "result": [...]}} and a mapping (.toml)'
 MOST_OF_AN_EMPTY_ANSWER = 65_536
 """Bytes; an answer without series is some words, warnings included."""
+WARNINGS = re.compile(r'"warnings"\s*:\s*\[')
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -142,14 +144,17 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
-    """That instants are dates, and which answers are empty."""
+    """That instants are dates, which answers are empty, and of which Prometheus itself warns."""
     mapping = mapping_of(paths)
-    empty = [path.name for path in data_files(paths) if _is_empty(path)]
+    files = data_files(paths)
+    empty = [path.name for path in files if _is_empty(path)]
+    warned = [(path.name, warnings) for path in files if (warnings := _warnings_in(path))]
     return describe(
         NAME,
         clock=ABSOLUTE_CLOCK,
         notices=[
             *(f"{name} holds no series, so its column stays empty: check the query" for name in empty),
+            *(f"{name} may be part of an answer; Prometheus warned: {first(told)}" for name, told in warned),
             *without_gateway(mapping),
         ],
     )
@@ -160,6 +165,19 @@ def _is_empty(path: Path) -> bool:
     return path.stat().st_size <= MOST_OF_AN_EMPTY_ANSWER and not matrix_in(path)
 
 
+def _warnings_in(path: Path) -> list[str]:
+    """The warnings of an answer; they stand behind its series, so the end of the file is enough."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - MOST_OF_AN_EMPTY_ANSWER))
+        end = file.read().decode(errors="replace")
+    if (key := WARNINGS.search(end)) is None:
+        return []
+    try:
+        return [str(one) for one in json.JSONDecoder().raw_decode(end, key.end() - 1)[0]]
+    except (ValueError, RecursionError):
+        return []
+
+
 def matrix_in(path: Path) -> list[dict[str, Any]]:
     """The series of an answer.
 
@@ -167,14 +185,14 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
         FormatError: The file is no answer with a matrix.
     """
     try:
-        answer = json.loads(path.read_text(encoding="utf-8"))
+        answer = json.loads(path.read_text(encoding="utf-8-sig"))
         data = answer["data"]
         series = data["result"]
         right = data["resultType"] == "matrix" and all(
             isinstance(one["metric"], dict) and all(len(pair) == 2 for pair in one["values"])
             for one in series
         )
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise FormatError("this is no answer to a range query", where=str(path), allowed=EXPECTED) from error
     if not right:
         raise FormatError(
@@ -196,7 +214,7 @@ def _sample(pair: Any) -> tuple[float | None, float | None]:
 def _number(text: Any) -> float | None:
     try:
         return float_of(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
 
 

@@ -177,7 +177,8 @@ class _Gathered(Generic[Parsed]):
 def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:
     """An Arrow table of rows in the declared types; instants are given in seconds since 1970.
 
-    An instant beyond what microseconds can count becomes the farthest that they can: the checks refuse it.
+    An instant beyond what microseconds can count becomes the farthest that they can, and counts stay numbers of any
+    size: the checks refuse what is too large.
     """
     arrays = {}
     for name in rows[0]:
@@ -186,8 +187,22 @@ def tabulate(table: TableSpec, rows: Sequence[Row]) -> pa.Table:
         if column.type == INSTANT:
             arrays[name] = pa.array([micros(value) for value in values], pa.int64()).cast(INSTANT)
         else:
-            arrays[name] = pa.array(values, column.type)
+            arrays[name] = _array(values, pa.float64() if column.type == pa.int32() else column.type)
     return pa.table(arrays)
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    try:
+        return pa.array(values, kind)
+    except UnicodeEncodeError:  # of JSON, which may hold half a letter
+        return pa.array([_in_utf8(value) for value in values], kind)
+
+
+def _in_utf8(value: Any) -> Any:
+    """Texts, and lists of them, with what UTF-8 cannot hold (`\\ud83d` alone) escaped."""
+    if isinstance(value, list | tuple):
+        return [_in_utf8(one) for one in value]
+    return value.encode("utf-8", "backslashreplace").decode("utf-8") if isinstance(value, str) else value
 
 
 def micros(seconds: float | None) -> int | None:

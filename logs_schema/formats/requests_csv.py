@@ -194,7 +194,7 @@ def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
         where = f"{one.column}, from {one.sources[0]} of {path.name}"
         for line in head(path)[num_skipped:]:
             try:
-                text = text_of(found_at(as_fields(line), one.sources[0]))
+                text = _first_text(as_fields(line), one.sources[0], mapping)
             except BadRow:
                 continue
             if text and not mapping.is_nothing(text) and (meant := meant_by(one, text)):
@@ -206,6 +206,13 @@ def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
                 if notice:
                     yield notice
                 break
+
+
+def _first_text(fields: Mapping[str, Any], source: str, mapping: RequestMapping) -> str:
+    """The text in a column, of a list the first that says something; empty for none."""
+    found = found_at(fields, source)
+    parts = [text_of(part) for part in (found if isinstance(found, list) else [found])]
+    return next((part for part in parts if not mapping.is_nothing(part)), "")
 
 
 def _value_notice(text: str, where: str, unit: str, mapping: RequestMapping) -> str:
@@ -232,7 +239,7 @@ def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> 
     as_fields, num_skipped = _reader(files[0], mapping)
     for line in head(files[0])[num_skipped:]:
         try:
-            text = text_of(found_at(as_fields(line), arrival.sources[0]))
+            text = _first_text(as_fields(line), arrival.sources[0], mapping)
             if text and not mapping.is_nothing(text):
                 seconds = InstantReading(mapping.zone).read(text, "arrival", arrival.unit or "s").first_s
                 return is_number(text) and seconds < LOOKS_LIKE_EPOCH_S

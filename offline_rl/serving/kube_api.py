@@ -7,11 +7,13 @@ subresource, so that the right to scale is enough.
 
 import json
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.parse import quote
 from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
 
@@ -75,7 +77,18 @@ class KubeApi:
             raise KubeError(
                 "the list of deployments has no items", where=f"{self.url}, namespace {namespace}"
             )
-        return {one["metadata"]["name"]: one for one in found}
+        with self.read_as("a deployment"):
+            return {one["metadata"]["name"]: one for one in found}
+
+    @contextmanager
+    def read_as(self, what: str) -> Iterator[None]:
+        """KubeError where what the API answered lacks parts that its objects have."""
+        try:
+            yield
+        except (AttributeError, KeyError, IndexError, TypeError, ValueError) as error:
+            raise KubeError(
+                f"{what} is not as the API describes it ({type(error).__name__}: {error})", where=self.url
+            ) from error
 
     def scale(self, namespace: str, deployment: str, replicas: int) -> None:
         """Sets the replicas of a deployment through its scale subresource."""
@@ -97,13 +110,21 @@ class KubeApi:
             with build_opener(*handlers).open(request, timeout=self.timeout_s) as answer:
                 found = json.loads(answer.read(MAX_BYTES))
         except HTTPError as error:
-            content = error.read(2000).decode(errors="replace")
+            content = _content_of(error)
             raise KubeError(
                 f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {content}",
                 allowed="an account that may get deployments and patch deployments/scale",
             ) from error  # fmt: skip
-        except (URLError, OSError, ValueError) as error:
+        except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise KubeError(f"the API cannot be reached ({error})", where=f"{self.url}{path}") from error
         if not isinstance(found, dict):
             raise KubeError("the answer is no object", where=f"{self.url}{path}")
         return found
+
+
+def _content_of(error: HTTPError) -> str:
+    """What the body of an error says; empty where it breaks off."""
+    try:
+        return error.read(2000).decode(errors="replace")
+    except (OSError, HTTPException):
+        return ""

@@ -1,21 +1,25 @@
 """Readings of an application from monitoring: range queries to Prometheus over HTTP, interval by interval.
 
 The mapping is that of `schedtwin import prometheus` (`logs_schema.formats.mapping`); its `source` is the query. A
-sample stands for the interval that begins at its instant. Units are named there, never guessed.
+sample stands for the interval that begins at its instant. Units are named there, never guessed. Instants that no
+calendar holds, and what is no finite number, are left out.
 """
 
 import json
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError
 from urllib.parse import urlencode
 from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 
+from logs_schema.casting import EARLIEST_S, LATEST_S
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
@@ -23,6 +27,8 @@ from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import DAY_S, Granted, Reading
 
 MAX_BYTES = 64 * 1024**2
+MOST_OF_AN_ERROR = 65_536
+"""Bytes of an error's body that are read."""
 NEEDED = ("cpu_cores_used", "request_rate_per_s", "response_s")
 """Columns of every deployment without which nothing is decided."""
 GATEWAY_NEEDED = ("request_rate_per_s", "response_p95_s")
@@ -59,20 +65,26 @@ class Prometheus:
     def samples(self, begin_s: float, end_s: float, interval_s: float) -> Samples:
         """All mapped series from `begin_s` to `end_s`, on the grid of intervals; MetricsError."""
         found = Samples(interval_s)
-        for mapped in self.mapping.metrics:
+        for mapped in self.mapping.measured:
             span = {"start": begin_s, "end": end_s, "step": interval_s}
             for series in self._matrix(mapped.source, span):
+                if mapped.only and self._name(series) != mapped.only:
+                    continue
                 name = self._deployment(mapped, series)
                 values = self._values(mapped, series)
                 known = [
-                    (at, value) for at, value in values if math.isfinite(value) and not found.off_grid(at)
+                    (at, value)
+                    for at, value in values
+                    if math.isfinite(value) and EARLIEST_S <= at <= LATEST_S and not found.off_grid(at)
                 ]
                 found.add(mapped.metric, name, [at for at, _ in known], [value for _, value in known])
+        for mapped in self.mapping.constants:
+            found.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
         return found
 
     def _values(self, mapped: MappedMetric, series: Mapping[str, Any]) -> list[tuple[float, float]]:
         try:
-            return [(float(at), _number(text)) for at, text in series["values"]]
+            return [(_number(at), _number(text)) for at, text in series["values"]]
         except (ValueError, TypeError) as error:
             raise MetricsError(
                 f"a series holds something else than instants and numbers ({error})",
@@ -89,20 +101,22 @@ class Prometheus:
                 Request(url, headers=headers), timeout=self.timeout_s
             ) as answer:
                 found = json.loads(answer.read(MAX_BYTES))
+            if "error" in found:
+                raise ValueError(found["error"])
             data = found["data"]
             if data["resultType"] != "matrix" or not all(
                 isinstance(one["values"], list) and isinstance(one["metric"], dict) for one in data["result"]
             ):
                 raise TypeError(f"a {data['resultType']}")
-        except (URLError, OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
             raise MetricsError(
-                f"Prometheus does not answer with series ({error})", where=f"{self.url}: {query}",
+                f"Prometheus does not answer with series ({_told(error)})", where=f"{self.url}: {query}",
                 allowed="a matrix, from /api/v1/query_range",
             ) from error  # fmt: skip
         return list(data["result"])
 
     def _deployment(self, mapped: MappedMetric, series: Mapping[str, Any]) -> str:
-        name = series["metric"].get(self.mapping.deployment_label)
+        name = self._name(series)
         if mapped.of_gateway or (name is not None and name == self.mapping.gateway):
             return GATEWAY
         if name is None:
@@ -110,7 +124,12 @@ class Prometheus:
                 f"a series has no label {self.mapping.deployment_label!r}", where=f"{self.url}: {mapped.source}",
                 allowed="a series a deployment, labelled with its name", advice="name the label, or set of_gateway",
             )  # fmt: skip
-        return str(name)
+        return name
+
+    def _name(self, series: Mapping[str, Any]) -> str | None:
+        """The deployment of a series; None where it has no such label."""
+        name = series["metric"].get(self.mapping.deployment_label)
+        return None if name is None else self.mapping.deployment_of(str(name))
 
 
 def refuse_unmapped(mapping: MetricsMapping) -> None:
@@ -156,5 +175,13 @@ def granted_by(samples: Samples, place: int, names: tuple[str, ...]) -> Granted:
 def _number(text: Any) -> float:
     try:
         return float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan
+
+
+def _told(error: Exception) -> str:
+    """An error in words: what Prometheus itself says is wrong, where the body of an HTTP error has it."""
+    if isinstance(error, HTTPError):
+        with suppress(OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
+            return f"{error}: {json.loads(error.read(MOST_OF_AN_ERROR))['error']}"
+    return str(error)

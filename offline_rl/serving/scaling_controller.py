@@ -80,7 +80,9 @@ class Controller:
                 allowed=f"all deployments of the bundle: {', '.join(names)}",
             )  # fmt: skip
         path = f"/apis/autoscaling/v2/namespaces/{quote(self.namespace)}/horizontalpodautoscalers"
-        ruled = {one["spec"]["scaleTargetRef"]["name"] for one in self.kube.get(path).get("items", [])}
+        with self.kube.read_as("a HorizontalPodAutoscaler"):
+            found = self.kube.get(path).get("items") or []
+            ruled = {one["spec"]["scaleTargetRef"]["name"] for one in found}
         if rivals := sorted(ruled & set(self.writes)):
             raise ConfigError(
                 f"a HorizontalPodAutoscaler rules {', '.join(rivals)}", where=f"namespace {self.namespace}",
@@ -118,9 +120,11 @@ class Controller:
 
     def _granted(self, samples: Samples, place: int) -> Granted:
         names = self.guard.policy.setting.names
+        otherwise = granted_by(samples, place, names)
         if self.kube is None:
-            return granted_by(samples, place, names)
-        return granted_in(self.kube.deployments(self.namespace), names, granted_by(samples, place, names))
+            return otherwise
+        with self.kube.read_as("a deployment"):
+            return granted_in(self.kube.deployments(self.namespace), names, otherwise)
 
     def _write(self, granted: Granted, verdict: GuardedGrants) -> tuple[set[str], dict[str, str]]:
         """Writes what changes; the deployments that were written, and of others why they could not be."""
@@ -152,9 +156,11 @@ class Controller:
             float(granted.memory_gib[place]),
         ) or self.kube is None:
             return False
-        containers = self.kube.deployments(self.namespace)[name]["spec"]["template"]["spec"]["containers"]
+        with self.kube.read_as(f"deployment {name}"):  # it may have gone since it was read
+            of_deployment = self.kube.deployments(self.namespace)[name]
+            container = of_deployment["spec"]["template"]["spec"]["containers"][0]["name"]
         amounts = {"cpu": f"{round(1000 * cores)}m", "memory": f"{round(1024 * gib)}Mi"}
-        first = {"name": containers[0]["name"], "resources": {"requests": amounts, "limits": amounts}}
+        first = {"name": container, "resources": {"requests": amounts, "limits": amounts}}
         path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
         self.kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
         return True

@@ -1,6 +1,7 @@
 """The controller against a small stand-in of Prometheus and the Kubernetes API: what it reads, writes and leaves."""
 
 import json
+import math
 import threading
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,7 @@ import pytest
 
 from evaluation.commands.cli import main
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, ProductError
+from logs_schema.errors import ConfigError, ProductError, SchedtwinError
 from logs_schema.formats.mapping import read_mapping
 from logs_schema.product import writing
 from offline_rl.bundle import ARRAYS, GOLDEN
@@ -60,7 +61,7 @@ class StandIn:
         self.values = {"cpu": 200.0, "rate": 10.0, "response": 50.0, "users": 10.0, "p95": 0.2}
         self.replicas, self.ruled, self.written, self.last = dict.fromkeys(NAMES, 2), [], [], LAST
         self.limits = {"cpu": "500m", "memory": "512Mi"}
-        self.status = 200
+        self.status, self.raw = 200, {}  # query -> bytes that are sent as the whole answer, head and all
 
     def query(self, asked):
         name = asked["query"][0]
@@ -84,7 +85,10 @@ def stand_in():
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             path = urlparse(self.path)
-            if path.path == "/api/v1/query_range":
+            asked = parse_qs(path.query).get("query", [path.path.split("/")[-1]])[0]
+            if asked in shown.raw:
+                self.wfile.write(shown.raw[asked])
+            elif path.path == "/api/v1/query_range":
                 self.answer(shown.query(parse_qs(path.query)))
             elif path.path.endswith("horizontalpodautoscalers"):
                 self.answer({"items": [{"spec": {"scaleTargetRef": {"name": one}}} for one in shown.ruled]})
@@ -276,6 +280,60 @@ def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):
         spec = {"spec": {"template": {"spec": {"containers": [{"resources": resources}]}}}}
         with pytest.raises(ConfigError, match=words):
             granted_in({"cart": spec}, ("cart",), unknown)
+
+
+def http(body, head="HTTP/1.0 200 OK"):
+    return f"{head}\r\n\r\n{body}".encode()
+
+
+@pytest.mark.parametrize(
+    ("asked", "raw", "words"),
+    [
+        ("cpu", b"no HTTP\r\n\r\n", "no HTTP"),
+        ("cpu", http("ff\r\ncut", "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked"), "IncompleteRead"),
+        ("cpu", http("[" * 100_000), "recursion"),
+        ("cpu", http('{"status": "error", "error": "too many samples"}'), "too many samples"),
+        ("cpu", http('{"error": "parse error"}', "HTTP/1.0 400 Bad Request"), "400: .*: parse error"),
+        ("deployments", b"no HTTP\r\n\r\n", "no HTTP"),
+        ("deployments", http('{"items": [{}]}'), "a deployment is not as the API describes it"),
+        ("deployments", http('{"items": [{"metadata": {"name": "cart"}, "spec": {"replicas": null}}]}'), "not as"),
+        ("horizontalpodautoscalers", http('{"items": [{"spec": {}}]}'), "HorizontalPodAutoscaler is not as"),
+    ],
+)  # fmt: skip
+def test_broken_answers_are_errors_that_the_next_interval_outlives(
+    tmp_path, bundle, stand_in, asked, raw, words
+):
+    stand_in.raw[asked] = raw
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        with pytest.raises(SchedtwinError, match=words):
+            controller.refuse_rivals() if "pod" in asked else controller.step()
+        del stand_in.raw[asked]
+        controller.refuse_rivals()
+        assert controller.step()["deployments"][0]["arm"] == POLICY
+
+
+def test_samples_of_no_calendar_are_left_out(tmp_path, bundle, stand_in):
+    answer = stand_in.query({"query": ["cpu"]})
+    for row, at in enumerate([math.nan, math.inf, 1e300, None, 10**400]):
+        answer["data"]["result"][0]["values"][row] = [at, "1"]
+    stand_in.raw["cpu"] = http(json.dumps(answer))
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        assert [row["arm"] for row in controller.step()["deployments"]] == [POLICY, POLICY]
+
+
+def test_names_constants_and_single_deployments_are_those_of_the_import(tmp_path, bundle, stand_in):
+    pods = json.dumps(stand_in.query({"query": ["cpu"]})).replace('"cart"', '"cart-7"')
+    stand_in.raw["cpu"] = http(pods.replace('"front"', '"front-12"'))
+    stand_in.raw["p95"] = http(json.dumps(stand_in.query({"query": ["rate"]})))  # of both deployments
+    mapping = mapping_in(tmp_path)
+    text = mapping.read_text().replace('source = "p95"', 'source = "p95"\nonly = "front"')
+    mapping.write_text(f'deployment_pattern = "(.+)-[0-9]+"\n{text}\n[metrics.num_replicas]\nconstant = 2\n')
+    samples = Prometheus(stand_in.url, read_mapping(mapping)).samples(
+        NOW_S - 20 * INTERVAL_S, NOW_S, INTERVAL_S
+    )
+    of_cart = {"cpu_cores_used": 0.2, "request_rate_per_s": 10.0, "response_s": 0.05, "num_replicas": 2.0}
+    assert samples.rows[LAST, "cart"] == of_cart
+    assert samples.rows[LAST, "gateway"] == {"request_rate_per_s": 10.0, "response_p95_s": 10.0}
 
 
 def test_a_bundle_is_inspected_and_other_commands_say_who_runs_it(bundle, capsys):

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 from dataclasses import replace
 from functools import partial
 
@@ -97,6 +98,9 @@ def test_same_arguments_same_archive_and_none_is_overwritten_unasked(archive, tm
         simulate("small", NUM_DAYS, "mix", 1, out)
     simulate("small", 1, "mix", 1, out, replace=True)
     assert Archive(out).days("requests") == [FIRST_DAY]
+    shutil.rmtree(out)  # as after a kill between the truth and its log
+    simulate("small", NUM_DAYS, "mix", 0, out)
+    assert Archive(out).content_hash == archive.content_hash
 
 
 def test_the_command_simulates(tmp_path, capsys):

@@ -1,5 +1,6 @@
 """Anyone's policy is judged beside ours; one that fails is refused by its name, and takes nobody along."""
 
+import sys
 from pathlib import Path
 
 import jax
@@ -56,6 +57,12 @@ def breaks_down(_key, _observation, legal):
     return np.zeros(legal.shape[1:], int)
 
 
+def leaves(_key, _observation, legal):
+    if np.asarray(legal).sum() < legal.size:
+        sys.exit()
+    return np.zeros(legal.shape[1:], int)
+
+
 class Found:
     """What came of some policies, judged by replay in one program."""
 
@@ -81,6 +88,8 @@ def found() -> Found:
         "shares": shares,
         "the_first": the_first,
         "breaks_down": breaks_down,
+        "leaves": leaves,
+        "leaves_at_once": lambda *_: sys.exit(3),
         "gone": Path("no") / "such" / "bundle",
     }
     entered = enter_players(given, encoding, example, ("history", LEAST_BACKLOG.name))
@@ -117,6 +126,8 @@ def test_a_policy_of_ones_own_is_played_as_ours_are(found: Found) -> None:
             r"'the_first' chose a node that is not legal in \d+ of 90 decisions\n  where: replay, shift 7d",
         ),
         ("breaks_down", "'breaks_down' raised RuntimeError: no such node here\n  where: replay, shift 7d"),
+        ("leaves", "'leaves' raised SystemExit: no message\n  where: replay, shift 7d"),
+        ("leaves_at_once", "'leaves_at_once' raised SystemExit: 3"),
         ("gone", "bundle"),
     ],
 )
@@ -149,10 +160,12 @@ def test_policies_are_named_on_the_command_line(tmp_path: Path) -> None:
         (["mine=nothing_there"], "neither a folder nor a function"),
         (["mine=no_such_module:choose"], "'mine' cannot be imported: ModuleNotFoundError"),
         (["mine=math:choose"], "'mine' cannot be imported: AttributeError"),
+        (["mine=a_script:choose"], "'mine' cannot be imported: SystemExit: 0"),
         (["mine=math:pi"], "'mine' is no function"),
         (["mine=math:sin", "mine=math:cos"], "given twice"),
     ],
 )
 def test_what_names_no_policy_is_refused(tmp_path: Path, texts: list[str], said: str) -> None:
+    (tmp_path / "a_script.py").write_text("raise SystemExit(0)  # as an unguarded main does\n")
     with pytest.raises(ConfigError, match=said):
         named_policies(texts, tmp_path)

@@ -1,5 +1,8 @@
 """Wrong inputs of commands, as a stranger gives them: told at once, with what is allowed or what to do."""
 
+import subprocess
+import sys
+
 import pytest
 
 from evaluation.commands import cli
@@ -96,6 +99,9 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, te
         ("[order.training]\nspan_days = 0", "span_days = 0", "[order.training]"),
         ("[order.weeks]\nnum_anchors = 0", "num_anchors = 0", "[order.weeks]"),
         ("[order.weeks]\nnum_drain_days = -1", "num_drain_days = -1", "[order.weeks]"),
+        ("seed = -1", "seed = -1", "seed"),
+        ("[train]\nseeds = [0, 9223372036854775808]", "seeds = 9223372036854775808", "train: seeds"),
+        ('[log]\npreset = "small"\nworld_seed = -1', "world_seed = -1", "log: world_seed"),
         ("[days]\nnum_days = 1.5", "1.5 is of the wrong type", "days: num_days"),
     ],
 )
@@ -178,3 +184,22 @@ def test_an_unknown_option_says_where_the_known_ones_stand(archive, capsys):
     told = capsys.readouterr().err
     assert "unrecognized arguments: --dayz" in told
     assert "COMMAND --help" in told
+
+
+@pytest.mark.parametrize("seed", ["-1", "9223372036854775808", "one"])
+@pytest.mark.parametrize("words", [["simulate"], ["fit", "log"], ["serve", "bundle"]])
+def test_a_seed_that_no_generator_takes_is_refused_before_work_begins(tmp_path, capsys, words, seed):
+    out = [] if words[0] == "serve" else ["--out", str(tmp_path / "out")]
+    with pytest.raises(SystemExit):
+        cli.main([*words, *out, f"--seed={seed}"])
+    assert f"'{seed}' is no seed" in capsys.readouterr().err
+
+
+def test_what_cannot_be_printed_on_a_full_disk_is_told(archive):
+    command = [sys.executable, "-m", "evaluation.commands.cli", "check", str(archive), "--no-progress"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (ended.returncode, ended.stderr.splitlines()[0]) == (
+        2,
+        "schedtwin check: the disk is full: not all could be written",
+    )

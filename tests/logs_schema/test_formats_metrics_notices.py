@@ -138,3 +138,37 @@ def test_a_column_that_a_file_has_twice_is_refused(tmp_path):
     (folder / "log.csv").write_text(CSV.replace("replicas\n", "when\n"))
     with pytest.raises(FormatError, match="no column when, replicas, or has it twice"):
         imported(tmp_path, folder, "metrics_csv")
+
+
+def test_answers_that_prometheus_warns_of_are_named(tmp_path):
+    whole = answer(series([250, 500, 125], "web"))
+    cut = f'{whole[:-1]}, "warnings" : ["no store answered", "1 of 2"], "infos": []}}'
+    report, rows = imported(tmp_path, write(tmp_path / "metrics", cpu=cut))
+    assert "cpu.json may be part of an answer; Prometheus warned: no store answered, 1 of 2" in report.notices
+    assert rows[BEGIN_S, "web"]["cpu_cores_used"] == 0.25
+
+
+def test_a_counter_is_not_reset_by_what_is_no_number(tmp_path):
+    errors = answer(series([10, "+Inf", 14, "NaN", 15, 17], "web"))
+    _, rows = imported(tmp_path, write(tmp_path / "metrics", errors=errors))
+    failures = [rows.get((BEGIN_S + STEP_S * index, "web"), {}).get("num_failures") for index in range(5)]
+    assert failures == [2, None, 0, None, 2]  # per interval, over the gaps
+
+
+def test_counts_and_numbers_beyond_measure_and_names_beyond_utf8_stop_no_import(tmp_path):
+    odd = series([1, 2], "web")
+    odd["values"].append([BEGIN_S + 2 * STEP_S, 10**400])
+    errors = answer(series([0, 1e12, 1e12], "web"))
+    memory = answer(series([2**30], "w\ud800b"))
+    folder = write(tmp_path / "metrics", cpu=answer(odd), errors=errors, memory=memory)
+    report, rows = imported(tmp_path, folder)
+    quarantined = {"not_a_number": 1, "out_of_range:num_failures": 1}
+    assert report.quarantined["deployment_samples"] == quarantined
+    assert rows[BEGIN_S + STEP_S, "web"]["num_failures"] == 0
+    assert rows[BEGIN_S, r"w\ud800b"]["memory_gib_used"] == 1.0
+
+
+def test_an_answer_nested_beyond_reason_is_none(tmp_path):
+    cpu = '{"status":"success","data":{"resultType":"matrix","result":' + "[" * 100_000
+    with pytest.raises(FormatError, match="no answer to a range query"):
+        imported(tmp_path, write(tmp_path / "metrics", cpu=cpu))

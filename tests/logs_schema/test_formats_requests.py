@@ -120,6 +120,23 @@ def test_pods_of_kubernetes_as_json_lines(tmp_path: Path) -> None:
     assert row["status"] == "running"
 
 
+def test_pods_that_have_ended_leave_no_doubt_and_half_letters_stop_no_import(tmp_path: Path) -> None:
+    ended = [{"state": {"waiting": {}}}, {"state": {"terminated": {"finishedAt": "2024-03-01T12:01:00Z"}}}]
+    created = {"creationTimestamp": "2024-03-01T12:00:00Z"}
+    pods = [
+        {"metadata": {"uid": "u", **created}, "status": {"phase": "Succeeded", "containerStatuses": ended}},
+        {"metadata": {"uid": "v", **created, "labels": {"app": "web \ud83d"}}},  # an emoji, cut
+    ]
+    written(tmp_path, "nodes.csv", *NODES)
+    written(tmp_path, "pods.jsonl", *map(json.dumps, pods))
+    written(tmp_path, "map.toml", (EXAMPLES / "kubernetes.toml").read_text())
+    report = import_log("requests_csv", [tmp_path], tmp_path / "a")
+    assert not [notice for notice in report.notices if "finish" in notice]
+    rows = requests_in(tmp_path / "a")
+    assert rows["u"]["finish"].isoformat() == "2024-03-01T12:01:00+00:00"
+    assert rows["v"]["service"] == r"web \ud83d"
+
+
 LISTS_MAPPING = """
 [columns.request_id]
 source = "id"

@@ -74,3 +74,9 @@ def test_duplicates_are_all_but_the_first(
 
 def test_no_keys_no_duplicates(tmp_path: Path) -> None:
     assert KeyLedger(tmp_path / "keys").duplicates().tolist() == []
+
+
+def test_keys_that_a_full_disk_does_not_take_are_an_error() -> None:
+    ledger = KeyLedger(Path("/dev/full"))
+    with pytest.raises(OSError, match="No space left"):
+        ledger.add(np.zeros(9, np.uint64), np.zeros(9, np.int64))

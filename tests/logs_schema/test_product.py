@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError, ProductError, SchemaError, first
@@ -261,6 +262,15 @@ def test_a_full_disk_is_told_with_the_folder_and_what_is_needed(tmp_path):
     assert "more than 3.0 MiB" in caught.value.allowed  # as large as the one before, as far as anybody knows
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a" / "part" / "rows.txt").read_text()[:3] == "old"
+
+
+def test_a_full_disk_is_told_where_numpy_names_no_error_number(tmp_path):
+    with (
+        pytest.raises(ProductError, match="the disk is full: a could"),
+        writing(tmp_path / "a", "table"),
+        open("/dev/full", "wb") as full,
+    ):
+        np.save(full, np.zeros(100_000))
 
 
 def test_other_troubles_with_files_stay_what_they_are(tmp_path):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from evaluation.comparison.entries import PolicyFacts
+from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter, raised, words_of
 from evaluation.simulator.rounds import PlayedRounds, QueueBooks, Region, Solver, play_at_once, play_together
 from logs_schema.errors import ConfigError
@@ -144,7 +145,7 @@ def _users(name: str, function: Callable[..., Any]) -> MadeSolver:
     def solve(costs: Costs) -> np.ndarray:
         try:
             edge = np.asarray(function(costs))
-        except Exception as error:  # of a function of the user's: anything
+        except RAISED as error:  # of a function of the user's: anything
             raise raised(name, error, signature=SIGNATURE) from error
         rows = np.arange(len(costs.source))
         if edge.shape != rows.shape or not np.issubdtype(edge.dtype, np.integer):

@@ -27,6 +27,7 @@ from evaluation.comparison.entries import (
     Tally,
 )
 from evaluation.comparison.rank_correlation import known_rank_correlation
+from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
 from evaluation.problems.refresh_parts import RUNNING
@@ -126,7 +127,7 @@ def compare_autoscalers(
                 if one.facts.name not in refused:
                     try:
                         found[one.facts.name] = _sums(day, task, one.autoscalers, reward, seed)
-                    except Exception as error:  # of a function of the user's: anything
+                    except RAISED as error:  # of a function of the user's: anything
                         if not one.is_users:
                             raise
                         why = error if isinstance(error, ConfigError) else raised(one.facts.name, error)

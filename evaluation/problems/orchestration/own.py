@@ -14,6 +14,7 @@ import numpy as np
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES, Baseline
 from evaluation.judges.host_policy import HostPolicy
+from evaluation.judges.named import RAISED
 from evaluation.judges.slot_policies import SlotPolicies
 from evaluation.judges.user_policies import (
     SIGNATURE,
@@ -168,7 +169,7 @@ def _orchestrator(
     wanted = jax.eval_shape(ORCHESTRATION_BASELINES[0].rule(edge, frames), jax.random.key(0), state)
     try:
         answer = jax.eval_shape(given, jax.random.key(0), state)
-    except Exception as error:  # of a function of the user's: anything
+    except RAISED as error:  # of a function of the user's: anything
         raise raised(name, error, signature=ORCHESTRATES) from error
     is_scaling = isinstance(answer, Scaling) and all(
         one.shape == other.shape and np.issubdtype(one.dtype, np.integer)

@@ -29,7 +29,7 @@ class JudgedPolicy:
         return self.player(self.params, key, PlayerInput(observation, None), legal)
 
     @property
-    def error(self) -> Exception | None:
+    def error(self) -> BaseException | None:
         """What a policy of plain NumPy raised, if it did: a compiled program cannot raise it."""
         return None if self.host is None else self.host.error
 
