@@ -216,6 +216,8 @@ def test_the_twin_s_own_log_is_one_that_it_could_have_been_fitted_on(made, tmp_p
     np.testing.assert_array_equal(anew.cluster.capacity, encoding.cluster.capacity)
     with pytest.raises(ConfigError, match="no policy"):
         generate_log(twin, 1, tmp_path / "refused", SilentProgress(), policy="nobody")
+    with pytest.raises(ConfigError, match="9000000 days from"):
+        generate_log(twin, 9_000_000, tmp_path / "refused", SilentProgress(), policy="least_loaded")
     assert not (tmp_path / "refused").exists()
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
 from evaluation.problems.orchestration.rivals import rivals
+from evaluation.simulator.calendar_days import validate_days
 from evaluation.simulator.slots.log_tables import cluster_names, replicas_of, requests_of, samples_of
 from evaluation.simulator.slots.recording import recorded_day
 from logs_schema.archive_writer import ArchiveWriter
@@ -74,7 +75,7 @@ def generate_slots(
         replace: Whether what is already there may be replaced.
 
     Raises:
-        ConfigError: no days, or an unknown policy.
+        ConfigError: no days, days beyond the calendar, or an unknown policy.
         ProductError: this is no twin; `out` is taken.
     """
     if num_days < 1:
@@ -84,6 +85,7 @@ def generate_slots(
     if first_day is None:
         trained = read_manifest(twin, "twin").extra["train_days"]
         first_day = dt.date.fromisoformat(trained[-1]) + dt.timedelta(days=1)
+    validate_days(first_day, num_days, "generate")
     edge, names = fitted.edge, cluster_names(fitted.edge)
     chance = learned_chance(edge, fitted.tables)
     system, slot_s = joint_environment(edge, chance, fitted.frames), edge.config.slot_s

@@ -9,6 +9,7 @@ import pyarrow as pa
 from evaluation.problems.ordering.generated import AS_THEY_WERE
 from evaluation.problems.ordering.replaying import EPOCH, find_rule
 from evaluation.problems.placement.generated_log import GeneratedReport
+from evaluation.simulator.calendar_days import validate_days
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
@@ -49,7 +50,7 @@ def generate_queue_log(
         replace: Whether an existing archive may be replaced.
 
     Raises:
-        ConfigError: No days, days of training, or an unknown rule.
+        ConfigError: No days, days of training or beyond the calendar, or an unknown rule.
         ProductError: This is no twin of a queue; `out` is taken.
     """
     if num_days < 1:
@@ -62,6 +63,7 @@ def generate_queue_log(
             "the first generated day lies before the end of training", where=f"--first-day {first_day}",
             allowed=f"{date_of(twin.anchor)} or later",
         )  # fmt: skip
+    validate_days(date_of(begin), num_days, "generate")
     with progress.stage("generate"):
         whole = continued(twin.past, twin.population, seed, begin, num_days, AS_THEY_WERE)
         start_s = replay(whole, Pool(twin.pool.processors, policy.endswith(EASY)), rule).start_s

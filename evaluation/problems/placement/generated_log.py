@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from evaluation.baselines import BASELINES
 from evaluation.problems.placement.steps import POPULATION
+from evaluation.simulator.calendar_days import validate_days
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.casting import with_columns
 from logs_schema.errors import ConfigError
@@ -104,17 +105,18 @@ def generate_log(
         training: Configuration of the clone's fit.
 
     Raises:
-        ConfigError: No days, or an unknown policy.
+        ConfigError: No days, days beyond the calendar, or an unknown policy.
         ProductError: This is no twin, or one without a population; `out` is taken.
     """
     if num_days < 1:
         raise ConfigError(f"number of days is {num_days}", where="generate", allowed="1 or more")
     manifest = read_manifest(twin_path, "twin")
     twin, workload = PlacementTwin.load(twin_path), load_workload_model(twin_path / POPULATION)
+    first_day = max(twin.encoding.train_days) + DAY if first_day is None else first_day
+    validate_days(first_day, num_days, "generate")
     key = jax.random.key(seed)
     decider = _decider(jax.random.fold_in(key, 0), twin, policy, training or TrainingConfig(), progress)
     source = _Source(twin, workload, _player(twin, decider))
-    first_day = max(twin.encoding.train_days) + DAY if first_day is None else first_day
     facts = describe(
         "generated", clock=ABSOLUTE_CLOCK, notes=_notes(workload, policy),
         generated={"twin": manifest.content_hash, "policy": policy, "seed": seed},
