@@ -41,7 +41,7 @@ class HostPolicy:
         except RAISED as error:  # of a function of the user's: anything
             self.error = error
             return nothing
-        return action.astype(np.int32)
+        return np.clip(action, -1, len(legal)).astype(np.int32)  # neither end is legal
 
 
 def form_of(value: Any) -> str:

@@ -51,6 +51,10 @@ def the_first(_key, _observation, legal):
     return jnp.zeros(legal.shape[1:], jnp.int32)
 
 
+def beyond_32_bits(_key, _observation, legal):
+    return np.argmax(np.asarray(legal), axis=0) + 2**32
+
+
 def breaks_down(_key, _observation, legal):
     if np.asarray(legal).sum() < legal.size:  # not while it is tried on shapes, where all is legal
         raise RuntimeError("no such node here")
@@ -87,6 +91,7 @@ def found() -> Found:
         "of_all_nodes": of_all_nodes,
         "shares": shares,
         "the_first": the_first,
+        "beyond_32_bits": beyond_32_bits,
         "breaks_down": breaks_down,
         "leaves": leaves,
         "leaves_at_once": lambda *_: sys.exit(3),
@@ -125,6 +130,7 @@ def test_a_policy_of_ones_own_is_played_as_ours_are(found: Found) -> None:
             "the_first",
             r"'the_first' chose a node that is not legal in \d+ of 90 decisions\n  where: replay, shift 7d",
         ),
+        ("beyond_32_bits", r"'beyond_32_bits' chose a node that is not legal in 90 of 90 decisions"),
         ("breaks_down", "'breaks_down' raised RuntimeError: no such node here\n  where: replay, shift 7d"),
         ("leaves", "'leaves' raised SystemExit: no message\n  where: replay, shift 7d"),
         ("leaves_at_once", "'leaves_at_once' raised SystemExit: 3"),
