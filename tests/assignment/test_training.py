@@ -107,7 +107,6 @@ def test_the_command_trains_and_exports(tmp_path, capsys, monkeypatch):
         (["--requests", "0"], "1 request or more"),
         (["--edges", "9"], "2 to 3"),
         (["--updates", "-1"], "0 or more"),
-        (["--seed", "-1"], "0 or more"),
     ],
 )
 def test_bad_input_is_refused_in_words(tmp_path, capsys, options, words):
