@@ -56,12 +56,9 @@ def config_of(arguments: Namespace) -> "AssignConfig":
     """The configuration with the options of the command line."""
     from dataclasses import replace
 
-    from logs_schema.errors import ConfigError
     from offline_rl.assignment.config import AssignConfig
     from offline_rl.assignment.training import quick
 
-    if arguments.seed < 0:
-        raise ConfigError(f"--seed {arguments.seed}", where="assign train", allowed="0 or more")
     config = given(AssignConfig(), arguments)
     config = quick(config) if arguments.quick else config
     return replace(config, learning=given(config.learning, arguments))
