@@ -319,10 +319,13 @@ def _read_text(
 
 def float_of(value: Any) -> float:
     """The number that a text or a field of JSON holds; ValueError for other texts (`1_000` is a number in Python
-    alone), TypeError for what is neither."""
+    alone) and for numbers beyond measure, TypeError for what is neither."""
     if isinstance(value, str) and "_" in value:
         raise ValueError(value)
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:  # of a whole number with hundreds of digits
+        raise ValueError(value) from error
 
 
 def _truth_of(text: str) -> bool:

@@ -46,7 +46,7 @@ def duration_notice(text: str, where: str, unit_s: float) -> str:
         unit_s: Seconds that its unit has.
     """
     try:
-        seconds = float(text) * unit_s
+        seconds = float_of(text) * unit_s
     except ValueError:
         return ""
     if not seconds >= _USUAL_S[0]:

@@ -142,9 +142,11 @@ def _places(mapping: MetricsMapping, instants: np.ndarray, interval_s: float) ->
 
 def _drift_notice(path: Path, mapping: MetricsMapping) -> str:
     """That the intervals of a file's first lines take far more or less time than they did, in words; else empty."""
+    if not mapping.consecutive:
+        return ""
     lines = islice(_lines_of(path, mapping, [0, 0, 0]), NUM_LOOKED_AT)
     instants = np.unique([one.instant_s for one in lines if isinstance(one, MetricLine)])
-    if not mapping.consecutive or len(instants) < 2:
+    if len(instants) < 2:
         return ""
     interval_s = mapping.interval_s or interval_of([instants], str(mapping.path))
     places = _places(mapping, instants, interval_s)

@@ -214,7 +214,7 @@ def _sample(pair: Any) -> tuple[float | None, float | None]:
 def _number(text: Any) -> float | None:
     try:
         return float_of(text)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError):
         return None
 
 

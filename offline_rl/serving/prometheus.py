@@ -19,7 +19,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 
 import numpy as np
 
-from logs_schema.casting import EARLIEST_S, LATEST_S
+from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
@@ -174,8 +174,8 @@ def granted_by(samples: Samples, place: int, names: tuple[str, ...]) -> Granted:
 
 def _number(text: Any) -> float:
     try:
-        return float(text)
-    except (TypeError, ValueError, OverflowError):
+        return float_of(text)
+    except (TypeError, ValueError):
         return math.nan
 
 

@@ -1,5 +1,7 @@
 """What is likely a mistake in a mapping of metrics is said at the import, not by the fit."""
 
+import json
+
 import pytest
 
 from logs_schema.errors import FormatError
@@ -172,3 +174,12 @@ def test_an_answer_nested_beyond_reason_is_none(tmp_path):
     cpu = '{"status":"success","data":{"resultType":"matrix","result":' + "[" * 100_000
     with pytest.raises(FormatError, match="no answer to a range query"):
         imported(tmp_path, write(tmp_path / "metrics", cpu=cpu))
+
+
+def test_a_number_beyond_measure_in_json_lines_is_rejected(tmp_path):
+    folder = write(tmp_path / "metrics", mapping=LINES)
+    lines = [{"at": BEGIN_S + 60 * place, "n": number} for place, number in enumerate((1, 10**400, 2))]
+    (folder / "log.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
+    assert [row["num_replicas"] for row in rows.values()] == [1, 2]
