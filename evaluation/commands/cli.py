@@ -99,9 +99,8 @@ def _main(argv: list[str]) -> int:
 def _told(error: Exception) -> str:
     """An error a user can cause, in its parts."""
     if isinstance(error, OSError) and error.filename is None:
-        return (
-            f"{FULL[error.errno or 0]}: not all could be written\n  what to do: make room, and run it again"
-        )
+        reason = FULL[error.errno or 0]
+        return f"{reason}: not all could be written\n  what to do: make room, and run it again"
     if isinstance(error, OSError) and error.strerror:
         message = f"{error.strerror[:1].lower()}{error.strerror[1:]}\n  where: {error.filename}"
         advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), "")
@@ -135,10 +134,10 @@ def _add_arguments(command: ModuleType, parser: argparse.ArgumentParser) -> None
 def _is_users(error: Exception) -> bool:
     from logs_schema.errors import SchedtwinError
 
-    if isinstance(
-        error, OSError
-    ):  # without the name of a file: of what is printed, or of a file that is open
-        return error.filename is not None or error.errno in FULL
+    if isinstance(error, OSError):
+        return (
+            error.filename is not None or error.errno in FULL
+        )  # no name: of what is printed, or an open file
     return isinstance(error, SchedtwinError)
 
 

@@ -21,7 +21,7 @@ from offline_rl.runner.orchestrator import OrchestratorFacts
 
 MAX_BYTES = 16 * 2**20
 TIMEOUT_S = 5.0
-LOADS_ERRORS = (
+_UNREADABLE = (
     OSError, HTTPException, ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError,
 )  # fmt: skip
 """What reading a report can end with, whatever stands in it."""
@@ -84,7 +84,7 @@ def read_loads(source: str, facts: OrchestratorFacts, now_s: float) -> Loads:
             _table(content.get("waiting", {}), facts.services, facts.nodes),
             _table(content.get("queued", {}), facts.services, facts.points),
         )
-    except LOADS_ERRORS as error:
+    except _UNREADABLE as error:
         raise LoadsError(
             f"the loads cannot be read: {type(error).__name__}: {error}", where=source,
             allowed='{"time_s": ..., "running": {service: {node: n}}, "waiting": ..., "queued": {service: {site: n}}}',

@@ -110,7 +110,7 @@ def candidates(
 
 
 def refuse_uneven(config: RunConfig) -> None:
-    """As below, and that training has streams for every member that is trained with."""
+    """Makes sure that replications and the streams of training can be dealt to the twin's members; ConfigError."""
     refuse_uneven_replications(config.judge, config.twin.num_members)
     even_streams(config.train, config.twin.num_members)
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
-from evaluation.comparison.bootstrap import Statistic
+from evaluation.comparison.bootstrap import Statistic, ratio_over_units
 from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
 from evaluation.problems.ordering.certificate.replayed_weeks import ReplayedWeek
@@ -73,9 +73,11 @@ def _values(weeks: Sequence[ReplayedWeek], names: Sequence[str], num_units: int)
             np.add.at(total[:, column], replayed.unit[began], slowdown[began])
             np.add.at(count[:, column], replayed.unit[began], 1.0)
 
+    mean = ratio_over_units(total, count)
+
     def values(weights: np.ndarray) -> np.ndarray:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(np.log((weights @ total) / (weights @ count)))
+            return np.log(mean(weights))
 
     return values
 
