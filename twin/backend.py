@@ -8,7 +8,7 @@ Version 0.10.1, in turn, reports every program that it reads from the compilatio
 compiler's own preferences (`prefer-no-scatter`) are no features of the machine. The programs are right. Its older
 emitters compile the programs of a job in four fifths of the time, and rollouts run within 5 % as fast. Without loops
 unrolled the same programs compile in three fifths of the time; rollouts take a quarter longer, which a training of
-some hundred updates makes up for. `XLA_FLAGS=--xla_backend_extra_options=` has the loops unrolled.
+some hundred updates makes up for. `XLA_FLAGS=--xla_backend_extra_options=xla_none` has the loops unrolled.
 """
 
 import os

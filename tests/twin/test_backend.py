@@ -15,7 +15,7 @@ FUSION = "--xla_cpu_experimental_ynn_fusion_type="
         ("0.10.1", "", f"{EMITTERS} {ROLLED}"),
         ("0.10.1", "--xla_other", f"--xla_other {EMITTERS} {ROLLED}"),
         ("0.10.1", "--xla_cpu_use_fusion_emitters=true", f"--xla_cpu_use_fusion_emitters=true {ROLLED}"),
-        ("0.10.1", "--xla_backend_extra_options=", f"--xla_backend_extra_options= {EMITTERS}"),
+        ("0.10.1", "--xla_backend_extra_options=x", f"--xla_backend_extra_options=x {EMITTERS}"),
         ("0.10.2", "", FUSION),
         ("0.11.2", f"{FUSION}x", f"{FUSION}x"),
         ("0.12.0", "--xla_other", "--xla_other"),
