@@ -110,7 +110,7 @@ def test_rules_and_index_are_compared_and_the_certificate_is_mentioned(trained, 
     found = comparison.cell("replay", 0, "index", "bounded_slowdown")
     assert found.value < comparison.cell("replay", 0, "fcfs", "bounded_slowdown").value
     assert "trained in a twin whose certificate cannot tell" in (out / "report.html").read_text()
-    assert "ranks of 15 policies, twin against replay, 7d" in capsys.readouterr().out
+    assert "ranks of 16 policies, twin against replay, 7d" in capsys.readouterr().out
 
 
 def test_the_index_is_exported_with_what_is_known_of_its_twin(trained, tmp_path, capsys):
