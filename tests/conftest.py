@@ -6,10 +6,11 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import count
 from pathlib import Path
 from threading import get_ident
+from types import ModuleType
 
 import pytest
 
@@ -75,8 +76,15 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if "jax" in sys.modules:
         sys.modules["jax"].config.update("jax_disable_most_optimizations", light)
         share_contexts()
-    if "twin.placement.slots" in sys.modules:
-        sys.modules["twin.placement.slots"].MAX_UNROLLED = 2 if light else 32
+    if slots := sys.modules.get("twin.placement.slots"):
+        shipped = _unrolled_as_shipped(slots)
+        slots.MAX_UNROLLED = 2 if light else shipped
+
+
+@cache
+def _unrolled_as_shipped(slots: ModuleType) -> int:
+    """The module's value before the first test changed it."""
+    return slots.MAX_UNROLLED
 
 
 @pytest.fixture(scope="session")

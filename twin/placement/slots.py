@@ -17,7 +17,7 @@ from twin.contracts import Array
 from twin.devices import is_spread
 
 MAX_UNROLLED = 16
-"""Deeper tables fold in a loop over blocks of so many: with 32 slots in one pass, rollouts took a quarter longer."""
+"""Deeper tables fold in a loop over blocks of so many: 32 at a time, rollouts took up to a quarter longer."""
 
 Folded = TypeVar("Folded")
 
