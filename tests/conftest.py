@@ -21,9 +21,8 @@ os.environ.setdefault("JAX_NUMPY_RANK_PROMOTION", "raise")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "jax"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 os.environ.setdefault("MPLBACKEND", "agg")
-# A program in one piece takes less of the processor than one cut up; the emitters are those of `twin.backend`.
-COMPILER = "--xla_cpu_use_fusion_emitters=false --xla_cpu_parallel_codegen_split_count=1"
-os.environ["XLA_FLAGS"] = f"{COMPILER} {os.environ.get('XLA_FLAGS', '')}"
+# A program in one piece takes less of the processor than one cut up.
+os.environ["XLA_FLAGS"] = f"--xla_cpu_parallel_codegen_split_count=1 {os.environ.get('XLA_FLAGS', '')}"
 # A worker computes on one thread: idle ones of its pool, looking for work, take the processor from the other worker.
 os.environ.setdefault("NPROC", "1")
 # Ten frames of Python kept for each operation of each program are read by nobody here.

@@ -32,7 +32,7 @@ from evaluation.certify.offloading import offload_lines
 from evaluation.certify.playing import HeldOutDay, closed_loop_days, real_days, states_with_logged_luck
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
-from evaluation.certify.tested_system import SystemUnderTest, of_twin
+from evaluation.certify.tested_system import SystemUnderTest, of_twin, seen_in_full
 from evaluation.certify.two_samples import pairs_chart
 from evaluation.comparison.report import Chart
 from evaluation.jobs.unfinished import Unfinished
@@ -155,7 +155,7 @@ def measure(
     Raises:
         ConfigError: Days without requests, or too few with known decisions and outcomes.
     """
-    encoding = tested.encoding
+    tested, encoding = seen_in_full(tested), tested.encoding
     with progress.stage("play the held-out days"):
         real = logged_days(archive, encoding, chosen, config) if logged is None else logged()
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))

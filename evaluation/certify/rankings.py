@@ -21,6 +21,7 @@ from evaluation.comparison.metrics import main_metric
 from evaluation.comparison.rank_correlation import rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.comparison.shifts import TestDays
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.players import GREEDY, players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.windows import Candidate, common_shape, twin_judge, twin_program
@@ -38,6 +39,8 @@ LINES = (
 )
 NUM_POLICIES = 12
 """At least so many policies are ranked: rules first, then networks with random parameters."""
+TRUE_REQUESTS = 80_000
+"""Requests up to which a day of the truth is replicated, from 4 to 16 times; more would not make a value more exact."""
 
 
 def ranking_lines(
@@ -113,7 +116,8 @@ def policy_values(
         copies=twin.config.num_members,
     )
     workload = workload_beside(archive)
-    program = truth_program(archive.facts, encoding, players, workload, side_by_side=True)
+    num_days = int(np.clip(TRUE_REQUESTS // num_steps, 4, JudgeConfig.num_true_days))
+    program = truth_program(archive.facts, encoding, players, workload, num_days, side_by_side=True)
     truth = truth_judge(program, archive.facts, encoding, TestDays(0, (day.day,), None), workload)
     metric = main_metric(encoding.problem.reward)
     keys = jax.random.split(jax.random.key(seed))

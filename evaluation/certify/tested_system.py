@@ -1,6 +1,7 @@
 """The system under test of a certificate: any model of outcomes, a learned twin or the simulated truth itself."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -22,6 +23,16 @@ class SystemUnderTest(NamedTuple):
     model: PyTree  # arrays that the answers depend on, an argument of every compiled program
     answers: Callable[[PyTree], Answers]  # the memory of an answer must not depend on the answers before it
     num_members: int  # streams are divided among the members in equal consecutive shares
+
+
+def seen_in_full(tested: SystemUnderTest) -> SystemUnderTest:
+    """The same system with every node shown to the clone of the logged behaviour, whatever policies are shown.
+
+    A scheduler that read the load of all nodes cannot be cloned from summaries of other sites: the clone's own
+    probabilities would be right on average and its decisions worse, in the true system as in the twin.
+    """
+    problem = replace(tested.encoding.problem, view="full")
+    return tested._replace(encoding=replace(tested.encoding, problem=problem))
 
 
 class CloneBehaviour(NamedTuple):
