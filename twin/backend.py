@@ -10,10 +10,13 @@ emitters compile the programs of a job in four fifths of the time, and rollouts 
 unrolled the same programs compile in three fifths of the time, and rollouts take a quarter longer, which outweighs that
 in long trainings only. `XLA_FLAGS=--xla_backend_extra_options=xla_none` has the loops unrolled.
 
-A process takes a GPU's memory as it needs it, not three quarters at once: tasks of one job run beside each other.
+On a GPU a process takes memory as it needs it, not three quarters at once, since tasks of one job run beside each
+other. Products of single precision are exact there too: rounded to 10 bits (TF32, JAX's default), a policy would see
+other features than its export, and the export would be refused.
 """
 
 import os
+import sys
 from importlib.util import find_spec
 
 _WITHOUT_YNN = {"--xla_cpu_experimental_ynn_fusion_type": ""}
@@ -29,6 +32,7 @@ _QUICK_TO_COMPILE = {
 def prepare() -> None:
     """Sets what the installed jaxlib needs, before it is imported; variables that are already set are kept."""
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    _multiply_exactly()
     installed = _installed()
     needed: dict[str, str] = {}
     if installed.startswith(_AFFECTED):
@@ -40,6 +44,14 @@ def prepare() -> None:
     added = [f"{flag}={value}" for flag, value in needed.items() if flag not in flags]
     if added:
         os.environ["XLA_FLAGS"] = " ".join([flags, *added]).strip()
+
+
+def _multiply_exactly() -> None:
+    os.environ.setdefault("JAX_DEFAULT_MATMUL_PRECISION", "highest")
+    if "jax" in sys.modules:  # it has read the environment
+        config = sys.modules["jax"].config
+        if config.jax_default_matmul_precision is None:
+            config.update("jax_default_matmul_precision", "highest")
 
 
 def _installed() -> str:

@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import jax
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from evaluation.certify.behaving import fit_behaviour
@@ -15,8 +16,9 @@ from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Verdict
 from evaluation.certify.measuring import measure
 from evaluation.certify.playing import real_days, states_with_logged_luck
+from evaluation.certify.tested_system import seen_in_full
 from evaluation.problems.placement.certifying import ABOUT
-from evaluation.simulator.logs import simulate
+from evaluation.simulator.logs import simulate, truth_folder
 from logs_schema import Archive
 from logs_schema.progress import SilentProgress
 from tests.evaluation.planted import acceptance_lowered, means_swapped, waits_halved
@@ -73,6 +75,18 @@ def test_the_truth_as_a_twin_of_itself_passes(made):
     assert {line.verdict for line in closed} == {
         Verdict.PASS
     }  # the clone decides as the log did, and levels agree
+
+
+def test_the_clone_is_as_sure_of_the_log_as_the_behaviour_was(made):
+    """Shown other sites in summary, it is right on average and surer of nothing."""
+    drawn = pq.read_table(truth_folder(made.archives[0].path) / "propensities.parquet")
+    true = -np.log(drawn["propensity"].to_numpy()).mean()  # of all six days: they are alike
+    excess = []
+    for tested in (made.tested, seen_in_full(made.tested)):
+        clone = fit_behaviour(tested, QUICK, SilentProgress())
+        parts = [encode_days(made.archives[0], tested.encoding, [day], num_steps=128) for day in HELD]
+        excess.append(forecast(tested, clone, parts, seed=0).surprise.mean() - true)
+    assert excess[1] < 0.6 * excess[0]
 
 
 def test_with_the_logged_luck_the_truth_repeats_the_log(made):

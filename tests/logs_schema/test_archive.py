@@ -234,7 +234,7 @@ def test_many_rows_at_one_instant_over_several_runs(tmp_path: Path, monkeypatch:
 
 def test_a_day_ends_at_midnight_utc(tmp_path: Path) -> None:
     last_us = np.datetime64("2020-01-01T23:59:59.999999", "us")
-    arrivals = pa.array([last_us, last_us + 1], pa.timestamp("us"))
+    arrivals = pa.array([last_us, last_us + np.timedelta64(1, "us")], pa.timestamp("us"))
     archive = write(tmp_path / "a", [requests(("last", 0), ("next", 0)).set_column(1, "arrival", arrivals)])
     assert ids(archive, days=[date(2020, 1, 1)]) == ["last"]
     assert ids(archive, days=[date(2020, 1, 2)]) == ["next"]
