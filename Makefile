@@ -6,10 +6,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+RUNS := $(VENV)/.runs
 WORKERS ?= 2
 PYTEST := $(BIN)/python -m pytest -q
 # A file stays with one worker, in the order of collection: its fixtures and programs are made once.
 SHARED_OUT := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+RESOLVE := .cache/lock/bin/uv pip compile pyproject.toml --quiet --universal --fork-strategy fewest \
+	--python-version 3.11 --generate-hashes --no-emit-index-url --no-header
 
 # Compiled modules and programs are kept, and all in one place.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,11 +28,16 @@ help: ## list the targets
 
 env: $(STAMP) ## create .venv with the locked versions and this project
 
-$(STAMP): requirements.lock pyproject.toml
+$(STAMP): requirements.lock $(RUNS)
+	$(BIN)/python -m pip install --quiet --no-deps --no-compile -r requirements.lock
+	@touch $@
+
+# Half of the versions are needed for development only.
+$(RUNS): requirements-run.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 13))' \
 		|| { echo "$(PYTHON) is not Python 3.11 or 3.12: call make with PYTHON=<path to one>" >&2; exit 1; }
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --no-deps --no-compile -r requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-compile -r requirements-run.lock
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -40,7 +49,7 @@ wheel: env ## build the wheel into dist/ and try it in an empty environment
 	cd .cache/wheel && bin/schedtwin --version && bin/python -c 'import offline_rl.runner'
 	@ls dist/*.whl
 
-demo: env ## run the main job on a log archive the project generates itself
+demo: $(RUNS) ## run the main job on a log archive the project generates itself
 	$(BIN)/schedtwin run --force --out demo-out # whatever its twin's certificate says
 
 test: lint ## lint, types and the quick tests
@@ -67,11 +76,12 @@ lint: env ## ruff: rules and formatting
 types: env ## mypy over the four packages
 	$(BIN)/mypy
 
-lock: ## resolve requirements.lock anew (exact versions and hashes, every extra but ray)
+lock: ## resolve the lock files anew (exact versions and hashes, every extra but ray)
 	$(PYTHON) -m venv .cache/lock
 	.cache/lock/bin/python -m pip install --quiet uv
-	.cache/lock/bin/uv pip compile pyproject.toml --quiet --upgrade --universal --fork-strategy fewest --extra train --extra onnx --extra serve --extra sign --extra runner --extra adapters --extra orchestrate --extra dev --python-version 3.11 \
-		--generate-hashes --no-emit-index-url --no-header --output-file requirements.lock
+	$(RESOLVE) --upgrade --extra train --extra onnx --extra serve --extra sign --extra runner --extra adapters --extra orchestrate --extra dev \
+		--output-file requirements.lock
+	$(RESOLVE) --extra train --extra build --constraint requirements.lock --output-file requirements-run.lock
 
 clean: ## remove everything that make creates
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo-out
