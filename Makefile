@@ -81,7 +81,7 @@ lock: ## resolve the lock files anew (exact versions and hashes, every extra but
 	.cache/lock/bin/python -m pip install --quiet uv
 	$(RESOLVE) --upgrade --extra train --extra onnx --extra serve --extra sign --extra runner --extra adapters --extra orchestrate --extra dev \
 		--output-file requirements.lock
-	$(RESOLVE) --extra train --extra build --constraint requirements.lock --output-file requirements-run.lock
+	$(RESOLVE) --extra train --extra onnx --extra build --constraint requirements.lock --output-file requirements-run.lock
 
 clean: ## remove everything that make creates
 	rm -rf $(VENV) .cache .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo-out
