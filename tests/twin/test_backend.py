@@ -1,5 +1,6 @@
 """What the compiler is told depends on the installed version: XLA ends the process over a flag that it lacks."""
 
+import jax
 import pytest
 
 from twin import backend
@@ -28,3 +29,15 @@ def test_flags_by_version(monkeypatch: pytest.MonkeyPatch, installed: str, given
     monkeypatch.setenv("TF_CPP_MIN_LOG_LEVEL", "0")
     backend.prepare()
     assert backend.os.environ["XLA_FLAGS"] == expected
+
+
+@pytest.mark.parametrize(("given", "expected"), [(None, "highest"), ("tensorfloat32", "tensorfloat32")])
+def test_products_are_exact_where_jax_is_imported_first(given: str | None, expected: str) -> None:
+    """On a GPU they would be rounded to 10 bits; what was chosen is kept."""
+    before = jax.config.jax_default_matmul_precision
+    try:
+        jax.config.update("jax_default_matmul_precision", given)
+        backend.prepare()
+        assert jax.config.jax_default_matmul_precision == expected
+    finally:
+        jax.config.update("jax_default_matmul_precision", before)
