@@ -38,7 +38,7 @@ def tables_of(kind: str, seed: int):
     return fit_run_tables(arrival_s, service, node, run_s, expected_s, together, SHAPE), world
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.slow)])
 def test_start_ups_and_their_memory_are_found(seed):
     tables, world = tables_of("cold_starts", seed)
     assert tables.cold is not None
@@ -49,7 +49,14 @@ def test_start_ups_and_their_memory_are_found(seed):
     assert np.corrcoef(warm.ravel(), found.ravel())[0, 1] > 0.97
 
 
-@pytest.mark.parametrize("kind", [name for name in KINDS if name != "cold_starts"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(kind, marks=[pytest.mark.slow] if kind not in ("queueing", "sharing") else [])
+        for kind in KINDS
+        if kind != "cold_starts"
+    ],
+)
 def test_nothing_is_found_where_nothing_starts_cold(kind):
     tables, _ = tables_of(kind, 5)
     assert tables.cold is None

@@ -166,10 +166,11 @@ def choose_windows(key: Array, num_windows: int, streams: Streams) -> Array:
 
 def take(tree: PyTree, window: Array) -> PyTree:
     """The chosen windows' part of leaves [..., W] -> [..., *streams]."""
-    return jax.tree.map(lambda leaf: jnp.take(jnp.asarray(leaf), window, axis=-1), tree)
+    return jax.tree.map(lambda leaf: jnp.take(jnp.asarray(leaf), window, axis=-1, mode="clip"), tree)
 
 
 def _at(tree: PyTree, step: Array, axis_of_time: int = 0) -> PyTree:
+    step = step.astype(jnp.uint32)  # as in `fold_slots`
     return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, step, axis_of_time, False), tree)
 
 
