@@ -7,7 +7,7 @@ from pathlib import Path
 
 PRODUCTS = ("archive", "archives", "bundle", "policy", "twin")
 ARCHIVES = ("archive", "archives", "arrivals")
-FILES = ("config", "paths")
+FILES = ("config", "named", "paths")
 """Arguments that name inputs of commands, products and files; outputs have other names."""
 KINDS = ("policy", "twin")
 """Those that are products of the kind of that name, and are read by parts that do not look at it."""

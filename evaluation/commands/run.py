@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evaluation.commands.engine_arguments import add_engine_arguments, engine_from
 from evaluation.commands.inputs import refuse_missing_log
+from logs_schema.errors import ConfigError
 
 NAME = "run"
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -18,10 +19,17 @@ HELP = (
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument(
-        "config", metavar="CONFIG.toml", type=Path, nargs="?", default=EXAMPLES / f"{DEMO}.toml",
+        "config", metavar="CONFIG.toml", type=_configuration, nargs="?",
         help="configuration: a file, or the name of an example: "
         f"{', '.join(sorted(one.stem for one in EXAMPLES.glob('*.toml')))} (default: {DEMO}, on a simulated log)",
     )  # fmt: skip
+    parser.add_argument(
+        "--config",
+        dest="named",
+        metavar="CONFIG.toml",
+        type=_configuration,
+        help="the same, as for other commands",
+    )
     parser.add_argument(
         "--out", metavar="FOLDER", type=Path, help="work folder (default: ./ and the configuration's name)"
     )
@@ -34,9 +42,14 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Run the job or what is missing of it, and print the result; 0 done, 3 or 4 where the certificate ended it."""
-    named = EXAMPLES / f"{arguments.config}.toml"
-    if not arguments.config.exists() and named.is_file():
-        arguments.config = named
+    if arguments.named is not None:
+        if arguments.config is not None:
+            raise ConfigError(
+                f"two configurations, {arguments.config} and {arguments.named}", where="run",
+                advice="leave out one of the two",
+            )  # fmt: skip
+        arguments.config = arguments.named
+    arguments.config = arguments.config or _configuration(DEMO)
     refuse_missing_log(arguments.config)
     from dataclasses import replace
 
@@ -71,3 +84,9 @@ def run(arguments: Namespace) -> int:
         lines.append(found.held_back)
     show_result(arguments, result | {"certificate_verdict": found.verdict}, "\n".join(lines))
     return EXIT_STATUS[Verdict(found.training)] if is_held_back else 0
+
+
+def _configuration(text: str) -> Path:
+    """The file of a configuration, or of the example of that name."""
+    example = EXAMPLES / f"{text}.toml"
+    return example if not Path(text).exists() and example.is_file() else Path(text)

@@ -259,6 +259,17 @@ def test_what_is_missing_is_told_before_anything_heavy_is_imported(tmp_path, wor
     assert str(tmp_path / "absent") in done.stderr
 
 
+@pytest.mark.parametrize("words", [["wagap"], ["--config", "wagap"]])
+def test_a_job_is_an_example_by_name_or_a_file_as_argument_or_option(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["run", *words]) == 2
+    assert "wagap-2013" in capsys.readouterr().err, "the log that the example asks for"
+    assert cli.main(["run", *words, *(["edge"] if words[0] == "--config" else ["--config", "edge"])]) == 2
+    assert "two configurations" in capsys.readouterr().err
+    assert cli.main(["run", *words[:-1], "neither.toml"]) == 2
+    assert "neither.toml" in capsys.readouterr().err
+
+
 def test_a_product_that_a_dead_writer_left_aside_is_brought_back_first(tmp_path, log, capsys):
     assert run("import", "swf", log, "--out", tmp_path / "archive") == 0
     (tmp_path / "archive").rename(tmp_path / ".archive.0123abcd.replaced")

@@ -24,7 +24,9 @@ def drawn(declared, *, size=None, run=None, num_agents=1):
     return rows.request.expected_run_s[rows.live] / work_s, run_s / work_s, rows.request.agent[rows.live]
 
 
-@pytest.mark.parametrize("informative", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "informative", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)]
+)
 def test_what_is_needed_keeps_its_mean_and_follows_what_is_declared_as_far_as_it_is_informative(informative):
     declared, needed, _ = drawn(Declared(excess=4.0, informative=informative), run=lognormal(0.3))
     assert declared.mean() == pytest.approx(4.0, rel=0.05)
