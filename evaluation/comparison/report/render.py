@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.entries import Difference
 from evaluation.comparison.formatting import FAR_MARK, GUESS, NO_VALUE, interval, number, shift_label
 from evaluation.comparison.report.content import Chart, Report
 from evaluation.comparison.report.overview import columns, figure_file, figure_note, figure_title, panels
@@ -40,7 +41,7 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
     """
     page, data = folder / "report.html", folder / "report.json"
     page.write_text(render(report), encoding="utf-8")
-    data.write_text(json.dumps(to_plain(report), indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    data.write_text(json.dumps(to_plain(report), allow_nan=False) + "\n", encoding="utf-8")
     if picture := figure_file(report.comparison):
         (folder / "comparison.svg").write_text(picture, encoding="utf-8")
     return page, data
@@ -49,7 +50,7 @@ def write_report(report: Report, folder: Path) -> tuple[Path, Path]:
 def write_comparison(report: Report, folder: Path) -> dict[str, Any]:
     """Writes the comparison of a report as `comparison.json`, and the report beside it; returns a product's facts."""
     plain = report.comparison.to_json()
-    (folder / "comparison.json").write_text(json.dumps(plain, indent=1, allow_nan=False))
+    (folder / "comparison.json").write_text(json.dumps(plain, allow_nan=False) + "\n")
     write_report(report, folder)
     return {"main_metric": report.comparison.main_metric}
 
@@ -167,13 +168,26 @@ def _off_policy(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def _by_metric(comparison: Comparison) -> list[dict[str, Any]]:
-    """Every metric with at least one value, with its tables and its paired differences."""
+    """Every metric with at least one value, its tables, and the paired differences among the strong policies.
+
+    Of the main metric also those of the other policies to the reference. `report.json` has all.
+    """
+    strong, reference = {one.policy for one in strong_policies(comparison)}, comparison.reference()
+
+    def is_shown(found: Difference) -> bool:
+        return found.reference in strong and (
+            found.policy in strong
+            or (found.metric == comparison.main_metric and found.reference == reference)
+        )
+
     valued = {cell.metric for cell in comparison.cells if cell.estimate.value is not None}
     return [
         {
             "facts": facts,
             "tables": _tables(comparison, facts.name),
-            "differences": [found for found in comparison.differences if found.metric == facts.name],
+            "differences": [
+                found for found in comparison.differences if found.metric == facts.name and is_shown(found)
+            ],
         }
         for facts in comparison.metrics
         if facts.name in valued
