@@ -45,6 +45,14 @@ def time_as_stream(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
 
 
+def cut_short(trajectory: Trajectory) -> Array:
+    """[T, *streams] bool: the episode was truncated with this step, and the clock has not moved since.
+
+    What is observed next is then the same request once more, whose value already holds the reward of this step.
+    """
+    return trajectory.done & ~trajectory.terminated & (trajectory.elapsed_s <= 0.0)
+
+
 def minibatch_width(num_streams: int, num_minibatches: int) -> int:
     """Streams in each of so many equal minibatches; TrainingError where they cannot be equal."""
     if num_streams % num_minibatches:

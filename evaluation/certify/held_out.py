@@ -12,10 +12,11 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
-from twin.placement.encoding import Encoding
+from twin.placement.encoding import DAY_S, Encoding, day_start_s
 
 DAY = dt.timedelta(days=1)
 MAX_DAYS = 28
+_INSTANTS = ("arrival", "start", "finish")
 _VOCABULARIES = {"service": "services", "scenario": "scenarios", "queue": "queues", "site": "sites"}
 _TREATED = {"offered_node": "left out", "site": "taken as the first site"}
 
@@ -33,6 +34,22 @@ class HeldOutDays:
     days: tuple[dt.date, ...]
     partners: tuple[dt.date, ...]
     notes: tuple[str, ...]
+
+
+def end_of_log_s(archive: Archive) -> float:
+    """The instant from which the log knows nothing: midnight after its last day, or where it was cut off before.
+
+    It was cut off where requests of the last day began and never ended: at the latest instant that it tells of.
+    Outcomes later than that are missing in the log, and count as unknown in what is compared with it.
+    """
+    last = archive.days("requests")[-1]
+    midnight_s = day_start_s(last) + DAY_S
+    rows = archive.read("requests", days=[last], columns=["start", "finish"])
+    if not pc.any(pc.and_(pc.is_valid(rows["start"]), pc.is_null(rows["finish"]))).as_py():
+        return midnight_s
+    groups = archive.row_groups("requests")
+    instants = [group.latest[name] for group in groups for name in _INSTANTS if name in group.latest]
+    return min(midnight_s, max((instant.timestamp() for instant in instants), default=midnight_s))
 
 
 def parse_days(text: str) -> tuple[dt.date, ...]:

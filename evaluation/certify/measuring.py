@@ -22,7 +22,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import forecast
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.generating import population_lines
-from evaluation.certify.held_out import HeldOutDays, hold_out
+from evaluation.certify.held_out import HeldOutDays, end_of_log_s, hold_out
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
 from evaluation.certify.lines import Line
@@ -38,7 +38,7 @@ from evaluation.comparison.report import Chart
 from evaluation.jobs.unfinished import Unfinished
 from logs_schema import Archive
 from logs_schema.progress import Progress, SilentProgress
-from twin.placement.encoding import DAY_S, Encoding, day_start_s
+from twin.placement.encoding import Encoding
 from twin.placement.model import PlacementTwin, encode_days
 
 NOTHING_KEPT = Unfinished()
@@ -164,7 +164,7 @@ def measure(
         states = states_with_logged_luck(tested, held, seed=config.seed)
     behaviour = fit_behaviour(tested, config, progress)
     with progress.stage("forecast them"):
-        end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
+        end_s = end_of_log_s(archive)
         forecasts = forecast(tested, behaviour, parts, seed=config.seed, known_until_s=end_s)
         trio = answers_trio(forecasts, partners)
         clone = clone_line(CLOSED, forecasts, config)

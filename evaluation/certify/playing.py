@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.certify.held_out import end_of_log_s
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -25,7 +26,7 @@ from offline_rl.distributions import sample
 from twin.contracts import Array, PyTree, Response
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encoding import DAY_S, Encoding, day_start_s
+from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import answers_of_history
 from twin.placement.model import encode_days
@@ -160,7 +161,7 @@ def closed_loop_days(
     """
     whole, copies = joined([day.windows for day in days]), copies_of(tested)
     every = np.tile(np.arange(whole.num_windows), copies)
-    end_s = day_start_s(archive.days("requests")[-1]) + DAY_S
+    end_s = end_of_log_s(archive)
 
     def run(key: Array, windows: Windows, model: PyTree, params: PyTree) -> tuple[PlacementOutcome, Array]:
         def decide(key: Array, observation: PyTree, legal: Array, _: None) -> Array:

@@ -71,6 +71,10 @@ class Estimate:
     reason: str = ""
 
 
+WITHIN_DAY = "within a day"
+"""In the names of units that are shorter than a day."""
+
+
 class DifferenceVerdict(Enum):
     """The verdict on a paired difference."""
 
@@ -120,7 +124,7 @@ def resampling_units(
     order = np.argsort(row_day, kind="stable")
     rank[order] = np.arange(len(day)) - np.repeat(np.cumsum(counts) - counts, counts)
     block = rank * blocks_per_day // np.maximum(counts, 1)[row_day]
-    return row_day * blocks_per_day + block, "blocks of consecutive requests within a day"
+    return row_day * blocks_per_day + block, f"blocks of consecutive requests {WITHIN_DAY}"
 
 
 def weights_of(num_units: int, config: IntervalConfig) -> np.ndarray:

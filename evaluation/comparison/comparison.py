@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.special import ndtri, stdtrit
 
 from evaluation.comparison.bootstrap import (
     Estimate,
@@ -263,7 +264,9 @@ def _values(run: Run, metric: Metric, weights: np.ndarray, config: IntervalConfi
 def drawn_over_seeds(values: Sequence[np.ndarray], config: IntervalConfig) -> np.ndarray:
     """The mean over seeds of a metric on all weights, each replicate over seeds drawn with replacement.
 
-    The interval of a trained policy thus covers the variation over days and over training seeds.
+    The interval of a trained policy thus covers the variation over days and over training seeds. Means of a few seeds
+    drawn so vary too little and their tails are too short: they are stretched about the mean of all seeds, to the
+    width of Student's interval over so many.
     """
     if len(values) < 2:
         return values[0]
@@ -272,7 +275,10 @@ def drawn_over_seeds(values: Sequence[np.ndarray], config: IntervalConfig) -> np
     num_exact = num_weights - config.num_replicates
     drawn = np.random.default_rng([config.seed, num_seeds]).integers(num_seeds, size=each.shape)
     drawn[:, :num_exact] = np.arange(num_seeds)[:, None]
-    return np.take_along_axis(each, drawn, axis=0).mean(axis=0)
+    mean = each.mean(axis=0)
+    level = 0.5 + 0.5 * config.level
+    stretched = np.sqrt(num_seeds / (num_seeds - 1)) * stdtrit(num_seeds - 1, level) / ndtri(level)
+    return mean + stretched * (np.take_along_axis(each, drawn, axis=0).mean(axis=0) - mean)
 
 
 def _main_metric(cells: Sequence[Cell], metrics: Sequence[Metric]) -> str:

@@ -168,8 +168,14 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
             -1, len(OFFER_KINDS)
         ),
         acceptance_of_scenario=np.array(setting.acceptance_of_scenario),
+        knows_week=setting.knows_week,
     )
-    problem = replace(judged.problem, time_unit_s=setting.time_unit_s, memory_s=setting.memory_s)
+    problem = replace(
+        judged.problem,
+        time_unit_s=setting.time_unit_s,
+        memory_s=setting.memory_s,
+        view="full" if setting.sees_all else "summary",
+    )
     days = judged.train_days
     if (
         setting.trained_until_s != judged.trained_until_s

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, cut_short, num_streams_of, time_as_stream
 from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import huber, preference, weighted_mean
 from offline_rl.networks import (
@@ -100,7 +100,7 @@ def advantage_weighted(
 
     def advantages(trajectory: Trajectory, value: Array, unit: Array) -> Array:
         """[T, seats, B]; a seat that has nothing to decide, and a decision without outcome, adds nothing."""
-        known = trajectory.active & trajectory.settled
+        known = trajectory.active & trajectory.settled & ~cut_short(trajectory)[:, None]
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
         discount = jnp.where(trajectory.terminated, 0.0, discount)
         discount = jnp.broadcast_to(discount[:, None], value.shape)
@@ -117,7 +117,8 @@ def advantage_weighted(
         observation, legal, action = time_as_stream(
             (trajectory.observation, trajectory.legal, trajectory.action)
         )
-        weight = (trajectory.active & trajectory.settled & ~trajectory.illegal).astype(jnp.float32)
+        known = trajectory.active & trajectory.settled & ~cut_short(trajectory)[:, None]
+        weight = (known & ~trajectory.illegal).astype(jnp.float32)
         passing = 1.0 - elapsed_discount(trajectory.elapsed_s, config.horizon_s)
         unit = weighted_mean(jnp.broadcast_to(passing[:, None], weight.shape), weight)
         value = jnp.moveaxis(valuer.value(params.state_value, observation, 3), -2, 0)  # [T, seats, B]

@@ -19,7 +19,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from offline_rl.algorithm import Algorithm, minibatch_width, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, cut_short, minibatch_width, num_streams_of, time_as_stream
 from offline_rl.distributions import joint_entropy, joint_kl, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import clipped_surrogate, huber, shares, weighted_mean, weighted_sum
@@ -252,7 +252,7 @@ def _prepare(
     scale = _remember(state.scale, target, known, config.value_memory)
     mean, deviation = _moments(scale)
 
-    weight = (active & settled & ~illegal).astype(jnp.float32)
+    weight = (active & settled & ~illegal & ~cut_short(trajectory)[None]).astype(jnp.float32)
     shared = jnp.broadcast_to(advantage[None], weight.shape)
     centre = weighted_mean(shared, weight)
     spread = jnp.sqrt(weighted_mean((shared - centre) ** 2, weight))
@@ -269,7 +269,7 @@ def _advantage(trajectory: Trajectory, value: Array, config: PPOConfig) -> tuple
     """The team's advantage [T, B] and where the step's reward is known in full [T, B] float."""
     discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
     discount = jnp.where(trajectory.terminated, 0.0, discount)
-    is_known = jnp.all(trajectory.settled | ~trajectory.active, axis=1)
+    is_known = jnp.all(trajectory.settled | ~trajectory.active, axis=1) & ~cut_short(trajectory)
     team = jnp.sum(trajectory.reward, axis=1)
     error = jnp.where(is_known, temporal_difference(team, discount, value[:-1], value[1:]), 0.0)
     decay = jnp.full_like(discount, config.gae_lambda)

@@ -131,7 +131,7 @@ def referee(
             def policy(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
                 return jax.lax.switch(number, policies, key, observation, legal)
 
-            episodes = rollout(key, system, policy, windows.num_steps, (width,))
+            episodes = twin.with_lost(rollout(key, system, policy, windows.num_steps, (width,)))
             settled = (episodes.active & episodes.settled).astype(jnp.float32)
             reward = jnp.sum(episodes.reward * settled, axis=(0, 1)) / jnp.sum(settled, axis=(0, 1))
             done = episodes.active & episodes.settled & (episodes.outcome.status == COMPLETED)

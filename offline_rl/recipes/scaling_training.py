@@ -113,7 +113,9 @@ def build_policy(
     candidates: dict[str, Autoscaler] = {}
     chosen: dict[str, Mapping[str, float]] = {}
     with progress.stage("calibrate", unit="rules") as stage:
-        rules = autoscalers(*setting, twin, log, config.trial_episodes, RULES)
+        rules = autoscalers(
+            *setting, twin, log, config.trial_episodes, RULES, cost_under_slo(config.violation_weight)
+        )
         for done, (name, make) in enumerate(rules.items(), 1):
             made = make()
             candidates[name], chosen[name] = made.autoscaler, made.chosen

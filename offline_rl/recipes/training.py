@@ -350,7 +350,9 @@ def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig)
             randomisation=config.randomisation
         )
         streams = (config.num_streams,)
-        episodes = rollout(key_run, system, policy, twin.windows.num_steps, streams, over_devices=True)
+        episodes = twin.with_lost(
+            rollout(key_run, system, policy, twin.windows.num_steps, streams, over_devices=True)
+        )
         if config.disagreement == 0.0:
             return episodes
         uncertainty = disagreement(key_disagreement, twin.encoding, twin.config, model, episodes)
@@ -375,7 +377,9 @@ def _look_with(
     def play(windows: Windows, model: AnswerModel, state: PyTree) -> Array:
         system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
         key_look = jax.random.fold_in(key, 2**31 - 1)
-        played = rollout(key_look, system, algorithm.greedy(state), windows.num_steps, streams)
+        played = twin.with_lost(
+            rollout(key_look, system, algorithm.greedy(state), windows.num_steps, streams)
+        )
         return weighted_mean(played.reward, (played.active & played.settled).astype(jnp.float32))
 
     windows = jax.tree.map(jnp.asarray, episodes)

@@ -87,7 +87,7 @@ def tune_rules(
 
         def one(params: PyTree, key: Array) -> Array:
             policy = greedy_policy(rule_actor(EXPECTED_ON_TIME), params)
-            episodes = rollout(key, system, policy, windows.num_steps, (num_streams,))
+            episodes = twin.with_lost(rollout(key, system, policy, windows.num_steps, (num_streams,)))
             return weighted_mean(episodes.reward, (episodes.active & episodes.settled).astype(jnp.float32))
 
         return jax.vmap(one)(params, keys)

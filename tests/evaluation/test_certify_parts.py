@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from scipy.stats import spearmanr
 
@@ -15,7 +16,7 @@ from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
 from evaluation.certify.generating import arrival_lines
-from evaluation.certify.held_out import _partners, parse_days
+from evaluation.certify.held_out import _partners, end_of_log_s, parse_days
 from evaluation.certify.horizons import growth_exponent, mean_earth_mover
 from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
 from evaluation.certify.offloading import _correlation
@@ -26,9 +27,12 @@ from evaluation.certify.resampled import mean_of
 from evaluation.comparison.rank_correlation import known_rank_correlation, rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.placement.certifying import certify
+from logs_schema import Archive, ArchiveWriter
+from logs_schema.columns import arrow_schema
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from logs_schema.records import to_plain
+from logs_schema.tables import NODES, REQUESTS, SCHEMA_VERSION
 
 QUICK = CertifyConfig(num_replicates=200)
 
@@ -40,6 +44,25 @@ def test_days_are_listed_or_ranged():
     for wrong in ("", "2024-1-5", "2024-01-32", "2024-01-10..2024-01-08", "yesterday"):
         with pytest.raises(ConfigError, match="not a list of days"):
             parse_days(wrong)
+
+
+@pytest.mark.parametrize(("last_ends", "end_of_log"), [(None, 10), (9.0, 24), (30.0, 24)])
+def test_a_log_ends_where_it_was_cut_off_or_at_midnight(tmp_path, last_ends, end_of_log):
+    """Of a log exported at ten, runs that end later are unknown, and so must a twin's be."""
+    day = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
+    rows = [
+        {"request_id": str(number), "site": "here", "arrival": day + dt.timedelta(hours=arrives),
+         "start": day + dt.timedelta(hours=arrives), "node_id": "a", "status": "completed" if ends else "unknown",
+         "finish": None if ends is None else day + dt.timedelta(hours=ends)}
+        for number, (arrives, ends) in enumerate([(1.0, 10.0), (2.0, 3.0), (8.0, last_ends)])
+    ]  # fmt: skip
+    nodes = [{"node_id": "a", "site": "here", "tier": "edge", "cpu_cores": 4.0}]
+    with ArchiveWriter(tmp_path / "log", source={}, facts={}) as writer:
+        for name, spec, table in (("nodes", NODES, nodes), ("requests", REQUESTS, rows)):
+            schema = arrow_schema(spec, SCHEMA_VERSION)
+            filled = [{column: row.get(column) for column in schema.names} for row in table]
+            writer.write(name, pa.Table.from_pylist(filled, schema), source=name, first_row=0, raw=None)
+    assert end_of_log_s(Archive(tmp_path / "log")) == (day + dt.timedelta(hours=end_of_log)).timestamp()
 
 
 def test_partners_are_real_days_of_the_same_kind_and_never_held_out():

@@ -157,6 +157,17 @@ def test_start_ups_are_those_of_the_encoding_that_sees_them() -> None:
     assert np.abs(own - blind).max() > 0.1
 
 
+def test_it_is_shown_the_week_and_other_sites_as_in_training(archive: Archive, tmp_path: Path) -> None:
+    """Whatever the judged encoding shows: weights of what was never shown are those that training began with."""
+    judged = fit_encoding(archive, archive.days("requests"))
+    for knows_week, view in ((False, "full"), (True, "summary")):
+        cluster = replace(judged.cluster, knows_week=knows_week)
+        trained = replace(judged, cluster=cluster, problem=replace(judged.problem, view=view))
+        made_policy(tmp_path / view, trained, BOUND)
+        shown = load_contender(tmp_path / view, judged).encoding
+        assert (shown.cluster.knows_week, shown.problem.view) == (knows_week, view)
+
+
 def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: Path) -> None:
     judged = fit_encoding(archive, archive.days("requests"))
     gone = judged.cluster.node_names[0]

@@ -10,6 +10,8 @@ import jax
 import numpy as np
 import pytest
 
+from offline_rl import algorithms
+from offline_rl.algorithm import cut_short
 from offline_rl.algorithms import (
     AdvantageWeightedConfig,
     ConservativeQConfig,
@@ -111,3 +113,21 @@ def test_after_an_end_for_good_the_discount_is_zero_and_the_next_decision_is_not
     np.testing.assert_allclose(seen.discount[0][counts], wanted[counts], rtol=1e-6)
     cut = jax.jit(lambda one: transitions(one, HORIZON_S))(logged(ends=False))
     np.testing.assert_array_equal(np.asarray(cut.weight)[0], logged(ends=False).active[1:, 0])
+
+
+@pytest.mark.parametrize("name", ["ppo", "advantage_weighted"])
+def test_the_last_request_of_a_window_is_not_valued_twice(name):
+    """After it the clock stands still and the request stays in hand: the value that follows holds its reward."""
+    walks = logged(ends=False, num_steps=4)
+    last = np.arange(4)[:, None] == 3
+    walks = walks._replace(
+        done=np.broadcast_to(last, walks.done.shape), elapsed_s=np.where(last, 0.0, walks.elapsed_s)
+    )
+    np.testing.assert_array_equal(cut_short(walks), np.broadcast_to(last, walks.done.shape))
+    algorithm = getattr(algorithms, name)(example_in(walks))
+    step = jax.jit(algorithm.step)
+    after = [
+        step(KEY, algorithm.init(KEY), walks._replace(reward=walks.reward + pays * last[:, None]))[0].params
+        for pays in (np.float32(0.0), np.float32(100.0))
+    ]
+    jax.tree.map(np.testing.assert_array_equal, *after)

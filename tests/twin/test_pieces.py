@@ -47,6 +47,14 @@ def test_a_little_is_looked_at_whole(archive: Archive) -> None:
     assert set(table["request_id"].filter(pa.array(~wanted)).to_pylist()) == in_flight_at(archive, midnight)
 
 
+def test_the_gap_between_requests_is_that_of_all_though_some_are_looked_at(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = fit_encoding(archive, archive.days("requests")).problem.memory_s
+    monkeypatch.setattr("twin.placement.encoding.MAX_ROWS", MOST)
+    assert fit_encoding(archive, archive.days("requests")).problem.memory_s == pytest.approx(whole, rel=0.3)
+
+
 def test_of_much_stretches_of_every_day_are_looked_at_with_what_was_in_flight(archive: Archive) -> None:
     days = archive.days("requests")
     found = list(pieces(archive, days, most=MOST, columns=COLUMNS))

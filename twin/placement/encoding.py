@@ -193,7 +193,10 @@ def fit_encoding(
     )
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     has_deadlines = rows["deadline_s"].null_count < 0.5 * len(rows)
-    gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), 1)
+    num_requests = sum(
+        archive.num_rows("requests", day) for day in train_days
+    )  # of long logs some are looked at
+    gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), num_requests, 1)
     typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
     problem = PlacementConfig(
         depth=_depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s),

@@ -26,6 +26,7 @@ from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, le
 from twin.placement.randomisation import Randomisation
 from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
+from twin.placement.rewards import lost_is_worst
 from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Carried, Fate, InFlight, Requests
 from twin.placement.windows import Windows, joined, replayed_arrivals, select
@@ -67,6 +68,11 @@ class PlacementTwin:
         answers = learned_answers(self.encoding, self.config, self.model, randomisation)
         response = drawn_response(self.encoding.cluster, self.encoding.problem.depth, arrivals, answers)
         return environment(placement(self.encoding.cluster, self.encoding.problem), response)
+
+    def with_lost(self, rollout: Trajectory) -> Trajectory:
+        """A rollout in the twin in which requests that found no slot are worth the least, see `lost_is_worst`."""
+        problem = self.encoding.problem
+        return lost_is_worst(rollout, problem.reward, problem.worst_response)
 
     def disjoint_windows(self) -> Windows:
         """Every second window: `fit_twin` lets windows overlap by half, and what is held out must not be elsewhere."""

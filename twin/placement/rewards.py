@@ -1,8 +1,10 @@
 """What a placement is worth, by its outcome."""
 
+import math
+
 import jax.numpy as jnp
 
-from twin.contracts import Array
+from twin.contracts import Array, Trajectory
 from twin.placement.types import COMPLETED, PlacementDecisionInfo, PlacementOutcome
 
 LEAST_S = 1e-3
@@ -29,3 +31,17 @@ def response_reward(
     ratio = response_s / jnp.maximum(decision_info.expected_run_s, LEAST_S)
     bounded = jnp.clip(ratio, 1.0 / worst_response, worst_response)
     return -jnp.log(jnp.where(outcome.status == COMPLETED, bounded, worst_response))
+
+
+def lost_is_worst(trajectory: Trajectory, kind: str, worst_response: float) -> Trajectory:
+    """A rollout in a twin with the least reward for requests that found no slot on the node chosen for them.
+
+    A twin draws what comes of a request when it is placed, so that in its rollouts nothing else is left unsettled. Left
+    out, those requests would favour policies that overfill nodes; metrics count them as late. In a replayed log
+    unsettled requests are unknown instead.
+    """
+    lost = trajectory.active & ~trajectory.settled
+    worst = 0.0 if kind == "on_time" else -math.log(worst_response)
+    return trajectory._replace(
+        reward=jnp.where(lost, worst, trajectory.reward), settled=trajectory.settled | lost
+    )

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evaluation.comparison.bootstrap import DifferenceVerdict
+from evaluation.comparison.bootstrap import WITHIN_DAY, DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import FAR, Difference, is_far
 from evaluation.comparison.formatting import FAR_MARK, GUESS, number, shift_label, with_interval
@@ -105,13 +105,19 @@ def not_applicable(comparison: Comparison) -> list[tuple[str, str]]:
     return [(metric, "; ".join(each)) for metric, each in reasons.items()]
 
 
+def _covered(unit_kind: str) -> str:
+    """What intervals over such units cover, in words."""
+    if WITHIN_DAY not in unit_kind:
+        return "they cover the variation between days like these"
+    return "those over parts of a day cover the variation within these days, not from day to day"
+
+
 def standing_limits(comparison: Comparison) -> list[str]:
     """The limits that hold for every comparison, with this one's figures."""
     percent, missed = 100 * comparison.level, 100 * (1.0 - comparison.level)
     limits = [
-        f"Intervals have a nominal coverage of {percent:.0f} %, drawn over {comparison.unit_kind}: they cover the "
-        "variation between days like these, not between clusters. With few units they are "
-        "somewhat too narrow.",
+        f"Intervals have a nominal coverage of {percent:.0f} %, drawn over {comparison.unit_kind}: "
+        f"{_covered(comparison.unit_kind)}, not between clusters. With few units they are somewhat too narrow.",
         "Verdicts are not adjusted for multiple comparisons: between policies that are equal, about "
         f"{missed:.0f} in 100 verdicts are still better or worse.",
         "A number without an interval has too few units for one; differences of such numbers are never "

@@ -25,7 +25,7 @@ from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.persistence import ApplicationTwin
-from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.rewards import Reward, cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
@@ -74,6 +74,7 @@ def autoscalers(
     log: ScalingLog,
     num_traces: int,
     names: Sequence[str] | None = None,
+    reward: Reward | None = None,
 ) -> Mapping[str, Callable[[], Setting]]:
     """Name -> how the autoscaler is made; calibration takes place when it is.
 
@@ -84,10 +85,12 @@ def autoscalers(
         log: That it was learned from.
         num_traces: Streams that the autoscalers are to play in.
         names: Which are wanted; all of them if None.
+        reward: What they are calibrated for; `cost_under_slo()` if None.
 
     Raises:
         ConfigError: An unknown name.
     """
+    reward = cost_under_slo() if reward is None else reward
     work_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0))
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
@@ -99,7 +102,7 @@ def autoscalers(
             return twin_response(twin.laws, config, limits, rates, TWIN_STEPS, begin, starts=starts)
 
         best, _ = calibrated(
-            jax.random.key(1), respond, starts, config, limits, make, grid, cost_under_slo(), TWIN_STEPS,
+            jax.random.key(1), respond, starts, config, limits, make, grid, reward, TWIN_STEPS,
             with_seats=with_seats,
         )  # fmt: skip
         return Setting(
@@ -111,15 +114,13 @@ def autoscalers(
         rates = made_rates(twin.load, TWIN_DAYS, 3)
         settings = QuartileConfig()
         response = twin_response(twin.laws, config, limits, rates, settings.steps, typical_grants(log))
-        table = learn_table(
-            jax.random.key(3), response, config, limits, twin.load, cost_under_slo(), settings
-        )
+        table = learn_table(jax.random.key(3), response, config, limits, twin.load, reward, settings)
         return Setting(quartile_q(config, limits, twin.load, table))
 
     def firm() -> Setting:
         rates = made_rates(twin.load, TWIN_DAYS, 4)
         response = twin_response(twin.laws, config, limits, rates, FAULT_STEPS, typical_grants(log))
-        found = learn_critical_path(jax.random.key(4), response, config, limits, cost_under_slo())
+        found = learn_critical_path(jax.random.key(4), response, config, limits, reward)
         return Setting(critical_path(config, limits, found))
 
     def pods(settings: PodAutoscalerConfig) -> Autoscaler:
