@@ -22,6 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="files from this size on stay alone (default: 16)",
     )
     add_options(parser, CompactConfig, "newest_days")
+    parser.set_defaults(changes_archive=True)
 
 
 def _mebibytes(text: str) -> float:

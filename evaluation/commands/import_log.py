@@ -27,6 +27,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", type=Path, help="files of the log, or a folder of them"
     )
+    parser.set_defaults(publishes=True)
     add_out(
         parser, "archive", "folder to write, or address in an object store (s3://BUCKET/NAME, gs://..., file:///...)"
     )  # fmt: skip

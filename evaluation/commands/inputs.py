@@ -18,7 +18,7 @@ def refuse_missing(arguments: Namespace) -> None:
 
     The address of an archive in an object store is replaced by its local mirror.
     """
-    for name in ARCHIVES:
+    for name in () if getattr(arguments, "changes_archive", False) else ARCHIVES:
         value = getattr(arguments, name, None)
         if isinstance(value, list):
             setattr(arguments, name, [_here(path) for path in value])
@@ -62,7 +62,7 @@ def _paths(arguments: Namespace, name: str) -> list[Path]:
 
 def _refuse(paths: Iterable[Path], product: str = "") -> None:
     for path in paths:
-        if path.exists() or (product and _is_brought_back(path)):
+        if path.exists() or (product and (_is_address(path) or _is_brought_back(path))):
             continue
         from logs_schema.errors import FormatError, ProductError
 
@@ -86,10 +86,22 @@ def _refuse_place(arguments: Namespace) -> None:
     out = getattr(arguments, "out", None)
     if getattr(arguments, "writes_page", False) and isinstance(out, Path):
         _refuse_page(out)
-    if getattr(arguments, "writes_product", False) and isinstance(out, Path) and not _is_address(out):
+    if getattr(arguments, "writes_product", False) and isinstance(out, Path):
+        if _is_address(out):
+            return _refuse_address(out, arguments)
         from logs_schema.product import refuse_place
 
         refuse_place(out.absolute(), arguments.replace)
+
+
+def _refuse_address(out: Path, arguments: Namespace) -> None:
+    if not getattr(arguments, "publishes", False):
+        from logs_schema.errors import ConfigError
+
+        raise ConfigError(
+            "this command writes folders of this machine", where=f"--out {out}", allowed="a path",
+            advice="write a folder, and publish an archive with schedtwin import native FOLDER --out ADDRESS",
+        )  # fmt: skip
 
 
 def _refuse_page(path: Path) -> None:

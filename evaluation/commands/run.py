@@ -87,6 +87,6 @@ def run(arguments: Namespace) -> int:
 
 
 def _configuration(text: str) -> Path:
-    """The file of a configuration, or of the example of that name."""
+    """The file of a configuration, or of the example of that name, whose work folder has that name too."""
     example = EXAMPLES / f"{text}.toml"
-    return example if not Path(text).exists() and example.is_file() else Path(text)
+    return example if not Path(text).is_file() and example.is_file() else Path(text)

@@ -17,7 +17,7 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
@@ -175,13 +175,18 @@ def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterato
             _refuse_missing(mapping, header, path)
             continue
         fields = _json_fields(line) if is_json else _csv_fields(line, header)
-        text = "" if fields is None else str(fields.get(mapping.time_column, ""))
+        text = "" if fields is None else _time_in(fields, mapping, is_json=is_json)
         at = _instant(text, INSTANT_UNITS[mapping.time_unit])
         if fields is None or at is None:
             counts[2] += 1
             yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, path.name, number, line)
             continue
         yield MetricLine(at, fields, path.name, number, line)
+
+
+def _time_in(fields: Mapping[str, Any], mapping: MetricsMapping, *, is_json: bool) -> str:
+    found = _at(fields, mapping.time_column.split(".") if is_json else [mapping.time_column])
+    return "" if found is None else str(found)
 
 
 def _unit_notice(path: Path, mapping: MetricsMapping) -> str:
@@ -191,7 +196,7 @@ def _unit_notice(path: Path, mapping: MetricsMapping) -> str:
     header = [] if is_json or not lines else next(csv.reader([lines[0]]))
     for line in lines if is_json else lines[1:]:
         fields = _json_fields(line) if is_json else _csv_fields(line, header)
-        text = str((fields or {}).get(mapping.time_column, ""))
+        text = _time_in(fields or {}, mapping, is_json=is_json)
         if text:
             return unit_notice(text, mapping.time_unit, f"{path.name}, {mapping.time_column}", "time_unit")
     return ""
@@ -208,7 +213,7 @@ def _csv_fields(line: str, header: list[str]) -> dict[str, Any] | None:
 def _json_fields(line: str) -> dict[str, Any] | None:
     try:
         found = json.loads(line)
-    except json.JSONDecodeError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
 
@@ -231,8 +236,10 @@ def _said(
     if mapped.spread or "*" in mapped.source:
         by_name = _spread(found, mapping, mapped, one)
     else:
-        column = mapping.deployment_column
-        by_name = {str(one.fields[column]) if column else str(mapping.deployment): found}
+        name = _found(one, mapping.deployment_column) if mapping.deployment_column else mapping.deployment
+        if mapping.deployment_column and name is None:
+            raise _NotANumberError
+        by_name = {str(name): found}
     for field, value in by_name.items():
         name = mapping.deployment_of(str(field))
         if mapped.only and name != mapped.only:
@@ -253,6 +260,8 @@ def _beside(source: str, field: str, one: MetricLine) -> float:
     if not source:
         return 1.0
     found = _found(one, source)
+    if isinstance(found, str) and found.lstrip().startswith("{"):
+        found = _names_of(found)
     return _number(found.get(field) if isinstance(found, dict) else found)
 
 
@@ -278,11 +287,18 @@ def _number(found: Any) -> float:
         raise _NotANumberError from error
 
 
+def _names_of(text: str) -> Any:
+    """What a text such as `{'web': 2}` holds."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError) as error:
+        raise _NotANumberError from error
+
+
 def _spread(found: Any, mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine) -> dict[str, Any]:
     try:
-        names = ast.literal_eval(found) if isinstance(found, str) else found
-        return dict(names.items())
-    except (ValueError, SyntaxError, AttributeError, TypeError) as error:
+        return dict((_names_of(found) if isinstance(found, str) else found).items())
+    except (AttributeError, TypeError, _NotANumberError) as error:
         raise FormatError(
             f"{mapped.source} holds {str(found)[:60]!r}",
             where=f"{one.name}, line {one.number} (mapping {mapping.path})",

@@ -50,7 +50,7 @@ _MIN_KNOWN_NAMES = 2
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
-    """The CSV and Parquet files that `paths` name; folders are searched to any depth.
+    """The CSV and Parquet files that `paths` name; folders are searched to any depth, but not archives inside them.
 
     Raises:
         FormatError: A path does not exist, holds no such file, or is another kind of file.
@@ -60,10 +60,14 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
         if path.exists() and not path.is_dir():
             refuse_special(path)
         inside = [path] if path.is_file() else sorted(path.rglob("*"))
+        products = {file.parent for file in inside if file.name == MANIFEST} - {path}
         files = [
             file
             for file in inside
-            if file.name.endswith(_ENDINGS) and file.parent.name != QUARANTINE and file.is_file()
+            if file.name.endswith(_ENDINGS)
+            and file.parent.name != QUARANTINE
+            and file.is_file()
+            and products.isdisjoint(file.parents)
         ]
         if not files:
             what = "no CSV or Parquet file is here" if path.exists() else "there is no such file or folder"

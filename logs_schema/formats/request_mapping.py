@@ -182,6 +182,8 @@ def _column(path: Path, name: str, table: Any) -> MappedColumn:
         raise FormatError(
             "a constant stands beside a source", where=where, allowed="a constant alone, or a source"
         )
+    if "values" in table:
+        table = table | {"values": _texts(where, table["values"])}
     source = table.get("source", name)
     sources = () if "constant" in table else (source,) if isinstance(source, str) else tuple(map(str, source))
     mapped = MappedColumn(name, sources, **{key: value for key, value in table.items() if key != "source"})
@@ -201,6 +203,19 @@ def _column(path: Path, name: str, table: Any) -> MappedColumn:
     if wrong := [one for one in meant if allowed and one not in allowed]:
         raise FormatError(f"{name} cannot be {first(wrong)}", where=where, allowed=", ".join(allowed))
     return mapped
+
+
+def _texts(where: str, values: Mapping[str, Any]) -> dict[str, str]:
+    """What texts of the log stand for, as texts; FormatError for something that is no single value."""
+    if wrong := [text for text, meant in values.items() if not isinstance(meant, str | int | float)]:
+        raise FormatError(
+            f"{wrong[0]!r} stands for {values[wrong[0]]!r}",
+            where=where,
+            allowed="a text, number or truth value",
+        )
+    return {
+        text: str(meant).lower() if isinstance(meant, bool) else str(meant) for text, meant in values.items()
+    }
 
 
 def _check(path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], where: str = "") -> None:

@@ -83,9 +83,13 @@ def _value(
         parts = [text_of(part) for part in found[0] if not mapping.is_nothing(text_of(part))]
         if one.column in NODE_COLUMNS:
             return _nodes(one, [meant for part in parts if (meant := meant_by(one, part))])
-        values = [_written(one, part, instants) for part in parts]
+        values = [value for part in parts if (value := _written(one, part, instants)) is not None]
         if values and all(isinstance(value, int | float) for value in values):
             return sum(values)
+        if values and all(
+            type(value) is tuple and value[1] == values[0][1] for value in values
+        ):  # for every core or node
+            return sum(amount for amount, _ in values), values[0][1]
         return values[0] if values else None
     texts = [text_of(part) for part in found]
     if any(mapping.is_nothing(text) for text in texts):
@@ -102,7 +106,7 @@ def meant_by(one: MappedColumn, text: str) -> str:
     """What a text stands for: by the pattern, then by the values; empty for nothing."""
     if one.pattern:
         match = one.matcher.fullmatch(text)
-        text = match.group(1) if match else text
+        text = (match.group(1) or "") if match else text
     if one.values is None:
         return text
     for part in (text, *text.split()[:1]):
@@ -117,7 +121,7 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     if not meant:
         return None
     if one.is_instant:
-        return instants.read(meant, one.column, one.unit or "s")
+        return instants.read(meant, one.column, one.unit or "s", one.scale)
     if one.column in NODE_COLUMNS:
         return _nodes(one, [meant])
     if one.is_amount:

@@ -38,9 +38,12 @@ MOST_NODES = 100_000
 MOST_BRACKETS = 8
 """Of one name in a list of nodes, such as `rack[1-2]node[1-8]`."""
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
-_QUANTITY = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*(m|[kKMGTP]?)(i?)[bB]?([cn]?)")
+_AMOUNT = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
+_QUANTITY = re.compile(_AMOUNT + r"([num]|[kKMGTPE]?)(i?)[bB]?()")
+_BINARY_QUANTITY = re.compile(_AMOUNT + r"(m|[kKMGTPE]?)(i?)[bB]?([cn]?)")
+_PARTS = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 _BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _ZONE_NAME = re.compile(r"\s*(?:UTC|GMT)$")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
@@ -72,8 +75,8 @@ class InstantReading:
     layout: str = ""
     origin_s: float = 0.0
 
-    def read(self, text: str, name: str, unit: str) -> Instant:
-        """The instant that `text` writes; BadRow `not_an_instant:name` or `out_of_range:name`."""
+    def read(self, text: str, name: str, unit: str, scale: float = 1.0) -> Instant:
+        """The instant of `text`, of numbers times `scale`; BadRow `not_an_instant:name` or `out_of_range:name`."""
         if not self.layout:
             try:
                 value = float_of(text)
@@ -81,7 +84,7 @@ class InstantReading:
                 value = None
             if value is not None:
                 number(text, name)
-                seconds = instant(self.origin_s + value * INSTANT_UNITS[unit], name) or 0.0
+                seconds = instant(self.origin_s + value * scale * INSTANT_UNITS[unit], name) or 0.0
                 return Instant(seconds, seconds)
         try:
             written = (
@@ -111,7 +114,7 @@ def quantity(text: str, name: str, unit: str, *, is_binary: bool) -> tuple[float
     """A number with its suffix, and whether it is for each core (`c`) or node (`n`), else empty.
 
     Args:
-        text: Such as `500m`, `2Gi` or `4000Mc`.
+        text: Such as `500m`, `1500000000n` or `2Gi`, and `4000Mc` of a binary one.
         name: The column, for the rule.
         unit: Of the result: cores, GiB or MiB.
         is_binary: Whether K, M, G and T are powers of 1024.
@@ -119,12 +122,12 @@ def quantity(text: str, name: str, unit: str, *, is_binary: bool) -> tuple[float
     Raises:
         BadRow: `not_a_quantity:name`.
     """
-    found = _QUANTITY.fullmatch(text)
+    found = (_BINARY_QUANTITY if is_binary else _QUANTITY).fullmatch(text)
     if not found:
         raise BadRow(f"not_a_quantity:{name}")
     value, prefix, binary, per = found.groups()
     base = 1024.0 if binary or is_binary else 1000.0
-    factor = 1e-3 if prefix == "m" else base ** _POWERS[prefix.upper()]
+    factor = _PARTS[prefix] if prefix in _PARTS else base ** _POWERS[prefix.upper()]
     return number(value, name) * factor / _BYTES.get(unit, 1.0), per
 
 

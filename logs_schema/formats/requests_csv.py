@@ -141,7 +141,7 @@ def _read_file(
             return None
         fields = as_fields(line)
         for source, pattern in mapping.only.items():
-            if not pattern.fullmatch(str(found_at(fields, source) or "")):
+            if not pattern.fullmatch(text_of(found_at(fields, source))):
                 raise BadRow(f"other_row:{source}")
         return request_row(mapping, fields, instants, f"{path.name}:{line_number}", pool)
 
@@ -240,8 +240,13 @@ def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> 
     for line in head(files[0])[num_skipped:]:
         try:
             text = _first_text(as_fields(line), arrival.sources[0], mapping)
-            if text and not mapping.is_nothing(text):
-                seconds = InstantReading(mapping.zone).read(text, "arrival", arrival.unit or "s").first_s
+            text = "" if mapping.is_nothing(text) else meant_by(arrival, text)
+            if text:
+                seconds = (
+                    InstantReading(mapping.zone)
+                    .read(text, "arrival", arrival.unit or "s", arrival.scale)
+                    .first_s
+                )
                 return is_number(text) and seconds < LOOKS_LIKE_EPOCH_S
         except BadRow:
             continue

@@ -259,6 +259,28 @@ def test_what_is_missing_is_told_before_anything_heavy_is_imported(tmp_path, wor
     assert str(tmp_path / "absent") in done.stderr
 
 
+def test_a_job_goes_on_though_its_work_folder_has_the_name_of_its_example(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "wagap").mkdir()
+    assert cli.main(["run", "wagap"]) == 2
+    assert "wagap-2013" in capsys.readouterr().err
+
+
+def test_an_address_is_compacted_there_and_no_folder_is_named_after_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    address = f"file://{tmp_path}/store/log"
+    days = [f"{day},2024-03-{day:02d}T12:00:00Z,s,completed" for day in range(1, 21)]
+    (tmp_path / "requests.csv").write_text("\n".join(["request_id,arrival,site,status", *days]))
+    assert cli.main(["import", "native", "requests.csv", "--out", address]) == 0
+    before = sorted((tmp_path / "store").rglob("*.parquet"))
+    assert cli.main(["compact", address]) == 0
+    assert len(before) > len(sorted((tmp_path / "store").rglob("*.parquet")))
+    assert cli.main(["simulate", "--days", "1", "--out", f"file://{tmp_path}/store/other"]) == 2
+    assert "folders of this machine" in capsys.readouterr().err
+    assert not (tmp_path / "file:").exists()
+
+
 @pytest.mark.parametrize("words", [["wagap"], ["--config", "wagap"]])
 def test_a_job_is_an_example_by_name_or_a_file_as_argument_or_option(tmp_path, monkeypatch, capsys, words):
     monkeypatch.chdir(tmp_path)

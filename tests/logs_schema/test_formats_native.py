@@ -287,3 +287,11 @@ def test_an_origin_that_would_change_nothing_is_refused(tmp_path: Path, arrival:
     with pytest.raises(FormatError, match=message):
         import_log("native", [path], tmp_path / "a", origin=datetime(2018, 3, 1))
     assert not (tmp_path / "a").exists()
+
+
+def test_an_archive_inside_the_folder_of_the_log_is_no_part_of_it(tmp_path: Path) -> None:
+    for status in ("completed", "failed"):
+        written(tmp_path, "requests.csv", HEADER, f"a,2024-03-01T12:00:00Z,s,{status}")
+        report = import_log("native", [tmp_path], tmp_path / "out" / "archive", replace=True)
+        assert Archive(tmp_path / "out" / "archive").read("requests")["status"].to_pylist() == [status]
+        assert not report.quarantined

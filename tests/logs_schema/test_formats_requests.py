@@ -173,6 +173,45 @@ def test_lists_of_json_name_all_nodes_and_add_up(tmp_path: Path) -> None:
     assert not {"ran_node", "ran_nodes", "candidates", "cpu_cores"} & set(idle)
 
 
+def test_a_list_adds_up_over_entries_that_say_nothing_and_amounts_per_core(tmp_path: Path) -> None:
+    jobs = [{"t": 10, "g": ["1", "x", "1"], "m": ["1Gc", "1Gc"], "c": 4, "exit": 0}, {"t": 11, "exit": 2}]
+    written(tmp_path, "jobs.jsonl", *map(json.dumps, jobs))
+    columns = (
+        '[columns.gpus]\nsource = "g"\nvalues = { x = "" }',
+        '[columns.memory_gib]\nsource = "m"\nunit = "binary_quantity"',
+        '[columns.cpu_cores]\nsource = "c"',
+        '[only]\nexit = "[01]"',
+    )
+    written(tmp_path, "map.toml", ARRIVAL + "\n".join(columns))
+    report = import_log("requests_csv", [tmp_path], tmp_path / "a")
+    (job,) = requests_in(tmp_path / "a").values()
+    assert (job["gpus"], job["memory_gib"]) == (2.0, 8.0)
+    assert report.quarantined["requests"] == {"other_row:exit": 1}
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "name", "meant"),
+    [
+        ('[columns.gpus]\nsource = "x"\nvalues = { no = 0, yes = 2 }', "no", "gpus", 0.0),
+        ('[columns.service]\nsource = "x"\nvalues = { no = 1 }', "no", "service", "1"),
+        ('[columns.accepted]\nsource = "x"\nvalues = { no = false }', "no", "accepted", False),
+        ('[columns.service]\nsource = "x"\npattern = "job-(\\\\d+)?"', "job-", "service", None),
+    ],
+)
+def test_what_a_text_stands_for(tmp_path: Path, column: str, text: str, name: str, meant: object) -> None:
+    _, rows = imported(tmp_path, ARRIVAL + column, "t,x", f"10,{text}")
+    assert [row.get(name) for row in rows.values()] == [meant]
+
+
+def test_a_scale_and_an_origin_count_for_instants_as_they_are_meant(tmp_path: Path) -> None:
+    _, rows = imported(tmp_path, ARRIVAL + "scale = 60.0\n", "t,x", "28488241,a")
+    assert [row["arrival"] for row in rows.values()] == [datetime(2024, 3, 1, 12, 1, tzinfo=UTC)]
+    (tmp_path / "b").mkdir()
+    mapping = ARRIVAL + 'pattern = "T\\\\+(\\\\d+)s"\n'
+    _, rows = imported(tmp_path / "b", mapping, "t,x", "T+60s,a", origin=datetime(2024, 1, 1))
+    assert [row["arrival"] for row in rows.values()] == [datetime(2024, 1, 1, 0, 1, tzinfo=UTC)]
+
+
 def test_amounts_that_the_pattern_does_not_match_as_a_whole_are_told_apart(tmp_path: Path) -> None:
     mapping = ARRIVAL + '[columns.num_nodes]\nsource = "asked"\npattern = "R=([^,]+),.*"\n'
     lines = ("t,asked", '1,"R=3,W=9"', "2,4", "3,R=3", '4,"R=many,W=9"')
@@ -342,10 +381,12 @@ def test_durations_amounts_and_lists_of_hosts() -> None:
         "0:00.5": 0.5,
     }
     assert {text: clock_s(text, "x") for text in times} == times
-    amounts = {"500m": 0.5, "2": 2.0, "1e3": 1000.0, "1k": 1000.0}
+    amounts = {"500m": 0.5, "2": 2.0, "1e3": 1000.0, "1k": 1000.0, "1500000000n": 1.5, "250u": 2.5e-4}
     assert {text: quantity(text, "x", "cores", is_binary=False)[0] for text in amounts} == amounts
     assert quantity("2Gi", "x", "GiB", is_binary=False) == (2.0, "")
     assert quantity("2G", "x", "GiB", is_binary=False) == (2e9 / 2**30, "")
+    assert quantity("1Ei", "x", "GiB", is_binary=False) == (2.0**30, "")
+    assert quantity("4000n", "x", "MiB", is_binary=True) == (4000.0 / 2**20, "n")
     assert quantity("2Gc", "x", "GiB", is_binary=True) == (2.0, "c")
     assert quantity("1048576", "x", "MiB", is_binary=False) == (1.0, "")
     assert hostlist("n[08-10,12],login1", "x") == ["n08", "n09", "n10", "n12", "login1"]

@@ -78,7 +78,9 @@ def test_waits_of_another_scheduler_stand_beside_replays(queue_made, tmp_path, c
         f"{name} 0 {wait:.6f} 1 1 -1 -1 1 -1 -1 1 -1 -1 -1 -1 -1 -1 -1"
         for name, wait in zip(jobs.request_id, start_s - jobs.arrival_s, strict=True)
     ]
-    (tmp_path / "other.swf").write_text("\n".join(["; Computer: none", *rows]))
+    (tmp_path / "other.swf").write_text(
+        "\n".join(["; Computer: none", "7 0 broken", f"{rows[0][:-23]} 0 2", *rows])
+    )
     np.testing.assert_allclose(read_waits(tmp_path / "other.swf", jobs).start_s, start_s, atol=1e-5)
     words = [
         "replay",
