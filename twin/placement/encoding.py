@@ -193,10 +193,7 @@ def fit_encoding(
     )
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     has_deadlines = rows["deadline_s"].null_count < 0.5 * len(rows)
-    num_requests = sum(
-        archive.num_rows("requests", day) for day in train_days
-    )  # of long logs some are looked at
-    gap_s = float(np.ptp(arrival_s)) / max(len(arrival_s), num_requests, 1)
+    gap_s = _gap_s(archive, train_days, arrival_s)
     typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
     problem = PlacementConfig(
         depth=_depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s),
@@ -208,6 +205,12 @@ def fit_encoding(
     return Encoding(
         cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days)
     )
+
+
+def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarray) -> float:
+    """Mean time between requests; of a long log only some arrivals are looked at, over the whole of it."""
+    num_requests = sum(archive.num_rows("requests", day) for day in train_days)
+    return float(np.ptp(arrival_s)) / max(len(arrival_s), num_requests, 1)
 
 
 def refused(rows: pa.Table) -> np.ndarray:
