@@ -94,7 +94,8 @@ def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
 @pytest.mark.slow
 @pytest.mark.parametrize("central", [True, False])
 def test_cmmac_and_plain_actor_critic_come_within_ten_percent_of_the_optimum(central):
-    config = CMMACConfig(0.01, central=central, positive=False, learning_rate=5e-3, entropy=0.003,
+    """With an entropy bonus of .003 it settles early, since nothing clips its steps: .23 to .84 in four seeds."""
+    config = CMMACConfig(0.01, central=central, positive=False, learning_rate=3e-3, entropy=0.05,
                          actor_hidden=(32, 32), critic_hidden=(32,))  # fmt: skip
     algorithm = cmmac(example_of(ENVIRONMENT), config)
     state, info = train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 16, (64,)), 300)
