@@ -169,7 +169,7 @@ def measure(
         trio = answers_trio(forecasts, partners)
         clone = clone_line(CLOSED, forecasts, config)
     with progress.stage("play them in closed loop"):
-        simulated = closed_loop_days(tested, behaviour, held, archive, seed=config.seed)
+        simulated = closed_loop_days(tested, behaviour, held, seed=config.seed, known_until_s=end_s)
     with progress.stage("compare twin and log"):
         calibrated, calibration_charts = calibration_lines(forecasts, config)
         closed = closed_trio(held, simulated, partners)

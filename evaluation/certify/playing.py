@@ -18,7 +18,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.held_out import end_of_log_s
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -150,18 +149,17 @@ def closed_loop_days(
     tested: SystemUnderTest,
     behaviour: CloneBehaviour,
     days: Sequence[HeldOutDay],
-    archive: Archive,
     *,
     seed: int,
+    known_until_s: float,
 ) -> list[DayOutcomes]:
     """The same requests under a clone of the behaviour in the system under test, one list entry a day.
 
     Every window is simulated `copies_of(tested)` times, as often by each member: the rows of the first replication
-    come first. Outcomes later than the end of the log count as unknown, as they do in the log.
+    come first. Outcomes later than `known_until_s`, the end of the log, count as unknown, as they do in the log.
     """
     whole, copies = joined([day.windows for day in days]), copies_of(tested)
     every = np.tile(np.arange(whole.num_windows), copies)
-    end_s = end_of_log_s(archive)
 
     def run(key: Array, windows: Windows, model: PyTree, params: PyTree) -> tuple[PlacementOutcome, Array]:
         def decide(key: Array, observation: PyTree, legal: Array, _: None) -> Array:
@@ -187,7 +185,7 @@ def closed_loop_days(
             place = here + copy * whole.num_windows
             start_s, finish_s, status = (leaf[:steps, place] for leaf in outcome)
             settled = np.isfinite(finish_s) | (status == REJECTED)
-            settled &= (status == REJECTED) | (finish_s + day.windows.origin_s[None] <= end_s)
+            settled &= (status == REJECTED) | (finish_s + day.windows.origin_s[None] <= known_until_s)
             node = action[:steps, place]
             replications.append(
                 outcomes_from(day.windows, day.counted, node, start_s, finish_s, status, settled)

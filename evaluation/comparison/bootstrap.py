@@ -211,6 +211,11 @@ def verdict(difference: Estimate, better: str) -> DifferenceVerdict:
     )
 
 
+def student_width(num: int, level: float) -> float:
+    """Half the width of Student's interval for a mean of so many, in the deviations of means drawn with replacement."""
+    return math.sqrt(num / (num - 1)) * float(stdtrit(num - 1, 0.5 + 0.5 * level))
+
+
 def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, level: float) -> tuple[float, float]:
     """Bias-corrected and accelerated percentiles at levels widened for few units."""
     num_units, num, ordered = len(without_one), len(replicates), np.sort(replicates)
@@ -220,8 +225,7 @@ def _bca(value: float, replicates: np.ndarray, without_one: np.ndarray, level: f
     acceleration = 0.0 if flat else float(np.sum(deviation**3)) / (6.0 * spread**1.5)
     below = 0.5 * float(ordered.searchsorted(value, "left") + ordered.searchsorted(value, "right")) / num
     bias = float(ndtri(min(max(below, 1.0 / num), 1.0 - 1.0 / num)))
-    student = float(stdtrit(num_units - 1, 0.5 + 0.5 * level))
-    widened = math.sqrt(num_units / (num_units - 1)) * student
+    widened = student_width(num_units, level)
     ends = []
     for shifted in (bias - widened, bias + widened):
         adjusted = float(ndtr(bias + shifted / max(1.0 - acceleration * shifted, 1e-3)))

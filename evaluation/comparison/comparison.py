@@ -10,12 +10,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri
 
 from evaluation.comparison.bootstrap import (
     Estimate,
     IntervalConfig,
     blocks_of,
+    student_width,
     summarise,
     verdict,
     weights_of,
@@ -276,8 +277,7 @@ def drawn_over_seeds(values: Sequence[np.ndarray], config: IntervalConfig) -> np
     drawn = np.random.default_rng([config.seed, num_seeds]).integers(num_seeds, size=each.shape)
     drawn[:, :num_exact] = np.arange(num_seeds)[:, None]
     mean = each.mean(axis=0)
-    level = 0.5 + 0.5 * config.level
-    stretched = np.sqrt(num_seeds / (num_seeds - 1)) * stdtrit(num_seeds - 1, level) / ndtri(level)
+    stretched = student_width(num_seeds, config.level) / ndtri(0.5 + 0.5 * config.level)
     return mean + stretched * (np.take_along_axis(each, drawn, axis=0).mean(axis=0) - mean)
 
 

@@ -98,9 +98,8 @@ def advantage_weighted(
         params = AdvantageWeightedParams(network.init(key_actor), valuer.init(key_value))
         return AdvantageWeightedState(params, optimizer.init(params))
 
-    def advantages(trajectory: Trajectory, value: Array, unit: Array) -> Array:
-        """[T, seats, B]; a seat that has nothing to decide, and a decision without outcome, adds nothing."""
-        known = trajectory.active & trajectory.settled & ~cut_short(trajectory)[:, None]
+    def advantages(trajectory: Trajectory, known: Array, value: Array, unit: Array) -> Array:
+        """[T, seats, B]; what is not `known`, such as a decision without outcome, adds nothing."""
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
         discount = jnp.where(trajectory.terminated, 0.0, discount)
         discount = jnp.broadcast_to(discount[:, None], value.shape)
@@ -122,7 +121,7 @@ def advantage_weighted(
         passing = 1.0 - elapsed_discount(trajectory.elapsed_s, config.horizon_s)
         unit = weighted_mean(jnp.broadcast_to(passing[:, None], weight.shape), weight)
         value = jnp.moveaxis(valuer.value(params.state_value, observation, 3), -2, 0)  # [T, seats, B]
-        advantage = advantages(trajectory, jax.lax.stop_gradient(value), unit)
+        advantage = advantages(trajectory, known, jax.lax.stop_gradient(value), unit)
         target = jax.lax.stop_gradient(value + advantage)
         value_loss = weighted_mean(huber(value - target, 1.0), weight)
 

@@ -34,7 +34,6 @@ from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
 from twin.placement.types import COMPLETED
 from twin.placement.windows import Windows
-from twin.rollout import rollout
 
 NUM_REQUESTS = 32_768
 """Requests played by every policy with every member, every window several times where there are fewer."""
@@ -123,7 +122,6 @@ def referee(
             windows: Windows, parameters: PyTree, number: Array, each: Sequence[PyTree], key: Array
         ) -> tuple[Array, Array, Array]:
             alone = model._replace(parameters=parameters)
-            system = PlacementTwin(twin.encoding, twin.config, alone, windows, twin.report).environment()
             policies = [
                 greedy_policy(network, params) for network, params in zip(networks, each, strict=True)
             ]
@@ -131,10 +129,10 @@ def referee(
             def policy(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
                 return jax.lax.switch(number, policies, key, observation, legal)
 
-            episodes = twin.with_lost(rollout(key, system, policy, windows.num_steps, (width,)))
-            settled = (episodes.active & episodes.settled).astype(jnp.float32)
-            reward = jnp.sum(episodes.reward * settled, axis=(0, 1)) / jnp.sum(settled, axis=(0, 1))
-            done = episodes.active & episodes.settled & (episodes.outcome.status == COMPLETED)
+            episodes = twin.played(key, policy, width, windows=windows, model=alone)
+            active = episodes.active.astype(jnp.float32)
+            reward = jnp.sum(episodes.reward * active, axis=(0, 1)) / jnp.sum(active, axis=(0, 1))
+            done = episodes.active & (episodes.outcome.status == COMPLETED)
             response_s = jnp.where(done, episodes.outcome.finish_s - episodes.decision_info.arrival_s, 0.0)
             far = episodes.response_aux.availability_s > jnp.asarray(model.support_limit_s)[episodes.action]
             return (

@@ -62,7 +62,6 @@ from twin.placement.history import replay_log
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
-from twin.rollout import rollout
 
 _RULES = 3
 """Folded into a training's key for the rules; 0 to 2 are its other parts."""
@@ -346,13 +345,10 @@ def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig)
 
     def act(windows: Windows, model: AnswerModel, key: Array, policy: Policy) -> Trajectory:
         key_run, key_disagreement = jax.random.split(key)
-        system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment(
-            randomisation=config.randomisation
-        )
-        streams = (config.num_streams,)
-        episodes = twin.with_lost(
-            rollout(key_run, system, policy, twin.windows.num_steps, streams, over_devices=True)
-        )
+        episodes = twin.played(
+            key_run, policy, config.num_streams, windows=windows, model=model,
+            randomisation=config.randomisation, over_devices=True,
+        )  # fmt: skip
         if config.disagreement == 0.0:
             return episodes
         uncertainty = disagreement(key_disagreement, twin.encoding, twin.config, model, episodes)
@@ -371,16 +367,13 @@ def _look_with(
     twin: PlacementTwin, episodes: Windows, model: AnswerModel, algorithm: Algorithm, key: Array
 ) -> Callable[[PyTree], float]:
     """How a state's greedy policy does with a member: mean reward of settled decisions, the same windows every time."""
-    streams = (_streams_for(LOOK_REQUESTS, episodes, model),)
+    num_streams = _streams_for(LOOK_REQUESTS, episodes, model)
 
     @jax.jit
     def play(windows: Windows, model: AnswerModel, state: PyTree) -> Array:
-        system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
         key_look = jax.random.fold_in(key, 2**31 - 1)
-        played = twin.with_lost(
-            rollout(key_look, system, algorithm.greedy(state), windows.num_steps, streams)
-        )
-        return weighted_mean(played.reward, (played.active & played.settled).astype(jnp.float32))
+        played = twin.played(key_look, algorithm.greedy(state), num_streams, windows=windows, model=model)
+        return weighted_mean(played.reward, played.active.astype(jnp.float32))
 
     windows = jax.tree.map(jnp.asarray, episodes)
     return lambda state: float(play(windows, model, state))

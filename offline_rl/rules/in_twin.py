@@ -21,7 +21,6 @@ from twin.placement.history import labelled_offers
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
-from twin.rollout import rollout
 
 TUNED = "expected_on_time_tuned"
 DESCRIPTIONS = {
@@ -83,12 +82,10 @@ def tune_rules(
 
     @jax.jit
     def play(windows: Windows, model: AnswerModel, params: PyTree, keys: Array) -> Array:
-        system = PlacementTwin(twin.encoding, twin.config, model, windows, twin.report).environment()
-
         def one(params: PyTree, key: Array) -> Array:
             policy = greedy_policy(rule_actor(EXPECTED_ON_TIME), params)
-            episodes = twin.with_lost(rollout(key, system, policy, windows.num_steps, (num_streams,)))
-            return weighted_mean(episodes.reward, (episodes.active & episodes.settled).astype(jnp.float32))
+            episodes = twin.played(key, policy, num_streams, windows=windows, model=model)
+            return weighted_mean(episodes.reward, episodes.active.astype(jnp.float32))
 
         return jax.vmap(one)(params, keys)
 

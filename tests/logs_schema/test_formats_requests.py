@@ -173,45 +173,6 @@ def test_lists_of_json_name_all_nodes_and_add_up(tmp_path: Path) -> None:
     assert not {"ran_node", "ran_nodes", "candidates", "cpu_cores"} & set(idle)
 
 
-def test_a_list_adds_up_over_entries_that_say_nothing_and_amounts_per_core(tmp_path: Path) -> None:
-    jobs = [{"t": 10, "g": ["1", "x", "1"], "m": ["1Gc", "1Gc"], "c": 4, "exit": 0}, {"t": 11, "exit": 2}]
-    written(tmp_path, "jobs.jsonl", *map(json.dumps, jobs))
-    columns = (
-        '[columns.gpus]\nsource = "g"\nvalues = { x = "" }',
-        '[columns.memory_gib]\nsource = "m"\nunit = "binary_quantity"',
-        '[columns.cpu_cores]\nsource = "c"',
-        '[only]\nexit = "[01]"',
-    )
-    written(tmp_path, "map.toml", ARRIVAL + "\n".join(columns))
-    report = import_log("requests_csv", [tmp_path], tmp_path / "a")
-    (job,) = requests_in(tmp_path / "a").values()
-    assert (job["gpus"], job["memory_gib"]) == (2.0, 8.0)
-    assert report.quarantined["requests"] == {"other_row:exit": 1}
-
-
-@pytest.mark.parametrize(
-    ("column", "text", "name", "meant"),
-    [
-        ('[columns.gpus]\nsource = "x"\nvalues = { no = 0, yes = 2 }', "no", "gpus", 0.0),
-        ('[columns.service]\nsource = "x"\nvalues = { no = 1 }', "no", "service", "1"),
-        ('[columns.accepted]\nsource = "x"\nvalues = { no = false }', "no", "accepted", False),
-        ('[columns.service]\nsource = "x"\npattern = "job-(\\\\d+)?"', "job-", "service", None),
-    ],
-)
-def test_what_a_text_stands_for(tmp_path: Path, column: str, text: str, name: str, meant: object) -> None:
-    _, rows = imported(tmp_path, ARRIVAL + column, "t,x", f"10,{text}")
-    assert [row.get(name) for row in rows.values()] == [meant]
-
-
-def test_a_scale_and_an_origin_count_for_instants_as_they_are_meant(tmp_path: Path) -> None:
-    _, rows = imported(tmp_path, ARRIVAL + "scale = 60.0\n", "t,x", "28488241,a")
-    assert [row["arrival"] for row in rows.values()] == [datetime(2024, 3, 1, 12, 1, tzinfo=UTC)]
-    (tmp_path / "b").mkdir()
-    mapping = ARRIVAL + 'pattern = "T\\\\+(\\\\d+)s"\n'
-    _, rows = imported(tmp_path / "b", mapping, "t,x", "T+60s,a", origin=datetime(2024, 1, 1))
-    assert [row["arrival"] for row in rows.values()] == [datetime(2024, 1, 1, 0, 1, tzinfo=UTC)]
-
-
 def test_amounts_that_the_pattern_does_not_match_as_a_whole_are_told_apart(tmp_path: Path) -> None:
     mapping = ARRIVAL + '[columns.num_nodes]\nsource = "asked"\npattern = "R=([^,]+),.*"\n'
     lines = ("t,asked", '1,"R=3,W=9"', "2,4", "3,R=3", '4,"R=many,W=9"')

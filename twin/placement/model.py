@@ -3,7 +3,7 @@
 import datetime as dt
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
 from logs_schema.product import MANIFEST
 from twin.arrays import load_structure, save_arrays
-from twin.contracts import Array, Environment, Trajectory
+from twin.contracts import Array, Environment, Policy, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows, read_pieces, read_rows
@@ -31,6 +31,7 @@ from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Carried, Fate, InFlight, Requests
 from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.problems import PLACEMENT, refuse_other_problem
+from twin.rollout import rollout
 
 DAY = dt.timedelta(days=1)
 MAX_REQUESTS = 65_536
@@ -69,10 +70,25 @@ class PlacementTwin:
         response = drawn_response(self.encoding.cluster, self.encoding.problem.depth, arrivals, answers)
         return environment(placement(self.encoding.cluster, self.encoding.problem), response)
 
-    def with_lost(self, rollout: Trajectory) -> Trajectory:
-        """A rollout in the twin in which requests that found no slot are worth the least, see `lost_is_worst`."""
+    def played(
+        self,
+        key: Array,
+        policy: Policy,
+        num_streams: int,
+        *,
+        windows: Windows,
+        model: AnswerModel,
+        randomisation: Randomisation | None = None,
+        over_devices: bool = False,
+    ) -> Trajectory:
+        """Whole windows played by a policy, answered by `model`, some of the members; nothing is left unsettled.
+
+        Requests that find no slot are worth the least, see `lost_is_worst`.
+        """
+        system = replace(self, model=model, windows=windows).environment(randomisation=randomisation)
+        played = rollout(key, system, policy, windows.num_steps, (num_streams,), over_devices=over_devices)
         problem = self.encoding.problem
-        return lost_is_worst(rollout, problem.reward, problem.worst_response)
+        return lost_is_worst(played, problem.reward, problem.worst_response)
 
     def disjoint_windows(self) -> Windows:
         """Every second window: `fit_twin` lets windows overlap by half, and what is held out must not be elsewhere."""
