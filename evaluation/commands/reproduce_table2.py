@@ -40,6 +40,11 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="ablation: train in a single model, without the measures against exploitation of model errors",
     )  # fmt: skip
     parser.add_argument(
+        "--uncertified",
+        action="store_true",
+        help="make no certificate of the twin: the ladder takes small gains as well",
+    )
+    parser.add_argument(
         "--no-log-learners",
         action="store_true",
         help="leave out what is learned from the log alone, but the clone",
@@ -92,6 +97,7 @@ def _configured(arguments: Namespace) -> "Table2Config":
     world = "" if arguments.world is None else str(arguments.world)
     config = given(Table2Config(arguments.preset, world=world), arguments)
     config = quick(config) if arguments.quick else config
+    config = replace(config, certified=config.certified and not arguments.uncertified)
     config = unguarded(config) if arguments.unguarded else config
     if arguments.no_log_learners:
         config = replace(config, train=replace(config.train, from_logs=()))
@@ -106,6 +112,7 @@ def _table_of_seed(
     """The table of one seed, also written into its work folder; raises BeatenReferenceError."""
     import json
 
+    from evaluation.certify.persistence import KIND, certification_in
     from evaluation.commands.bench import trained_references
     from evaluation.reproduction.ceiling import refuse_beaten
     from evaluation.reproduction.table2 import simulate_days, simulate_references, table, train_all
@@ -119,7 +126,8 @@ def _table_of_seed(
     products = train_all(config, workdir, progress, engine)
     simulated = simulate_days(config, products, references, progress)
     schedulers = load_schedulers(products["policy"])[0]
-    found = table(config, simulated, schedulers, references)
+    certification = certification_in(products[KIND]) if config.certified else None
+    found = table(config, simulated, schedulers, references, certification=certification)
     if found["beaten"]:
         days = sorted({config.train_day + one["shift_days"] for one in found["beaten"]})
         progress.note(f"the reference is beaten on days {days}: it is trained for longer")
@@ -127,7 +135,7 @@ def _table_of_seed(
         again = trained_references(config.simulated, days, arguments.references, progress, longer, engine)
         simulated |= simulate_references(config, products, again, progress)
         references = [kept for kept in references if kept.reference.day not in days] + again
-        found = table(config, simulated, schedulers, references)
+        found = table(config, simulated, schedulers, references, certification=certification)
     path = workdir / FILE
     path.write_text(json.dumps(found, indent=1) + "\n")
     refuse_beaten(found, str(path))
@@ -140,5 +148,5 @@ def _folder_name(config: "Table2Config", is_quick: bool) -> str:
     parts += [f"{config.num_requests}requests"] if config.num_requests else []
     parts += [config.view] if config.view != "full" else []
     parts += [f"seed{config.seed}"] if config.seed else []
-    parts += ["unguarded"] if config.twin.num_members == 1 else []
+    parts += ["unguarded"] if config.twin.num_members == 1 else [] if config.certified else ["uncertified"]
     return "-".join([*parts, *(["quick"] if is_quick else [])])

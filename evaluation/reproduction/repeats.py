@@ -28,7 +28,8 @@ def over_repeats(tables: Sequence[Table]) -> dict[str, Any]:
 
     Returns:
         Rows and differences as means over seeds with Student's intervals; a value that some seed lacks is left out.
-        `seeds` has for each of them what the ladder chose and the best rule at every shift.
+        `seeds` has for each of them what the certificate said of what training uses, what the ladder chose, and the
+        best rule at every shift.
     """
     first, rows = tables[0], [_by_case(one) for one in tables]
     cases = [case for case in rows[0] if all(case in others for others in rows)]
@@ -46,7 +47,12 @@ def over_repeats(tables: Sequence[Table]) -> dict[str, Any]:
     return dict(first) | {
         "interval": f"95 % over {len(tables)} seeds of world, log, twin and training",
         "seeds": [
-            {"seed": table["config"]["seed"], "chosen": table["chosen"], "best_rules": _best_rules(table)}
+            {
+                "seed": table["config"]["seed"],
+                "certificate": table["certificate"],
+                "chosen": table["chosen"],
+                "best_rules": _best_rules(table),
+            }
             for table in tables
         ],
         "rows": [_row(case, [one[case] for one in rows]) for case in cases],

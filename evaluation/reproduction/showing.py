@@ -45,6 +45,9 @@ def as_table(found: dict[str, Any]) -> Group:
             f"{number(found['optimism_gap'], signed=True)} of the truth on the first day"
         )
     )
+    for one in found.get("seeds", [{"seed": found["config"]["seed"]} | found]):
+        verdict = "no certificate" if one["certificate"] is None else f"certificate: {one['certificate']}"
+        parts.append(Text(f"seed {one['seed']}: {verdict}; the ladder chose {one['chosen']}"))
     for name, values in found["paper_offload_over_random"].items():
         published = ", ".join(f"{shift_label(int(day))} {value:.2%}" for day, value in values.items())
         parts.append(Text(f"Xiong et al., table 2, offload ratio over random, {name}: {published}"))

@@ -2,6 +2,7 @@
 
 import datetime as dt
 import json
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -33,7 +34,7 @@ TRAIN = TrainingConfig(
     from_logs=("cql",), from_logs_updates=2, tuning_streams=8, residual_updates=1,
 )  # fmt: skip
 TINY = Table2Config(
-    "small", days=(0, 30), num_replications=6, max_requests=600, train=TRAIN,
+    "small", certified=False, days=(0, 30), num_replications=6, max_requests=600, train=TRAIN,
     twin=AnswerConfig(num_members=2, hidden=(8,), num_steps=20, evaluate_every=10),
 )  # fmt: skip
 
@@ -155,6 +156,24 @@ def test_a_log_of_a_later_day_and_of_its_first_requests_only(tmp_path):
     assert cut.read("requests").to_pylist() == first.to_pylist()
     assert cut.nodes().to_pylist() == whole.nodes().to_pylist()
     assert log_step(LogConfig(preset="small", days=1), None).config != step.config
+
+
+@pytest.mark.slow
+def test_a_log_goes_on_after_the_day_that_is_learned_from(tmp_path):
+    log = LogConfig(preset="small", days=2)
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    simulate("small", 3, "mix", 0, whole)
+    for count in (None, 350):
+        log_step(log, count, 1).build(cut, {}, SilentProgress())
+        found, later = Archive(cut / "archive"), Archive(whole).read("requests", days=[dt.date(2024, 1, 3)])
+        assert found.days("requests") == [last_day(log), dt.date(2024, 1, 3)]
+        first = Archive(whole).read("requests", days=[last_day(log)])
+        kept = first if count is None else first.slice(0, count)
+        assert found.read("requests", days=[last_day(log)]).to_pylist() == kept.to_pylist()
+        assert found.read("requests", days=[dt.date(2024, 1, 3)]).to_pylist() == later.to_pylist()
+        shutil.rmtree(cut)
+    log_step(replace(log, days=1), None, 2).build(cut, {}, SilentProgress())
+    assert Archive(cut / "archive").content_hash == Archive(whole).content_hash
 
 
 def test_impossible_tables_are_refused(capsys):

@@ -24,6 +24,7 @@ def table_of(seed: int, level: float, ladder: float, rules: tuple[float, float])
     ]  # fmt: skip
     return {
         "config": {"seed": seed, "max_requests": None}, "rows": rows, "chosen": "residual", "references": [],
+        "certificate": "fail",
         "differences": [
             {"policy": "ladder", "reference": "rule_a", "shift_days": 7, "on_time": ladder - rules[0]}
         ],
@@ -54,6 +55,11 @@ def test_differences_are_taken_within_a_seed_and_shown_with_students_interval():
     assert ladder["promised"] == pytest.approx(0.72)
     assert ladder["low"] < 0.2  # levels of systems differ, and differences within them do not
     assert ladder["num_seeds"] == 3
+    assert [(one["seed"], one["certificate"]) for one in found["seeds"]] == [
+        (4, "fail"),
+        (5, "fail"),
+        (6, "fail"),
+    ]
     assert [one["best_rules"] for one in found["seeds"]] == [
         {"7": "rule_a"},
         {"7": "rule_b"},
