@@ -132,7 +132,7 @@ class KmpsChangeReward:
 def settled_in_slot(trajectory: Trajectory) -> tuple[Array, Array]:
     """Numbers of requests [T, seats, B] that were answered on time in each slot, and that became late in it.
 
-    Slots are of one length. Every request counts at the seat that dispatched it; what is settled after the last slot
+    Slots are of one length, the first is that of the first decisions, whatever the clock says. Every request counts at the seat that dispatched it; what is settled after the last slot
     counts nowhere.
     """
     known, came = trajectory.decision_info, trajectory.outcome
@@ -142,7 +142,8 @@ def settled_in_slot(trajectory: Trajectory) -> tuple[Array, Array]:
     when_s = jnp.where(on_time, came.finish_s, late_s)
     slot_s = jnp.maximum(jnp.max(trajectory.elapsed_s), 1e-6)
     num_slots = trajectory.elapsed_s.shape[0]
-    slot = jnp.where(is_known & jnp.isfinite(when_s), jnp.ceil(when_s / slot_s) - 1.0, num_slots)
+    into_s = when_s - known.clock_s[:1]
+    slot = jnp.where(is_known & jnp.isfinite(when_s), jnp.ceil(into_s / slot_s) - 1.0, num_slots)
     slot = jnp.clip(slot, 0, num_slots).astype(jnp.int32)
     seat, stream = jnp.arange(slot.shape[1])[None, :, None], jnp.arange(slot.shape[2])[None, None]
 

@@ -19,7 +19,7 @@ SLOT_S, NUM_SLOTS = 0.25, 4
 ROW = {feature.name: row for row, feature in enumerate(SLOT_NODE_FEATURES)}
 
 
-def dispatched():
+def dispatched(begin_s=0.0):
     """Seat 0 dispatches in slots 0 and 1, seat 1 in slot 0; the rest of it is not active.
 
     The first is back at .3 s, in time; the second is dropped when its deadline passes, at .9 s; the third is late: back
@@ -38,16 +38,21 @@ def dispatched():
     return SimpleNamespace(
         active=active,
         settled=np.ones(shape, bool),
-        decision_info=SimpleNamespace(arrival_s=arrival, deadline_s=deadline),
-        outcome=PlacementOutcome(np.zeros(shape), finish, status),
+        decision_info=SimpleNamespace(
+            arrival_s=begin_s + arrival,
+            deadline_s=deadline,
+            clock_s=begin_s + SLOT_S * np.arange(NUM_SLOTS)[:, None, None] * np.ones(shape),
+        ),
+        outcome=PlacementOutcome(np.zeros(shape), begin_s + finish, status),
         elapsed_s=np.full((NUM_SLOTS, 1), SLOT_S),
         global_observation=Observation(node, node),
         reward=np.zeros(shape),
     )
 
 
-def test_requests_are_settled_in_the_slot_of_their_answer_or_of_their_deadline():
-    on_time, late = settled_in_slot(dispatched())
+@pytest.mark.parametrize("begin_s", [0.0, 50.0])  # without a warm-up, and after one of 200 slots
+def test_requests_are_settled_in_the_slot_of_their_answer_or_of_their_deadline(begin_s):
+    on_time, late = settled_in_slot(dispatched(begin_s))
     np.testing.assert_array_equal(on_time[..., 0], [[0, 0], [1, 0], [0, 0], [0, 0]])
     np.testing.assert_array_equal(late[..., 0], [[0, 0], [0, 1], [0, 0], [1, 0]])
 

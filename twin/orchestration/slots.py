@@ -19,7 +19,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.placement.features import NODE_FEATURES, Feature
 from twin.placement.slots import fold_slots
-from twin.placement.types import EMPTY, Observation, PlacementDecisionInfo, PlacementEvents, PlacementState
+from twin.placement.types import EMPTY, Leaf, Observation, PlacementEvents, PlacementState
 
 SLOT_NODE_FEATURES = (
     *NODE_FEATURES,
@@ -68,6 +68,20 @@ class SlotEvents(NamedTuple):
 
     placement: PlacementEvents
     view: View
+
+
+class SlotDecisionInfo(NamedTuple):
+    """A `PlacementDecisionInfo`, and when the slot of the decision began."""
+
+    node: Leaf
+    site: Leaf
+    agent: Leaf
+    off_site: Leaf
+    arrival_s: Leaf  # when the request came to the access point
+    expected_run_s: Leaf
+    deadline_s: Leaf
+    demand: Leaf
+    clock_s: Leaf
 
 
 def placement_config(case: EdgeCloud, time_unit_s: float = 1.0) -> PlacementConfig:
@@ -119,8 +133,10 @@ def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
         )
         return joined(inner, view), left
 
-    def decision_info(state: SlotState, node: Array) -> PlacementDecisionInfo:
-        return base.decision_info(state.placement, node)._replace(arrival_s=state.view.arrived_s)
+    def decision_info(state: SlotState, node: Array) -> SlotDecisionInfo:
+        known = base.decision_info(state.placement, node)  # there a request arrives when it is placed
+        of_request = known._replace(arrival_s=state.view.arrived_s)
+        return SlotDecisionInfo(**of_request._asdict(), clock_s=known.arrival_s)
 
     def observation(state: SlotState, seen: Observation, in_full: bool) -> Observation:
         node = jnp.concatenate([seen.node, _node_features(case, state, in_full)])
