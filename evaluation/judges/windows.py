@@ -12,7 +12,6 @@ run times and acceptances there, and only waits are simulated. Both are models o
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -259,7 +258,7 @@ def replay_judge(
 
     def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
         judged = all_at_once(program, key, candidates, *arrays)
-        return [_unknown(_result(one, encoding, windows, copies=1, rare=rare)) for one in judged]
+        return [_result(_as_in_table(one, table), encoding, windows, copies=1, rare=rare) for one in judged]
 
     return Judge(REPLAY, evaluate)
 
@@ -276,11 +275,27 @@ def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
     return np.asarray(tried < RARE)[:, np.where(valid, service, 0)]
 
 
-def _unknown(result: Evaluation) -> Evaluation:
-    """A result of replay with lost requests as unknown: requests with unknown ends displaced their records."""
-    decisions = result.decisions
-    finish_s = np.where(decisions.lost, np.inf, decisions.finish_s)
-    return result._replace(decisions=replace(decisions, finish_s=finish_s))
+def _as_in_table(judged: Judged, table: ReplayTable) -> Judged:
+    """A result of replay with the outcomes of lost records.
+
+    The books hold twice what was in flight in training, and on a busier day requests displace each other's records.
+    Their outcomes are those of the table all the same; where it has none, the request is unknown and not late.
+    """
+    outcome, chosen = judged.outcome, np.asarray(judged.action)[None, :, 0]
+
+    def of_choice(leaf: np.ndarray) -> np.ndarray:
+        return np.take_along_axis(np.asarray(leaf), chosen, axis=0)[0][:, None]
+
+    lost = np.asarray(judged.active & ~judged.settled) & np.isnan(outcome.finish_s)
+    known, fate = lost & of_choice(table.known), jax.tree.map(of_choice, table.fate)
+    return judged._replace(
+        settled=judged.settled | known,
+        outcome=outcome._replace(
+            start_s=np.where(known, fate.start_s, outcome.start_s),
+            finish_s=np.where(known, fate.finish_s, np.where(lost, np.inf, outcome.finish_s)),
+            status=np.where(known, fate.status, outcome.status),
+        ),
+    )
 
 
 def twin_judge(

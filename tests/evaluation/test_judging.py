@@ -7,10 +7,11 @@ import pytest
 from evaluation.baselines import BASELINES
 from evaluation.comparison.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
 from evaluation.judges.config import JudgeConfig
-from evaluation.judges.players import players_of
+from evaluation.judges.players import as_logged, players_of
 from evaluation.judges.windows import (
     RARE,
     Candidate,
+    Evaluation,
     common_shape,
     rarely_tried,
     replay_judge,
@@ -46,13 +47,8 @@ def program(logged: tuple) -> tuple:
     return replay_program(encoding, players), network.init(jax.random.key(0))
 
 
-@pytest.mark.slow
-def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> None:
-    rows, encoding, windows = logged
-    run, params = program
-    judge = replay_judge(run, encoding, windows[0], common_shape(windows))
-    tried = [Candidate(kind, kind, params) for kind in run.kinds]
-    result = judge.evaluate(jax.random.key(1), tried)[run.kinds.index("history")]
+def assert_is_the_log(result: Evaluation, rows: EncodedRows) -> None:
+    """The evaluation is that of the first 90 rows as they were logged."""
     part = slice(0, 90)
     settled = np.isfinite(rows.finish_s[part]) | (rows.status[part] == REJECTED)
     with np.errstate(invalid="ignore"):
@@ -68,6 +64,27 @@ def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> N
     waits = (rows.start_s - rows.arrival_s)[part][started & settled]
     assert MEAN_WAIT.compute(result.decisions) == pytest.approx(waits.mean(), abs=0.5)
     assert ACCEPTED_RATIO.compute(result.decisions) < 1.0
+
+
+@pytest.mark.slow
+def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> None:
+    rows, encoding, windows = logged
+    run, params = program
+    judge = replay_judge(run, encoding, windows[0], common_shape(windows))
+    tried = [Candidate(kind, kind, params) for kind in run.kinds]
+    assert_is_the_log(judge.evaluate(jax.random.key(1), tried)[run.kinds.index("history")], rows)
+
+
+def test_history_is_the_log_also_on_days_whose_queues_are_longer_than_those_of_training(
+    logged: tuple,
+) -> None:
+    rows, _, _ = logged
+    encoding = made_encoding(made_cluster(), depth=2)
+    windows = cut_windows(rows, np.arange(150) < 90, encoding, num_steps=64)
+    program = replay_program(encoding, {"history": as_logged})
+    judge = replay_judge(program, encoding, windows, common_shape([windows]))
+    (result,) = judge.evaluate(jax.random.key(1), [Candidate("history", "history", None)])
+    assert_is_the_log(result, rows)
 
 
 def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tuple, program: tuple) -> None:

@@ -89,10 +89,13 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
         known_until_s: Seconds since 1970; outcomes later than this are censored.
 
     Returns:
-        The rows; `start_s` and `finish_s` are inf where they are unknown or later than `known_until_s`.
+        The rows; `start_s` and `finish_s` are inf where they are unknown or later than `known_until_s`. A request that
+        was dropped at an unknown instant counts as dropped when it arrived: that it never ran is known.
     """
     arrival_s = instant_s(rows, "arrival")
     start_s, finish_s = instant_s(rows, "start"), instant_s(rows, "finish")
+    dropped = pc.cast(rows["status"], pa.string()).to_numpy(zero_copy_only=False) == "dropped"
+    finish_s = np.where(np.isnan(finish_s) & dropped, np.fmax(arrival_s, start_s), finish_s)
     start_s = np.where(start_s <= known_until_s, start_s, np.inf)
     finish_s = np.where(finish_s <= known_until_s, finish_s, np.inf)
     status = _status(rows, finish_s)

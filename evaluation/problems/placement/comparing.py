@@ -60,7 +60,7 @@ from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
 """The further judge of every shift."""
-COMPARISON_CODE = 15
+COMPARISON_CODE = 16
 """Raised when changes of the code change comparisons: those of older code are made again."""
 
 
