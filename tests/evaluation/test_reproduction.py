@@ -9,9 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.persistence import certification_in
 from evaluation.commands import reproduce
 from evaluation.commands.cli import main
 from evaluation.problems.configuration import AnswerConfig, LogConfig
+from evaluation.reproduction import table2
 from evaluation.reproduction.benches.reference import ReferenceConfig
 from evaluation.reproduction.benches.reference_cache import kept_reference
 from evaluation.reproduction.logs import last_day, log_step
@@ -22,9 +25,10 @@ from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
 from offline_rl.recipes.config import TrainingConfig
-from offline_rl.recipes.ladder import RungStep
+from offline_rl.recipes.ladder import UNTRUSTED_GAIN, RungStep
 from offline_rl.recipes.schedulers import load_schedulers
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.placement.model import PlacementTwin
@@ -100,6 +104,24 @@ def test_the_learner_without_guards_lives_in_the_same_table(tmp_path):
     assert rows["twin"] == 2
     assert "cql" not in rows
     assert PlacementTwin.load(products["twin"]).config.num_members == 1
+
+
+@pytest.mark.slow
+def test_the_ladder_reads_the_certificate_of_the_table_s_own_twin(tmp_path, monkeypatch):
+    """A hardly trained twin fails on the day after the training day, and only large gains count."""
+    brief = CertifyConfig(max_days=1, enough_rows=1, clone_updates=5, num_steps=64, rankings=False)
+    monkeypatch.setattr(table2, "CERTIFY", brief)
+    monkeypatch.setattr(table2, "LATER_DAYS", 1)
+    config = replace(TINY, days=(0,), certified=True, train=replace(TRAIN, seeds=(0,), from_logs=()))
+    products = train_all(config, tmp_path, SilentProgress())
+    certificate = json.loads((products["certificate"] / "certificate.json").read_text())
+    assert (certificate["train_days"], certificate["days"]) == (["2024-01-01"], ["2024-01-02"])
+    certification = certification_in(products["certificate"])
+    assert certification.failed
+    facts = read_manifest(products["policy"], "policy").extra
+    assert certification.facts().items() <= facts.items()
+    taken = [one for one in facts["rungs"][1:] if one["taken"] and one["policy"] not in DESCRIPTIONS]
+    assert all(one["gain"] >= UNTRUSTED_GAIN for one in taken)
 
 
 def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
