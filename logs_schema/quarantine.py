@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logs_schema.layout import QUARANTINE_SCHEMA, parquet_writer
+from logs_schema.views import without_views
 
 _FLUSH_ROWS = 20_000
 _FLUSH_LETTERS = 8 << 20
@@ -72,7 +73,7 @@ class QuarantineWriter:
 
 def rows_as_json(rows: pa.Table, indices: np.ndarray) -> list[str]:
     """The rows with the given indices as JSON text, nulls left out; whatever they hold."""
-    bad = rows.take(pa.array(indices, pa.int64()))
+    bad = without_views(rows).take(pa.array(indices, pa.int64()))
     columns = [_readable(column.combine_chunks()) for column in bad.columns]
     return [_as_json(dict(zip(rows.column_names, row, strict=True))) for row in zip(*columns, strict=True)]
 
