@@ -235,7 +235,8 @@ def test_where_nothing_new_came_nothing_is_fitted(
     ]
     assert main([*words, "--no-progress"]) == EXIT_STATUS[Result.KEPT]
     told = capsys.readouterr().out
-    assert told.startswith("kept the running policy: no new decisions")
+    assert told.startswith("no new decisions, so nothing was fitted")
+    assert "no policy is running" in told.splitlines()[0]
     assert "0 requests added from 1 new files (0 rows read" in told
     assert not (tmp_path / "work" / "refresh" / "twin").exists()
     assert main([*words, "--force", "--no-progress"]) == 2  # it goes on, to find that there is one day only

@@ -34,6 +34,7 @@ from evaluation.pipeline.refresh import appending
 from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import (
     NO_NEWS,
+    NOTHING_RUNS,
     ExportDecision,
     Result,
     better_rules,
@@ -131,7 +132,8 @@ def _refresh_alone(
     steps = [history_step(base, place, log, progress, parts.table)]
     products = run_steps(steps, place, progress)
     if not (settings.force or is_news(products["history"])):
-        products = run_steps([*steps, _idle_step(settings)], place, progress)
+        reason = NO_NEWS if running is not None else NOTHING_RUNS
+        products = run_steps([*steps, _idle_step(settings, reason)], place, progress)
         return load_decision(products[DECISION]), products
     history = Archive(products["history"] / appending.ARCHIVE)
     held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
