@@ -25,6 +25,7 @@ from logs_schema.casting import cast_rows
 from logs_schema.columns import TableSpec
 from logs_schema.errors import ConfigError, first
 from logs_schema.formats import native
+from logs_schema.formats.files import paths_below_shared
 from logs_schema.formats.reading import Chunk, Item, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing import hashes_by_name, refuse_other_formats
@@ -150,15 +151,10 @@ def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
 
 
 def _names_below(log: Path | None, files: Sequence[Path]) -> dict[Path, str]:
-    """Path of each file below the log, as the quarantine names it."""
-    absolute = [file.absolute() for file in files]
-    shared = os.path.commonpath([file.parent for file in absolute]) if log is None else log.absolute()
-    return {
-        file: path.relative_to(shared).as_posix()
-        if path.is_relative_to(shared) and path != shared
-        else path.name
-        for file, path in zip(files, absolute, strict=True)
-    }
+    """Path of each file below the log, as the quarantine names it; its name where the log is the file itself."""
+    if log is None:
+        return dict(zip(files, paths_below_shared(files), strict=True))
+    return {file: file.name if file == log else file.relative_to(log).as_posix() for file in files}
 
 
 def _named(files: Sequence[Path], names: Mapping[Path, str]) -> Iterator[Item]:
