@@ -8,7 +8,7 @@ import fcntl
 import os
 import shutil
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import date
 from pathlib import Path
@@ -44,6 +44,7 @@ class ArchiveWriter:
             their files (by hard link); a day with new rows is merged. A row whose key the archive already has
             is quarantined as a duplicate; but it replaces a request that was unfinished (running or waiting),
             and in tables without days it replaces the old row: what gives way is counted as superseded.
+        is_known_bad: Whether a bad row is in the quarantine already, so that it is not put there again.
 
     Raises:
         ArchiveError: `out` is taken, or holds no archive that can be added to.
@@ -57,12 +58,14 @@ class ArchiveWriter:
         facts: Mapping[str, Any] | None = None,
         replace: bool = False,
         append: bool = False,
+        is_known_bad: Callable[[BadRecord], bool] | None = None,
     ) -> None:
         self.out = Path(out)
         self._old = Archive(self.out) if append and self.out.exists() and any(self.out.iterdir()) else None
         self._replace = replace or self._old is not None
         self._source = (self._old.made_from if self._old else {}) | dict(source or {})
         self._facts = (self._old.facts if self._old else {}) | dict(facts or {})
+        self._is_known_bad = is_known_bad
         self._extra: dict[str, Any] = {}
         self._builders: dict[str, TableBuilder] = {}
         self._num_rejects: Counter[str] = Counter()
@@ -75,7 +78,8 @@ class ArchiveWriter:
         with archive_errors():
             self._root = self._stack.enter_context(writing)
         num_parts = len(self._old.quarantine_names()) if self._old else 0
-        self._quarantine = QuarantineWriter(self._root / QUARANTINE / f"part-{num_parts}.parquet")
+        part = self._root / QUARANTINE / f"part-{num_parts}.parquet"
+        self._quarantine = QuarantineWriter(part, self._is_known_bad)
         self._stack.callback(self._quarantine.close)
         return self
 
@@ -170,6 +174,7 @@ class ArchiveWriter:
         name = builder.spec.name
         num_taken = builder.num_taken + self._num_rejects[name]
         num_bad = sum(count for (table, _), count in self._quarantine.counts.items() if table == name)
+        num_bad += self._quarantine.num_known[name]
         refuse_loss(name, num_taken, num_filed, num_bad, builder.num_superseded)
 
     def _entry(self, name: str, rows: Mapping[date | None, int]) -> dict[str, Any]:

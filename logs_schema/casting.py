@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from logs_schema.columns import INSTANT, LABEL, LABELS, Column, TableSpec, arrow_schema
 from logs_schema.errors import SchemaError, first
 from logs_schema.tables import SCHEMA_VERSION
+from logs_schema.views import without_views
 
 LIST_SEPARATOR = "|"
 EARLIEST_S = -62_135_596_800
@@ -58,6 +59,7 @@ def cast_rows(spec: TableSpec, rows: pa.Table, where: str = "") -> Cast:
             one.
     """
     _check_names(spec, rows, where)
+    rows = without_views(rows)
     arrays: list[pa.Array] = []
     faults: Masks = {}
     names = [name for name in spec.names if name in rows.column_names]
@@ -202,7 +204,7 @@ def _is_utf8(value: bytes | list[bytes | None] | None) -> bool:
 
 
 def _is_text(found: pa.DataType) -> bool:
-    return pa.types.is_string(found) or pa.types.is_large_string(found) or pa.types.is_string_view(found)
+    return pa.types.is_string(found) or pa.types.is_large_string(found)
 
 
 def _to_label(values: pa.Array) -> tuple[pa.Array, Masks] | None:

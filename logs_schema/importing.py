@@ -10,7 +10,6 @@ A format is a module of `logs_schema.formats` with
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
 """
 
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -24,7 +23,7 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
-from logs_schema.formats.files import find_files, head
+from logs_schema.formats.files import find_files, head, paths_below_shared
 from logs_schema.formats.finding import find_format, format_modules
 from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
@@ -201,9 +200,7 @@ def source_files(module: ModuleType, files: Sequence[Path]) -> list[Path]:
 
 def hashes_by_name(files: Sequence[Path]) -> dict[str, str]:
     """Content hash of each file by its path below the folder all share, so that equal names stay apart."""
-    absolute = [path.absolute() for path in files]
-    shared = os.path.commonpath([path.parent for path in absolute]) if absolute else "."
-    return {path.relative_to(shared).as_posix(): file_hash(path) for path in absolute}
+    return {name: file_hash(path) for name, path in zip(paths_below_shared(files), files, strict=True)}
 
 
 def _report(out: Path, format_name: str, tally: LineTally, seconds: float) -> ImportReport:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from logs_schema.errors import ArchiveError
 from logs_schema.layout import open_parquet, parquet_writer
-from logs_schema.product import Manifest
+from logs_schema.product import Manifest, read_manifest
 from logs_schema.tables import SCHEMA_VERSION
 
 PACKS = "packs"
@@ -65,6 +65,15 @@ def as_written(manifest: Manifest) -> Manifest:
     files = {name: piece.sha256 for name, piece in sorted(pieces_of(manifest).items())}
     plain = replace(manifest, files=files, extra=extra | {"schema_version": SCHEMA_VERSION})
     return replace(plain, content_hash=plain.hashed())
+
+
+def content_hash_of(path: Path, kind: str | None = None) -> str:
+    """Content hash of a product; of an archive the one without packs, so that compacting it leaves the hash as it is.
+
+    Raises:
+        ProductError: There is no product, its manifest is damaged, or it is of another kind.
+    """
+    return as_written(read_manifest(path, kind)).content_hash
 
 
 def packed_extra(extra: Mapping[str, Any], packs: Mapping[str, Any]) -> dict[str, Any]:

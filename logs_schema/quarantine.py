@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logs_schema.layout import QUARANTINE_SCHEMA, parquet_writer
+from logs_schema.views import without_views
 
 _FLUSH_ROWS = 20_000
 _FLUSH_LETTERS = 8 << 20
@@ -33,14 +34,17 @@ class QuarantineWriter:
 
     Args:
         file: Where to write.
+        is_known: Whether a bad row is kept elsewhere already, so that it is counted and not written; None: no row is.
 
     Attributes:
-        counts: Rows so far by (table, rule).
+        counts: Rows written so far by (table, rule).
+        num_known: Rows that were known, by table.
     """
 
-    def __init__(self, file: Path) -> None:
-        self.file = file
+    def __init__(self, file: Path, is_known: Callable[[BadRecord], bool] | None = None) -> None:
+        self.file, self.is_known = file, is_known
         self.counts: Counter[tuple[str, str]] = Counter()
+        self.num_known: Counter[str] = Counter()
         self._gathered: list[BadRecord] = []
         self._num_letters = 0
         self._writer: pq.ParquetWriter | None = None
@@ -48,9 +52,13 @@ class QuarantineWriter:
     def add(self, records: Iterable[BadRecord]) -> None:
         """Takes bad rows, in the order in which they are to be kept."""
         for record in records:
-            self.counts[record.table, record.rule] += 1
-            self._gathered.append(record._replace(raw=_storable(record.raw)))
-            self._num_letters += len(self._gathered[-1].raw)
+            kept = record._replace(raw=_storable(record.raw))
+            if self.is_known is not None and self.is_known(kept):
+                self.num_known[kept.table] += 1
+                continue
+            self.counts[kept.table, kept.rule] += 1
+            self._gathered.append(kept)
+            self._num_letters += len(kept.raw)
             if len(self._gathered) >= _FLUSH_ROWS or self._num_letters >= _FLUSH_LETTERS:
                 self._flush()
 
@@ -72,7 +80,7 @@ class QuarantineWriter:
 
 def rows_as_json(rows: pa.Table, indices: np.ndarray) -> list[str]:
     """The rows with the given indices as JSON text, nulls left out; whatever they hold."""
-    bad = rows.take(pa.array(indices, pa.int64()))
+    bad = without_views(rows).take(pa.array(indices, pa.int64()))
     columns = [_readable(column.combine_chunks()) for column in bad.columns]
     return [_as_json(dict(zip(rows.column_names, row, strict=True))) for row in zip(*columns, strict=True)]
 

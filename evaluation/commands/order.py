@@ -44,14 +44,15 @@ def run(arguments: Namespace) -> int:
     from evaluation.problems.ordering.config import as_settings
     from evaluation.problems.ordering.kit import compared
     from evaluation.problems.ordering.running import order_archive, write_order_comparison
-    from logs_schema.product import read_manifest, writing
+    from logs_schema.packs import content_hash_of
+    from logs_schema.product import writing
 
     config = config_of(arguments)
     with progress_of(arguments) as progress:
         if arguments.out is None:
             comparison = order_archive(arguments.archive, config, progress)
         else:
-            made_from = {"archive": read_manifest(arguments.archive, "archive").content_hash}
+            made_from = {"archive": content_hash_of(arguments.archive, "archive")}
             with writing(
                 arguments.out,
                 "comparison",

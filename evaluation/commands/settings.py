@@ -66,10 +66,11 @@ def make_step(
 ) -> dict[str, Any]:
     """Builds one step's product in a temporary folder and renames it to `out` (default: `--out`); returns its facts."""
     from evaluation.commands.output import progress_of
-    from logs_schema.product import read_manifest, writing
+    from logs_schema.packs import content_hash_of
+    from logs_schema.product import writing
     from logs_schema.records import to_plain
 
-    hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
+    hashes = {name: content_hash_of(path) for name, path in inputs.items()}
     extra: dict[str, Any] = {}
     with (
         progress_of(arguments) as progress,

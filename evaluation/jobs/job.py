@@ -17,7 +17,7 @@ from typing import Any
 from logs_schema.aside import sweep, try_lock
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import as_json, file_hash
-from logs_schema.packs import as_written
+from logs_schema.packs import content_hash_of
 from logs_schema.product import fingerprint, read_manifest, verify, writing
 from logs_schema.progress import Progress
 
@@ -121,7 +121,7 @@ def _run_step(step: Step, workdir: Path, products: Mapping[str, Path], progress:
 
 
 def _made_from(step: Step, inputs: Mapping[str, Path]) -> dict[str, str]:
-    hashes = {name: as_written(read_manifest(path)).content_hash for name, path in inputs.items()}
+    hashes = {name: content_hash_of(path) for name, path in inputs.items()}
     for name, path in step.files.items():
         if not Path(path).is_file():
             what = f"step '{step.name}' needs a file that does not exist"

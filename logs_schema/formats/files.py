@@ -4,8 +4,10 @@ Only regular files with names in UTF-8 are read: a log is read more than once, a
 """
 
 import gzip
+import os
 import stat
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +62,20 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
             )
         found.extend(inside)
     return found
+
+
+def paths_below_shared(files: Sequence[Path]) -> list[str]:
+    """Path of each file below the folder that all share."""
+    absolute = [path.absolute() for path in files]
+    shared = os.path.commonpath([path.parent for path in absolute]) if absolute else "."
+    return [path.relative_to(shared).as_posix() for path in absolute]
+
+
+def names_apart(files: Sequence[Path]) -> list[str]:
+    """Name of each file; where several files have one name, the path of each below the folder that all files share."""
+    times = Counter(path.name for path in files)
+    below = zip(files, paths_below_shared(files), strict=True)
+    return [path.name if times[path.name] == 1 else name for path, name in below]
 
 
 def beside(paths: Sequence[Path], suffix: str) -> list[Path]:

@@ -40,6 +40,7 @@ from logs_schema.formats.reading import (
 from logs_schema.layout import QUARANTINE, label_names, open_parquet
 from logs_schema.product import MANIFEST
 from logs_schema.tables import TABLES
+from logs_schema.views import without_views
 
 NAME = "native"
 DESCRIPTION = "this project's own tables: CSV (plain or .gz) or Parquet, a folder of them, or an archive"
@@ -197,7 +198,8 @@ def read_parquet(spec: TableSpec, path: Path) -> Iterator[Item]:
     try:
         file = _open(path, _texts_in(spec, path))
         for batch in file.iter_batches(CHUNK_ROWS):
-            yield Chunk(spec.name, pa.Table.from_batches([batch]), source, next_row, None)
+            rows = without_views(pa.Table.from_batches([batch]))
+            yield Chunk(spec.name, rows, source, next_row, None)
             next_row += batch.num_rows
         yield Lines(source, file.metadata.num_rows, 0, 0)
     except (pa.ArrowException, OSError) as error:

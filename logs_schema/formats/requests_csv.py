@@ -6,6 +6,9 @@ Readings of the format:
 
 * The mapping (`logs_schema.formats.request_mapping`) names for every column of `requests` the log's column, its unit,
   and what its texts mean. Columns that it does not name are not read.
+* Without a column for `request_id` the id is the file's name and the line, `jobs.csv:12`. Where several of the files
+  have one name it is their path below the folder that all files share, `2024-03-01/jobs.csv:12`, as in the quarantine:
+  such ids depend on which files are imported together.
 * Machines come from a `nodes.csv` of the `native` format beside the log, or from the capacity given: then the log is
   one pool, and whatever started ran on it.
 * Where the log has waits and run times in place of start and finish, these follow from them.
@@ -23,7 +26,7 @@ from typing import Any
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names
-from logs_schema.formats.files import beside, find_files, head, numbered_lines
+from logs_schema.formats.files import beside, find_files, head, names_apart, numbered_lines
 from logs_schema.formats.instant_units import duration_notice, unit_notice
 from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import SUFFIX
@@ -90,8 +93,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     files = data_files(paths)
     if not files:
         raise FormatError("there is no log beside the mapping", where=first(paths), allowed=EXPECTED)
-    for path in files:
-        yield from _read_file(path, mapping, instants, ONLY_POOL if pools else None)
+    for path, name in zip(files, names_apart(files), strict=True):
+        yield from _read_file(path, name, mapping, instants, ONLY_POOL if pools else None)
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
@@ -132,7 +135,7 @@ def _inventory(paths: Sequence[Path]) -> list[Path]:
 
 
 def _read_file(
-    path: Path, mapping: RequestMapping, instants: InstantReading, pool: str | None
+    path: Path, name: str, mapping: RequestMapping, instants: InstantReading, pool: str | None
 ) -> Iterator[Item]:
     as_fields, num_skipped = _reader(path, mapping)
 
@@ -143,9 +146,9 @@ def _read_file(
         for source, pattern in mapping.only.items():
             if not pattern.fullmatch(text_of(found_at(fields, source))):
                 raise BadRow(f"other_row:{source}")
-        return request_row(mapping, fields, instants, f"{path.name}:{line_number}", pool)
+        return request_row(mapping, fields, instants, f"{name}:{line_number}", pool)
 
-    yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
+    yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, name)
 
 
 def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mapping[str, Any]], int]:

@@ -13,10 +13,11 @@ import pytest
 
 from evaluation.commands import cli
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
-from evaluation.commands.settings import settings_of
-from evaluation.problems.kit import ExportOptions
+from evaluation.commands.settings import make_step, settings_of
+from evaluation.problems.kit import ExportOptions, StepPlan
 from evaluation.problems.placement.kit import PLACEMENT_KIT, export, trained
 from logs_schema.errors import ConfigError
+from logs_schema.product import read_manifest
 from offline_rl.contract import EXPECTED_ON_TIME
 from tests.serving.bundles import make_bundle
 
@@ -279,6 +280,19 @@ def test_an_address_is_compacted_there_and_no_folder_is_named_after_one(tmp_path
     assert cli.main(["simulate", "--days", "1", "--out", f"file://{tmp_path}/store/other"]) == 2
     assert "folders of this machine" in capsys.readouterr().err
     assert not (tmp_path / "file:").exists()
+
+
+def test_a_product_names_a_compacted_archive_by_the_hash_that_it_had_before(tmp_path):
+    days = [f"{day},2024-03-{day:02d}T12:00:00Z,s,completed" for day in range(1, 21)]
+    (tmp_path / "requests.csv").write_text("\n".join(["request_id,arrival,site,status", *days]))
+    assert run("import", "native", tmp_path / "requests.csv", "--out", tmp_path / "archive") == 0
+    before = read_manifest(tmp_path / "archive").content_hash
+    assert run("compact", tmp_path / "archive") == 0
+    assert read_manifest(tmp_path / "archive").content_hash != before
+    plan = StepPlan("twin", lambda out, inputs, progress: {}, {})
+    arguments = Namespace(no_progress=True, replace=False)
+    make_step(arguments, plan, {"archive": tmp_path / "archive"}, out=tmp_path / "twin")
+    assert read_manifest(tmp_path / "twin").made_from["archive"] == before
 
 
 @pytest.mark.parametrize("words", [["wagap"], ["--config", "wagap"]])

@@ -17,12 +17,13 @@ from evaluation.jobs.engine.config import HERE
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.pipeline.fleet.config import Fleet, load_fleet
 from evaluation.pipeline.fleet.holdings import Holding, What
-from evaluation.pipeline.fleet.keeping import _with_ancestors
+from evaluation.pipeline.fleet.keeping import _current, _with_ancestors
 from evaluation.pipeline.fleet.outcomes import now, write_outcome
 from evaluation.pipeline.fleet.pruning import PrunePlan, plan_of, prune, running_hashes
 from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.aside import locked_folder, try_lock
 from logs_schema.errors import ProductError
+from logs_schema.packs import as_written
 from logs_schema.product import Manifest, read_manifest, verify, writing
 from tests.evaluation.fleets import EXPORTED, FAILED, KEPT, made_fleet, order, outcome_at, refreshed
 
@@ -247,6 +248,18 @@ def test_ancestors_are_the_transitive_closure() -> None:
         for index in range(12):
             found = {int(path.name) for path, _ in _with_ancestors(products[index].path, products)}
             assert found == set(np.flatnonzero(closure[index]).tolist())
+
+
+def test_what_was_made_from_an_archive_stays_where_the_archive_was_compacted() -> None:
+    piece = {"first_group": 0, "num_groups": 1, "num_bytes": 1, "sha256": "a"}
+    packed = Manifest("archive", files={"pack": "p"}, extra={"packs": {"pack": {"file": piece}}})
+    twin = Manifest("twin", made_from={"archive": as_written(packed).content_hash})
+    products = [
+        Holding(Path("/nowhere/archive"), What.PRODUCT, packed),
+        Holding(Path("/nowhere/twin"), What.PRODUCT, twin),
+    ]
+    assert _current(products) == {one.path for one in products}
+    assert [path.name for path, _ in _with_ancestors(products[1].path, products)] == ["twin", "archive"]
 
 
 def test_the_command_shows_first_and_removes_only_when_told(

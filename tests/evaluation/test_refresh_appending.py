@@ -1,6 +1,7 @@
 """Yesterday's decisions join the history once, whole, and are never lost."""
 
 import datetime as dt
+import gzip
 import json
 from pathlib import Path
 
@@ -8,7 +9,6 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.jobs.job import run_job
-from evaluation.pipeline.refresh import appending
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
 from evaluation.pipeline.refresh.job import STALE, history_step, is_under_way
 from logs_schema import Archive
@@ -58,7 +58,7 @@ def base(tmp_path: Path) -> Path:
 
 
 def refreshed(base: Path, place: Path, log: Path) -> dict:
-    step = history_step(base, place, appending.log_files(log), SilentProgress())
+    step = history_step(base, place, log, SilentProgress())
     run_job([step], place, SilentProgress())
     return read_manifest(place / "history").extra
 
@@ -107,6 +107,56 @@ def test_a_grown_log_adds_what_is_new_and_quarantines_nothing(base: Path, tmp_pa
     assert archive.num_rows("requests") == 4
     assert archive.quarantined("requests") == {}
     assert {one["status"] for one in archive.read("requests").to_pylist()} == {"unknown", "completed"}
+
+
+def bad_lines(place: Path) -> list[tuple[str, int, str]]:
+    batches = Archive(place / "history" / "archive").quarantine()
+    return sorted((one["source"], one["row"], one["rule"]) for batch in batches for one in batch.to_pylist())
+
+
+def test_a_bad_line_of_a_growing_file_is_quarantined_once(base: Path, tmp_path: Path) -> None:
+    log, place = tmp_path / "log", tmp_path / "work"
+    lines = ["request_id,arrival,site,status", "a,0,here,nonsense", "no row", "b,0,here,completed"]
+
+    def appended(*more: str, name: str = "requests.csv") -> int:
+        lines.extend(more)
+        (log / name).parent.mkdir(parents=True, exist_ok=True)
+        (log / name).write_text("\n".join(lines) + "\n")
+        quarantined = refreshed(base, place, log)["rows_quarantined"]
+        decided(place)
+        return quarantined
+
+    assert appended() == 2
+    assert appended("c,0,here,completed") == 0
+    assert appended("no row", "d,0,here,nonsense") == 2  # text that came before, in another line
+    assert appended("e,0,here,completed") == 0
+    archive = Archive(place / "history" / "archive")
+    assert archive.quarantined("requests") == {"field_count": 2, "not_allowed:status": 2}
+    assert [row for _, row, _ in bad_lines(place)] == [2, 3, 6, 7]
+    assert archive.num_rows("requests") == 4
+    (log / "requests.csv.gz").write_bytes(gzip.compress((log / "requests.csv").read_bytes()))
+    (log / "requests.csv").unlink()
+    assert refreshed(base, place, log)["rows_quarantined"] == 0
+    decided(place)
+    (log / "requests.csv.gz").unlink()
+    assert appended("f,0,here,completed", name="later/requests.csv") == 4
+    assert {source for source, _, _ in bad_lines(place)} == {"requests.csv", "later/requests.csv"}
+
+
+def test_samples_of_a_growing_file_are_added_once(base: Path, tmp_path: Path) -> None:
+    log, place = tmp_path / "log", tmp_path / "work"
+    log.mkdir()
+    text = "time,node_id,cpu_cores_used\n0,a,1\n0,a,2\n,a,1\n"
+    for more in ("", "60,a,2\n", "120,a,1\n0,b,1\n"):
+        text += more
+        (log / "node_samples.csv").write_text(text)
+        refreshed(base, place, log)
+        decided(place)
+    assert bad_lines(place) == [
+        ("node_samples.csv", 3, "duplicate_key"),
+        ("node_samples.csv", 4, "null:time"),
+    ]
+    assert Archive(place / "history" / "archive").num_rows("node_samples") == 4
 
 
 def test_the_same_log_again_does_nothing_and_a_log_that_rotates_away_is_not_missed(
@@ -185,7 +235,8 @@ def test_where_nothing_new_came_nothing_is_fitted(
     ]
     assert main([*words, "--no-progress"]) == EXIT_STATUS[Result.KEPT]
     told = capsys.readouterr().out
-    assert told.startswith("kept the running policy: no new decisions")
+    assert told.startswith("no new decisions, so nothing was fitted")
+    assert "no policy is running" in told.splitlines()[0]
     assert "0 requests added from 1 new files (0 rows read" in told
     assert not (tmp_path / "work" / "refresh" / "twin").exists()
     assert main([*words, "--force", "--no-progress"]) == 2  # it goes on, to find that there is one day only

@@ -11,6 +11,7 @@ from logs_schema.casting import cast_rows, complete
 from logs_schema.checks import check_rows
 from logs_schema.columns import TableSpec
 from logs_schema.errors import SchemaError
+from logs_schema.quarantine import rows_as_json
 from logs_schema.samples import sample_rows
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION, TABLES
 
@@ -103,6 +104,29 @@ def test_lists_and_labels() -> None:
     assert cast["candidates"].to_pylist() == [["a", "b"], None]
     assert cast["agent"].to_pylist() == ["17", None]
     assert cast["service"].chunk(0).dictionary.to_pylist() == ["x"]
+
+
+def test_views_are_read_as_what_they_show() -> None:
+    names = pa.array(["x", "", None], pa.string_view())
+    lists = [["a", "b"], [], None]
+    not_utf8 = pa.array([b"n", b"\xff", None], pa.binary_view())
+    rows = requests(
+        agent=names,
+        service=pa.DictionaryArray.from_arrays(pa.array([0, 1, None], pa.int8()), names),
+        offered_node=pa.Array.from_buffers(pa.string_view(), 3, not_utf8.buffers()),
+        candidates=pa.array(lists, pa.list_(pa.string_view())),
+        ran_nodes=pa.array(lists, pa.large_list(pa.string_view())),
+    )
+    cast = cast_rows(REQUESTS, rows)
+    for name in ("agent", "service"):
+        assert cast.rows[name].to_pylist() == ["x", None, None]
+    for name in ("candidates", "ran_nodes"):
+        assert cast.rows[name].to_pylist() == lists
+    assert cast.rows["offered_node"].to_pylist() == ["n", None, None]
+    assert {name: mask.tolist() for name, mask in cast.faults.items()} == {
+        "not_utf8:offered_node": [False, True, False]
+    }
+    assert '"offered_node": "\\\\xff"' in rows_as_json(rows, np.array([1]))[0]
 
 
 @pytest.mark.parametrize("spec", TABLES, ids=lambda spec: spec.name)

@@ -13,7 +13,9 @@ import pytest
 
 from logs_schema.archive import Archive
 from logs_schema.compacting import CompactConfig, compact
-from logs_schema.errors import ArchiveError, ConfigError
+from logs_schema.errors import ArchiveError, ConfigError, ProductError
+from logs_schema.packs import content_hash_of
+from logs_schema.product import read_manifest
 from logs_schema.samples import sample_rows
 from logs_schema.stores import working_copy
 from logs_schema.tables import NODE_SAMPLES, REQUESTS
@@ -74,6 +76,16 @@ def test_what_readers_see_stays(tmp_path: Path, original: Path) -> None:
     assert (archive.path / "manifest.json").read_bytes() == manifest  # nothing was left to do
     del archive, packed
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_its_hash_as_an_input_stays(tmp_path: Path, original: Path) -> None:
+    archive = grown(tmp_path / "a", original)
+    before = content_hash_of(archive.path)
+    compact(archive.path, ALL)
+    assert content_hash_of(archive.path, "archive") == before == archive.content_hash
+    assert read_manifest(archive.path).content_hash != before
+    with pytest.raises(ProductError, match="archive"):
+        content_hash_of(archive.path, "twin")
 
 
 def test_rows_are_added_to_a_packed_archive_as_to_another(tmp_path: Path, original: Path) -> None:

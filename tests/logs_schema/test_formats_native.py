@@ -131,7 +131,9 @@ def test_line_breaks_in_names_are_refused_wherever_they_come_from(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "text", [pa.string(), pa.large_string(), pa.dictionary(pa.int8(), pa.string())], ids=str
+    "text",
+    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
+    ids=str,
 )
 def test_empty_text_in_parquet_is_null_as_in_csv(tmp_path: Path, text: pa.DataType) -> None:
     columns = {
@@ -154,6 +156,22 @@ def test_empty_text_in_parquet_is_null_as_in_csv(tmp_path: Path, text: pa.DataTy
         kept = Archive(tmp_path / f"of-{kind}").read("requests").to_pylist()
         found = [(row["offered_node"], row["candidates"], row["cpu_cores"]) for row in kept]
         assert found == [(None, None, None), ("a", ["a", "b"], 1.0)]
+
+
+def test_bad_rows_with_views_of_text_are_quarantined_as_others_are(tmp_path: Path) -> None:
+    rows = pa.table({
+        "request_id": pa.array(["1", "1", "2"], pa.string_view()),
+        "arrival": pa.array([0, 1, 2]),
+        "site": pa.array(["s", "s", None], pa.string_view()),
+        "status": ["completed"] * 3,
+        "candidates": pa.array([["a"], ["b", "c"], None], pa.list_(pa.string_view())),
+    })  # fmt: skip
+    pq.write_table(rows, tmp_path / "requests.parquet")
+    report = import_log("native", [tmp_path / "requests.parquet"], tmp_path / "a")
+    assert report.quarantined == {"requests": {"duplicate_key": 1, "null:site": 1}}
+    bad = [row for batch in Archive(tmp_path / "a").quarantine() for row in batch.to_pylist()]
+    assert json.loads(bad[0]["raw"]) == {"request_id": "2", "arrival": 2, "status": "completed"}
+    assert json.loads(bad[1]["raw"])["candidates"] == ["b", "c"]
 
 
 def test_lists_with_empty_names_in_them_are_refused(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from logs_schema.archive import Archive
 from logs_schema.importing import import_log
+from logs_schema.mapping import one_by_one
 from tests.logs_schema.collecting import written
 from tests.logs_schema.test_formats_requests import ARRIVAL, imported, requests_in
 
@@ -48,3 +50,22 @@ def test_a_scale_and_an_origin_count_for_instants_as_they_are_meant(tmp_path: Pa
     mapping = ARRIVAL + 'pattern = "T\\\\+(\\\\d+)s"\n'
     _, rows = imported(tmp_path / "b", mapping, "t,x", "T+60s,a", origin=datetime(2024, 1, 1))
     assert [row["arrival"] for row in rows.values()] == [datetime(2024, 1, 1, 0, 1, tzinfo=UTC)]
+
+
+def test_files_of_one_name_in_several_folders_give_requests_of_their_own(tmp_path: Path) -> None:
+    for day in ("01", "02"):
+        (tmp_path / day).mkdir()
+        written(tmp_path / day, "jobs.csv", "t", f"17118396{day}", "never")
+    files = [tmp_path / "01", tmp_path / "02", written(tmp_path, "map.toml", ARRIVAL)]
+    alone = written(tmp_path, "others.csv", "t", "1711839600")
+    report = import_log("requests_csv", [*files, alone], tmp_path / "a")
+    assert report.quarantined["requests"] == {"not_an_instant:arrival": 2}
+    assert set(requests_in(tmp_path / "a")) == {"01/jobs.csv:2", "02/jobs.csv:2", "others.csv:2"}
+    archive = Archive(tmp_path / "a")
+    bad = [row["source"] for batch in archive.quarantine() for row in batch.to_pylist()]
+    assert bad == ["01/jobs.csv", "02/jobs.csv"]
+    assert sorted(archive.made_from) == ["01/jobs.csv", "02/jobs.csv", "map.toml", "others.csv"]
+    import_log("requests_csv", [*files, alone], tmp_path / "b", run_tasks=one_by_one)
+    assert Archive(tmp_path / "b").content_hash == archive.content_hash
+    import_log("requests_csv", [tmp_path / "02", tmp_path / "map.toml"], tmp_path / "c")
+    assert set(requests_in(tmp_path / "c")) == {"jobs.csv:2"}

@@ -48,7 +48,10 @@ def test_rules_are_judged_without_training(archive, tmp_path, capsys):
     (tmp_path / "log.swf").write_text(text)
     assert run("import", "swf", tmp_path / "log.swf", "--out", archive, "--replace", "--no-progress") == 0
     (rule,) = Archive(archive).quarantined("requests")
+    before = Archive(archive).content_hash
+    assert run("compact", archive) == 0
     assert run("order", archive, *SHORT, "--rules-only", "--out", out, "--no-progress") == 0
+    assert read_manifest(out).made_from["archive"] == before
     shown = capsys.readouterr().out
     assert "judged by replay" in shown
     assert "the log's mean wait" in shown

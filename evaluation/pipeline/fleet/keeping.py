@@ -8,6 +8,7 @@ from evaluation.pipeline.fleet.holdings import Holding, holds_archive
 from evaluation.pipeline.refresh.job import FOLDER as REFRESH
 from evaluation.pipeline.refresh.job import has_ended
 from evaluation.pipeline.run import BUNDLE
+from logs_schema.packs import as_written
 from logs_schema.product import MANIFEST, read_manifest
 from offline_rl.bundle import RUN_BY
 
@@ -94,7 +95,7 @@ def _with_ancestors(start: Path, products: Sequence[Holding]) -> Iterator[tuple[
     by_hash: dict[str, list[Holding]] = {}
     for one in products:
         if one.manifest is not None:
-            by_hash.setdefault(one.manifest.content_hash, []).append(one)
+            by_hash.setdefault(as_written(one.manifest).content_hash, []).append(one)
     left: list[tuple[Holding, str | None]] = [(one, None) for one in products if one.path == start]
     seen: set[Path] = set()
     while left:
@@ -139,7 +140,8 @@ def _current(products: Sequence[Holding]) -> set[Path]:
         return found[one.path]
 
     def is_beside(source: Holding | None, hash_: str) -> bool:
-        is_same = source is not None and source.manifest is not None and source.manifest.content_hash == hash_
-        return is_same and source is not None and is_current(source)
+        if source is None or source.manifest is None:
+            return False
+        return as_written(source.manifest).content_hash == hash_ and is_current(source)
 
     return {one.path for one in products if is_current(one)}

@@ -2,12 +2,16 @@
 
 The history is a product of its own beside the imported log, so the source of every row is known. A file whose content
 was appended once is not read again. A file that has grown since (the server's open one) is read, and its rows about
-requests with a known end in the history are skipped; a row with more information replaces that of the history.
+requests with a known end in the history are skipped, as are samples that it has; a row with more information replaces
+that of the history. A bad line is quarantined once: the same text in the same line of the same file is skipped, even if
+the file was compressed since. A file is known by its path below the log, so files of one name in several folders are
+several files.
 """
 
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +21,19 @@ import pyarrow.compute as pc
 
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.accounting import LineTally
+from logs_schema.casting import cast_rows
+from logs_schema.columns import TableSpec
 from logs_schema.errors import ConfigError, first
 from logs_schema.formats import native
+from logs_schema.formats.files import paths_below_shared
 from logs_schema.formats.reading import Chunk, Item, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing import hashes_by_name, refuse_other_formats
+from logs_schema.keys import key_hashes
 from logs_schema.product import verify
 from logs_schema.progress import Stage
-from logs_schema.tables import REQUESTS, UNFINISHED
+from logs_schema.quarantine import BadRecord
+from logs_schema.tables import REQUESTS, TABLES, UNFINISHED
 
 KIND, ARCHIVE = "history", "archive"
 APPENDED = "appended"
@@ -55,6 +64,7 @@ def build_history(
     files: Sequence[Path],
     stage: Stage,
     table: str = REQUESTS.name,
+    log: Path | None = None,
 ) -> dict[str, Any]:
     """Writes the history with the log's rows into the empty folder `out`.
 
@@ -65,6 +75,7 @@ def build_history(
         files: Files of the decision log, in this project's own format.
         stage: Progress, in rows read.
         table: That the problem learns from.
+        log: The decision log; its files are named by their paths below it. None: below the folder that all share.
 
     Returns:
         Facts: the numbers of appended rows of the table, whether they add information to the history (`is_news`), and
@@ -84,10 +95,12 @@ def build_history(
         )
     source = base if previous is None else previous / ARCHIVE
     shutil.copytree(source, out / ARCHIVE, copy_function=_link)
-    return {"base": origin} | append(out / ARCHIVE, files, stage, table)
+    return {"base": origin} | append(out / ARCHIVE, files, stage, table, log)
 
 
-def append(path: Path, files: Sequence[Path], stage: Stage, table: str = REQUESTS.name) -> dict[str, Any]:
+def append(
+    path: Path, files: Sequence[Path], stage: Stage, table: str = REQUESTS.name, log: Path | None = None
+) -> dict[str, Any]:
     """Appends the new rows of the files to the archive at `path`; facts as in `build_history`."""
     archive = Archive(path)
     seen = set(archive.made_from.values())
@@ -98,13 +111,17 @@ def append(path: Path, files: Sequence[Path], stage: Stage, table: str = REQUEST
     held = archive.days_hash(table, archive.days(table))
     if unseen:
         refuse_other_formats(native, unseen)
-        settled = settled_among(archive, _request_ids(native.read(unseen)))
+        known = _Known(archive, settled_among(archive, _request_ids(native.read(unseen))))
         source = {f"{APPENDED}:{name}@{hash_[:8]}": hash_ for name, hash_ in hashes_by_name(unseen).items()}
-        with ArchiveWriter(path, source=source, append=True) as writer:
+        names = _names_below(log, present)
+        filed = _marks_of_bad(archive, {names[file] for file in unseen})
+        with ArchiveWriter(
+            path, source=source, append=True, is_known_bad=lambda bad: _mark(bad) in filed
+        ) as writer:
             tally = LineTally()
-            for item in native.read(unseen):
+            for item in _named(unseen, names):
                 tally.add(item)
-                _take(writer, item, settled, counts, table)
+                _take(writer, item, known, counts, table)
                 stage(counts["rows_read"])
             tally.refuse_loss(first(unseen))
         archive = Archive(path)
@@ -133,25 +150,82 @@ def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
     return pa.concat_arrays(found) if found else pa.array([], pa.string())
 
 
-def _take(writer: ArchiveWriter, item: Item, settled: pa.Array, counts: dict[str, int], table: str) -> None:
+def _names_below(log: Path | None, files: Sequence[Path]) -> dict[Path, str]:
+    """Path of each file below the log, as the quarantine names it; its name where the log is the file itself."""
+    if log is None:
+        return dict(zip(files, paths_below_shared(files), strict=True))
+    return {file: file.name if file == log else file.relative_to(log).as_posix() for file in files}
+
+
+def _named(files: Sequence[Path], names: Mapping[Path, str]) -> Iterator[Item]:
+    for part in native.parts(files):
+        for item in native.read(part):
+            yield item._replace(source=names[part[0]])
+
+
+def _marks_of_bad(archive: Archive, sources: Collection[str]) -> set[bytes]:
+    """Marks of the bad lines of some files that are in an archive's quarantine."""
+    wanted, marks = {_unpacked(source) for source in sources}, set()
+    for batch in archive.quarantine():
+        is_wanted = [_unpacked(source) in wanted for source in batch["source"].to_pylist()]
+        for row in batch.filter(pa.array(is_wanted, pa.bool_())).to_pylist():
+            marks.add(_mark(BadRecord(**row)))
+    return marks
+
+
+def _mark(bad: BadRecord) -> bytes:
+    """What a bad line is known by; a digest, since lines can be long."""
+    parts = bad.table, bad.rule, _unpacked(bad.source), str(bad.row), bad.raw
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).digest()
+
+
+def _unpacked(source: str) -> str:
+    return source.removesuffix(".gz")
+
+
+class _Known:
+    """Which rows say what a history has already: of settled requests, or samples of the same instant and thing."""
+
+    def __init__(self, archive: Archive, settled: pa.Array) -> None:
+        self.archive, self.settled = archive, settled
+        self._keys: dict[str, np.ndarray] = {}
+
+    def among(self, spec: TableSpec, rows: pa.Table) -> np.ndarray:
+        """[rows] bool; nothing is known of tables without days, where the newest row of a key is kept."""
+        if spec is REQUESTS:
+            ids = pc.cast(rows["request_id"], pa.string())
+            return pc.is_in(ids, value_set=self.settled).to_numpy()
+        known = np.zeros(rows.num_rows, bool)
+        if spec.time and self.archive.num_rows(spec.name):
+            keys = cast_rows(spec, rows).rows.select(spec.key)
+            whole = np.logical_and.reduce([keys[name].is_valid().to_numpy() for name in spec.key])
+            known[whole] = np.isin(key_hashes(spec, keys.filter(pa.array(whole))), self._keys_of(spec))
+        return known
+
+    def _keys_of(self, spec: TableSpec) -> np.ndarray:
+        if spec.name not in self._keys:
+            batches = self.archive.scan(spec.name, columns=spec.key)
+            hashes = [key_hashes(spec, pa.Table.from_batches([batch])) for batch in batches]
+            self._keys[spec.name] = np.concatenate(hashes)
+        return self._keys[spec.name]
+
+
+def _take(writer: ArchiveWriter, item: Item, known: _Known, counts: dict[str, int], table: str) -> None:
     if isinstance(item, Reject):
         writer.reject(item.table, item.rule, item.source, item.row, item.raw)
     if not isinstance(item, Chunk):
         return
     rows, numbers, raw = item.rows, item.first_row, item.raw
+    keep = ~known.among(next(spec for spec in TABLES if spec.name == item.table), rows)
     if item.table == table:
         counts["rows_read"] += rows.num_rows
-    if item.table == REQUESTS.name:
-        known = pc.is_in(pc.cast(rows["request_id"], pa.string()), value_set=settled)
-        num_known = pc.sum(known).as_py() or 0
-        counts["rows_known"] += num_known
-        if num_known:
-            keep = pc.invert(known).to_numpy(zero_copy_only=False)
-            if isinstance(numbers, int):
-                numbers = np.arange(numbers, numbers + rows.num_rows)
-            numbers = numbers[keep]
-            raw = None if raw is None else [text for text, kept in zip(raw, keep, strict=True) if kept]
-            rows = rows.filter(pa.array(keep))
+        counts["rows_known"] += int((~keep).sum())
+    if not keep.all():
+        if isinstance(numbers, int):
+            numbers = np.arange(numbers, numbers + rows.num_rows)
+        numbers = numbers[keep]
+        raw = None if raw is None else [text for text, kept in zip(raw, keep, strict=True) if kept]
+        rows = rows.filter(pa.array(keep))
     writer.write(item.table, rows, source=item.source, first_row=numbers, raw=raw)
 
 
@@ -185,8 +259,9 @@ def _link(source: str, goal: str) -> None:
 def in_words(facts: Mapping[str, Any]) -> str:
     """The numbers of appended rows, as a sentence."""
     rows = facts.get("table", REQUESTS.name)
+    known = "of requests whose end was known" if rows == REQUESTS.name else "known already"
     return (
         f"{facts['requests_added']:,} {rows} added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
-        f"read, {facts['rows_known']:,} of requests whose end was known, {facts['rows_quarantined']:,} quarantined); "
+        f"read, {facts['rows_known']:,} {known}, {facts['rows_quarantined']:,} quarantined); "
         f"the history now holds {facts['requests']:,} {rows}, {facts['first_day']} to {facts['last_day']}"
     )

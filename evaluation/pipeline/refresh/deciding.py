@@ -103,7 +103,7 @@ class ExportDecision:
     def in_words(self) -> str:
         """The decision as text."""
         lines = [
-            f"{self.result.value}: {self.reason}",
+            self.reason if self.reason == NOTHING_RUNS else f"{self.result.value}: {self.reason}",
             f"history: {in_words(self.history)}",
         ]
         if self.certificate is not None:
@@ -118,6 +118,7 @@ class ExportDecision:
 
 
 NO_NEWS = "no new decisions, so nothing was fitted (--force fits all the same)"
+NOTHING_RUNS = "no new decisions, so nothing was fitted (--force fits all the same); no policy is running"
 
 
 def idle_decision(history: Mapping[str, Any], accept: str, reason: str = NO_NEWS) -> ExportDecision:

@@ -34,6 +34,7 @@ from evaluation.pipeline.refresh import appending
 from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import (
     NO_NEWS,
+    NOTHING_RUNS,
     ExportDecision,
     Result,
     better_rules,
@@ -128,10 +129,11 @@ def _refresh_alone(
     if running is not None:
         refuse_other_decisions(running, kit.name)
     place = work / FOLDER
-    steps = [history_step(base, place, appending.log_files(log), progress, parts.table)]
+    steps = [history_step(base, place, log, progress, parts.table)]
     products = run_steps(steps, place, progress)
     if not (settings.force or is_news(products["history"])):
-        products = run_steps([*steps, _idle_step(settings)], place, progress)
+        reason = NO_NEWS if running is not None else NOTHING_RUNS
+        products = run_steps([*steps, _idle_step(settings, reason)], place, progress)
         return load_decision(products[DECISION]), products
     history = Archive(products["history"] / appending.ARCHIVE)
     held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
@@ -235,11 +237,10 @@ def load_decision(folder: Path) -> ExportDecision:
     return ExportDecision.from_json(json.loads((folder / DATA).read_text(encoding="utf-8")))
 
 
-def history_step(
-    base: Path, place: Path, files: list[Path], progress: Progress, table: str = REQUESTS.name
-) -> Step:
+def history_step(base: Path, place: Path, log: Path, progress: Progress, table: str = REQUESTS.name) -> Step:
     """The step that appends a log of `table` to the history in `place`; an unfinished refresh keeps the one before."""
     previous = place / "history" if (place / "history" / MANIFEST).is_file() else None
+    files = appending.log_files(log)
     log_hash = json_hash(sorted(file_hash(path) for path in files))
     turn, is_owed = 0, False
     if previous is not None:
@@ -257,7 +258,7 @@ def history_step(
 
     def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
         with progress.stage("append", unit="rows") as stage:
-            facts = appending.build_history(out, base, previous, files, stage, table)
+            facts = appending.build_history(out, base, previous, files, stage, table, log)
         progress.note(appending.in_words(facts))
         return facts | {"turn": turn, "log": log_hash, "is_news": facts["is_news"] or is_owed}
 

@@ -9,6 +9,7 @@ from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions, StepPlan
 from logs_schema import Archive
+from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import Progress
 from logs_schema.records import to_plain
@@ -55,7 +56,7 @@ def train_assigner(
 
 
 def _make(plan: StepPlan, out: Path, inputs: dict[str, Path], progress: Progress) -> dict[str, Any]:
-    hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
+    hashes = {name: content_hash_of(path) for name, path in inputs.items()}
     facts: dict[str, Any] = {}
     with writing(
         out, plan.kind, made_from=hashes, config=to_plain(plan.settings), seed=plan.seed, extra=facts

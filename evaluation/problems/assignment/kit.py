@@ -37,6 +37,7 @@ from evaluation.problems.usual_certifier import usual_certifier
 from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.assignment.assigner import load_assigner
@@ -135,7 +136,7 @@ def compare_plan(
             intervals=config.intervals, seed=seed, judges=judges, policy=policy,
         )  # fmt: skip
         limits, warnings = remarks_on_training(policy)
-        hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
+        hashes = {name: content_hash_of(path) for name, path in inputs.items()}
         report = Report(title, comparison, hashes=hashes, limits=(*limits, *LIMITS), warnings=warnings)
         return write_comparison(report, out)
 

@@ -23,6 +23,7 @@ from evaluation.problems.autoscaling.own import own_autoscalers
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
 from logs_schema import Archive
+from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
@@ -74,7 +75,7 @@ def build_comparison(
         judges=judges, policy=policy, log=log,
     )  # fmt: skip
     limits, warnings = remarks_on_training(policy)
-    hashes = {name: read_manifest(path).content_hash for name, path in inputs.items()}
+    hashes = {name: content_hash_of(path) for name, path in inputs.items()}
     report = Report(
         title=title, comparison=comparison, fit=(), capabilities=capabilities_of(archive),
         quarantine=quarantine_of(archive), configuration={"objective_s": setting_of(scale, twin, log).scaling.slo_s},

@@ -41,6 +41,7 @@ from evaluation.problems.ordering.winning import Winner, winner_of, winner_of_la
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of
+from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import Progress
 from logs_schema.records import to_plain
@@ -206,7 +207,7 @@ def build_queue_comparison(
         archive, twin, config, progress, policy=policy, users=users, judges=judges
     )
     paths = {"archive": archive_path, "twin": twin_path, "policy": policy_path}
-    hashes = {name: read_manifest(path).content_hash for name, path in paths.items() if path is not None}
+    hashes = {name: content_hash_of(path) for name, path in paths.items() if path is not None}
     intervals = (config.order or OrderConfig()).intervals
     settings = {"weeks": to_plain(weeks), "intervals": to_plain(intervals)}
     limits, warnings = remarks_on_training(policy_path)
