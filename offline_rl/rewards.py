@@ -132,8 +132,8 @@ class KmpsChangeReward:
 def settled_in_slot(trajectory: Trajectory) -> tuple[Array, Array]:
     """Numbers of requests [T, seats, B] that were answered on time in each slot, and that became late in it.
 
-    Slots are of one length, the first is that of the first decisions, whatever the clock says. Every request counts at the seat that dispatched it; what is settled after the last slot
-    counts nowhere.
+    Slots are of one length, the first is that of the first decisions, whatever the clock says. Every request
+    counts at the seat that dispatched it; what is settled after the last slot counts nowhere.
     """
     known, came = trajectory.decision_info, trajectory.outcome
     late_s = known.arrival_s + known.deadline_s
