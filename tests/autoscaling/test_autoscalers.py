@@ -61,11 +61,12 @@ def test_the_plan_is_nearly_the_cheapest_that_keeps_the_objective(rate):
     assert float(paid) <= 1.25 * cheapest
 
 
-def test_the_rate_rule_divides_by_what_a_replica_takes():
-    rule = rate_target(CONFIG, limits(1), jnp.asarray([0.3]))
-    state = state_of(2.0, 2.0, 0.1)  # one call a second arrives
-    _, wanted = rule.decide(KEY, rule.init(state.grants), state)
-    assert float(wanted.replicas[0]) == 4.0
+def test_the_rate_rule_divides_by_what_a_replica_of_its_cores_takes():
+    rule = rate_target(CONFIG, limits(1), jnp.asarray([0.6]))
+    for cores, replicas in ((0.5, 4.0), (0.25, 7.0), (1.0, 2.0)):
+        state = state_of(2.0, 2.0, 0.1, cores=cores)  # one call a second arrives
+        _, wanted = rule.decide(KEY, rule.init(state.grants), state)
+        assert float(wanted.replicas[0]) == replicas
 
 
 def test_static_grants_never_change():
