@@ -46,7 +46,7 @@ from twin.autoscaling.fit import fit_application
 from twin.autoscaling.rewards import Reward
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
 from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Grants, quantile_s
+from twin.autoscaling.types import Grants, kept_objective
 from twin.contracts import Array, Response
 
 TWIN, TRUTH, LOGGED = "twin", "truth", "logged"
@@ -63,7 +63,9 @@ METRICS = (
         "reward", "cores", "higher", "minus cores granted and the price of violations of the objective, mean"
     ),
     MetricFacts("mean_response", "s", "lower", "mean response time over the requests answered"),
-    MetricFacts("objective_kept", "share", "higher", "share of intervals in which the objective is kept"),
+    MetricFacts(
+        "objective_kept", "share", "higher", "share of intervals that keep the objective, of all requests"
+    ),
     MetricFacts("failures", "share", "lower", "requests that failed over requests sent"),
     MetricFacts("cpu_cores", "cores", "lower", "cores granted, mean"),
 )
@@ -293,13 +295,14 @@ def _counted(played: Played, task: ScalingTask) -> dict[str, Array]:
     gateway, scaling = played.gateway, task.scaling
     asked = gateway.rate_per_s * scaling.interval_s
     answered = jnp.maximum(asked - gateway.num_failures, 0.0)
-    quantile = quantile_s(jnp.moveaxis(gateway.latency, 1, 0), scaling.slo_share)
+    latency = jnp.moveaxis(gateway.latency, 1, 0)
+    kept = kept_objective(latency, gateway.num_failures, scaling.slo_share, scaling.slo_s)
     parts = {
         "reward": jnp.sum(played.reward, axis=1),
         "intervals": jnp.ones_like(asked),
         "time_s": gateway.response_s * answered,
         "answered": answered,
-        "kept": (quantile <= scaling.slo_s).astype(jnp.float32),
+        "kept": kept.astype(jnp.float32),
         "failed": jnp.maximum(gateway.num_failures, 0.0),
         "asked": asked,
         "cores": jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1),
