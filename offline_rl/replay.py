@@ -48,6 +48,13 @@ def with_transitions(buffer: ReplayBuffer, seen: Transitions) -> ReplayBuffer:
     )
 
 
+def some_of(seen: Transitions, key: Array, number: int) -> Transitions:
+    """At most `number` moments of a trajectory, leaves [..., 1, moments]; drawn without replacement."""
+    count = seen.weight.shape[-2] * seen.weight.shape[-1]
+    chosen = jax.random.permutation(key, count)[:number]
+    return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], 1, count)[..., chosen], seen)
+
+
 def drawn(buffer: ReplayBuffer, key: Array, batch: int) -> Transitions:
     """A batch, leaves [..., batch, 1]; drawn with replacement."""
     chosen = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.filled, 1))

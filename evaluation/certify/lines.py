@@ -12,7 +12,14 @@ from enum import Enum
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from evaluation.comparison.bootstrap import MAX_UNDEFINED, Estimate, IntervalConfig, Statistic, weights_of
+from evaluation.comparison.bootstrap import (
+    MAX_UNDEFINED,
+    Estimate,
+    IntervalConfig,
+    Statistic,
+    student_width,
+    weights_of,
+)
 from evaluation.comparison.formatting import number
 
 NONE = Estimate(None, None, None, 0, "not measured")
@@ -208,8 +215,9 @@ def chance_of(
 def around(values: np.ndarray, num_units: int, config: IntervalConfig, ceiling: float = np.inf) -> Estimate:
     """The value with an interval of Student's t times the spread of its replicates on either side.
 
-    Distances between samples grow when units repeat, so the replicates are biased, and their percentiles (also
-    corrected ones) would lie on one side of the value. Their standard deviation is not affected.
+    Replicates of n units spread less than the value itself by the square root of (n - 1) / n; `student_width` makes up
+    for that. Distances between samples grow when units repeat, so the replicates are biased, and their percentiles
+    (also corrected ones) would lie on one side of the value. Their standard deviation is not affected.
 
     Args:
         values: [1 + units + replicates], of a statistic on `weights_of`.
@@ -226,7 +234,7 @@ def around(values: np.ndarray, num_units: int, config: IntervalConfig, ceiling: 
     defined = np.isfinite(replicates)
     if np.mean(~defined) > MAX_UNDEFINED:
         return Estimate(value, None, None, num_units, "no interval: it is undefined on too many units")
-    half = float(stdtrit(num_units - 1, 0.5 + 0.5 * config.level) * np.std(replicates[defined], ddof=1))
+    half = student_width(num_units, config.level) * float(np.std(replicates[defined], ddof=1))
     return Estimate(value, value - half, min(value + half, ceiling), num_units)
 
 

@@ -35,7 +35,7 @@ from twin.autoscaling.forecasting import errors
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, save_application_twin
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import read_scaling_log
-from twin.autoscaling.types import quantile_s
+from twin.autoscaling.types import kept_objective, quantile_s
 from twin.autoscaling.workload import fit_load
 from twin.contracts import Array
 
@@ -297,13 +297,13 @@ def measured(played: Played, interval_s: float, slo_s: float) -> dict[str, Array
     num_requests = jnp.sum(gateway.rate_per_s * interval_s, axis=0)
     answered = gateway.rate_per_s * interval_s - gateway.num_failures
     latency = jnp.sum(gateway.latency, axis=0)
-    per_interval = quantile_s(jnp.moveaxis(gateway.latency, 1, 0), 0.95)
+    kept = kept_objective(jnp.moveaxis(gateway.latency, 1, 0), gateway.num_failures, 0.95, slo_s)
     cores = jnp.sum(grants.replicas * grants.cpu_cores, axis=1)
     return {
         "mean_response_s": jnp.sum(gateway.response_s * answered, axis=0) / jnp.sum(answered, axis=0),
         **{name: quantile_s(latency, share) for name, share in QUANTILES.items()},
         "failures": jnp.maximum(jnp.sum(gateway.num_failures, axis=0), 0.0) / num_requests,
-        "objective_kept": jnp.mean((per_interval <= slo_s).astype(jnp.float32), axis=0),
+        "objective_kept": jnp.mean(kept.astype(jnp.float32), axis=0),
         "cpu_core_hours": jnp.sum(cores, axis=0) * interval_s / 3600.0,
         "reward": jnp.mean(jnp.sum(played.reward, axis=1), axis=0),
     }

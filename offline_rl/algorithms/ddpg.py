@@ -29,12 +29,15 @@ from offline_rl.networks import (
     greedy_policy,
     refuse_other_than_choices,
 )
-from offline_rl.replay import ReplayBuffer, drawn, empty_buffer, with_transitions
+from offline_rl.replay import ReplayBuffer, drawn, empty_buffer, some_of, with_transitions
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 from twin.networks import MLP, apply, flatten_features
+
+TRAJECTORIES_KEPT = 4
+"""Trajectories that a full buffer holds moments of, at least: of a longer one only some are kept, from all of it."""
 
 
 @dataclass(frozen=True)
@@ -112,6 +115,7 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
     network = network or actor(example, config.actor_hidden, joint=True)
     critic = MLP(config.critic_hidden, jax.tree.leaves(example.legal)[0].shape[-1])
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
+    max_kept = max(config.capacity // TRAJECTORIES_KEPT, 1)
 
     def init(key: Array) -> DDPGState:
         key_actor, key_critic = jax.random.split(key)
@@ -153,8 +157,10 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
         return DDPGState(params, target, DDPGParams(of_actor, of_critic), state.buffer), found
 
     def step(key: Array, state: DDPGState, trajectory: Trajectory) -> tuple[DDPGState, DDPGInfo]:
-        buffer = with_transitions(state.buffer, transitions(trajectory, config.horizon_s))
-        keys = jax.random.split(key, config.updates)
+        key_kept, key_updates = jax.random.split(key)
+        seen = transitions(trajectory, config.horizon_s)
+        buffer = with_transitions(state.buffer, some_of(seen, key_kept, max_kept))
+        keys = jax.random.split(key_updates, config.updates)
         state, (loss, found) = jax.lax.scan(update, state._replace(buffer=buffer), keys)
         earned = weighted_mean(trajectory.reward, trajectory.settled.astype(jnp.float32))
         return state, DDPGInfo(jnp.mean(loss), jnp.mean(found), earned)

@@ -15,6 +15,7 @@ from offline_rl.rules.autoscaling.quartile_q import MOVES, NUM_STATES, moved, qu
 from offline_rl.rules.autoscaling.rate_target import rate_target, static
 from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from tests.autoscaling.test_problem import CONFIG, limits, state_of
+from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import Laws, law_s, tail_features
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import LoadModel
@@ -61,11 +62,12 @@ def test_the_plan_is_nearly_the_cheapest_that_keeps_the_objective(rate):
     assert float(paid) <= 1.25 * cheapest
 
 
-def test_the_rate_rule_divides_by_what_a_replica_takes():
-    rule = rate_target(CONFIG, limits(1), jnp.asarray([0.3]))
-    state = state_of(2.0, 2.0, 0.1)  # one call a second arrives
-    _, wanted = rule.decide(KEY, rule.init(state.grants), state)
-    assert float(wanted.replicas[0]) == 4.0
+def test_the_rate_rule_divides_by_what_a_replica_of_its_cores_takes():
+    rule = rate_target(CONFIG, limits(1), jnp.asarray([0.6]))
+    for cores, replicas in ((0.5, 4.0), (0.25, 7.0), (1.0, 2.0)):
+        state = state_of(2.0, 2.0, 0.1, cores=cores)  # one call a second arrives
+        _, wanted = rule.decide(KEY, rule.init(state.grants), state)
+        assert float(wanted.replicas[0]) == replicas
 
 
 def test_static_grants_never_change():
@@ -84,6 +86,37 @@ def test_the_vertical_rule_leaves_what_lies_in_its_band_and_else_gives_the_quant
         else:
             assert float(wanted.cpu_cores[0]) == pytest.approx(0.45) or float(wanted.cpu_cores[0]) > 0.45
         assert float(wanted.replicas[0]) == 2.0
+
+
+def granted_memory(rule, *used_gib):
+    """Memory granted after every interval, of what replicas used in them."""
+    state, found = state_of(2.0, 2.0, 0.1), []
+    memory = rule.init(state.grants)
+    for gib in used_gib:
+        measured = state.window.measured._replace(memory_gib_used=jnp.full((CONFIG.window, 1), gib))
+        state = state._replace(window=state.window._replace(measured=measured))
+        memory, wanted = rule.decide(KEY, memory, state)
+        state, found = state._replace(grants=wanted), [*found, float(wanted.memory_gib[0])]
+    return found
+
+
+def test_the_vertical_rule_recommends_no_less_than_the_recommender():
+    free = GrantLimits(*(jnp.full(1, value) for value in (0.001, 2.0, 0.001, 8.0, 1.0, 10.0)))
+    assert granted_memory(vertical_pod(CONFIG, free), 0.05) == pytest.approx([250 / 1024])
+    rule, state = vertical_pod(CONFIG, free), state_of(2.0, 2.0, 0.005)
+    _, wanted = rule.decide(KEY, rule.init(state.grants), state)
+    assert float(wanted.cpu_cores[0]) == pytest.approx(0.025)
+
+
+def test_the_vertical_rule_remembers_the_peaks_of_memory_by_days():
+    config = AutoscalingConfig(interval_s=3600.0, window=CONFIG.window)
+    wide = GrantLimits(*(jnp.full(1, value) for value in (0.25, 2.0, 0.125, 64.0, 1.0, 10.0)))
+    peak, *later = granted_memory(vertical_pod(config, wide), 6.0, *[0.5] * (24 * 14))
+    assert 1.15 * 6.0 <= peak <= 1.15 * 1.1 * 6.0 + 1e-4  # the upper end of a bucket
+    np.testing.assert_allclose(
+        later[: 24 * 3], peak
+    )  # until it is less than a twentieth of what is remembered
+    assert later[-1] == pytest.approx(1.15 * 0.5, rel=0.1)
 
 
 def test_the_table_of_quartiles_is_read_at_the_state_met():

@@ -224,7 +224,7 @@ def test_the_truth_of_a_logged_day_has_the_load_of_its_log(monkeypatch):
     )
     asked = np.linspace(100.0, 200.0, 2880)
     asked[5] = np.nan
-    log = SimpleNamespace(gateway={"request_rate_per_s": asked})
+    log = SimpleNamespace(gateway={"request_rate_per_s": asked}, time_s=np.zeros(1), interval_s=30.0)
     truth = {"preset": "chain", "interval_s": 30.0, "seed": 0, "first_day": "2024-01-01"}
     task = SimpleNamespace(scaling=None, limits=None)
     names = [service.name for service in app.services]

@@ -18,6 +18,7 @@ from twin.autoscaling.types import (
     GatewayMetrics,
     Grants,
     ScalingEvents,
+    kept_objective,
     quantile_s,
 )
 
@@ -85,6 +86,22 @@ def test_quantiles_of_a_histogram():
         found = float(quantile_s(jnp.asarray(counts, jnp.float32), share))
         assert found == pytest.approx(np.quantile(times, share), rel=0.05)
     assert float(quantile_s(jnp.zeros(NUM_BUCKETS), 0.95)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("answered_in_s", "failed", "kept"),
+    [
+        ((97, 3), 0, True),
+        ((97, 3), 2, True),  # 97 of 102
+        ((97, 3), 5, False),  # 97 of 105, though 97 of the 100 answered
+        ((0, 0), 10, False),
+        ((0, 0), 0, True),
+    ],
+)
+def test_a_request_that_failed_misses_the_objective(answered_in_s, failed, kept):
+    latency = jnp.zeros((NUM_BUCKETS, 1)).at[3].set(answered_in_s[0]).at[35].set(answered_in_s[1])
+    found = kept_objective(latency, jnp.asarray([float(failed)]), 0.95, 0.2)
+    assert found.tolist() == [kept]
 
 
 def state_of(replicas, ready, used, cores=0.5):

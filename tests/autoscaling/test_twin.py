@@ -1,5 +1,7 @@
 """The twin of an application: laws recovered from a log made by known ones, queues that lose nothing, new load."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -86,6 +88,18 @@ def test_what_a_log_says_is_recovered(laws):
                 jnp.float32(cores),
             )
             np.testing.assert_allclose(found, [true, true], rtol=0.08)
+
+
+@pytest.mark.parametrize("column", ["cpu_cores_used", "request_rate_per_s", "ready_replicas", "num_replicas"])
+def test_gaps_in_one_metric_change_no_ratio(column):
+    gaps = np.random.default_rng(0).random(len(LOG.time_s)) < 0.3
+    holed = np.where(gaps[:, None], np.nan, LOG.columns[column])
+    found = fit_laws(
+        replace(LOG, columns={**LOG.columns, column: holed}), LawsConfig(members=2, rows=100, updates=1)
+    )
+    np.testing.assert_allclose(found.calls_per_request, [CALLS, CALLS], rtol=1e-3)
+    np.testing.assert_allclose(found.work_s, [WORK_S, WORK_S], rtol=2e-2)
+    np.testing.assert_allclose(found.start_up_s, START_S, rtol=0.15)
 
 
 def test_a_log_that_never_kept_up_is_refused():

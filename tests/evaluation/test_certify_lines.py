@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import holm, overall, settled
@@ -12,6 +13,8 @@ from evaluation.certify.lines import (
     about_zero,
     against_floor,
     against_limit,
+    around,
+    chance_of,
     not_applicable,
     verdict_of,
 )
@@ -28,7 +31,7 @@ from evaluation.certify.resampled import (
 )
 from evaluation.certify.samples import Coding, Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
-from evaluation.comparison.bootstrap import Estimate, IntervalConfig
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig, mean_over_units, weights_of
 from tests.reference.distances import gaussian_mmd, kolmogorov_smirnov, relative_wasserstein
 
 NUM_UNITS = 24
@@ -149,7 +152,7 @@ def test_holm_rejects_step_by_step_and_no_one_else():
 
 
 def test_one_line_just_beyond_its_limit_fails_alone_and_not_among_forty():
-    beyond = lone_line(0.6, 0.25)
+    beyond = lone_line(0.6, 0.23)
     assert beyond.verdict is Verdict.FAIL
     assert settled([beyond], 3)[0].verdict is Verdict.FAIL
     among = settled([beyond, *(lone_line(0.1, 0.1) for _ in range(39))], 3)
@@ -283,6 +286,16 @@ def test_intervals_of_excess_hold_the_truth_as_often_as_they_say():
         line = against_floor("s", "n", "1", measured, floor, NUM_UNITS, 0.1, config)
         held += line.judged.low <= 0.1974 - 0.04 <= line.judged.high  # 0.04: what the floor is on average
     assert held / num_trials > 0.8
+
+
+@pytest.mark.parametrize("num_units", [6, 12])
+def test_the_interval_of_a_mean_is_students(num_units):
+    values, config = np.random.default_rng(0).normal(size=num_units), IntervalConfig(20_000)
+    told = around(mean_over_units(values)(weights_of(num_units, config)), num_units, config)
+    low, high = stats.t.interval(config.level, num_units - 1, values.mean(), stats.sem(values))
+    assert told.high - told.low == pytest.approx(high - low, rel=0.02)
+    chance = chance_of(told, 0.0, config, higher_is_better=False)
+    assert chance == pytest.approx(stats.ttest_1samp(values, 0.0, alternative="greater").pvalue, abs=0.005)
 
 
 def test_every_pair_is_shown_and_the_lost_link_comes_first():

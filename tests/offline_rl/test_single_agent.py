@@ -87,6 +87,31 @@ def test_the_value_of_ddpg_is_moved_towards_its_defining_equation():
     assert float(info.value) == pytest.approx(float(np.mean(found)), rel=1e-4)
 
 
+def test_the_buffer_of_ddpg_holds_all_parts_of_several_trajectories():
+    steps, streams = 41, 8
+    config = DDPGConfig(**{**CONFIG.__dict__, "updates": 1, "capacity": 400, "batch": 4})
+    algorithm = ddpg(EXAMPLE, config)
+    state, step = jax.jit(algorithm.init)(KEY), jax.jit(algorithm.step)
+    made = jax.jit(lambda state: experience(KEY, algorithm.policy(state), steps, streams))(state)
+    place = jnp.broadcast_to(jnp.arange(steps * streams).reshape(steps, 1, streams), made.reward.shape)
+    for number in range(
+        5
+    ):  # every trajectory is longer than its share, and observes the places of its moments
+        told = (place + 1000.0 * number)[:, None]
+        state, _ = step(jax.random.key(number), state, made._replace(observation=told))
+    kept = np.asarray(state.buffer.stored.observation[0, 0]).astype(int)
+    assert len(set(kept)) == len(kept) == 400
+    assert set(kept // 1000) == {1, 2, 3, 4}
+    for number in range(1, 5):
+        slots = kept[kept // 1000 == number] % 1000 // streams
+        assert len(slots) == 100
+        assert slots.min() < 5
+        assert steps - 6 < slots.max() < steps - 1
+    same, _ = step(jax.random.key(4), state, made)
+    again, _ = step(jax.random.key(4), state, made)
+    np.testing.assert_array_equal(same.buffer.stored.observation, again.buffer.stored.observation)
+
+
 def test_ddpg_explores_legal_choices_and_decides_without_drawing():
     algorithm = ddpg(EXAMPLE, CONFIG)
     state = jax.jit(algorithm.init)(KEY)

@@ -114,11 +114,15 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
     asked = log.gateway["request_rate_per_s"][rows, None]
     known = np.isfinite(rate) & np.isfinite(asked)
     calls = np.nansum(np.where(known, rate, 0.0), axis=0) / np.nansum(np.where(known, asked, 0.0), axis=0)
-    work = np.nansum(column["cpu_cores_used"] * ready, axis=0) / np.maximum(np.nansum(rate, axis=0), 1e-9)
+    in_use = column["cpu_cores_used"] * ready
+    known = np.isfinite(rate) & np.isfinite(in_use)  # a gap in one takes the row out of both sums
+    served = np.sum(np.where(known, rate, 0.0), axis=0)
+    work = np.sum(np.where(known, in_use, 0.0), axis=0) / np.maximum(served, 1e-9)
     every = log.columns
     late = np.maximum(every["num_replicas"] - every["ready_replicas"], 0.0) * log.interval_s
-    more = np.maximum(np.diff(every["num_replicas"], axis=0), 0.0)
-    start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0)
+    more = np.maximum(np.diff(every["num_replicas"], axis=0, prepend=every["num_replicas"][:1]), 0.0)
+    told = [np.maximum(np.isfinite(one).sum(axis=0), 1) for one in (late, more)]  # gaps differ, so means
+    start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0) * told[1] / told[0]
     number = every["request_rate_per_s"] * every["response_s"] / np.maximum(every["ready_replicas"], 0.25)
     memory = [_line(number[rows, one], column["memory_gib_used"][:, one]) for one in range(len(calls))]
     margin = [_margin(log, number[:, one], one, *line) for one, line in enumerate(memory)]

@@ -53,7 +53,7 @@ class ScalingEvents(NamedTuple):
     time_s: Array  # [*streams] since midnight, at the end of the interval
 
 
-def quantile_s(latency: Array, share: float) -> Array:
+def quantile_s(latency: Array, share: float | Array) -> Array:
     """Quantile [*streams] of latency histograms [buckets, *streams]; the last edge where it lies beyond it.
 
     Within a bucket the logarithm of the latency is taken to be uniform. Without requests it is 0.
@@ -68,3 +68,11 @@ def quantile_s(latency: Array, share: float) -> Array:
     step = edges[1] - edges[0]
     log_s = jnp.minimum(edges[0] + step * (index - 1 + place), edges[-1])
     return jnp.where(total[-1] > 0.0, jnp.exp(log_s), 0.0)
+
+
+def kept_objective(latency: Array, num_failures: Array, share: float, within_s: float) -> Array:
+    """Whether `share` of the requests sent were answered within a time; [*streams] of histograms [buckets, *streams] of
+    those answered. Requests that failed were not; where none was sent, the objective is kept."""
+    answered = jnp.sum(latency, axis=0)
+    of_answered = share * (answered + jnp.maximum(num_failures, 0.0)) / jnp.maximum(answered, 1e-9)
+    return (of_answered <= 1.0) & (quantile_s(latency, jnp.minimum(of_answered, 1.0)) <= within_s)

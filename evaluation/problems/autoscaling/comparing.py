@@ -1,7 +1,8 @@
 """Judges autoscalers on the days after training: in twins of those days and, where the log is simulated, in the truth.
 
-A shifted day is cut into episodes that everybody plays: paired, they are the units of the intervals. Its twin has the
-load and the laws of that day alone; its truth is the simulated application under the load of that day.
+A shifted day is cut into episodes of two hours that everybody plays: paired, they are the units of the intervals. A day
+that is not whole has as many as its log holds. Its twin has the load and the laws of that day alone; its truth is the
+simulated application under the load of that day.
 """
 
 import datetime as dt
@@ -45,12 +46,14 @@ from twin.autoscaling.fit import fit_application
 from twin.autoscaling.rewards import Reward
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
 from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Grants, quantile_s
+from twin.autoscaling.types import Grants, kept_objective
 from twin.contracts import Array, Response
 
 TWIN, TRUTH, LOGGED = "twin", "truth", "logged"
 EPISODES, WARM_UP_S = 12, 600.0
-"""Episodes of a day, and the beginning of each that does not count."""
+"""Episodes of a whole day, and the beginning of each that does not count."""
+LEAST_LOGGED = 0.5
+"""Share of an episode's intervals whose load the log tells, at least."""
 JUDGES = {
     TWIN: "the application as learned from the shifted day alone, under the load of that day",
     TRUTH: "the simulated application that wrote the log, under its load of that day",
@@ -60,7 +63,9 @@ METRICS = (
         "reward", "cores", "higher", "minus cores granted and the price of violations of the objective, mean"
     ),
     MetricFacts("mean_response", "s", "lower", "mean response time over the requests answered"),
-    MetricFacts("objective_kept", "share", "higher", "share of intervals in which the objective is kept"),
+    MetricFacts(
+        "objective_kept", "share", "higher", "share of intervals that keep the objective, of all requests"
+    ),
     MetricFacts("failures", "share", "lower", "requests that failed over requests sent"),
     MetricFacts("cpu_cores", "cores", "lower", "cores granted, mean"),
 )
@@ -90,6 +95,7 @@ class Day(NamedTuple):
 
     judge: str
     shift_days: int
+    starts: np.ndarray  # [episodes] rows of the day that its episodes begin with
     respond: Callable[[int], Response]
     logged: Grants | None  # leaves [intervals of the day, deployments]
 
@@ -111,7 +117,7 @@ def compare_autoscalers(
     """Everybody on every shifted day; `seed` is that of all that is drawn.
 
     Raises:
-        ConfigError: The log has no samples on any of the shifted days, and is not simulated.
+        ConfigError: The log holds no episode of any of the shifted days, and is not simulated.
     """
     config = config or IntervalConfig()
     facts, days = _days(archive, train_days, shifts, task, deployments)
@@ -133,7 +139,7 @@ def compare_autoscalers(
                         why = error if isinstance(error, ConfigError) else raised(one.facts.name, error)
                         refused[one.facts.name] = str(why)
             if day.logged is not None:
-                found[LOGGED] = _sums(day, task, [as_that_day(day.logged, task)], reward, seed)
+                found[LOGGED] = _sums(day, task, [as_that_day(day.logged, day.starts)], reward, seed)
             made = _judged(day, found, references, config)
             cells += made[0]
             differences += made[1]
@@ -158,21 +164,33 @@ def compare_autoscalers(
     )  # fmt: skip
 
 
-def as_that_day(grants: Grants, task: ScalingTask) -> Autoscaler:
+def as_that_day(grants: Grants, starts: np.ndarray) -> Autoscaler:
     """Whoever wrote the log of a day: every episode follows its own hours of it."""
-    length = grants.replicas.shape[0]
-    first = jnp.asarray(starts_of(length, task))
+    first = jnp.asarray(starts)
 
     def decide(_key: Array, memory: Array, _state: ScalingState) -> tuple[Array, Grants]:
-        rows = jnp.clip(first + memory + 1, 0, length - 1)
+        rows = first + memory + 1
         return memory + 1, Grants(*(leaf[rows].T for leaf in grants))
 
     return Autoscaler(lambda _grants: jnp.int32(0), decide)
 
 
-def starts_of(num_rows: int, task: ScalingTask) -> np.ndarray:
-    """[episodes] first rows of a day's episodes."""
-    return np.arange(EPISODES) * (num_rows // EPISODES)
+def rows_of_episode(interval_s: float) -> int:
+    """Rows of an episode: the one that it begins from, and those that are decided on."""
+    return max(int(DAY_S / interval_s) // EPISODES, 2)
+
+
+def starts_of(asked: np.ndarray, interval_s: float) -> np.ndarray:
+    """[episodes] first rows of the episodes that the load [rows] of a day holds; none shares a row with another."""
+    length = rows_of_episode(interval_s)
+    starts = np.arange(len(asked) // length) * length
+    told = np.isfinite(asked[: len(starts) * length]).reshape(-1, length).mean(axis=1)
+    return starts[told >= LEAST_LOGGED]
+
+
+def rows_before(log: ScalingLog) -> int:
+    """Intervals from midnight to the first of a log."""
+    return round(float(log.time_s[0]) % DAY_S / log.interval_s)
 
 
 def _days(
@@ -183,14 +201,17 @@ def _days(
     present, truth = archive.days(TABLE), archive.facts.get("ground_truth")
     for shift in shifts:
         date = train_days[-1] + dt.timedelta(days=1 + shift)
-        known = [date] if date in present else []
-        note = "" if known else f"the log has no samples of {date}"
-        facts.append(ShiftFacts(shift, tuple(day.isoformat() for day in known), None, note))
-        if known:
-            log = read_scaling_log(archive, known, deployments)
+        log = read_scaling_log(archive, [date], deployments) if date in present else None
+        asked = np.zeros(0) if log is None else log.gateway["request_rate_per_s"]
+        number = len(starts_of(asked, task.scaling.interval_s))
+        told = f"holds {number} of {EPISODES} episodes of {date}" if number else f"holds no episode of {date}"
+        note = f"the log has no samples of {date}" if log is None else f"the log {told}"
+        known = (date.isoformat(),) if number else ()
+        facts.append(ShiftFacts(shift, known, None, "" if number == EPISODES else note))
+        if log is not None and number:
             days.append(_twin_day(log, shift, task))
-        if truth and (known or not truth.get("series")):  # how a series of rates goes on is not known
-            days.append(_true_day(truth, date, shift, task, deployments, log if known else None))
+        if truth and (number or not truth.get("series")):  # how a series of rates goes on is not known
+            days.append(_true_day(truth, date, shift, task, deployments, log if number else None))
     if not days:
         raise ConfigError(
             "no shift has test days in this log", where=f"{archive.path}: {'; '.join(one.note for one in facts)}",
@@ -202,16 +223,17 @@ def _days(
 
 def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
     twin = fit_application(log)
-    rates = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
+    asked = log.gateway["request_rate_per_s"]
     columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
     columns[1] = np.where(np.isfinite(columns[1]), columns[1], np.asarray(task.limits.max_memory_gib)[None])
     grants = Grants(*(jnp.asarray(one, jnp.float32) for one in columns))
-    starts = starts_of(len(rates), task)
+    starts, before = starts_of(asked, log.interval_s), rows_before(log)
+    rates = _from_midnight(without_gaps(asked[:, None])[:, 0], before)
 
     def respond(length: int) -> Response:
-        return twin_response(twin.laws, *task, rates, length, typical_grants(log), starts=starts)
+        return twin_response(twin.laws, *task, rates, length, typical_grants(log), starts=starts + before)
 
-    return Day(TWIN, shift, respond, grants)
+    return Day(TWIN, shift, starts, respond, grants)
 
 
 def _true_day(
@@ -224,11 +246,13 @@ def _true_day(
     app = replace(app, services=tuple(named[name] for name in deployments))
     number = (date - dt.date.fromisoformat(truth["first_day"])).days
     if log is None:
-        rates = made_rates(app, 1, interval_s, int(truth["seed"]), first_day=number)
+        rates, before = made_rates(app, 1, interval_s, int(truth["seed"]), first_day=number), 0
+        starts = starts_of(rates.sum(axis=1), interval_s)
     else:
-        asked = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
-        rates = split_rates(app, asked, number * DAY_S + np.arange(len(asked)) * interval_s)
-    starts = starts_of(len(rates), task)
+        asked, before = log.gateway["request_rate_per_s"], rows_before(log)
+        starts = starts_of(asked, interval_s)
+        total = _from_midnight(without_gaps(asked[:, None])[:, 0], before)
+        rates = split_rates(app, total, number * DAY_S + np.arange(len(total)) * interval_s)
 
     def respond(length: int) -> Response:
         return application_response(
@@ -236,23 +260,28 @@ def _true_day(
             task.scaling,
             rates,
             length,
-            starts=starts,
-            grants=usual_grants(app, rates),
+            starts=starts + before,
+            grants=usual_grants(app, rates[before:]),
             limits=task.limits,
         )
 
-    return Day(TRUTH, shift, respond, None)
+    return Day(TRUTH, shift, starts, respond, None)
+
+
+def _from_midnight(asked: np.ndarray, before: int) -> np.ndarray:
+    """Rates as responses take them; before those of the log, rows that no episode plays."""
+    return np.pad(asked, (before, 0), mode="edge")
 
 
 def _sums(
     day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward, seed: int
 ) -> dict[str, np.ndarray]:
     """Sums over each episode, mean over seeds; [episodes]."""
-    length = int(DAY_S / task.scaling.interval_s) // EPISODES
+    length = rows_of_episode(task.scaling.interval_s) - 1
     skip = int(WARM_UP_S / task.scaling.interval_s)
 
     def play(key: Array, autoscaler: Autoscaler) -> dict[str, Array]:
-        played = follow(key, day.respond(length), *task, autoscaler, reward, length, (EPISODES,))
+        played = follow(key, day.respond(length), *task, autoscaler, reward, length, day.starts.shape)
         return _counted(jax.tree.map(lambda leaf: leaf[skip:], played), task)
 
     found = [
@@ -266,13 +295,14 @@ def _counted(played: Played, task: ScalingTask) -> dict[str, Array]:
     gateway, scaling = played.gateway, task.scaling
     asked = gateway.rate_per_s * scaling.interval_s
     answered = jnp.maximum(asked - gateway.num_failures, 0.0)
-    quantile = quantile_s(jnp.moveaxis(gateway.latency, 1, 0), scaling.slo_share)
+    latency = jnp.moveaxis(gateway.latency, 1, 0)
+    kept = kept_objective(latency, gateway.num_failures, scaling.slo_share, scaling.slo_s)
     parts = {
         "reward": jnp.sum(played.reward, axis=1),
         "intervals": jnp.ones_like(asked),
         "time_s": gateway.response_s * answered,
         "answered": answered,
-        "kept": (quantile <= scaling.slo_s).astype(jnp.float32),
+        "kept": kept.astype(jnp.float32),
         "failed": jnp.maximum(gateway.num_failures, 0.0),
         "asked": asked,
         "cores": jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1),
@@ -283,7 +313,8 @@ def _counted(played: Played, task: ScalingTask) -> dict[str, Array]:
 def _judged(
     day: Day, found: Mapping[str, Mapping[str, np.ndarray]], references: Sequence[str], config: IntervalConfig
 ) -> tuple[list[Cell], list[Difference]]:
-    weights, cells, differences = weights_of(EPISODES, config), [], []
+    episodes = len(day.starts)
+    weights, cells, differences = weights_of(episodes, config), [], []
     for metric in METRICS:
         above, below = PARTS[metric.name]
         values = {
@@ -291,12 +322,12 @@ def _judged(
             for name, sums in found.items()
         }
         for name, value in values.items():
-            estimate = summarise(value, EPISODES, config)
+            estimate = summarise(value, episodes, config)
             cells.append(Cell(day.judge, day.shift_days, name, metric.name, estimate))
         for reference in references:
             for name in values:
                 if reference in values and name != reference:
-                    gap = summarise(values[name] - values[reference], EPISODES, config)
+                    gap = summarise(values[name] - values[reference], episodes, config)
                     where = (day.judge, day.shift_days, name, reference, metric.name)
                     differences.append(Difference(*where, gap, verdict(gap, metric.better)))
     return cells, differences

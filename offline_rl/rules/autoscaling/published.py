@@ -135,7 +135,7 @@ def autoscalers(
         "hpa": lambda: Setting(pods(PodAutoscalerConfig())),
         "hpa_calibrated": lambda: calibrate(pods, POD_GRID, with_seats=True),
         "vpa": lambda: Setting(vertical_pod(config, limits)),
-        "rate_target": lambda: Setting(rate_target(config, limits, 0.5 * PLANNED_USE / work_s)),
+        "rate_target": lambda: Setting(rate_target(config, limits, PLANNED_USE / work_s)),
         "static": lambda: Setting(static(peak_grants(log, twin))),
         "coscal": coscal,
         "firm": firm,

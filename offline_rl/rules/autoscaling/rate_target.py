@@ -2,7 +2,8 @@
 
     replicas = ceil(rate / rate that a replica is meant to take)
 
-with the windows and policies of the pod autoscaler, through which such triggers act.
+with the windows and policies of the pod autoscaler, through which such triggers act. A replica of more cores is meant
+to take more.
 """
 
 import jax.numpy as jnp
@@ -16,14 +17,14 @@ from twin.contracts import Array, PyTree
 
 
 def rate_target(
-    config: AutoscalingConfig, limits: GrantLimits, rate_per_replica: Array, down_window_s: float = 300.0
+    config: AutoscalingConfig, limits: GrantLimits, rate_per_core: Array, down_window_s: float = 300.0
 ) -> Autoscaler:
     """The autoscaler.
 
     Args:
         config: When decisions are taken.
         limits: Of the grants.
-        rate_per_replica: [deployments] calls a second that a replica is meant to take.
+        rate_per_core: [deployments] calls a second that a replica is meant to take for each core granted to it.
         down_window_s: The most wanted within so long is kept.
     """
     settings = PodAutoscalerConfig(down_window_s=down_window_s)
@@ -33,7 +34,8 @@ def rate_target(
 
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
         rate = known(config, state).measured.rate_per_s
-        desired = jnp.ceil(rate / along(rate_per_replica, rate) - 1e-4)
+        per_replica = along(rate_per_core, rate) * jnp.maximum(state.grants.cpu_cores, 1e-6)
+        desired = jnp.ceil(rate / per_replica - 1e-4)
         memory = jnp.concatenate([memory[1:], desired[None]])
         replicas = stabilised(config, settings, state.grants.replicas, memory)
         low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))

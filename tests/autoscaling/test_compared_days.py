@@ -1,0 +1,108 @@
+"""Days that autoscalers are compared on: as many episodes as the log holds, at their hours."""
+
+import datetime as dt
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
+from evaluation.problems.autoscaling import comparing
+from evaluation.problems.autoscaling.comparing import rows_of_episode, starts_of
+from evaluation.problems.autoscaling.forecasts import cut_out
+from evaluation.simulator.applications.presets import application
+from logs_schema.errors import ConfigError
+from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
+from tests.autoscaling.test_twin import CONFIG, LIMITS, made_log
+from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
+from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.workload import fit_load
+
+DAY = made_log(1)
+TASK = ScalingTask(CONFIG, LIMITS)
+MORNING = slice(960, 1680)
+"""From 08:00 to 14:00."""
+
+
+def roughly_fitted(log):
+    laws = fit_laws(log, LawsConfig(members=1, rows=100, updates=1))
+    return ApplicationTwin(log.deployments, log.interval_s, laws, fit_load(log), coverage_of(log, laws))
+
+
+@pytest.mark.parametrize(("num_rows", "episodes"), [(2880, 12), (2879, 11), (720, 3), (240, 1), (239, 0)])
+def test_episodes_share_no_row_and_none_ends_beyond_the_log(num_rows, episodes):
+    starts, length = starts_of(np.ones(num_rows), 30.0), rows_of_episode(30.0)
+    assert len(starts) == episodes
+    rows = (starts[:, None] + np.arange(length)).ravel()
+    assert len(np.unique(rows)) == len(rows)
+    assert rows.max(initial=0) < num_rows
+
+
+def test_hours_without_load_are_no_episode():
+    asked = np.ones(2880)
+    asked[240:600] = np.nan  # an episode, and half of the next
+    np.testing.assert_array_equal(starts_of(asked, 30.0), [0, *range(480, 2880, 240)])
+
+
+def test_a_log_that_begins_at_eight_is_played_at_eight(monkeypatch):
+    told = {}
+
+    def response(name):
+        return lambda *given, **named: told.update({name: (given, named)})
+
+    monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
+    monkeypatch.setattr(comparing, "twin_response", response("twin"))
+    monkeypatch.setattr(comparing, "application_response", response("truth"))
+    log = cut_out(DAY, MORNING)
+    twin = comparing._twin_day(log, 0, TASK)
+    facts = {"preset": "chain", "interval_s": 30.0, "seed": 0, "first_day": "2024-01-01"}
+    names = [service.name for service in application("chain").services]
+    truth = comparing._true_day(facts, dt.date(2024, 1, 2), 0, TASK, names, log)
+    for day, place in ((twin, 3), (truth, 2)):
+        day.respond(239)
+        given, named = told[day.judge]
+        np.testing.assert_array_equal(named["starts"], [960, 1200, 1440])
+        rates = np.asarray(given[place]).reshape(len(given[place]), -1).sum(axis=1)
+        np.testing.assert_allclose(rates[960:], DAY.gateway["request_rate_per_s"][MORNING], rtol=1e-5)
+        np.testing.assert_array_equal(day.starts, [0, 240, 480])
+
+
+def test_too_few_episodes_cannot_tell(monkeypatch):
+    monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
+    day = comparing._twin_day(cut_out(DAY, MORNING), 0, TASK)
+    found = {
+        name: comparing._sums(
+            day, TASK, [horizontal_pod(*TASK, PodAutoscalerConfig(target=target))], cost_under_slo(), 0
+        )
+        for name, target in (("few", 0.6), ("many", 0.3))
+    }
+    assert found["few"]["intervals"].tolist() == [239.0 - 20.0] * 3
+    cells, differences = comparing._judged(day, found, ("few",), IntervalConfig())
+    assert {cell.estimate.num_units for cell in cells} == {3}
+    (gap,) = (one for one in differences if one.metric == "cpu_cores")
+    assert gap.estimate.value > 1.0
+    assert gap.verdict is DifferenceVerdict.CANNOT_TELL
+    assert "3 units are fewer than 6" in gap.estimate.reason
+
+
+def test_a_day_that_is_not_whole_says_so(monkeypatch):
+    first = dt.date(2024, 1, 1)
+    logs = {1: cut_out(DAY, MORNING), 2: cut_out(DAY, slice(0, 100))}
+    archive = SimpleNamespace(
+        days=lambda _table: [first + dt.timedelta(days=one) for one in logs], facts={}, path="here"
+    )
+    monkeypatch.setattr(
+        comparing, "read_scaling_log", lambda _archive, days, _names: logs[(days[0] - first).days]
+    )
+    monkeypatch.setattr(comparing, "_twin_day", lambda _log, shift, _task: shift)
+    facts, days = comparing._days(archive, [first], [0, 1, 2], TASK, ("a", "b"))
+    assert days == [0]
+    assert [one.note for one in facts] == [
+        "the log holds 3 of 12 episodes of 2024-01-02", "the log holds no episode of 2024-01-03",
+        "the log has no samples of 2024-01-04",
+    ]  # fmt: skip
+    assert [one.days for one in facts] == [("2024-01-02",), (), ()]
+    with pytest.raises(ConfigError, match="holds no episode"):
+        comparing._days(archive, [first], [1], TASK, ("a", "b"))
