@@ -25,12 +25,13 @@ from offline_rl.serving.choosing import (
     share_of,
     ten_point_scores,
 )
-from offline_rl.serving.cluster import CandidateView, LiveCluster, PlacedRequest, by_name
+from offline_rl.serving.cluster import CandidateView, LiveCluster, by_name
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.fallbacks import fallback_named
 from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.placed import PlacedRequest
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import PolicySlot, Question
 from offline_rl.serving.pressure import Pressure

@@ -10,8 +10,9 @@ from offline_rl.runner import Held, Node, Request, load
 from offline_rl.serving import cluster as cluster_module
 from offline_rl.serving import tallies
 from offline_rl.serving.app import App
-from offline_rl.serving.cluster import LOST_S, PATIENCE_S, LiveCluster, PlacedRequest
+from offline_rl.serving.cluster import LOST_S, PATIENCE_S, LiveCluster
 from offline_rl.serving.inventory import MAX_KINDS
+from offline_rl.serving.placed import PlacedRequest
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import load_policy
 from offline_rl.serving.queries import PlacementQuery
@@ -312,7 +313,7 @@ def test_names_of_candidates_in_flight_are_bounded(monkeypatch):
         asked = query(f"r{number}", names=names)
         cluster.place(cluster.placement(asked, cluster.view(asked), names[0], 0.0))
     assert len(cluster.placements) <= 11
-    assert cluster._num_names == 100 * len(cluster.placements) == 100 * len(cluster._holders)
+    assert cluster._sets.num_names == 100 * len(cluster.placements) == 100 * len(cluster._sets)
     for number in range(3000):  # asked again and again
         placed(cluster, "same", "node-0", float(number), requested_run_s=1e9)
     assert len(cluster._ends) < 2000
