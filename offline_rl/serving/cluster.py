@@ -231,7 +231,8 @@ class LiveCluster:
         moved = replace(placement, node=node, start_s=started_s, finish_s=finish_s)
         moved = moved if here else self._with_startup(moved)
         if ran and placement.start_s is None:
-            self._hold(moved, None)
+            # while starts are not heard the books assume one, and no wait: the reported one goes in its place
+            self._hold(moved, None if self.hears_events else started_s)
             self._open(time_s).start(event.request_id, time_s)
             self._expect_end(time_s + max(LOST_S, 10.0 * self.expected_run_s(placement.query)), moved)
         elif event.status is None:

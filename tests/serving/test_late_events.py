@@ -11,7 +11,9 @@ from offline_rl.serving import placed as placed_module
 from offline_rl.serving.cluster import PATIENCE_S, LiveCluster
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.plain import RequestEvent
+from offline_rl.serving.policies import LedgerBooks, load_policy
 from offline_rl.serving.queries import PlacementQuery
+from tests.serving.bundles import make_bundle
 from tests.serving.making import NAMES, made_policy, made_service, metric
 
 
@@ -104,3 +106,22 @@ def test_what_waits_for_late_events_is_bounded_in_requests_and_in_names(monkeypa
     assert cluster._sets.num_names <= 1100
     cluster.expire(1e6)
     assert (len(cluster._overdue), len(cluster._sets), cluster._sets.num_names) == (0, 0, 0)
+
+
+def test_runs_are_learned_without_their_wait_before_starts_are_heard_too(tmp_path, monkeypatch):
+    cluster, learned = LiveCluster(load_policy(make_bundle(tmp_path / "bundle"))), []
+    monkeypatch.setattr(LedgerBooks, "_learn", lambda _self, _entry, run_s: learned.append(run_s))
+    cluster.question(PlacementQuery("q", 0.0, Request(), NAMES), 0.0)
+    now_s, heard = 0.0, []
+    for number in range(100):  # nobody reports
+        place(cluster, f"silent-{number}", now_s)
+        now_s += 20.0
+        cluster.expire(now_s)
+    for number in range(60):
+        place(cluster, f"r{number}", now_s)
+        cluster.report(RequestEvent(f"r{number}", now_s + 300.0, None, None))
+        heard.append(cluster.hears_events)
+        cluster.report(RequestEvent(f"r{number}", now_s + 310.0, None, "completed"))
+        now_s += 400.0
+    assert (heard[0], heard[-1]) == (False, True)
+    assert learned == [10.0] * 60
