@@ -20,8 +20,8 @@ import numpy as np
 
 from offline_rl.runner import Decision, Held, Node
 from offline_rl.serving.errors import QueryError
-from offline_rl.serving.inventory import MAX_NAMES, Inventory
-from offline_rl.serving.placed import CandidateSets, Overdue, PlacedRequest
+from offline_rl.serving.inventory import Inventory
+from offline_rl.serving.placed import MAX_CANDIDATES, CandidateSets, Overdue, PlacedRequest
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import InFlightLedger, Question, ServedPolicy
 from offline_rl.serving.queries import PlacementQuery, shown_instant
@@ -162,22 +162,24 @@ class LiveCluster:
     def placement(self, query: PlacementQuery, view: CandidateView, node: str, now_s: float) -> PlacedRequest:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""
         names = view.names if view.feasible.all() else tuple(np.array(view.names, object)[view.feasible])
-        names = self.tallies.interned(names)
+        names = self._sets.shared(names)
         return self._with_startup(PlacedRequest(replace(query, names=names, machines={}), node, node, now_s))
 
-    def place(self, placement: PlacedRequest) -> None:
-        """Files a decision; an older one about the same request is void."""
+    def place(self, placement: PlacedRequest) -> tuple[int, int]:
+        """Files a decision; an older one about the same request is void.
+
+        Returns:
+            How many other requests were forgotten for it, and of how many the candidates were.
+        """
         identity, now_s = placement.query.request_id, placement.decided_s
         self._forget(identity)
         self._overdue.pop(identity)
-        while self._overdue and self._sets.num_names > MAX_NAMES:
-            self._overdue.pop_oldest()
-        while self.placements and (len(self.placements) >= MAX_HELD or self._sets.num_names > MAX_NAMES):
-            self._forget(next(iter(self.placements)))
+        forgotten = self._make_room()
         run_s = self.expected_run_s(placement.query)
         stays_s = max(run_s, PATIENCE_S) if self.hears_events else run_s
         self._expect_end(now_s + stays_s, placement)
         self._hold(placement, None if self.hears_events else now_s)
+        return forgotten
 
     def weigh(self, placement: PlacedRequest, propensity: float | None) -> PlacedRequest:
         """Adds the propensity of a decision, which may become known later than the decision."""
@@ -247,8 +249,9 @@ class LiveCluster:
         while self._ends and self._ends[0][0] <= now_s:
             end = heapq.heappop(self._ends)
             if self._is_current(end):
-                self._overdue.keep(self.placements[end[1]], now_s + PATIENCE_S)
+                placement = self.placements[end[1]]
                 self._forget(end[1])
+                self._overdue.keep(placement, now_s + PATIENCE_S)
                 self._note_departure(was_reported=False)
                 count += 1
         self._overdue.forget(now_s)
@@ -299,10 +302,25 @@ class LiveCluster:
         if self._policy.any_nodes and name not in self.inventory.facts:
             self._new_guests |= name not in self._guests_in_books
         self.placements[identity] = placement
-        self._sets.take(placement.query.names)
+        self._sets.take(placement)
         self.tallies.add(name, placement.query.request.cpu_cores)
         if self._books is not None:
             self._enter(self._books, placement, start_s)
+
+    def _make_room(self) -> tuple[int, int]:
+        """Forgets what is too much: requests; and candidates, whose requests stay and count as before."""
+        num_forgotten = num_stripped = 0
+        while len(self.placements) >= MAX_HELD:
+            self._forget(next(iter(self.placements)))
+            num_forgotten += 1
+        while self._sets.num_names > MAX_CANDIDATES:
+            identity = self._sets.oldest
+            self._sets.give(identity)
+            self._overdue.strip(identity)
+            if identity in self.placements:
+                self.placements[identity] = self.placements[identity].bare()
+            num_stripped += 1
+        return num_forgotten, num_stripped
 
     def _with_startup(self, placement: PlacedRequest) -> PlacedRequest:
         """The placement with the start-up that is due on its node."""
@@ -328,7 +346,7 @@ class LiveCluster:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
-        self._sets.give(placement.query.names)
+        self._sets.give(identity)
         self.tallies.remove(placement.node, placement.query.request.cpu_cores)
         if self._books is not None:
             self._books.finish(identity, ran_until_s, refused=refused)

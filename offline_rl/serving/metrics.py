@@ -52,6 +52,9 @@ class Metrics:
             "assumed_finishes",
             "Requests of which nobody reported an end, taken to be over after their run time.",
         )
+        self.forgotten = counter(
+            "forgotten", "Requests in flight, or only their candidates, forgotten as too many.", ("what",)
+        )
         self.unknown_events = counter(
             "unknown_events", "Events about requests that the server does not hold."
         )

@@ -1,11 +1,14 @@
 """Decided requests as the server remembers them, those whose time is over, and the sets of candidates of all."""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 
 from offline_rl.serving.queries import PlacementQuery
 
 MAX_OVERDUE = 200_000
 """Requests whose time is over that are remembered; beyond that the oldest is forgotten."""
+MAX_CANDIDATES = 5_000_000
+"""Names in all sets of candidates, about 40 MB; beyond that the oldest requests are remembered without theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,9 +35,13 @@ class PlacedRequest:
     finish_s: float | None = None
     startup_s: float = 0.0
 
+    def bare(self) -> "PlacedRequest":
+        """The same without its candidates."""
+        return replace(self, query=replace(self.query, names=()))
+
 
 class CandidateSets:
-    """How many names the candidates of requests take in memory; equal sets take it once.
+    """The candidates of the requests that are remembered; of equal sets one is kept.
 
     Attributes:
         num_names: Of all sets together.
@@ -42,22 +49,43 @@ class CandidateSets:
 
     def __init__(self) -> None:
         self.num_names = 0
-        self._users: dict[tuple[str, ...], int] = {}
+        self._names_of: dict[str, tuple[str, ...]] = {}
+        self._known: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = {}
 
     def __len__(self) -> int:
-        return len(self._users)
+        return len(self._known)
 
-    def take(self, names: tuple[str, ...]) -> None:
-        """One request more has these candidates."""
-        if names not in self._users:
+    @property
+    def oldest(self) -> str:
+        """The request that has had its candidates longest."""
+        return next(iter(self._names_of))
+
+    def shared(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """The set that is kept of those equal to this one; else this one, of strings that are in memory once."""
+        known = self._known.get(names)
+        return tuple(map(sys.intern, names)) if known is None else known[0]
+
+    def take(self, placement: PlacedRequest) -> None:
+        """A request is remembered; one without candidates takes nothing."""
+        names = placement.query.names
+        if not names:
+            return
+        if names not in self._known:
             self.num_names += len(names)
-        self._users[names] = self._users.get(names, 0) + 1
+        kept, num_users = self._known.get(names, (names, 0))
+        self._known[kept] = kept, num_users + 1
+        self._names_of[placement.query.request_id] = kept
 
-    def give(self, names: tuple[str, ...]) -> None:
-        """One request less has them."""
-        self._users[names] -= 1
-        if not self._users[names]:
-            del self._users[names]
+    def give(self, identity: str) -> None:
+        """A request, or its candidates, is no longer remembered."""
+        names = self._names_of.pop(identity, None)
+        if names is None:
+            return
+        num_users = self._known[names][1] - 1
+        if num_users:
+            self._known[names] = names, num_users
+        else:
+            del self._known[names]
             self.num_names -= len(names)
 
 
@@ -81,7 +109,7 @@ class Overdue:
         """Remembers a request until an instant, no earlier than those of the requests before."""
         if len(self._kept) >= MAX_OVERDUE:
             self.pop_oldest()
-        self._sets.take(placement.query.names)
+        self._sets.take(placement)
         self._kept[placement.query.request_id] = until_s, placement
 
     def get(self, identity: str) -> PlacedRequest | None:
@@ -92,7 +120,7 @@ class Overdue:
         """Takes a request out; None if it is not among them."""
         placement = self._kept.pop(identity, (0.0, None))[1]
         if placement is not None:
-            self._sets.give(placement.query.names)
+            self._sets.give(identity)
         return placement
 
     def pop_oldest(self) -> None:
@@ -104,6 +132,12 @@ class Overdue:
         until_s, known = self._kept.get(placement.query.request_id, (0.0, None))
         if known is placement:
             self._kept[placement.query.request_id] = until_s, weighed
+
+    def strip(self, identity: str) -> None:
+        """Leaves the candidates of a request out, if it is among them."""
+        if identity in self._kept:
+            until_s, placement = self._kept[identity]
+            self._kept[identity] = until_s, placement.bare()
 
     def forget(self, now_s: float) -> None:
         """Forgets those that were to be kept until now."""

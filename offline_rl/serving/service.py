@@ -288,7 +288,9 @@ class Service:
     def _place(self, query: PlacementQuery, answer: Answer, now_s: float) -> PlacedRequest:
         self.metrics.decisions.labels(answer.arm).inc()
         placement = self.cluster.placement(query, answer.view, answer.node or "", now_s)
-        self.cluster.place(placement)
+        num_forgotten, num_stripped = self.cluster.place(placement)
+        self.metrics.forgotten.labels("request").inc(num_forgotten)
+        self.metrics.forgotten.labels("candidates").inc(num_stripped)
         self.metrics.in_flight.set(len(self.cluster.placements))
         return placement
 

@@ -92,7 +92,7 @@ def test_a_request_decided_again_is_no_longer_the_one_that_was_over():
 
 def test_what_waits_for_late_events_is_bounded_in_requests_and_in_names(monkeypatch):
     monkeypatch.setattr(placed_module, "MAX_OVERDUE", 50)
-    monkeypatch.setattr(cluster_module, "MAX_NAMES", 1000)
+    monkeypatch.setattr(cluster_module, "MAX_CANDIDATES", 1000)
     cluster = LiveCluster(made_policy())
     for number in range(100):
         place(cluster, f"r{number}", float(number), run_s=1.0)
@@ -102,7 +102,7 @@ def test_what_waits_for_late_events_is_bounded_in_requests_and_in_names(monkeypa
         names = tuple(f"{number}-{index}" for index in range(100))
         place(cluster, f"s{number}", 100.0 + number, names, run_s=1.0)
         cluster.expire(101.0 + number)
-    assert len(cluster._overdue) <= 11
+    assert len(cluster._overdue) == 50
     assert cluster._sets.num_names <= 1100
     cluster.expire(1e6)
     assert (len(cluster._overdue), len(cluster._sets), cluster._sets.num_names) == (0, 0, 0)
