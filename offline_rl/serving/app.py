@@ -223,6 +223,7 @@ class App:
         return (200 if self.ready else 503), {"ready": self.ready, "content_hash": policy.content_hash}
 
     async def _metrics(self, _scope: Scope, _body: bytes, _begun_s: float) -> Reply:
+        self.service.expire()
         return 200, self.service.metrics.text()
 
     def _admits(self, header: bytes) -> bool:

@@ -101,6 +101,7 @@ class Service:
         self._alarmed: frozenset[str] = frozenset()
         for kind in KINDS:
             metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
+        metrics.in_flight.set_function(lambda: len(self.cluster.placements))
 
     def filter(self, query: PlacementQuery) -> CandidateView:
         """The candidates and the reasons against them; a pod that has one node left is taken to go there.
@@ -167,6 +168,7 @@ class Service:
             QueryError: An event lies before the decision or the start of its request; none counts.
         """
         known = 0
+        self.expire()
         self.cluster.refuse_impossible(events)
         for event in events:
             placement = self.cluster.report(event)
@@ -176,6 +178,12 @@ class Service:
                 known += 1
                 self.log.request(request_row(placement, event.status or RUNNING, self._policy.site))
         return known
+
+    def expire(self) -> float:
+        """Takes out of the load what is over by now, though nobody asks; returns the clock."""
+        now_s = self.clock()
+        self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
+        return now_s
 
     async def drain(self) -> None:
         """Waits for comparisons under way."""
@@ -279,9 +287,7 @@ class Service:
         if self.slot.policy is not self._policy:
             self._policy, self._alarmed = self.slot.policy, frozenset()
             self.cluster.use(self._policy)
-        now_s = self.clock()
-        self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
-        return now_s
+        return self.expire()
 
     def _place(self, query: PlacementQuery, answer: Answer, now_s: float) -> PlacedRequest:
         self.metrics.decisions.labels(answer.arm).inc()
@@ -289,7 +295,6 @@ class Service:
         num_forgotten, num_stripped = self.cluster.place(placement)
         self.metrics.forgotten.labels("request").inc(num_forgotten)
         self.metrics.forgotten.labels("candidates").inc(num_stripped)
-        self.metrics.in_flight.set(len(self.cluster.placements))
         return placement
 
     def _record_reply(self, placement: PlacedRequest, answer: Answer, reply: Reply, fallback: Choice) -> None:
