@@ -1,10 +1,11 @@
 """The server's state of the cluster: facts about nodes, and what every node holds.
 
 kube-scheduler's questions contain no running pods, so the server keeps a ledger itself: a request counts as held by
-the node that it was offered to. Reported events (`POST /events`) correct this. A request without any
-report is taken to start when it was decided and to end after its expected run time: as in training, where the log
-has no outcome. These assumptions never reach the decision log. Whether starts are reported is learned from what becomes
-of requests: most of those that left were reported, or most were not.
+the node that it was offered to. Reported events (`POST /events`) correct this. A request without any report is taken
+to start when it was decided and to end after its expected run time: as in training, where the log has no outcome.
+These assumptions never reach the decision log, and an event that comes after the assumed end still counts for
+`PATIENCE_S`. Whether starts are reported is learned from what becomes of requests: most of those that left were
+reported, or most were not.
 
 Everything is bounded, and nothing stays for ever: not the requests, not the names of nodes that only questions name
 (*guests*: forgotten when they hold nothing and there are too many), not a start of which no end is reported.
