@@ -1,10 +1,11 @@
 """The server's state of the cluster: facts about nodes, and what every node holds.
 
 kube-scheduler's questions contain no running pods, so the server keeps a ledger itself: a request counts as held by
-the node that it was offered to. Reported events (`POST /events`) correct this. A request without any
-report is taken to start when it was decided and to end after its expected run time: as in training, where the log
-has no outcome. These assumptions never reach the decision log. Whether starts are reported is learned from what becomes
-of requests: most of those that left were reported, or most were not.
+the node that it was offered to. Reported events (`POST /events`) correct this. A request without any report is taken
+to start when it was decided and to end after its expected run time: as in training, where the log has no outcome.
+These assumptions never reach the decision log, and an event that comes after the assumed end still counts for
+`PATIENCE_S`. Whether starts are reported is learned from what becomes of requests: most of those that left were
+reported, or most were not.
 
 Everything is bounded, and nothing stays for ever: not the requests, not the names of nodes that only questions name
 (*guests*: forgotten when they hold nothing and there are too many), not a start of which no end is reported.
@@ -20,7 +21,8 @@ import numpy as np
 
 from offline_rl.runner import Decision, Held, Node
 from offline_rl.serving.errors import QueryError
-from offline_rl.serving.inventory import MAX_NAMES, Inventory
+from offline_rl.serving.inventory import Inventory
+from offline_rl.serving.placed import MAX_CANDIDATES, CandidateSets, Overdue, PlacedRequest
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import InFlightLedger, Question, ServedPolicy
 from offline_rl.serving.queries import PlacementQuery, shown_instant
@@ -29,7 +31,7 @@ from offline_rl.serving.tallies import MAX_GUESTS, Tallies, cores_of
 MAX_HELD = 200_000
 """Requests in flight that are remembered; beyond that the oldest is forgotten."""
 PATIENCE_S = 600.0
-"""Where starts are reported: how long a request without one stays, at least."""
+"""Where starts are reported: how long a request without one stays, at least; else how long its late events count."""
 LOST_S = 30 * 86_400.0
 """How long a request that was reported to start stays without an end, at least; and at least ten times its run."""
 GUESTS_AGAIN_S = 1.0
@@ -38,31 +40,6 @@ EARLY_S = 5.0
 """How long before its decision, or its start, an event may lie: clocks differ so much, and it counts as of then."""
 NEWS_WEIGHT = 0.02
 """Least weight of the last request that left, in the share of those of which something was reported."""
-
-
-@dataclass(frozen=True, slots=True)
-class PlacedRequest:
-    """A decided request that is taken to be in the system.
-
-    Attributes:
-        query: The question; its names are the feasible candidates.
-        node: Where it was offered, or where it was reported to run; empty where nothing was feasible.
-        offered: Where it was offered; likewise.
-        decided_s: When.
-        propensity: Probability of that offer, once it is known.
-        start_s: Reported start, None if none was reported.
-        finish_s: Reported end.
-        startup_s: The start-up that was due there when it was decided.
-    """
-
-    query: PlacementQuery
-    node: str
-    offered: str
-    decided_s: float
-    propensity: float | None = None
-    start_s: float | None = None
-    finish_s: float | None = None
-    startup_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +80,8 @@ class LiveCluster:
             0,
         )  # share of the requests that left of which something was reported
         self._ends: list[tuple[float, str, float, bool]] = []
-        self._holders: dict[tuple[str, ...], int] = {}  # set of candidates -> requests offered to one of it
-        self._num_names = 0
+        self._sets = CandidateSets()
+        self._overdue = Overdue(self._sets)
         self._books: InFlightLedger | None = None
         self._older: InFlightLedger | None = (
             None  # of the same policy, about fewer nodes: what they learned is kept
@@ -186,32 +163,38 @@ class LiveCluster:
     def placement(self, query: PlacementQuery, view: CandidateView, node: str, now_s: float) -> PlacedRequest:
         """A decision, ready to be filed: without what came with the question and is known elsewhere."""
         names = view.names if view.feasible.all() else tuple(np.array(view.names, object)[view.feasible])
-        names = self.tallies.interned(names)
+        names = self._sets.shared(names)
         return self._with_startup(PlacedRequest(replace(query, names=names, machines={}), node, node, now_s))
 
-    def place(self, placement: PlacedRequest) -> None:
-        """Files a decision; an older one about the same request is void."""
+    def place(self, placement: PlacedRequest) -> tuple[int, int]:
+        """Files a decision; an older one about the same request is void.
+
+        Returns:
+            How many other requests were forgotten for it, and of how many the candidates were.
+        """
         identity, now_s = placement.query.request_id, placement.decided_s
         self._forget(identity)
-        while self.placements and (len(self.placements) >= MAX_HELD or self._num_names > MAX_NAMES):
-            self._forget(next(iter(self.placements)))
+        self._overdue.pop(identity)
+        forgotten = self._make_room()
         run_s = self.expected_run_s(placement.query)
         stays_s = max(run_s, PATIENCE_S) if self.hears_events else run_s
         self._expect_end(now_s + stays_s, placement)
         self._hold(placement, None if self.hears_events else now_s)
+        return forgotten
 
     def weigh(self, placement: PlacedRequest, propensity: float | None) -> PlacedRequest:
         """Adds the propensity of a decision, which may become known later than the decision."""
         weighed = replace(placement, propensity=propensity)
         if self.placements.get(placement.query.request_id) is placement:
             self.placements[placement.query.request_id] = weighed
+        self._overdue.weigh(placement, weighed)
         return weighed
 
     def refuse_impossible(self, events: Iterable[RequestEvent]) -> None:
         """QueryError where an event lies before the decision or the start of its request."""
         started: dict[str, float] = {}
         for index, event in enumerate(events):
-            placement = self.placements.get(event.request_id)
+            placement = self.placements.get(event.request_id) or self._overdue.get(event.request_id)
             if placement is None:
                 continue
             known_s = started.get(event.request_id, placement.start_s)
@@ -230,9 +213,12 @@ class LiveCluster:
 
     def report(self, event: RequestEvent) -> PlacedRequest | None:
         """Notes a start or a finish; the request's placement; None, and nothing noted, if it is not held."""
-        placement = self.placements.get(event.request_id)
+        overdue = self._overdue.pop(event.request_id)
+        placement = overdue or self.placements.get(event.request_id)
         if placement is None:
             return None
+        if overdue is not None:  # it counted as one that nobody reports
+            self._note_departure(was_reported=True)
         self._note_departure(was_reported=True)
         time_s = max(event.time_s, placement.decided_s)
         ran = event.status not in ("dropped", "rejected")
@@ -248,7 +234,8 @@ class LiveCluster:
         moved = replace(placement, node=node, start_s=started_s, finish_s=finish_s)
         moved = moved if here else self._with_startup(moved)
         if ran and placement.start_s is None:
-            self._hold(moved, None)
+            # while starts are not heard the books assume one, and no wait: the reported one goes in its place
+            self._hold(moved, None if self.hears_events else started_s)
             self._open(time_s).start(event.request_id, time_s)
             self._expect_end(time_s + max(LOST_S, 10.0 * self.expected_run_s(placement.query)), moved)
         elif event.status is None:
@@ -258,14 +245,17 @@ class LiveCluster:
         return moved
 
     def expire(self, now_s: float) -> int:
-        """Forgets requests without reports whose time is over; returns how many."""
+        """Takes requests without reports out of the load when their time is over; returns how many."""
         count = 0
         while self._ends and self._ends[0][0] <= now_s:
             end = heapq.heappop(self._ends)
             if self._is_current(end):
+                placement = self.placements[end[1]]
                 self._forget(end[1])
+                self._overdue.keep(placement, now_s + PATIENCE_S)
                 self._note_departure(was_reported=False)
                 count += 1
+        self._overdue.forget(now_s)
         return count
 
     def expected_run_s(self, query: PlacementQuery) -> float:
@@ -309,16 +299,29 @@ class LiveCluster:
 
     def _hold(self, placement: PlacedRequest, start_s: float | None) -> None:
         """Files a request under its node: waiting, or running without its wait having been seen."""
-        name, identity, names = placement.node, placement.query.request_id, placement.query.names
+        name, identity = placement.node, placement.query.request_id
         if self._policy.any_nodes and name not in self.inventory.facts:
             self._new_guests |= name not in self._guests_in_books
         self.placements[identity] = placement
-        if names not in self._holders:
-            self._num_names += len(names)
-        self._holders[names] = self._holders.get(names, 0) + 1
+        self._sets.take(placement)
         self.tallies.add(name, placement.query.request.cpu_cores)
         if self._books is not None:
             self._enter(self._books, placement, start_s)
+
+    def _make_room(self) -> tuple[int, int]:
+        """Forgets what is too much: requests; and candidates, whose requests stay and count as before."""
+        num_forgotten = num_stripped = 0
+        while len(self.placements) >= MAX_HELD:
+            self._forget(next(iter(self.placements)))
+            num_forgotten += 1
+        while self._sets.num_names > MAX_CANDIDATES:
+            identity = self._sets.oldest
+            self._sets.give(identity)
+            self._overdue.strip(identity)
+            if identity in self.placements:
+                self.placements[identity] = self.placements[identity].bare()
+            num_stripped += 1
+        return num_forgotten, num_stripped
 
     def _with_startup(self, placement: PlacedRequest) -> PlacedRequest:
         """The placement with the start-up that is due on its node."""
@@ -344,11 +347,7 @@ class LiveCluster:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
-        names = placement.query.names
-        self._holders[names] -= 1
-        if not self._holders[names]:
-            del self._holders[names]
-            self._num_names -= len(names)
+        self._sets.give(identity)
         self.tallies.remove(placement.node, placement.query.request.cpu_cores)
         if self._books is not None:
             self._books.finish(identity, ran_until_s, refused=refused)

@@ -96,7 +96,7 @@ class DecisionLog:
             try:
                 journal.close()
             except OSError as error:
-                self._note(error)
+                self._note_unclosed(error)
 
     def _write(self) -> None:
         for _ in range(self._queue.qsize()):
@@ -121,6 +121,8 @@ class DecisionLog:
             return
         self.metrics.log_rows_written.inc(len(rows))
         rows.clear()
+        if journal.close_error is not None:
+            self._note_unclosed(journal.close_error)
         if journal.num_rewritten > num_rewritten:
             self.metrics.log_files_rewritten.inc()
             self._print(
@@ -137,6 +139,12 @@ class DecisionLog:
         if str(error) != self._failing:
             self._failing = str(error)
             self._print(f"the decision log cannot be written, decisions go on: {error}")
+
+    def _note_unclosed(self, error: OSError) -> None:
+        self.metrics.log_errors.inc()
+        self._print(
+            f"a file of the decision log could not be closed and compressed, and stays as it is: {error}"
+        )
 
     def _print(self, sentence: str) -> None:
         print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)

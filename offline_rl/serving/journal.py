@@ -41,6 +41,7 @@ class Journal:
 
     Attributes:
         num_rewritten: Files that were deleted while they were open, and written again.
+        close_error: Why the last write could not close its file afterwards; its rows are on the disk all the same.
 
     Raises:
         OSError: The folder cannot be made or written.
@@ -49,6 +50,7 @@ class Journal:
     def __init__(self, folder: Path, name: str, columns: Sequence[str]) -> None:
         self.folder, self.name, self.columns = folder, name, tuple(columns)
         self.num_rewritten = 0
+        self.close_error: OSError | None = None
         self._descriptor: int | None = None
         self._path = folder
         self._size = 0
@@ -59,9 +61,12 @@ class Journal:
     def write(self, rows: Sequence[Sequence[Cell]]) -> None:
         """Appends rows and flushes them to the disk; all of them, or none if it raises.
 
+        A file that is large or old enough is closed then; where that fails, `close_error` has it.
+
         Raises:
             OSError: The disk is full or cannot be written.
         """
+        self.close_error = None
         descriptor = self._current()
         content = as_csv(rows)
         try:
@@ -72,7 +77,10 @@ class Journal:
             raise
         self._size += len(content)
         if self._size > CLOSE_AFTER_BYTES or time.monotonic() - self._opened_s > CLOSE_AFTER_S:
-            self.close()
+            try:
+                self.close()
+            except OSError as error:  # raised, it would mean that the rows are to be written again
+                self.close_error = error
 
     def close(self) -> None:
         """Closes and compresses the open file; the next write begins another.

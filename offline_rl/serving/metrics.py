@@ -52,13 +52,16 @@ class Metrics:
             "assumed_finishes",
             "Requests of which nobody reported an end, taken to be over after their run time.",
         )
+        self.forgotten = counter(
+            "forgotten", "Requests in flight, or only their candidates, forgotten as too many.", ("what",)
+        )
         self.unknown_events = counter(
             "unknown_events", "Events about requests that the server does not hold."
         )
         self.reloads = counter("reloads", "Reloads of the bundle, by outcome.", ("outcome",))
         self.log_rows_written = counter("log_rows_written", "Rows of the decision log on the disk.")
         self.log_rows_lost = counter("log_rows_lost", "Rows of the decision log that were lost.")
-        self.log_errors = counter("log_errors", "Failed writes of the decision log.")
+        self.log_errors = counter("log_errors", "Failed writes and closings of the decision log.")
         self.log_files_rewritten = counter(
             "log_files_rewritten",
             "Files of the decision log that were deleted while open, and written again.",

@@ -18,7 +18,6 @@ again by its name; what it asks for is a bound at all times. The answer holds
 
 import asyncio
 import math
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -31,6 +30,7 @@ from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJo
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.notices import Notices
 from offline_rl.serving.queries import instant_of, list_of, number_of, object_of, text_of
 from offline_rl.serving.service import BUSY, POLICY, RAISED, SLOW
 
@@ -70,7 +70,7 @@ class QueueDoor:
         self._users: dict[str, UserPast] = {}
         self._predicted_s: dict[str, float] = {}
         self._late: asyncio.Future[list[int]] | None = None
-        self._printed = False
+        self._errors = Notices()
 
     async def order(self, policy: QueuePolicy, content: Any, now_s: float) -> dict[str, Any]:
         """Answers the content of `POST /order`.
@@ -164,13 +164,9 @@ class QueueDoor:
             return QueueReply(asking.result())
         if isinstance(error, PolicyInputError):
             raise error
-        self._print_once(f"the policy failed, the rule answers: {type(error).__name__}: {error}"[:500])
+        kind = type(error).__name__  # the text of an error may differ with every question
+        self._errors.write(kind, f"the policy failed, the rule answers: {kind}: {error}"[:500])
         return QueueReply(None, RAISED)
-
-    def _print_once(self, sentence: str) -> None:
-        if not self._printed:
-            self._printed = True
-            print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)
 
 
 def _with_ended(

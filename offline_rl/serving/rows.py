@@ -1,8 +1,8 @@
 """Rows of the decision log."""
 
-from offline_rl.serving.cluster import PlacedRequest
 from offline_rl.serving.decision_log import DECISION_COLUMNS, REQUEST_COLUMNS
 from offline_rl.serving.journal import Cell
+from offline_rl.serving.placed import PlacedRequest
 
 UNKNOWN, WAITING, RUNNING, REJECTED, DROPPED = "unknown", "waiting", "running", "rejected", "dropped"
 

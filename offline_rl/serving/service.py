@@ -5,7 +5,6 @@ deadline. When it is too slow, raises, or can name no candidate, the fallback an
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -25,12 +24,14 @@ from offline_rl.serving.choosing import (
     share_of,
     ten_point_scores,
 )
-from offline_rl.serving.cluster import CandidateView, LiveCluster, PlacedRequest, by_name
+from offline_rl.serving.cluster import CandidateView, LiveCluster, by_name
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.fallbacks import fallback_named
 from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.notices import Notices
+from offline_rl.serving.placed import PlacedRequest
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import PolicySlot, Question
 from offline_rl.serving.pressure import Pressure
@@ -96,9 +97,11 @@ class Service:
         self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
-        self._printed: set[str] = set()
+        self._errors, self._alarms = Notices(), Notices()  # however many errors there are, alarms are said
+        self._alarmed: frozenset[str] = frozenset()
         for kind in KINDS:
             metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
+        metrics.in_flight.set_function(lambda: len(self.cluster.placements))
 
     def filter(self, query: PlacementQuery) -> CandidateView:
         """The candidates and the reasons against them; a pod that has one node left is taken to go there.
@@ -165,6 +168,7 @@ class Service:
             QueryError: An event lies before the decision or the start of its request; none counts.
         """
         known = 0
+        self.expire()
         self.cluster.refuse_impossible(events)
         for event in events:
             placement = self.cluster.report(event)
@@ -174,6 +178,12 @@ class Service:
                 known += 1
                 self.log.request(request_row(placement, event.status or RUNNING, self._policy.site))
         return known
+
+    def expire(self) -> float:
+        """Takes out of the load what is over by now, though nobody asks; returns the clock."""
+        now_s = self.clock()
+        self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
+        return now_s
 
     async def drain(self) -> None:
         """Waits for comparisons under way."""
@@ -187,7 +197,7 @@ class Service:
             decision = self.cluster.rule_question(query, now_s)()
             choice = rule_choice(decision, self._position(decision, view.names), view, self._rng)
         except Exception as error:  # what stands in must not end the show
-            self._print_once(f"the rule failed, a heuristic answers: {type(error).__name__}: {error}"[:500])
+            self._say_error("the rule failed, a heuristic answers", error)
             return None
         return None if choice.best == NO_NODE else choice
 
@@ -241,17 +251,14 @@ class Service:
         except TimeoutError:
             return Reply(reason=SLOW)
         except Exception as error:  # whatever the policy's libraries raise: the show goes on
-            self._print_once(
-                f"the policy failed, the fallback answers: {type(error).__name__}: {error}"[:500]
-            )
+            self._say_error("the policy failed, the fallback answers", error)
             return Reply(reason=RAISED)
         took_s = time.monotonic() - begun_s
         self.metrics.decision_s.observe(took_s)
         self.metrics.unknown_labels.inc(decision.num_unknown)
         self.metrics.out_of_distribution.inc(decision.num_out_of_range > 0)
         self._policy.watch.decided(decision.unlike)
-        for sentence in self._policy.watch.alarms():
-            self._print_once(f"alarm: {sentence}")
+        self._say_alarms(frozenset(self._policy.watch.alarms()))
         position = self._position(decision, view.names)
         self.metrics.unknown_nodes.inc(int((position < 0).sum()))
         choice = policy_choice(decision, position, view)
@@ -278,17 +285,16 @@ class Service:
     def _turn(self) -> float:
         """What is done before every question; returns the clock."""
         if self.slot.policy is not self._policy:
-            self._policy = self.slot.policy
+            self._policy, self._alarmed = self.slot.policy, frozenset()
             self.cluster.use(self._policy)
-        now_s = self.clock()
-        self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
-        return now_s
+        return self.expire()
 
     def _place(self, query: PlacementQuery, answer: Answer, now_s: float) -> PlacedRequest:
         self.metrics.decisions.labels(answer.arm).inc()
         placement = self.cluster.placement(query, answer.view, answer.node or "", now_s)
-        self.cluster.place(placement)
-        self.metrics.in_flight.set(len(self.cluster.placements))
+        num_forgotten, num_stripped = self.cluster.place(placement)
+        self.metrics.forgotten.labels("request").inc(num_forgotten)
+        self.metrics.forgotten.labels("candidates").inc(num_stripped)
         return placement
 
     def _record_reply(self, placement: PlacedRequest, answer: Answer, reply: Reply, fallback: Choice) -> None:
@@ -332,10 +338,16 @@ class Service:
     def _alarm_level(self, kind: str) -> float:
         return self._policy.watch.levels()[kind]
 
-    def _print_once(self, sentence: str) -> None:
-        if sentence not in self._printed and len(self._printed) < 100:
-            self._printed.add(sentence)
-            print(f"schedtwin serve: {sentence}", file=sys.stderr, flush=True)
+    def _say_error(self, what: str, error: Exception) -> None:
+        """Says that something failed, by the kind of error: its text may differ with every question."""
+        kind = type(error).__name__
+        self._errors.write(f"{what}: {kind}", f"{what}: {kind}: {error}"[:500])
+
+    def _say_alarms(self, sentences: frozenset[str]) -> None:
+        """Says what has become an alarm; one that stands is said once, and again when it had cleared."""
+        for sentence in sorted(sentences - self._alarmed):
+            self._alarms.write(sentence, f"alarm: {sentence}")
+        self._alarmed = sentences
 
 
 def _answer(arm: str, choice: Choice, named: int, reason: str, view: CandidateView) -> Answer:

@@ -3,17 +3,23 @@
 import asyncio
 import base64
 import gc
+import re
+import shutil
+import subprocess
 from contextlib import nullcontext
+from pathlib import Path
 
 import orjson
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import offline_rl
 from logs_schema.errors import ProductError
 from offline_rl.serving import bodies
 from offline_rl.serving.app import SHED_LAG_S, App
 from offline_rl.serving.errors import QueryError
+from offline_rl.serving.plain import inventory_of_json
 from tests.serving.making import NAMES, asked, call, made_policy, made_service, metric, node_object, pod
 
 TOKEN = "0123456789abcdef"
@@ -219,6 +225,35 @@ def test_a_large_tree_of_json_is_not_parsed(monkeypatch):
     assert asked(app, "/decide", b"[" + b"[]," * 1000 + b"[]]")[0] == 413
     status, scores = asked(app, "/prioritize", content)  # node objects are told apart
     assert (status, len(scores)) == (200, 50)
+
+
+def test_an_inventory_that_is_too_large_is_told_how_to_become_small(app, monkeypatch):
+    monkeypatch.setattr(bodies, "MAX_TREE_BYTES", 100)
+    whole = {"items": [node_object(f"n{number}") for number in range(50)]}
+    status, content = asked(app, "/nodes", whole)
+    assert status == 413
+    assert "only name, labels, unschedulable and allocatable are read" in content["error"]
+    monkeypatch.setattr(bodies, "MAX_BODY_BYTES", 100)
+    assert "jq filter" in asked(app, "/nodes", whole)[1]["error"]
+    assert "jq filter" not in asked(app, "/decide", whole)[1]["error"]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="no jq")
+def test_the_readme_s_filter_of_nodes_leaves_what_is_read():
+    readme = (Path(offline_rl.__file__).parent / "README.md").read_text()
+    (program,) = re.findall(r"get nodes -o json \| jq -c '([^']*)'", readme)
+    items = [
+        node_object("a", unschedulable=True),
+        node_object("b", cpu="7910m"),
+        {"metadata": {"name": "bare"}},
+    ]
+    items[0]["metadata"]["labels"] |= {"schedtwin.io/tier": "cloud", "other": "x" * 1000}
+    items[1]["metadata"]["labels"] = {"failure-domain.beta.kubernetes.io/zone": "old"}
+    items[1]["status"] = {"capacity": {"cpu": "8", "nvidia.com/gpu": "2"}, "images": ["x" * 1000]}
+    whole = {"apiVersion": "v1", "items": items, "kind": "List"}
+    small = subprocess.run(["jq", "-c", program], input=orjson.dumps(whole), capture_output=True, check=True)
+    assert len(small.stdout) < 1000
+    assert inventory_of_json(orjson.loads(small.stdout)) == inventory_of_json(whole)
 
 
 def test_the_search_for_garbage_rests_while_a_large_content_is_parsed_and_goes_on_after():

@@ -10,8 +10,9 @@ from offline_rl.runner import Held, Node, Request, load
 from offline_rl.serving import cluster as cluster_module
 from offline_rl.serving import tallies
 from offline_rl.serving.app import App
-from offline_rl.serving.cluster import LOST_S, PATIENCE_S, LiveCluster, PlacedRequest
+from offline_rl.serving.cluster import LOST_S, PATIENCE_S, LiveCluster
 from offline_rl.serving.inventory import MAX_KINDS
+from offline_rl.serving.placed import PlacedRequest
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import load_policy
 from offline_rl.serving.queries import PlacementQuery
@@ -304,15 +305,20 @@ def test_names_that_only_questions_know_are_forgotten_when_they_hold_nothing(mon
     assert view.num_held.tolist() == [1.0, 0.0]
 
 
-def test_names_of_candidates_in_flight_are_bounded(monkeypatch):
-    monkeypatch.setattr(cluster_module, "MAX_NAMES", 1000)
+def test_names_of_candidates_in_flight_are_bounded_and_their_requests_stay(monkeypatch):
+    monkeypatch.setattr(cluster_module, "MAX_CANDIDATES", 1000)
     cluster = LiveCluster(made_policy())
+    num_stripped = 0
     for number in range(100):
         names = tuple(f"{number}-{index}" for index in range(100))
         asked = query(f"r{number}", names=names)
-        cluster.place(cluster.placement(asked, cluster.view(asked), names[0], 0.0))
-    assert len(cluster.placements) <= 11
-    assert cluster._num_names == 100 * len(cluster.placements) == 100 * len(cluster._holders)
+        num_stripped += cluster.place(cluster.placement(asked, cluster.view(asked), names[0], 0.0))[1]
+    sizes = [len(placement.query.names) for placement in cluster.placements.values()]
+    assert sizes == [0] * 89 + [100] * 11
+    assert num_stripped == 89
+    assert (cluster._sets.num_names, len(cluster._sets)) == (1100, 11)
+    assert cluster.view(query(names=("0-0", "99-0"))).num_held.tolist() == [1.0, 1.0]
+    assert cluster.report(RequestEvent("r0", 1.0, None, None)).start_s == 1.0
     for number in range(3000):  # asked again and again
         placed(cluster, "same", "node-0", float(number), requested_run_s=1e9)
     assert len(cluster._ends) < 2000

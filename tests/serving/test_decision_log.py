@@ -330,6 +330,27 @@ def test_a_disk_that_cannot_be_written_loses_no_decision_and_says_so(tmp_path, m
     assert len(lines_of(tmp_path / "log" / "requests")) == 1
 
 
+def test_rows_of_a_file_that_cannot_be_compressed_are_written_once(tmp_path, monkeypatch, capsys):
+    def full(_path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(journal_module, "CLOSE_AFTER_BYTES", 10)
+    monkeypatch.setattr(journal_module, "compress", full)
+    metrics = Metrics()
+    log = DecisionLog(tmp_path, metrics)
+    log.decision(["r1"] + [None] * (len(DECISION_COLUMNS) - 1))
+    assert until(lambda: metrics.registry.get_sample_value("schedtwin_log_rows_written_total") == 1)
+    assert until(lambda: metrics.registry.get_sample_value("schedtwin_log_errors_total") == 1)
+    assert metrics.registry.get_sample_value("schedtwin_log_writable") == 1
+    monkeypatch.undo()
+    log.decision(["r2"] + [None] * (len(DECISION_COLUMNS) - 1))
+    log.close()
+    assert sorted(line.split(",")[0] for line in lines_of(tmp_path / "decisions")) == ["r1", "r2"]
+    assert "could not be closed and compressed, and stays as it is" in capsys.readouterr().err
+    Journal(tmp_path / "decisions", "decisions", DECISION_COLUMNS)
+    assert {path.suffix for path in (tmp_path / "decisions").iterdir()} == {".gz"}
+
+
 def test_what_waits_for_a_broken_disk_is_bounded_and_what_is_lost_is_counted(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")

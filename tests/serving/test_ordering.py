@@ -87,6 +87,20 @@ def test_the_rule_answers_where_the_policy_fails_or_is_late(capsys):
     assert "the rule answers: RuntimeError" in capsys.readouterr().err
 
 
+def test_another_kind_of_error_is_said_although_one_was_said_before(capsys):
+    errors = [RuntimeError("one"), RuntimeError("two"), MemoryError("three")]
+
+    def fail(*_):
+        raise errors.pop(0)
+
+    app = app_of(queue_policy(fail))
+    for _ in range(3):
+        asked(app, "/order", question([job("first", 10, 4)]))
+    said = capsys.readouterr().err.splitlines()
+    failed = "schedtwin serve: the policy failed, the rule answers"
+    assert said == [f"{failed}: RuntimeError: one", f"{failed}: MemoryError: three"]
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

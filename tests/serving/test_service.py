@@ -13,12 +13,16 @@ from offline_rl.contract import EXPECTED_ON_TIME, AlarmFacts
 from offline_rl.runner import Held, Request, load
 from offline_rl.runner.loading import own_rule
 from offline_rl.runner.watch import Watch
+from offline_rl.serving.app import App
+from offline_rl.serving.cluster import PATIENCE_S
 from offline_rl.serving.config import ServiceConfig
+from offline_rl.serving.notices import AGAIN_S, Notices
+from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import PolicySlot, load_policy
 from offline_rl.serving.pressure import BEAT_S, Pressure
 from offline_rl.serving.queries import PlacementQuery
 from tests.serving.bundles import make_bundle
-from tests.serving.making import NAMES, made_policy, made_service, metric
+from tests.serving.making import NAMES, asked, made_policy, made_service, metric
 from tests.serving.test_decision_log import lines_of
 
 SHORT = ServiceConfig(deadline_s=0.05, seed=0)
@@ -282,6 +286,47 @@ def test_the_alarm_stands_in_the_metrics_and_is_said_once(capsys):
     service.slot.reload()
     assert asyncio.run(service.decide(query("c"))).arm == "fallback"
     assert metric(service, 'alarm{kind="slower"}') == 0.0
+
+
+def test_errors_without_number_do_not_silence_an_alarm_and_are_said_once_in_a_while(capsys):
+    texts = iter(range(1000))
+
+    def fail(decision):
+        raise RuntimeError(f"cannot score request {next(texts)}")
+
+    service, now = made_service(made_policy(fail)), [0.0]
+    service._errors, service._alarms = Notices(lambda: now[0]), Notices(lambda: now[0])
+    for number in range(150):
+        asyncio.run(service.decide(query(f"r{number}")))
+    now[0] = AGAIN_S
+    asyncio.run(service.decide(query("later")))
+    for alarms in (["slow"], ["slow"], ["slow", "unlike"], [], ["slow"]):
+        service._say_alarms(frozenset(alarms))
+        now[0] += AGAIN_S
+    said = [line.removeprefix("schedtwin serve: ") for line in capsys.readouterr().err.splitlines()]
+    failed = "the policy failed, the fallback answers: RuntimeError: cannot score request"
+    assert said == [
+        f"{failed} 0", f"{failed} 150 (149 times more since the last such line)",
+        "alarm: slow", "alarm: unlike", "alarm: slow",
+    ]  # fmt: skip
+
+
+def test_what_is_in_flight_is_counted_as_it_is_when_it_is_read():
+    now = [1000.0]
+    app = App(made_service(clock=lambda: now[0]))
+    for number in range(5):
+        asyncio.run(app.service.decide(query(f"r{number}")))
+    assert metric(app.service, "in_flight") == 5
+    app.service.report([RequestEvent("r0", 1001.0, None, "completed")])
+    assert metric(app.service, "in_flight") == 4
+    now[0] += PATIENCE_S
+    text = asked(app, "/metrics", method="GET")[1]
+    assert "schedtwin_in_flight 0.0" in text
+    assert "schedtwin_assumed_finishes_total 4.0" in text
+    asyncio.run(app.service.decide(query("last")))
+    now[0] += PATIENCE_S
+    app.service.report([RequestEvent("nobody", now[0], None, "completed")])
+    assert metric(app.service, "in_flight") == 0
 
 
 def test_policies_are_swapped_under_load_and_no_question_is_lost():
