@@ -145,7 +145,7 @@ def _paths_of(cluster: FleetCluster) -> list[Path]:
 
 def is_due(cluster: FleetCluster, time: dt.datetime) -> bool:
     """Whether a cluster is due for a refresh."""
-    due = due_at(cluster.settings, cluster.work)
+    due = due_at(cluster.settings, cluster.work, time)
     return due is None or due <= time
 
 
