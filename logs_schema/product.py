@@ -22,6 +22,8 @@ from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.hashing import as_json, file_hash, json_hash
 
 MANIFEST = "manifest.json"
+SIGNATURE = ".signature"
+"""After the name of a product: its detached signature, which lies beside it."""
 MAX_MANIFEST_BYTES = 64 * 1024**2
 SCHEMA_VERSION = 1
 """Version of the manifest itself; what the files mean is the business of each kind."""
@@ -222,6 +224,8 @@ def verify(
         max_bytes: what all its files may take; None: no limit.
         hidden_allowed: whether hidden files may lie there that the manifest does not name.
 
+    Beside a product that lies in this one its signature may lie: it is made once this one is written.
+
     Returns:
         The manifest, now known to match the files.
 
@@ -240,7 +244,8 @@ def verify(
         )
     files = _plain_files(path)
     known = {name: file for name, file in files.items() if name in manifest.files}
-    foreign = [name for name in files if name not in known and not (hidden_allowed and _is_hidden(name))]
+    strange = [name for name in files if name not in known and not is_signature(name, manifest)]
+    foreign = [name for name in strange if not (hidden_allowed and _is_hidden(name))]
     _refuse_disagreement(path, missing=manifest.files.keys() - known.keys(), foreign=foreign)
     num_bytes = sum(file.stat().st_size for file in known.values())
     if max_bytes is not None and num_bytes > max_bytes:
@@ -252,6 +257,12 @@ def verify(
     altered = [name for name, file in known.items() if manifest.files[name] != _hash_inside(file)]
     _refuse_disagreement(path, altered=altered)
     return manifest
+
+
+def is_signature(name: str, manifest: Manifest) -> bool:
+    """Whether a file in a product (its relative path) is the signature beside a product in it, by the manifest."""
+    inside = name.removesuffix(SIGNATURE)
+    return "/" not in name and inside != name and f"{inside}/{MANIFEST}" in manifest.files
 
 
 def _refuse_disagreement(path: Path, **troubles: Collection[str]) -> None:

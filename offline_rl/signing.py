@@ -1,6 +1,7 @@
 """Detached signatures of bundles: they prove the maker, where `--expect` fixes which one it is. Needs the extra `sign`.
 
-`BUNDLE.signature` lies beside the bundle: an Ed25519 signature, in base64, of the words below and the content hash.
+`BUNDLE.signature` lies beside the bundle: an Ed25519 signature, in base64, of the words below and the content hash. In
+the folder of a job's step, too, where it stays until the step is made again.
 Keys are PEM files as openssl writes them: `openssl genpkey -algorithm ed25519 -out private.pem`, and `openssl pkey -in
 private.pem -pubout -out public.pem`. Whoever holds the private key vouches for every bundle signed with it, old ones
 too.
@@ -13,7 +14,7 @@ from typing import Any
 
 from logs_schema.errors import ProductError
 from logs_schema.extras import how_to_install
-from logs_schema.product import verify
+from logs_schema.product import SIGNATURE, verify
 from offline_rl.bundle import KIND, MAX_BYTES, kind_of
 
 WORDS = b"schedtwin bundle "
@@ -23,7 +24,7 @@ WORDS = b"schedtwin bundle "
 def signature_beside(bundle: Path) -> Path:
     """Where the signature of a bundle lies."""
     whole = bundle.absolute()
-    return whole.with_name(f"{whole.name}.signature")
+    return whole.with_name(f"{whole.name}{SIGNATURE}")
 
 
 def sign_bundle(bundle: Path, private_key: Path) -> Path:

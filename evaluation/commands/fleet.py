@@ -1,5 +1,6 @@
 """`schedtwin fleet`: the daily jobs of many clusters, their state, and what of them may go."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -66,19 +67,20 @@ def _refresh(arguments: Namespace, fleet: "Fleet", clusters: "Sequence[FleetClus
     from dataclasses import replace
 
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.pipeline.fleet.outcomes import worst
+    from evaluation.pipeline.fleet.outcomes import DONE, USER_ERROR, worst
     from evaluation.pipeline.fleet.refreshing import refresh_fleet
     from logs_schema.records import to_plain
 
     engine = engine_from(arguments, fleet.settings.engine)
     fleet = replace(fleet, settings=replace(fleet.settings, engine=engine))
-    write_state(fleet)
+    _wrote_state(fleet)
     try:
         with progress_of(arguments) as progress:
             found = refresh_fleet(fleet, clusters, progress, at_once=arguments.now)
     finally:
-        write_state(fleet)
-    status = worst([one.outcome.status for one in found if one.outcome is not None])
+        is_written = _wrote_state(fleet)
+    statuses = [one.outcome.status for one in found if one.outcome is not None]
+    status = worst([*statuses, DONE if is_written else USER_ERROR])
     result = {"exit_status": status, "clusters": to_plain(found)}
     show_result(arguments, result, _refreshed_in_words(found))
     return status
@@ -102,9 +104,21 @@ def write_state(fleet: "Fleet") -> "FleetState":
     from evaluation.pipeline.fleet.states import state_of
 
     state = state_of(fleet.clusters)
-    write_page(state, fleet.page)
-    write_metrics(state, fleet.metrics)
+    try:
+        write_page(state, fleet.page)
+    finally:
+        write_metrics(state, fleet.metrics)
     return state
+
+
+def _wrote_state(fleet: "Fleet") -> bool:
+    """Whether page and metrics are written; where they are not it is said, and refreshes go on all the same."""
+    try:
+        write_state(fleet)
+    except OSError as error:
+        print(f"schedtwin fleet: page or metrics cannot be written: {error}", file=sys.stderr, flush=True)
+        return False
+    return True
 
 
 def _prune(arguments: Namespace, fleet: "Fleet", clusters: "Sequence[FleetCluster]") -> int:

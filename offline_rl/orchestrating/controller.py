@@ -78,11 +78,11 @@ class FrameController:
     ) -> None:  # fmt: skip
         self._orchestrator, self._cluster, self._config = orchestrator, cluster, config
         self._leading, self._recording, self.metrics, self._clock_s = leading, recording, metrics, clock_s
-        self._waiting = WaitingRemovals()
+        self._waiting, self._has_said_lost = WaitingRemovals(), False
         self._past = PastLoads(orchestrator.facts)
 
     def frame(self) -> FrameResult:
-        """Decides and makes the changes of one frame; never raises what the cluster or the loads do wrong."""
+        """Decides and makes the changes of one frame; never raises what cluster, loads or log do wrong."""
         now_s, begun_s = self._clock_s(), time.monotonic()
         self._past.begin()
         try:
@@ -93,7 +93,8 @@ class FrameController:
             _say(error.what)
         self.metrics.frames.labels(frame.outcome).inc()
         self.metrics.removals_waiting.set(sum(self._waiting.removals.values()))
-        self._recording.frame(now_s, *frame, took_s=time.monotonic() - begun_s)
+        took_s = time.monotonic() - begun_s
+        self._log(lambda: self._recording.frame(now_s, *frame, took_s=took_s))
         return frame
 
     def run(
@@ -106,12 +107,22 @@ class FrameController:
                 tell(self.frame())
                 next_s = max(next_s + frame_s, time.monotonic())
         finally:
-            self._recording.close()
-            try:
+            try:  # first of all, so that another one can lead whatever becomes of the log
                 if self._config.applies:
                     self._leading.resign()
             except SchedtwinError as error:
                 _say(error.what)
+            self._log(self._recording.close)
+
+    def _log(self, write: Callable[[], None]) -> None:
+        """Logs something; a log that cannot be written (a full disk) is counted and said once, and stops no frame."""
+        try:
+            write()
+        except OSError as error:
+            self.metrics.log_errors.inc()
+            if not self._has_said_lost:
+                _say(f"the log cannot be written, frames go on without it: {error}")
+            self._has_said_lost = True
 
     def _decided(self, now_s: float) -> FrameResult:
         leads = not self._config.applies or self._leading.leads()  # without writes there is nothing to lead
@@ -121,7 +132,7 @@ class FrameController:
             return FrameResult("follows", "another controller leads", [], [])
         facts, config = self._orchestrator.facts, self._config
         hosted = self._cluster.hosted()
-        self._recording.deployment(hosted, now_s)
+        self._log(lambda: self._recording.deployment(hosted, now_s))
         if self._leading.is_paused:
             return FrameResult("paused", "the lease says so", [], [])
         places = places_of(facts, hosted)

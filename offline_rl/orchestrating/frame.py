@@ -1,12 +1,13 @@
 """The changes of a frame: what is known as arrays, what is wanted as writes, and all of the writes or none.
 
 A replica goes only when it is idle: the requests of its service on its node, served or waiting on average of the last
-frame, leave a whole replica free; and where the last one would go, no request was served at all. Until then the removal
-waits. Before the first write of a frame every write is tried without effect; where a later one fails all the same,
-those before it are taken back.
+frame, leave a whole replica free; and where the last one would go, no request was served at all. The last one anywhere
+stays while requests of its service are queued, and where loads do not name a service on a node, nothing is known to be
+idle. Until then the removal waits. Before the first write of a frame every write is tried without effect; where a later
+one fails all the same, those before it are taken back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -103,13 +104,18 @@ def writes_of(
             left_out.append(f"no deployment of service {service} on node {host}")
         elif 0 < change <= num_services:
             wanted[place] = wanted.get(place, 0) + 1
+        elif change and not loads.is_named[place]:
+            service, host = facts.services[place[0]], facts.nodes[node]
+            left_out.append(f"the loads do not name service {service} on node {host}: none goes")
         elif change:
             waiting.add(place)
     for place in list(waiting.removals):
         if place not in places or places[place].desired == 0:
             waiting.removals.pop(place)
         elif place not in wanted and is_idle(places[place], loads, place):
-            wanted[place] = -1
+            going = {*(one for one, step in wanted.items() if step < 0), place}
+            if loads.queued[place[0]].sum() == 0.0 or _ready_without(going, places, place[0]) > 0:
+                wanted[place] = -1
     within = list(wanted.items())[:max_changes]
     left_out += [f"over the limit of {max_changes} changes a frame"] * (len(wanted) - len(within))
     return [Write(places[place], places[place].desired + step) for place, step in within], left_out
@@ -117,10 +123,21 @@ def writes_of(
 
 def is_idle(hosted: Hosted, loads: Loads, place: Place) -> bool:
     """Whether a replica can go without anybody noticing."""
+    if not loads.is_named[place]:
+        return False
     busy = float(loads.running[place] + loads.waiting[place])
     if hosted.desired <= 1:
         return busy == 0.0
     return hosted.ready >= hosted.desired and busy <= hosted.desired - 1.0
+
+
+def _ready_without(going: Collection[Place], places: Mapping[Place, Hosted], service: int) -> int:
+    """Replicas of a service that can serve once one has gone from each of some places."""
+    return sum(
+        max(min(one.ready, one.desired - (place in going)), 0)
+        for place, one in places.items()
+        if place[0] == service
+    )
 
 
 def make(cluster: ScalableCluster, writes: Sequence[Write], note: Callable[[str], None]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ class Access:
 
     Attributes:
         server: Address of the API server; with --token-file and --ca-file.
-        token_file: File with the token.
+        token_file: File with the token; read for every request.
         ca_file: Certificate of whoever signed the server's.
         kubeconfig: File in place of these three.
         namespace: Of the Deployments and of the Lease.
@@ -207,11 +208,9 @@ def _configuration(client: Any, access: Access) -> Any:
     if access.server is not None:
         configuration.host = access.server
         if access.token_file is not None:
-            token = access.token_file.read_text(encoding="utf-8").strip()
-            configuration.api_key, configuration.api_key_prefix = (
-                {"authorization": token},
-                {"authorization": "Bearer"},
-            )
+            configuration.api_key_prefix = {"authorization": "Bearer"}
+            configuration.refresh_api_key_hook = partial(_read_token, access.token_file)
+            _read_token(access.token_file, configuration)
         configuration.ssl_ca_cert = None if access.ca_file is None else str(access.ca_file)
     else:
         from kubernetes import config
@@ -230,6 +229,23 @@ def _configuration(client: Any, access: Access) -> Any:
             ) from error  # fmt: skip
     configuration.retries = False
     return configuration
+
+
+def _read_token(path: Path, configuration: Any) -> None:
+    """Reads the token, as the client does before every request: tokens of pods and of clouds are soon replaced."""
+    try:
+        token = path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise _no_token(path, type(error).__name__) from error
+    if not token:
+        raise _no_token(path, "it is empty")
+    configuration.api_key = {"authorization": token}
+
+
+def _no_token(path: Path, why: str) -> DeniedError:
+    return DeniedError(
+        "there is no token", where=f"{path}: {why}", advice="it is read again in the next frame"
+    )
 
 
 def _is_up(node: Any) -> bool:

@@ -3,7 +3,9 @@
     {"time_s": 1700000000.0,
      "running": {"service": {"node": 1.5}},  "waiting": {"service": {"node": 0.0}},  "queued": {"service": {"site": 2}}}
 
-`time_s` is seconds since 1970. Numbers are requests, means over the last frame; what is not named is 0.
+`time_s` is seconds since 1970. Numbers are requests, means over the last frame; what is not named counts as 0 requests.
+Where neither `running` nor `waiting` names a service on a node, though, no replica of it goes: a report that has lost a
+service or a node is none of an idle one, so idle replicas are to be named with 0.
 """
 
 import json
@@ -33,11 +35,12 @@ class LoadsError(SchedtwinError):
 
 @dataclass(frozen=True)
 class Loads:
-    """Loads in the order of a bundle's names; those of `FrameView`."""
+    """Loads in the order of a bundle's names; those of `FrameView`, and where the report names them."""
 
     running: np.ndarray  # [services, nodes]
     waiting: np.ndarray  # [services, nodes]
     queued: np.ndarray  # [services, access points]
+    is_named: np.ndarray  # [services, nodes] in `running` or `waiting`
 
 
 class PastLoads:
@@ -79,10 +82,12 @@ def read_loads(source: str, facts: OrchestratorFacts, now_s: float) -> Loads:
         if not isinstance(content, dict):
             raise ValueError("no JSON object")
         age_s = now_s - float(content["time_s"])
+        running, waiting = content.get("running", {}), content.get("waiting", {})
         loads = Loads(
-            _table(content.get("running", {}), facts.services, facts.nodes),
-            _table(content.get("waiting", {}), facts.services, facts.nodes),
+            _table(running, facts.services, facts.nodes),
+            _table(waiting, facts.services, facts.nodes),
             _table(content.get("queued", {}), facts.services, facts.points),
+            _names(running, facts) | _names(waiting, facts),
         )
     except _UNREADABLE as error:
         raise LoadsError(
@@ -127,3 +132,9 @@ def _table(content: Any, rows: tuple[str, ...], columns: tuple[str, ...]) -> np.
                 raise ValueError(f"{service} at {place}: {value}")
             table[row, column] = value
     return table
+
+
+def _names(content: Any, facts: OrchestratorFacts) -> np.ndarray:
+    """[services, nodes] whether a table names the place."""
+    named = [[node in content.get(service, {}) for node in facts.nodes] for service in facts.services]
+    return np.array(named, bool)

@@ -3,9 +3,11 @@
     LOG/replicas/replicas-*.csv     `schedtwin import native LOG/replicas --out ARCHIVE` reads them
     LOG/frames/frames-*.csv         what was decided and what became of it
 
-The first frame of a process writes every count; after that only those that have changed.
+The first frame of a process writes every count; after that only those that have changed. Whatever writes raises OSError
+where the disk is full or cannot be written; counts that were not written are written with the next ones.
 """
 
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -53,9 +55,10 @@ class Recording:
 
     def close(self) -> None:
         """Closes and compresses the open files."""
-        for journal in (self._replicas, self._frames):
-            if journal is not None:
-                journal.close()
+        with ExitStack() as open_files:
+            for journal in (self._frames, self._replicas):
+                if journal is not None:
+                    open_files.callback(journal.close)  # also where the other one cannot be closed
 
 
 class FrameMetrics:
@@ -73,6 +76,7 @@ class FrameMetrics:
         self.changes = Counter(
             "schedtwin_replica_changes", "Changes of desired replicas, by direction.", ("direction",), **known
         )
+        self.log_errors = Counter("schedtwin_log_errors", "Failed writes of the log.", **known)
         self.removals_waiting = Gauge(
             "schedtwin_removals_waiting", "Removals that wait until a replica is idle.", **known
         )

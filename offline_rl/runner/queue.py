@@ -6,7 +6,6 @@ the same in JAX.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from math import log1p
 from typing import Any
 
@@ -18,7 +17,14 @@ from offline_rl.runner import queue_rules, queue_starting
 from offline_rl.runner.form import refuse_other_problem
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob, refuse_impossible
-from offline_rl.runner.queue_starting import PARTS, parts_of, reservation, rule_inputs, starting
+from offline_rl.runner.queue_starting import (
+    PARTS,
+    in_order_of_rule,
+    parts_of,
+    reservation,
+    rule_inputs,
+    starting,
+)
 
 PROBLEM = "ordering"
 FIRST_COME = {"rule": "fcfs", "backfill": "by_arrival"}
@@ -97,7 +103,11 @@ class QueuePolicy:
             PolicyInputError: As `decide`.
         """
         refuse_impossible(waiting, running, clock_s)
-        return starting(self.setting, partial(self._next, users, clock_s), waiting, running, users, clock_s)
+
+        def following(left: Sequence[int], held: Sequence[RunningJob]) -> int:
+            return self._next(users, clock_s, [waiting[place] for place in left], held)
+
+        return starting(self.setting, following, waiting, running, users, clock_s)
 
     def starting_by_rule(
         self,
@@ -117,11 +127,8 @@ class QueuePolicy:
         refuse_impossible(waiting, running, clock_s)
         own = {name: value for name, value in self.setting.items() if name not in OF_PREDICTIONS}
         setting = own | self.setting.get("fallback", FIRST_COME)
-
-        def first(left: Sequence[WaitingJob], _: Sequence[RunningJob]) -> int:
-            return int(np.argmin(queue_rules.places(setting, rule_inputs(left, users, clock_s, setting))))
-
-        return starting(setting, first, waiting, running, users, clock_s)
+        following = in_order_of_rule(setting, waiting, users, clock_s)
+        return starting(setting, following, waiting, running, users, clock_s)
 
     def too_large(self, waiting: Sequence[WaitingJob]) -> list[int]:
         """The places in `waiting` of the jobs that request more processors than there are: they never start."""

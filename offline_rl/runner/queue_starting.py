@@ -3,7 +3,8 @@
 A job larger than the pool never starts, and delays no other job.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,10 @@ from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJo
 
 PARTS = 1000
 """Of a processor."""
-Next = Callable[[Sequence[WaitingJob], Sequence[RunningJob]], int]
-"""Waiting and running jobs -> the place of the job that is next."""
+Next = Callable[[Sequence[int], Sequence[RunningJob]], int]
+"""The places of the jobs left, in order, and what runs -> which of those places is next, as its index among them.
+
+It is asked again only after the job that it named last has started."""
 
 
 def starting(
@@ -38,7 +41,7 @@ def starting(
     held, started = list(running), []
     free = size - sum(parts_of(one.processors) for one in held)
     while left and free > 0:  # more may run than the pool of the contract has: then nothing starts
-        chosen = following([waiting[place] for place in left], held)
+        chosen = following(left, held)
         job = waiting[left[chosen]]
         if parts_of(job.processors) > free:
             break
@@ -48,6 +51,22 @@ def starting(
     if left and free > 0 and setting["easy"]:
         started += _filling(setting, left.pop(chosen), left, waiting, held, users, clock_s)
     return started
+
+
+def in_order_of_rule(
+    setting: Mapping[str, Any], waiting: Sequence[WaitingJob], users: Mapping[str, UserPast], clock_s: float
+) -> Next:
+    """Who is next under the rule of a setting. No job's place before another depends on a third, so it sorts once."""
+    order: Iterator[int] | None = None
+
+    def following(left: Sequence[int], _: Sequence[RunningJob]) -> int:
+        nonlocal order
+        if order is None:
+            jobs = rule_inputs([waiting[place] for place in left], users, clock_s, setting)
+            order = iter([left[one] for one in np.argsort(queue_rules.places(setting, jobs)).tolist()])
+        return bisect_left(left, next(order))
+
+    return following
 
 
 def too_large(setting: Mapping[str, Any], waiting: Sequence[WaitingJob]) -> list[int]:
@@ -88,8 +107,10 @@ def reservation(
     held = np.array([parts_of(one.processors) for one in running], np.int64)
     ends_s = np.array([max(one.expected_end_s, clock_s) for one in running])
     free = parts_of(setting["processors"]) - int(held.sum())
-    instants_s = np.append(clock_s, np.sort(ends_s))
-    later = np.array([free + int(held[ends_s <= until_s].sum()) for until_s in instants_s])
+    by_end = np.argsort(ends_s)
+    instants_s = np.append(clock_s, ends_s[by_end])
+    given_back = np.append(0, np.cumsum(held[by_end]))  # by so many of the jobs, the first to end first
+    later = free + given_back[np.searchsorted(ends_s[by_end], instants_s, side="right")]
     first = int(np.argmax(later >= needed))  # it comes to that: in the end the whole pool is free
     return free, float(instants_s[first]), int(later[first]) - needed
 

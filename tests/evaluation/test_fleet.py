@@ -150,7 +150,9 @@ def test_when_it_is_due_depends_on_the_clock_and_not_on_how_late_it_was(
         begun = midnight + dt.timedelta(hours=hour, minutes=minutes)
         write_attempt(tmp_path, begun.isoformat())
         write_outcome(tmp_path, outcome_at(begun))
-        assert due_at(settings, tmp_path) == midnight + dt.timedelta(hours=due)
+        assert due_at(settings, tmp_path, begun + dt.timedelta(minutes=30)) == midnight + dt.timedelta(
+            hours=due
+        )
     period = dt.timedelta(hours=every_h)
     assert not is_overdue(settings, tmp_path, midnight + dt.timedelta(hours=due) + 0.99 * period)
     assert is_overdue(settings, tmp_path, midnight + dt.timedelta(hours=due) + period)
@@ -158,16 +160,34 @@ def test_when_it_is_due_depends_on_the_clock_and_not_on_how_late_it_was(
 
 def test_what_never_ran_or_was_interrupted_is_due_at_once_and_an_error_after_a_while(tmp_path: Path) -> None:
     settings = ClusterConfig("a", "", "", "", retry_h=2.0)
-    assert due_at(settings, tmp_path) is None
+    time = NOON + dt.timedelta(hours=1)
+    assert due_at(settings, tmp_path, time) is None
     assert is_overdue(settings, tmp_path, NOON)
     write_attempt(tmp_path, NOON.isoformat())
-    assert due_at(settings, tmp_path) is None
+    assert due_at(settings, tmp_path, time) is None
     write_outcome(tmp_path, outcome_at(NOON, status=2, result="error"))
-    assert due_at(settings, tmp_path) == NOON + dt.timedelta(hours=2, minutes=10)
+    assert due_at(settings, tmp_path, time) == NOON + dt.timedelta(hours=2, minutes=10)
     write_outcome(tmp_path, outcome_at(NOON))
-    assert due_at(settings, tmp_path) == dt.datetime(2026, 3, 5, tzinfo=dt.UTC)
+    assert due_at(settings, tmp_path, time) == dt.datetime(2026, 3, 5, tzinfo=dt.UTC)
     write_attempt(tmp_path, (NOON + dt.timedelta(days=1)).isoformat())  # and killed
-    assert due_at(settings, tmp_path) is None
+    assert due_at(settings, tmp_path, time) is None
+
+
+def test_what_a_clock_that_was_ahead_has_written_is_due_at_once(tmp_path: Path) -> None:
+    settings = ClusterConfig("a", "", "", "")
+    for ahead in (dt.timedelta(minutes=1), dt.timedelta(days=2000)):
+        write_attempt(tmp_path, (NOON + ahead).isoformat())
+        for changes in ({}, {"status": 2, "result": "error"}):
+            write_outcome(tmp_path, outcome_at(NOON + ahead, **changes))
+            assert due_at(settings, tmp_path, NOON) is None
+        write_attempt(tmp_path, NOON.isoformat())  # a refresh under the right clock, which was killed
+        assert due_at(settings, tmp_path, NOON + dt.timedelta(seconds=1)) is None
+    assert is_overdue(settings, tmp_path, NOON)
+    ends = outcome_at(NOON, ended=(NOON + dt.timedelta(days=2000)).isoformat(), status=2, result="error")
+    write_outcome(tmp_path, ends)
+    assert due_at(settings, tmp_path, NOON) is None
+    write_outcome(tmp_path, outcome_at(NOON))
+    assert due_at(settings, tmp_path, NOON + dt.timedelta(hours=1)) == dt.datetime(2026, 3, 5, tzinfo=dt.UTC)
 
 
 def test_only_what_is_due_is_refreshed_and_bad_data_is_named_before_work_begins(

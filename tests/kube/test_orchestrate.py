@@ -64,7 +64,7 @@ def test_frames_beside_a_real_api_server(programs: Path, tmp_path: Path) -> None
         bench.report(running={"ocr": {"n0": 2.5}})
         serve(api, "ocr-n0", 3)
         assert bench.frame((0, LESS_OCR)).outcome == "nothing_to_change"  # it serves
-        bench.report()
+        bench.report(running={"ocr": {"n0": 0.0}})
         assert bench.frame((0, NOTHING)).outcome == "changed"
         assert asked(api) == {"ocr-n0": 2, "asr-n1": 2}
         seen = bench.cluster.hosted()

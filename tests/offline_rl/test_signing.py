@@ -4,13 +4,18 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 
 from evaluation.commands.cli import main
+from evaluation.jobs.job import Step, run_steps
+from evaluation.pipeline.fleet.holdings import What, holdings_in
 from logs_schema.errors import ProductError
+from logs_schema.product import verify
+from logs_schema.progress import SilentProgress
 from offline_rl.runner import load
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.policies import PolicySlot, load_policy
@@ -92,3 +97,28 @@ def test_without_the_library_the_message_says_what_to_install(
     with pytest.raises(ProductError, match=r"(?s)WHEEL\[sign\].*--expect"):
         load(bundle, trust=public)
     load(bundle)
+
+
+def test_a_bundle_in_a_job_s_folder_keeps_its_signature_for_as_long_as_it_stands(tmp_path: Path) -> None:
+    def steps(seed: int) -> list[Step]:
+        def build(out: Path, *_: Any) -> None:
+            make_bundle(out / "bundle", seed=seed)
+
+        return [Step("bundle", "job-bundle", build, seed=seed)]
+
+    private, public = key_files(tmp_path, "maker")
+    work = tmp_path / "work"
+    product = run_steps(steps(0), work, SilentProgress())["bundle"]
+    signature = sign_bundle(product / "bundle", private)
+    verify(product)
+    assert [(one.what, one.remark) for one in holdings_in(work)] == [(What.PRODUCT, "")]
+    run_steps(steps(0), work, SilentProgress())
+    content_hash = load(product / "bundle", trust=public).content_hash
+    for stranger in ("other.signature", "bundle/bundle.signature", "bundle.signature.old"):
+        (product / stranger).write_text("x")
+        with pytest.raises(ProductError, match=f"foreign: {stranger}"):
+            verify(product)
+        (product / stranger).unlink()
+    run_steps(steps(1), work, SilentProgress())
+    assert load(product / "bundle").content_hash != content_hash
+    assert not signature.exists()

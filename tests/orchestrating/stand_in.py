@@ -25,6 +25,7 @@ class StandIn:
         writes: (name, replicas, whether it was only tried), in order.
         faults: (what, number of the request of its kind from 1) -> a status, or seconds of silence; `what` is "list",
             "try", "write", "lease".
+        tokens: The Authorization of every request, in order.
     """
 
     def __init__(self, deployments: dict[str, tuple[str, str, int, int]]) -> None:
@@ -37,7 +38,7 @@ class StandIn:
         self.writes: list[tuple[str, int, bool]] = []
         self.faults: dict[tuple[str, int], float] = {}
         self.counts: dict[str, int] = {}
-        self.url = ""
+        self.url, self.tokens = "", list[str | None]()
 
     def answer(self, method: str, address: str, content: Any) -> tuple[int, Any]:
         """Status and content of an answer."""
@@ -111,6 +112,7 @@ def listening(held: StandIn) -> Iterator[StandIn]:
 
         def _handle(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            held.tokens.append(self.headers.get("Authorization"))
             status, content = held.answer(self.command, self.path, json.loads(body) if body else None)
             told = json.dumps(content).encode()
             self.send_response(status)

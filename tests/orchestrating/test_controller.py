@@ -183,3 +183,22 @@ def test_the_log_is_a_table_of_replicas(bench: Bench, api: StandIn, tmp_path: Pa
     rows = Archive(tmp_path / "archive").read("replicas").to_pylist()
     counts = [(row["service"], row["node_id"], row["num_replicas"]) for row in rows]
     assert counts == [("asr", "n1", 1), ("ocr", "n0", 2), ("ocr", "n0", 3)]
+
+
+def test_a_token_that_was_replaced_is_used_from_the_next_request_on(api: StandIn, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("first\n")
+    bench = Bench(Access(api.url, token, namespace=NAMESPACE, timeout_s=1.0), tmp_path)
+    bench.frame((0, NOTHING))
+    assert set(api.tokens) == {"Bearer first"}
+    api.tokens.clear()
+    token.write_text("second\n")
+    assert bench.frame((0, NOTHING)).outcome == "nothing_to_change"
+    assert set(api.tokens) == {"Bearer second"}
+    for content in (b"", b"\xff"):
+        token.write_bytes(content)
+        assert "there is no token" in bench.frame((0, NOTHING)).reason
+    token.unlink()
+    assert "FileNotFoundError" in bench.frame((0, NOTHING)).reason
+    token.write_text("third")
+    assert bench.frame((0, NOTHING)).outcome == "nothing_to_change"

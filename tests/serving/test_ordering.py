@@ -1,5 +1,6 @@
 """`POST /order`: which waiting jobs start now, who says so, and what is kept between questions."""
 
+import asyncio
 import time
 
 import numpy as np
@@ -16,7 +17,7 @@ from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.errors import ServingError
 from offline_rl.serving.policies import ServedPolicy
 from offline_rl.serving.server import load_served
-from tests.serving.making import asked, made_policy, made_service, metric
+from tests.serving.making import asked, call, made_policy, made_service, metric
 
 SETTING = {
     "processors": 4.0, "easy": True, "num_visible": 8, "queue_size": 8, "running_size": 8, "tick_s": 1.0,
@@ -218,3 +219,26 @@ def test_a_job_larger_than_the_machine_is_named_and_keeps_nobody_waiting():
     answer = asked(app, "/order", question(waiting))[1]
     assert (answer["start"], answer["too_large"]) == (["fits"], ["huge", "vast"])
     assert asked(app, "/order", question(waiting[1:2]))[1]["too_large"] == []
+
+
+def test_other_doors_are_answered_while_the_rule_looks_at_the_queue(monkeypatch):
+    looked = []
+
+    def look(*_):
+        time.sleep(0.3)
+        looked.append("at all of it")
+        return [0]
+
+    policy = queue_policy()
+    monkeypatch.setattr(policy, "starting_by_rule", look)
+    app = app_of(policy)
+
+    async def both():
+        asking = asyncio.create_task(call(app, "/order", question([job("first", 10)])))
+        await asyncio.sleep(0.05)
+        assert (await call(app, "/healthz", method="GET"))[0] == 200
+        assert not looked
+        return await asking
+
+    status, answer = asyncio.run(both())
+    assert (status, answer["start"]) == (200, ["first"])

@@ -3,6 +3,9 @@
 A refresh writes its twin, its policy and its certificate over those of the day before. After an export they are linked
 into a folder of their own, so that what a running bundle was made from stays to be looked at, and an earlier bundle to
 go back to. The history is not among them: it only grows, and its content hash is in the manifests.
+
+Only what the manifests name is linked. Where a refresh was killed after its export, what it left is kept before the
+next one begins; where another command has written over it meanwhile, the bundle is kept without it.
 """
 
 import os
@@ -12,7 +15,7 @@ from pathlib import Path
 from evaluation.pipeline.refresh.job import FOLDER
 from evaluation.pipeline.run import BUNDLE
 from logs_schema.aside import into_place, locked_folder, sweep, sync
-from logs_schema.product import MANIFEST
+from logs_schema.product import MANIFEST, read_manifest
 from offline_rl.bundle import read_bundle
 
 EXPORTS = "exports"
@@ -46,15 +49,35 @@ def keep_export(work: Path) -> Path | None:
         return goal
     folder, lock = locked_folder(goal)
     try:
-        for name in KEPT:
-            if (place / name / MANIFEST).is_file():
-                shutil.copytree(place / name, folder / name, copy_function=_link)
+        for name in belonging(place):
+            shutil.copytree(place / name, folder / name, copy_function=_link)
         sync(folder)
         into_place(folder, goal)
     finally:
         os.close(lock)
         shutil.rmtree(folder, ignore_errors=True)
     return goal
+
+
+def belonging(place: Path) -> list[str]:
+    """The products in a refresh's folder that its bundle was made from, and its decision with what that looked at.
+
+    Of an input only the very one that a manifest names belongs; a decision, where it is on the bundle's candidate.
+
+    Raises:
+        ProductError: A manifest is damaged.
+    """
+    found = {name: read_manifest(place / name) for name in KEPT if (place / name / MANIFEST).is_file()}
+    belongs, left = list[str](), ["bundle"]
+    candidate = found["bundle"].made_from.get("candidate")
+    if candidate and "decision" in found and found["decision"].made_from.get("candidate") == candidate:
+        left.append("decision")
+    while left:
+        belongs.append(left.pop())
+        inputs = found[belongs[-1]].made_from
+        is_there = (name for name in inputs if name in found and found[name].content_hash == inputs[name])
+        left += [name for name in is_there if name not in (*belongs, *left)]
+    return belongs
 
 
 def _link(source: str, goal: str) -> None:

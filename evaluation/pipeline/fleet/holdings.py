@@ -16,7 +16,7 @@ from evaluation.pipeline.fleet.exports import EXPORTS
 from evaluation.pipeline.fleet.outcomes import FOLDER as FLEET
 from evaluation.pipeline.refresh.appending import KIND as HISTORY
 from evaluation.pipeline.refresh.job import FOLDER as REFRESH
-from logs_schema.product import MANIFEST, Manifest, read_manifest
+from logs_schema.product import MANIFEST, Manifest, is_signature, read_manifest
 
 ARCHIVES = ("archive", "job-archive", HISTORY)
 """Kinds that are never removed."""
@@ -94,7 +94,10 @@ def _holding(path: Path) -> Holding:
     if not (path / MANIFEST).is_file() or (path / MANIFEST).is_symlink():
         return Holding(path, What.OTHER, remark=f"a folder without {MANIFEST}")
     manifest = read_manifest(path)
-    if foreign := next((name for name in names_in(path) if name not in manifest.files), None):
+    strange = (
+        name for name in names_in(path) if name not in manifest.files and not is_signature(name, manifest)
+    )
+    if foreign := next(strange, None):
         return Holding(path, What.OTHER, remark=f"it holds {foreign}, which its manifest does not name")
     return Holding(path, What.PRODUCT, manifest)
 

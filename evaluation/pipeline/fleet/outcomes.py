@@ -169,22 +169,29 @@ def slot_of(settings: ClusterConfig, time: dt.datetime) -> dt.datetime:
     return origin + math.floor((time - origin) / period) * period
 
 
-def due_at(settings: ClusterConfig, work: Path) -> dt.datetime | None:
-    """When the next refresh is due: None at once, because there was none yet, or the last one was interrupted."""
+def due_at(settings: ClusterConfig, work: Path, time: dt.datetime) -> dt.datetime | None:
+    """When the next refresh is due: None at once, because there was none yet, or the last one was interrupted.
+
+    Where the last one is said to have begun later than it is now, the clock was ahead: when it really began is not
+    known, so the next one is due at once.
+    """
     outcome, attempt = read_outcome(work), read_attempt(work)
-    if outcome is None or attempt > outcome.begun:
+    if outcome is None or attempt > outcome.begun or dt.datetime.fromisoformat(outcome.begun) > time:
         return None
     if outcome.is_error:
         ended = dt.datetime.fromisoformat(outcome.ended)
-        return ended + dt.timedelta(hours=settings.retry_h)
+        return None if ended > time else ended + dt.timedelta(hours=settings.retry_h)
     begun = dt.datetime.fromisoformat(outcome.begun)
     return slot_of(settings, begun) + dt.timedelta(hours=settings.every_h)
 
 
 def is_overdue(settings: ClusterConfig, work: Path, time: dt.datetime) -> bool:
-    """Whether no refresh has ended yet, or none within a whole period after the last one was due."""
+    """Whether no refresh has ended yet, or none within a whole period after the last one was due.
+
+    Nor does one count that began more than a period later than it is now, by a clock that was ahead.
+    """
     outcome = read_outcome(work)
     if outcome is None:
         return True
     begun = dt.datetime.fromisoformat(outcome.begun)
-    return slot_of(settings, time) - slot_of(settings, begun) > dt.timedelta(hours=settings.every_h)
+    return abs(slot_of(settings, time) - slot_of(settings, begun)) > dt.timedelta(hours=settings.every_h)

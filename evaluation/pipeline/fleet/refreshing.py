@@ -37,7 +37,7 @@ from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, ExportDecision
 from evaluation.pipeline.refresh.job import refresh
 from logs_schema.aside import try_lock
-from logs_schema.errors import SchedtwinError
+from logs_schema.errors import ProductError, SchedtwinError
 from logs_schema.mapping import TaskMap
 from logs_schema.progress import Progress
 
@@ -80,6 +80,10 @@ class ClusterTask:
 
 def refresh_cluster(cluster: FleetCluster, progress: Progress) -> ExportDecision:
     """`schedtwin refresh` of a cluster; an exported policy is kept with what it was made from."""
+    try:  # of an export that was not kept because its refresh was killed, or was none of the fleet's
+        keep_export(cluster.work)
+    except ProductError as error:  # what is damaged is made again
+        progress.note(f"the last export cannot be kept: {error.what} ({error.where})")
     settings = RefreshConfig(cluster.settings.judge_days, cluster.settings.accept)
     decision, _ = refresh(
         cluster.job, cluster.config.parent, cluster.log, cluster.work, cluster.bundle, settings, progress,
@@ -141,7 +145,7 @@ def _paths_of(cluster: FleetCluster) -> list[Path]:
 
 def is_due(cluster: FleetCluster, time: dt.datetime) -> bool:
     """Whether a cluster is due for a refresh."""
-    due = due_at(cluster.settings, cluster.work)
+    due = due_at(cluster.settings, cluster.work, time)
     return due is None or due <= time
 
 

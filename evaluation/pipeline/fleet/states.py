@@ -175,7 +175,7 @@ def to_json(state: FleetState) -> dict[str, Any]:
 
 def _cluster_state(cluster: FleetCluster, time: dt.datetime) -> ClusterState:
     work, outcome, attempt = cluster.work, read_outcome(cluster.work), read_attempt(cluster.work)
-    due = due_at(cluster.settings, work)
+    due = due_at(cluster.settings, work, time)
     if is_under_way(work):
         phase = Phase.UNDER_WAY
     elif attempt > (outcome.begun if outcome is not None else ""):
