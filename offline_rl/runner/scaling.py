@@ -134,6 +134,9 @@ class ScalingPolicy:
             granted: What is granted now.
             now: The latest interval that is known.
             before: The one `TREND_INTERVALS` intervals earlier (the oldest that is known, at the beginning).
+
+        Returns:
+            Grants within the limits; NaN where a feature is not finite, and nothing can be decided.
         """
         places = self.places(granted, now, before)
         if self.setting.form == POD_RULE:
@@ -155,7 +158,9 @@ class ScalingPolicy:
         values = self._each(local)
         if self.setting.form == STUDENTS:
             return np.tanh(values)
-        return np.argmax(values.reshape(3, 3, -1), axis=1) - 1.0
+        steps = values.reshape(3, 3, -1)
+        known = np.isfinite(steps).all(axis=1)  # the largest of NaNs would be the first: a step down
+        return np.where(known, np.argmax(steps, axis=1) - 1.0, np.nan)
 
     def _central(self, values: np.ndarray) -> np.ndarray:
         for place, (kernel, bias) in enumerate(self._layers):
@@ -219,7 +224,7 @@ def local_features(setting: ScalingSetting, granted: Granted, now: Reading, befo
 def rescaled(setting: ScalingSetting, granted: Granted, places: np.ndarray) -> Granted:
     """What is granted after changes [3, deployments]; exact, as in training."""
     steps = places * np.asarray(setting.reach)[:, None]
-    steps = np.where(np.abs(steps) > setting.dead_zone, steps, 0.0)
+    steps = np.where(np.abs(steps) <= setting.dead_zone, 0.0, steps)  # NaN stays
     cores = granted.cpu_cores + setting.cpu_step_cores * steps[0]
     memory = granted.memory_gib + setting.memory_step_gib * steps[1]
     replicas = granted.replicas + np.sign(steps[2]) * np.floor(np.abs(steps[2]) + 0.5)

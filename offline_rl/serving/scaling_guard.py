@@ -103,8 +103,12 @@ class Guard:
             by_rules = granted._replace(replicas=self._rules(now_s, setting, granted, now))
             is_rule = setting.form == POD_RULE
             by_policy = by_rules if is_rule else self.policy.decide(granted, now, before)
+        answers = np.isfinite(by_policy.replicas if is_rule else np.sum(by_policy, axis=0))
         reasons = [
-            stale or self._unlike_training(place, granted, now, before) for place in range(len(setting.names))
+            stale
+            or self._unlike_training(place, granted, now, before)
+            or ("" if answered else "the policy has no answer to these metrics")
+            for place, answered in enumerate(answers.tolist())
         ]
         if setting.form == TEACHER and any(reasons):  # it decides for all of them together
             reasons = [reason or "another deployment is unlike training" for reason in reasons]
@@ -137,18 +141,24 @@ class Guard:
         one = self.policy.setting.deployments[place]
         if self.policy.setting.form == POD_RULE:
             off = granted.replicas[place] <= 0.0
-            known = np.isfinite(now.cpu_cores_used[place]) and np.isfinite(now.ready[place])
+            used = now.cpu_cores_used, now.ready, granted.cpu_cores
+            known = all(np.isfinite(values[place]) for values in used)
             return "switched off" if off else "" if known else "the use of processors is not known"
         needed = (
-            now.rate_per_s,
-            now.cpu_cores_used,
-            now.response_s,
-            before.rate_per_s,
-            before.cpu_cores_used,
-        )
+            now.rate_per_s, now.cpu_cores_used, now.memory_gib_used, now.ready, now.response_s, now.num_failures,
+            before.rate_per_s, before.cpu_cores_used, before.ready,
+        )  # fmt: skip
         if not all(np.isfinite(values[place]) for values in needed):
             return "metrics of the deployment are missing"
-        if not (np.isfinite(now.gateway_quantile_s) and np.isfinite(before.gateway_rate_per_s)):
+        if not all(np.isfinite(values[place]) for values in (granted.cpu_cores, granted.memory_gib)):
+            return "the cores or the memory of its replicas are not known"
+        users = (
+            now.gateway_rate_per_s,
+            now.gateway_quantile_s,
+            now.gateway_failures,
+            before.gateway_rate_per_s,
+        )
+        if not np.all(np.isfinite(users)):
             return "what users see is not known"
         if now.rate_per_s[place] > BEYOND * one.most_rate_per_s:
             return f"{now.rate_per_s[place]:.3g} calls a second, the log has seen {one.most_rate_per_s:.3g}"

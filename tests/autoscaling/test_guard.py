@@ -5,8 +5,8 @@ import pytest
 
 from logs_schema.errors import ConfigError
 from offline_rl.runner.scaling import Granted, ScalingPolicy
-from offline_rl.serving.scaling_guard import HOLD, POLICY, Guard, GuardConfig
-from tests.autoscaling.guarded import GRANTED, policy_of, readings, setting_of
+from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY, Guard, GuardConfig
+from tests.autoscaling.guarded import GRANTED, discrete_policy, policy_of, readings, setting_of
 
 
 def test_limits_hold_for_every_decision():
@@ -48,3 +48,40 @@ def test_a_rule_that_was_handed_over_decides_by_use_alone():
     assert found.arms == (HOLD, HOLD)
     np.testing.assert_array_equal(found.wanted.replicas, [0.0, 2.0])
     assert found.reasons == ("switched off", "the use of processors is not known")
+
+
+UNKNOWN = np.full(2, np.nan)
+
+
+@pytest.mark.parametrize("policy", [discrete_policy(), policy_of(0.6)[0]], ids=["steps", "numbers"])
+@pytest.mark.parametrize(
+    ("grants", "metrics", "arm", "words"),
+    [
+        ({"memory_gib": UNKNOWN}, {}, FALLBACK, "cores or the memory"),
+        ({"cpu_cores": UNKNOWN}, {}, HOLD, "cores or the memory"),
+        ({}, {"gateway_rate_per_s": np.asarray(np.nan)}, FALLBACK, "what users see"),
+        ({}, {"gateway_failures": np.asarray(np.nan)}, FALLBACK, "what users see"),
+        ({}, {"num_failures": UNKNOWN}, FALLBACK, "are missing"),
+        ({}, {"rate_per_s": np.full(2, -1.0)}, FALLBACK, "no answer"),  # it has no logarithm
+    ],
+)
+def test_a_policy_decides_only_where_all_that_it_reads_is_known(policy, grants, metrics, arm, words):
+    granted, now = GRANTED._replace(**grants), readings()._replace(**metrics)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(policy.decide(granted, now, readings()).replicas).all()
+    found = Guard(policy, GuardConfig()).decide(0.0, granted, now, readings())
+    assert found.arms == (arm, arm)
+    assert words in found.reasons[0]
+    np.testing.assert_array_equal(found.wanted.replicas, GRANTED.replicas)  # of the rules: ceil(2 * 0.8)
+
+
+def test_a_rule_that_was_handed_over_needs_the_cores_of_replicas():
+    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
+    gone = GRANTED._replace(cpu_cores=np.array([np.nan, 0.5]), replicas=np.array([2.0, np.nan]))
+    found = guard.decide(0.0, gone, readings(), readings())
+    assert found.arms == (HOLD, HOLD)
+    assert found.reasons == (
+        "the use of processors is not known",
+        "the policy has no answer to these metrics",
+    )
+    np.testing.assert_array_equal(found.wanted.replicas, gone.replicas)
