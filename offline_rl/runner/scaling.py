@@ -127,6 +127,11 @@ class ScalingPolicy:
             for place in range(len(arrays) // 2)
         ]
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all numbers of its network are."""
+        return all(np.isfinite(one).all() for layer in self._layers for one in layer)
+
     def decide(self, granted: Granted, now: Reading, before: Reading) -> Granted:
         """What to grant next.
 
@@ -281,13 +286,22 @@ def load_scaling(
 
 
 def prove(policy: ScalingPolicy, folder: Path) -> None:
-    """Holds a policy against the goldens in a folder; ProductError where it decides otherwise."""
+    """Holds a policy against the goldens in a folder; ProductError where it decides otherwise, or a number of either is
+    not finite."""
+    if not policy.is_finite:
+        raise ProductError(
+            "the network's numbers are not finite",
+            where=str(folder / ARRAYS),
+            advice="export the policy again",
+        )
     golden = read_arrays(folder / GOLDEN)
     with refusing("the golden decisions cannot be read", folder / GOLDEN):
         num_rows = len(golden["places"])
         if num_rows < MIN_GOLDEN:
             raise ValueError(f"{num_rows} rows, {MIN_GOLDEN} or more are allowed")
-        away = 0.0
+        if unknown := sorted(name for name, one in golden.items() if not np.isfinite(one).all()):
+            raise ValueError(f"{', '.join(unknown)}: numbers that are not finite")
+        gaps = []
         for row in range(num_rows):
             granted = Granted(*(golden[f"granted/{name}"][row] for name in Granted._fields))
             now, before = (
@@ -295,7 +309,8 @@ def prove(policy: ScalingPolicy, folder: Path) -> None:
                 for when in ("now", "before")
             )
             places = policy.places(granted, now, before)
-            away = max(away, float(np.max(np.abs(places - golden["places"][row]))))
+            gaps.append(np.max(np.abs(places - golden["places"][row])))
+    away = float(np.max(gaps))  # NaN where one is, which `max` may pass over
     if not away <= TOLERANCE:
         raise ProductError(
             "the exported autoscaler does not decide as the original", where=f"{folder}: a place differs by {away:.2g}",
