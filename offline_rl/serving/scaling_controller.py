@@ -36,6 +36,8 @@ COLUMNS = (
     "memory_gib_used", "request_rate_per_s", "response_s", "response_p95_s", "num_failures", "action_cpu_cores",
     "action_memory_gib", "action_replicas",
 )  # fmt: skip
+RESOURCES = {"cpu_cores": ("cpu", 1000, "m"), "memory_gib": ("memory", 1024, "Mi")}
+"""Grant of a replica -> its name in a container, and the unit in which it is written."""
 WHOLE = {name for name in COLUMNS if str(DEPLOYMENT_SAMPLES.column(name).type) == "int32"}
 
 
@@ -113,7 +115,7 @@ class Controller:
         record = self._record(now_s, granted, verdict, written, failed)
         if self.log is not None:
             try:
-                self._note(place, granted, now, verdict, failed, record)
+                self._note(place, granted, now, verdict, written, record)
             except OSError as error:  # a full disk stops the log, never a decision
                 record["log_error"] = str(error)
         return record
@@ -126,9 +128,9 @@ class Controller:
         with self.kube.read_as("a deployment"):
             return granted_in(self.kube.deployments(self.namespace), names, otherwise)
 
-    def _write(self, granted: Granted, verdict: GuardedGrants) -> tuple[set[str], dict[str, str]]:
-        """Writes what changes; the deployments that were written, and of others why they could not be."""
-        written: set[str] = set()
+    def _write(self, granted: Granted, verdict: GuardedGrants) -> tuple[dict[str, set[str]], dict[str, str]]:
+        """Writes what changes; the grants that were written by deployment, and why others could not be."""
+        written: dict[str, set[str]] = {}
         failed: dict[str, str] = {}
         for place, name in enumerate(self.guard.policy.setting.names):
             if name not in self.writes or self.kube is None:
@@ -136,34 +138,44 @@ class Controller:
             if not np.isfinite(granted.replicas[place]):
                 failed[name] = f"namespace {self.namespace} has no such deployment now"
                 continue
+            done: set[str] = set()
             try:
                 if verdict.wanted.replicas[place] != granted.replicas[place]:
                     self.kube.scale(self.namespace, name, int(verdict.wanted.replicas[place]))
-                    written.add(name)
-                if self.guard.config.resources and self._write_resources(
-                    name, place, granted, verdict.wanted
-                ):
-                    written.add(name)
+                    done.add("replicas")
+                if self.guard.config.resources:
+                    self._write_resources(self.kube, name, place, granted, verdict.wanted, done)
             except SchedtwinError as error:
                 failed[name] = str(error)
+            if done:
+                written[name] = done
         return written, failed
 
-    def _write_resources(self, name: str, place: int, granted: Granted, wanted: Granted) -> bool:
-        """Writes cores and memory where they change; whether they do."""
-        cores, gib = float(wanted.cpu_cores[place]), float(wanted.memory_gib[place])
-        if (cores, gib) == (
-            float(granted.cpu_cores[place]),
-            float(granted.memory_gib[place]),
-        ) or self.kube is None:
-            return False
-        with self.kube.read_as(f"deployment {name}"):  # it may have gone since it was read
-            of_deployment = self.kube.deployments(self.namespace)[name]
-            container = of_deployment["spec"]["template"]["spec"]["containers"][0]["name"]
-        amounts = {"cpu": f"{round(1000 * cores)}m", "memory": f"{round(1024 * gib)}Mi"}
-        first = {"name": container, "resources": {"requests": amounts, "limits": amounts}}
-        path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
-        self.kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
-        return True
+    def _write_resources(
+        self, kube: KubeApi, name: str, place: int, granted: Granted, wanted: Granted, done: set[str]
+    ) -> None:
+        """Writes cores and memory where they change, and adds them to what is done; ConfigError for what is unknown."""
+        old, new = (
+            {one: float(getattr(grants, one)[place]) for one in RESOURCES} for grants in (granted, wanted)
+        )
+        unknown = [one for one in RESOURCES if not math.isfinite(new[one])]
+        if changed := [one for one in RESOURCES if one not in unknown and new[one] != old[one]]:
+            with kube.read_as(f"deployment {name}"):  # it may have gone since it was read
+                of_deployment = kube.deployments(self.namespace)[name]
+                container = of_deployment["spec"]["template"]["spec"]["containers"][0]["name"]
+            units = {one: RESOURCES[one] for one in changed}
+            amounts = {
+                resource: f"{round(scale * new[one])}{unit}" for one, (resource, scale, unit) in units.items()
+            }
+            first = {"name": container, "resources": {"requests": amounts, "limits": amounts}}
+            path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
+            kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
+            done.update(changed)
+        if unknown:
+            raise ConfigError(
+                f"{', '.join(unknown)} cannot be written, what is granted is not known", where=f"deployment {name}",
+                allowed="containers with limits or requests", advice="set them, or leave --resources out",
+            )  # fmt: skip
 
     def _record(
         self, now_s: float, granted: Granted, verdict: GuardedGrants, written: Collection[str],
@@ -186,8 +198,8 @@ class Controller:
         return {"time": _instant(now_s), "bundle": self.guard.policy.content_hash, "deployments": rows}
 
     def _note(
-        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants, failed: Mapping[str, str],
-        record: Mapping[str, Any],
+        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants,
+        written: Mapping[str, Collection[str]], record: Mapping[str, Any],
     ) -> None:  # fmt: skip
         """Appends a decision, and the metrics of its interval where they are not there yet."""
         assert self.log is not None
@@ -204,10 +216,10 @@ class Controller:
                 writer.writerow(COLUMNS)
             begin = _instant(place * setting.interval_s)
             for index, name in enumerate(setting.names):
-                acts = name in self.writes and name not in failed
+                done = written.get(name, ())
                 change = [
-                    float(new[index] - old[index]) if acts else 0.0
-                    for new, old in zip(verdict.wanted, granted, strict=True)
+                    float(new[index] - old[index]) if one in done else 0.0
+                    for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
                 ]
                 values = (
                     granted.cpu_cores[index], granted.memory_gib[index], granted.replicas[index], now.ready[index],
