@@ -11,7 +11,7 @@ import csv
 import datetime as dt
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,8 @@ COLUMNS = (
 )  # fmt: skip
 RESOURCES = {"cpu_cores": ("cpu", 1000, "m"), "memory_gib": ("memory", 1024, "Mi")}
 """Grant of a replica -> its name in a container, and the unit in which it is written."""
+LEAST_OF_FIRST = 10
+"""Units that a first container keeps beside the others, at least."""
 WHOLE = {name for name in COLUMNS if str(DEPLOYMENT_SAMPLES.column(name).type) == "int32"}
 
 
@@ -162,12 +164,9 @@ class Controller:
         if changed := [one for one in RESOURCES if one not in unknown and new[one] != old[one]]:
             with kube.read_as(f"deployment {name}"):  # it may have gone since it was read
                 of_deployment = kube.deployments(self.namespace)[name]
-                container = of_deployment["spec"]["template"]["spec"]["containers"][0]["name"]
-            units = {one: RESOURCES[one] for one in changed}
-            amounts = {
-                resource: f"{round(scale * new[one])}{unit}" for one, (resource, scale, unit) in units.items()
-            }
-            first = {"name": container, "resources": {"requests": amounts, "limits": amounts}}
+                containers = of_deployment["spec"]["template"]["spec"]["containers"]
+                amounts = first_amounts(name, containers, {one: new[one] for one in changed})
+            first = {"name": containers[0]["name"], "resources": {"requests": amounts, "limits": amounts}}
             path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
             kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
             done.update(changed)
@@ -262,6 +261,37 @@ def granted_in(
             if known:
                 amounts[resource][place] = sum(known) / unit
     return Granted(amounts["cpu"], amounts["memory"], np.array(replicas))
+
+
+def first_amounts(
+    deployment: str, containers: Sequence[Mapping[str, Any]], wanted: Mapping[str, float]
+) -> dict[str, str]:
+    """What the first container is to hold, so that all of them hold what a replica is granted.
+
+    Args:
+        deployment: Its name.
+        containers: Of its pods; those after the first stay as they are.
+        wanted: Grants of a replica, by names of `RESOURCES`.
+
+    Raises:
+        ConfigError: The others leave the first nothing, or it names no amount and they do.
+    """
+    amounts = {}
+    for name, value in wanted.items():
+        resource, scale, unit = RESOURCES[name]
+        own, *others = (_amount(deployment, resource, one.get("resources", {})) for one in containers)
+        per_unit = scale / (GIB if name == "memory_gib" else 1.0)
+        held = sum(one for one in others if one is not None) * per_unit
+        rest = round(scale * value - held)
+        if rest < LEAST_OF_FIRST or (own is None and held > 0.0):
+            raise ConfigError(
+                f"{round(scale * value)}{unit} cannot be shared, the other containers hold {held:.0f}{unit}",
+                where=f"deployment {deployment}, {resource}",
+                allowed=f"a first container with a limit or request, and {LEAST_OF_FIRST}{unit} left for it",
+                advice="bound the deployment by what all its containers need, or leave --resources out",
+            )
+        amounts[resource] = f"{rest}{unit}"
+    return amounts
 
 
 def _amount(deployment: str, resource: str, resources: Mapping[str, Any]) -> float | None:

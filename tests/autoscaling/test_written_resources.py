@@ -95,3 +95,28 @@ def test_an_amount_that_no_container_names_is_not_written(tmp_path, limits, lack
             float(row["action_cpu_cores"]) for row in csv.DictReader(file) if row["deployment"] == "cart"
         ]
     assert changes == [pytest.approx(0.15) if written else 0.0]
+
+
+def test_the_first_container_is_written_what_the_others_leave():
+    side = container("side", cpu="200m", memory="128Mi")
+    cluster = KeptCluster(container("main", cpu="300m", memory="256Mi"), side)
+    controller = controlling(policy_that(0.9), cluster)  # 225 millicores more, up to 2 cores
+    for _ in range(10):
+        controller.step()
+    written = [int(amounts["cpu"].removesuffix("m")) for name, amounts in cluster.written if name == "cart"]
+    assert written == [525, 750, 975, 1200, 1425, 1650, 1800]
+    assert cluster.containers["cart"][1] == side
+
+
+@pytest.mark.parametrize(
+    "containers",
+    [
+        (container("main", cpu="100m", memory="512Mi"), container("side", cpu="1995m")),  # of 2 cores
+        (container("main", memory="512Mi"), container("side", cpu="500m")),
+    ],
+)
+def test_a_first_container_that_nothing_is_left_for_is_not_written(containers):
+    cluster = KeptCluster(*containers)
+    rows = controlling(policy_that(0.9), cluster).step()["deployments"]
+    assert all("cannot be shared" in row["error"] for row in rows)
+    assert cluster.written == []
