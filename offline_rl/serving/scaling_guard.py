@@ -79,12 +79,15 @@ class Guard:
     Attributes:
         policy: It.
         config: The limits.
-        desired: What the rules desired, with its time; the window of their stabilisation.
+        desired: What the rules desired, with its time; the window of their stabilisation. It begins with what is
+            granted, as that of Kubernetes does, so that a restart removes nothing.
+        begun: [deployments] whether a deployment's window has begun.
     """
 
     policy: ScalingPolicy
     config: GuardConfig
     desired: deque[tuple[float, np.ndarray]] = field(default_factory=deque)
+    begun: np.ndarray = field(default_factory=lambda: np.asarray(False))
 
     def decide(
         self, now_s: float, granted: Granted, now: Reading, before: Reading, stale: str = ""
@@ -180,6 +183,13 @@ class Guard:
     def _rules(self, now_s: float, setting: ScalingSetting, granted: Granted, now: Reading) -> np.ndarray:
         """Replicas [deployments] that the pod autoscaler asks for; NaN where the use of processors is not known."""
         desired = desired_replicas(setting, granted, now)
+        num_known = len(self.desired)
+        self.desired = deque(one for one in self.desired if one[0] <= now_s)
+        if num_known and not self.desired:  # the clock was set back, past all of the window
+            self.begun = np.asarray(False)
+        if (begins := (granted.replicas > 0.0) & ~self.begun).any():
+            self.desired.append((now_s, np.where(begins, granted.replicas, np.nan)))
+            self.begun = self.begun | begins
         self.desired.append((now_s, desired))
         while self.desired[0][0] < now_s - setting.down_window_s:
             self.desired.popleft()

@@ -85,3 +85,28 @@ def test_a_rule_that_was_handed_over_needs_the_cores_of_replicas():
         "the policy has no answer to these metrics",
     )
     np.testing.assert_array_equal(found.wanted.replicas, gone.replicas)
+
+
+def test_the_rules_window_begins_with_what_is_granted():
+    idle, grown = readings(rate=30.0, cores=0.05), GRANTED._replace(replicas=np.array([8.0, 8.0]))
+    for form in ("hpa", "students"):
+        guard = Guard(
+            ScalingPolicy(setting_of(form), policy_of(0.6)[1] if form != "hpa" else {}), GuardConfig()
+        )
+        away = grown._replace(replicas=np.array([8.0, np.nan]))  # one that is not known yet begins later
+        assert guard.decide(0.0, away, idle, idle).wanted.replicas[0] == 8.0
+        found = guard.decide(200.0, grown, idle, idle)
+        np.testing.assert_array_equal(found.wanted.replicas, [8.0, 8.0])
+        found = guard.decide(400.0, grown, idle, idle)
+        np.testing.assert_array_equal(found.wanted.replicas, [6.0, 8.0])
+
+
+def test_a_clock_that_is_set_back_leaves_nothing_of_the_future_in_the_window():
+    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
+    busy, idle = readings(cores=0.5), readings(cores=0.05)
+    grown = GRANTED._replace(replicas=np.array([4.0, 4.0]))
+    guard.decide(86400.0, GRANTED, busy, busy)
+    assert guard.decide(0.0, grown, idle, idle).wanted.replicas[0] == 4.0  # it begins anew
+    assert guard.decide(200.0, grown, idle, idle).wanted.replicas[0] == 4.0
+    assert guard.decide(400.0, grown, idle, idle).wanted.replicas[0] == 2.0
+    assert len(guard.desired) == 2
