@@ -126,18 +126,8 @@ class Guard:
             for policy, rules, now_granted in zip(by_policy, by_rules, granted, strict=True)
         ))  # fmt: skip
         wanted = self._limited(granted, wanted, np.array([arm == HOLD for arm in arms]))
-        if (most := self.config.max_cores) is not None:
-            asked = float(np.nansum(wanted.replicas * wanted.cpu_cores))  # what is gone has none
-            had = float(np.nansum(granted.replicas * granted.cpu_cores))
-            if asked > max(most, had):
-                raised = wanted.replicas * wanted.cpu_cores > granted.replicas * granted.cpu_cores
-                wanted = Granted(
-                    *(np.where(raised, old, new) for old, new in zip(granted, wanted, strict=True))
-                )
-                reasons = [
-                    f"{asked:.1f} cores are planned, {most:g} are allowed" if up else reason
-                    for up, reason in zip(raised.tolist(), reasons, strict=True)
-                ]
+        if self.config.max_cores is not None:
+            wanted, reasons = self._affordable(self.config.max_cores, granted, wanted, reasons)
         return GuardedGrants(wanted, by_policy, by_rules, tuple(arms), tuple(reasons))
 
     def _unlike_training(self, place: int, granted: Granted, now: Reading, before: Reading) -> str:
@@ -170,6 +160,24 @@ class Guard:
                 f"{granted.replicas[place]:g} replicas, training had {one.min_replicas} to {one.max_replicas}"
             )
         return ""
+
+    def _affordable(
+        self, most: float, granted: Granted, wanted: Granted, reasons: list[str]
+    ) -> tuple[Granted, list[str]]:
+        """Grants and reasons; nothing is raised where all of it is more than `most` cores, or cannot be summed."""
+        asked, had = (one.replicas * one.cpu_cores for one in (wanted, granted))
+        unknown = (granted.replicas > 0.0) & ~np.isfinite(asked)  # what is gone has no replicas, and no cores
+        total = float(np.nansum(asked))
+        if unknown.any():
+            names = np.array(self.policy.setting.names)[unknown]
+            why = f"the cores of {', '.join(names)} are not known, {most:g} are allowed of all"
+        elif total > max(most, float(np.nansum(had))):
+            why = f"{total:.1f} cores are planned, {most:g} are allowed"
+        else:
+            return wanted, reasons
+        raised = asked > had
+        kept = Granted(*(np.where(raised, old, new) for old, new in zip(granted, wanted, strict=True)))
+        return kept, [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
 
     def _limited(self, granted: Granted, wanted: Granted, held: np.ndarray) -> Granted:
         """Within bounds and rate limits, which hold for what stands outside the bounds as well."""

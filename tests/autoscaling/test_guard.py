@@ -110,3 +110,15 @@ def test_a_clock_that_is_set_back_leaves_nothing_of_the_future_in_the_window():
     assert guard.decide(200.0, grown, idle, idle).wanted.replicas[0] == 4.0
     assert guard.decide(400.0, grown, idle, idle).wanted.replicas[0] == 2.0
     assert len(guard.desired) == 2
+
+
+def test_a_bound_of_cores_holds_what_it_cannot_sum():
+    policy, _ = policy_of(0.6)
+    some = GRANTED._replace(cpu_cores=np.array([0.5, np.nan]))
+    found = Guard(policy, GuardConfig(max_cores=2.0)).decide(0.0, some, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [2.0, 2.0])
+    assert found.reasons[0] == "the cores of front are not known, 2 are allowed of all"
+    assert found.arms[1] == HOLD
+    less, _ = policy_of(-0.6)
+    found = Guard(less, GuardConfig(max_cores=2.0)).decide(0.0, some, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [1.0, 2.0])  # less is always affordable
