@@ -24,7 +24,7 @@ from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 from offline_rl.runner.scaling import TREND_INTERVALS, Granted, Reading
 from offline_rl.serving.errors import QueryError
-from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi
+from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi, KubeError
 from offline_rl.serving.prometheus import Prometheus, granted_by, reading_of
 from offline_rl.serving.quantities import GIB, amount_of
 from offline_rl.serving.scaling_guard import Guard, GuardedGrants
@@ -83,15 +83,27 @@ class Controller:
                 f"the namespace has no deployment {', '.join(missing)}", where=f"namespace {self.namespace}",
                 allowed=f"all deployments of the bundle: {', '.join(names)}",
             )  # fmt: skip
-        path = f"/apis/autoscaling/v2/namespaces/{quote(self.namespace)}/horizontalpodautoscalers"
-        with self.kube.read_as("a HorizontalPodAutoscaler"):
-            found = self.kube.get(path).get("items") or []
-            ruled = {one["spec"]["scaleTargetRef"]["name"] for one in found}
-        if rivals := sorted(ruled & set(self.writes)):
+        if not self.writes:  # a recommendation is nobody's rival
+            return
+        if rivals := sorted(self._ruled(self.kube) & set(self.writes)):
             raise ConfigError(
                 f"a HorizontalPodAutoscaler rules {', '.join(rivals)}", where=f"namespace {self.namespace}",
                 allowed="deployments without another autoscaler", advice="remove it, or recommend only",
             )  # fmt: skip
+
+    def _ruled(self, kube: KubeApi) -> set[str]:
+        """What pod autoscalers rule; KubeError where that cannot be known."""
+        path = f"/apis/autoscaling/v1/namespaces/{quote(self.namespace)}/horizontalpodautoscalers"
+        try:
+            found = kube.get(path).get("items") or []
+        except KubeError as error:
+            raise KubeError(
+                f"HorizontalPodAutoscalers cannot be listed: {error.what}", where=error.where,
+                allowed="an account that may list horizontalpodautoscalers (autoscaling/v1) before it writes",
+                advice="grant it, or recommend only, without --canary and --apply",
+            ) from error  # fmt: skip
+        with kube.read_as("a HorizontalPodAutoscaler"):
+            return {one["spec"]["scaleTargetRef"]["name"] for one in found}
 
     def step(self) -> dict[str, Any]:
         """One decision: reads, decides, writes, logs; what came of it as JSON has it.
