@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
+from offline_rl.bundle import MAX_BYTES, read_arrays
 from offline_rl.contract import read_json, refusing
 from offline_rl.numpy_orchestrator import Chosen, NumpyOrchestrator
 from offline_rl.runner.frame_plan import planned_changes
@@ -27,6 +28,8 @@ PROBLEM = "orchestration"
 FACTS, ARRAYS, FRAMES = "orchestrator.json", "orchestrator.npz", "frames.npz"
 NUM_FRAMES = 64
 """Golden frames of a bundle."""
+MOST_OF_NETWORK = 64 * 1024**2
+"""Bytes of a network and of the loads by the time of day, at most."""
 _TABLES, _NETWORK = "tables/", "network/"
 
 
@@ -53,6 +56,19 @@ class OrchestratorFacts:
     num_hops: int
     mean: bool
     sharpness: float
+
+    @property
+    def most_bytes(self) -> int:
+        """What the arrays may unpack to."""
+        num_pairs = (len(self.services) + 1) * (len(self.nodes) + 1)
+        return min(8 * len(OrchestrationTables._fields) * num_pairs + MOST_OF_NETWORK, MAX_BYTES)
+
+    @property
+    def most_bytes_of_frames(self) -> int:
+        """What the golden frames may unpack to."""
+        num_nodes, num_services, num_points = len(self.nodes), len(self.services), len(self.points)
+        of_services = num_services * (5 * num_nodes + num_points + 2 * self.num_past_frames)
+        return min(8 * NUM_FRAMES * (1 + num_nodes + of_services + 2 * self.num_changes), MAX_BYTES)
 
 
 @dataclass(frozen=True)
@@ -108,8 +124,8 @@ def load_orchestrator(
         )  # fmt: skip
     with refusing("the bundle's orchestrator cannot be read", folder):
         orchestrator = _read(folder, dispatcher.content_hash)
-        with np.load(folder / FRAMES, allow_pickle=False) as golden:
-            replay_frames(orchestrator, dict(golden), where=str(folder))
+        golden = read_arrays(folder / FRAMES, orchestrator.facts.most_bytes_of_frames)
+        replay_frames(orchestrator, golden, where=str(folder))
     return orchestrator
 
 
@@ -129,11 +145,9 @@ def _read(folder: Path, content_hash: str) -> Orchestrator:
     content: dict[str, Any] = read_json(folder / FACTS)
     names = {name: tuple(map(str, content[name])) for name in ("nodes", "services", "points")}
     facts = OrchestratorFacts(**content | names)
-    with np.load(folder / ARRAYS, allow_pickle=False) as arrays:
-        tables = OrchestrationTables(*(arrays[_TABLES + name] for name in OrchestrationTables._fields))
-        network = {
-            name.removeprefix(_NETWORK): arrays[name] for name in arrays.files if name.startswith(_NETWORK)
-        }
+    arrays = read_arrays(folder / ARRAYS, facts.most_bytes)
+    tables = OrchestrationTables(*(arrays[_TABLES + name] for name in OrchestrationTables._fields))
+    network = {name.removeprefix(_NETWORK): one for name, one in arrays.items() if name.startswith(_NETWORK)}
     if tables.hosts.shape != (len(facts.services), len(facts.nodes)):
         raise ValueError(
             f"tables of {tables.hosts.shape}, names of {len(facts.services)}, {len(facts.nodes)}"

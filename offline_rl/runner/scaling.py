@@ -127,6 +127,11 @@ class ScalingPolicy:
             for place in range(len(arrays) // 2)
         ]
 
+    @property
+    def is_finite(self) -> bool:
+        """Whether all numbers of its network are."""
+        return all(np.isfinite(one).all() for layer in self._layers for one in layer)
+
     def decide(self, granted: Granted, now: Reading, before: Reading) -> Granted:
         """What to grant next.
 
@@ -134,6 +139,9 @@ class ScalingPolicy:
             granted: What is granted now.
             now: The latest interval that is known.
             before: The one `TREND_INTERVALS` intervals earlier (the oldest that is known, at the beginning).
+
+        Returns:
+            Grants within the limits; NaN where a feature is not finite, and nothing can be decided.
         """
         places = self.places(granted, now, before)
         if self.setting.form == POD_RULE:
@@ -155,7 +163,9 @@ class ScalingPolicy:
         values = self._each(local)
         if self.setting.form == STUDENTS:
             return np.tanh(values)
-        return np.argmax(values.reshape(3, 3, -1), axis=1) - 1.0
+        steps = values.reshape(3, 3, -1)
+        known = np.isfinite(steps).all(axis=1)  # the largest of NaNs would be the first: a step down
+        return np.where(known, np.argmax(steps, axis=1) - 1.0, np.nan)
 
     def _central(self, values: np.ndarray) -> np.ndarray:
         for place, (kernel, bias) in enumerate(self._layers):
@@ -219,7 +229,7 @@ def local_features(setting: ScalingSetting, granted: Granted, now: Reading, befo
 def rescaled(setting: ScalingSetting, granted: Granted, places: np.ndarray) -> Granted:
     """What is granted after changes [3, deployments]; exact, as in training."""
     steps = places * np.asarray(setting.reach)[:, None]
-    steps = np.where(np.abs(steps) > setting.dead_zone, steps, 0.0)
+    steps = np.where(np.abs(steps) <= setting.dead_zone, 0.0, steps)  # NaN stays
     cores = granted.cpu_cores + setting.cpu_step_cores * steps[0]
     memory = granted.memory_gib + setting.memory_step_gib * steps[1]
     replicas = granted.replicas + np.sign(steps[2]) * np.floor(np.abs(steps[2]) + 0.5)
@@ -276,13 +286,22 @@ def load_scaling(
 
 
 def prove(policy: ScalingPolicy, folder: Path) -> None:
-    """Holds a policy against the goldens in a folder; ProductError where it decides otherwise."""
+    """Holds a policy against the goldens in a folder; ProductError where it decides otherwise, or a number of either is
+    not finite."""
+    if not policy.is_finite:
+        raise ProductError(
+            "the network's numbers are not finite",
+            where=str(folder / ARRAYS),
+            advice="export the policy again",
+        )
     golden = read_arrays(folder / GOLDEN)
     with refusing("the golden decisions cannot be read", folder / GOLDEN):
         num_rows = len(golden["places"])
         if num_rows < MIN_GOLDEN:
             raise ValueError(f"{num_rows} rows, {MIN_GOLDEN} or more are allowed")
-        away = 0.0
+        if unknown := sorted(name for name, one in golden.items() if not np.isfinite(one).all()):
+            raise ValueError(f"{', '.join(unknown)}: numbers that are not finite")
+        gaps = []
         for row in range(num_rows):
             granted = Granted(*(golden[f"granted/{name}"][row] for name in Granted._fields))
             now, before = (
@@ -290,7 +309,8 @@ def prove(policy: ScalingPolicy, folder: Path) -> None:
                 for when in ("now", "before")
             )
             places = policy.places(granted, now, before)
-            away = max(away, float(np.max(np.abs(places - golden["places"][row]))))
+            gaps.append(np.max(np.abs(places - golden["places"][row])))
+    away = float(np.max(gaps))  # NaN where one is, which `max` may pass over
     if not away <= TOLERANCE:
         raise ProductError(
             "the exported autoscaler does not decide as the original", where=f"{folder}: a place differs by {away:.2g}",

@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote
-from urllib.request import HTTPSHandler, ProxyHandler, Request, build_opener
+from urllib.request import HTTPSHandler, Request
 
 from logs_schema.errors import ConfigError, SchedtwinError
+from offline_rl.serving.direct_http import direct_opener
 
 IN_CLUSTER = "https://kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -100,16 +101,19 @@ class KubeApi:
     ) -> dict[str, Any]:
         headers = {"Accept": "application/json"} | ({} if body is None else {"Content-Type": kind})
         data = None if body is None else json.dumps(body).encode()
-        handlers: list[Any] = [ProxyHandler({})]
+        handlers = []
         if self.url.startswith("https://"):
             handlers.append(HTTPSHandler(context=ssl.create_default_context(cafile=self.ca_file)))
         try:
             if self.token_file is not None:
                 headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
             request = Request(self.url.rstrip("/") + path, data, headers, method=method)
-            with build_opener(*handlers).open(request, timeout=self.timeout_s) as answer:
+            with direct_opener(*handlers).open(request, timeout=self.timeout_s) as answer:
                 found = json.loads(answer.read(MAX_BYTES))
         except HTTPError as error:
+            if error.code < 400:
+                raise KubeError(f"the API answers elsewhere ({error})", where=f"{self.url}{path}",
+                                advice="give the address of the API itself") from error  # fmt: skip
             content = _content_of(error)
             raise KubeError(
                 f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {content}",

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import urlencode
-from urllib.request import ProxyHandler, Request, build_opener
+from urllib.request import Request
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import DAY_S, Granted, Reading
+from offline_rl.serving.direct_http import direct_opener
 
 MAX_BYTES = 64 * 1024**2
 MOST_OF_AN_ERROR = 65_536
@@ -97,9 +98,7 @@ class Prometheus:
         try:
             if self.token_file is not None:  # read anew: tokens are renewed
                 headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
-            with build_opener(ProxyHandler({})).open(
-                Request(url, headers=headers), timeout=self.timeout_s
-            ) as answer:
+            with direct_opener().open(Request(url, headers=headers), timeout=self.timeout_s) as answer:
                 found = json.loads(answer.read(MAX_BYTES))
             if "error" in found:
                 raise ValueError(found["error"])

@@ -11,7 +11,7 @@ import csv
 import datetime as dt
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 from offline_rl.runner.scaling import TREND_INTERVALS, Granted, Reading
 from offline_rl.serving.errors import QueryError
-from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi
+from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi, KubeError
 from offline_rl.serving.prometheus import Prometheus, granted_by, reading_of
 from offline_rl.serving.quantities import GIB, amount_of
 from offline_rl.serving.scaling_guard import Guard, GuardedGrants
@@ -36,6 +36,10 @@ COLUMNS = (
     "memory_gib_used", "request_rate_per_s", "response_s", "response_p95_s", "num_failures", "action_cpu_cores",
     "action_memory_gib", "action_replicas",
 )  # fmt: skip
+RESOURCES = {"cpu_cores": ("cpu", 1000, "m"), "memory_gib": ("memory", 1024, "Mi")}
+"""Grant of a replica -> its name in a container, and the unit in which it is written."""
+LEAST_OF_FIRST = 10
+"""Units that a first container keeps beside the others, at least."""
 WHOLE = {name for name in COLUMNS if str(DEPLOYMENT_SAMPLES.column(name).type) == "int32"}
 
 
@@ -79,15 +83,27 @@ class Controller:
                 f"the namespace has no deployment {', '.join(missing)}", where=f"namespace {self.namespace}",
                 allowed=f"all deployments of the bundle: {', '.join(names)}",
             )  # fmt: skip
-        path = f"/apis/autoscaling/v2/namespaces/{quote(self.namespace)}/horizontalpodautoscalers"
-        with self.kube.read_as("a HorizontalPodAutoscaler"):
-            found = self.kube.get(path).get("items") or []
-            ruled = {one["spec"]["scaleTargetRef"]["name"] for one in found}
-        if rivals := sorted(ruled & set(self.writes)):
+        if not self.writes:  # a recommendation is nobody's rival
+            return
+        if rivals := sorted(self._ruled(self.kube) & set(self.writes)):
             raise ConfigError(
                 f"a HorizontalPodAutoscaler rules {', '.join(rivals)}", where=f"namespace {self.namespace}",
                 allowed="deployments without another autoscaler", advice="remove it, or recommend only",
             )  # fmt: skip
+
+    def _ruled(self, kube: KubeApi) -> set[str]:
+        """What pod autoscalers rule; KubeError where that cannot be known."""
+        path = f"/apis/autoscaling/v1/namespaces/{quote(self.namespace)}/horizontalpodautoscalers"
+        try:
+            found = kube.get(path).get("items") or []
+        except KubeError as error:
+            raise KubeError(
+                f"HorizontalPodAutoscalers cannot be listed: {error.what}", where=error.where,
+                allowed="an account that may list horizontalpodautoscalers (autoscaling/v1) before it writes",
+                advice="grant it, or recommend only, without --canary and --apply",
+            ) from error  # fmt: skip
+        with kube.read_as("a HorizontalPodAutoscaler"):
+            return {one["spec"]["scaleTargetRef"]["name"] for one in found}
 
     def step(self) -> dict[str, Any]:
         """One decision: reads, decides, writes, logs; what came of it as JSON has it.
@@ -113,7 +129,7 @@ class Controller:
         record = self._record(now_s, granted, verdict, written, failed)
         if self.log is not None:
             try:
-                self._note(place, granted, now, verdict, failed, record)
+                self._note(place, granted, now, verdict, written, record)
             except OSError as error:  # a full disk stops the log, never a decision
                 record["log_error"] = str(error)
         return record
@@ -126,9 +142,9 @@ class Controller:
         with self.kube.read_as("a deployment"):
             return granted_in(self.kube.deployments(self.namespace), names, otherwise)
 
-    def _write(self, granted: Granted, verdict: GuardedGrants) -> tuple[set[str], dict[str, str]]:
-        """Writes what changes; the deployments that were written, and of others why they could not be."""
-        written: set[str] = set()
+    def _write(self, granted: Granted, verdict: GuardedGrants) -> tuple[dict[str, set[str]], dict[str, str]]:
+        """Writes what changes; the grants that were written by deployment, and why others could not be."""
+        written: dict[str, set[str]] = {}
         failed: dict[str, str] = {}
         for place, name in enumerate(self.guard.policy.setting.names):
             if name not in self.writes or self.kube is None:
@@ -136,34 +152,41 @@ class Controller:
             if not np.isfinite(granted.replicas[place]):
                 failed[name] = f"namespace {self.namespace} has no such deployment now"
                 continue
+            done: set[str] = set()
             try:
                 if verdict.wanted.replicas[place] != granted.replicas[place]:
                     self.kube.scale(self.namespace, name, int(verdict.wanted.replicas[place]))
-                    written.add(name)
-                if self.guard.config.resources and self._write_resources(
-                    name, place, granted, verdict.wanted
-                ):
-                    written.add(name)
+                    done.add("replicas")
+                if self.guard.config.resources:
+                    self._write_resources(self.kube, name, place, granted, verdict.wanted, done)
             except SchedtwinError as error:
                 failed[name] = str(error)
+            if done:
+                written[name] = done
         return written, failed
 
-    def _write_resources(self, name: str, place: int, granted: Granted, wanted: Granted) -> bool:
-        """Writes cores and memory where they change; whether they do."""
-        cores, gib = float(wanted.cpu_cores[place]), float(wanted.memory_gib[place])
-        if (cores, gib) == (
-            float(granted.cpu_cores[place]),
-            float(granted.memory_gib[place]),
-        ) or self.kube is None:
-            return False
-        with self.kube.read_as(f"deployment {name}"):  # it may have gone since it was read
-            of_deployment = self.kube.deployments(self.namespace)[name]
-            container = of_deployment["spec"]["template"]["spec"]["containers"][0]["name"]
-        amounts = {"cpu": f"{round(1000 * cores)}m", "memory": f"{round(1024 * gib)}Mi"}
-        first = {"name": container, "resources": {"requests": amounts, "limits": amounts}}
-        path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
-        self.kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
-        return True
+    def _write_resources(
+        self, kube: KubeApi, name: str, place: int, granted: Granted, wanted: Granted, done: set[str]
+    ) -> None:
+        """Writes cores and memory where they change, and adds them to what is done; ConfigError for what is unknown."""
+        old, new = (
+            {one: float(getattr(grants, one)[place]) for one in RESOURCES} for grants in (granted, wanted)
+        )
+        unknown = [one for one in RESOURCES if not math.isfinite(new[one])]
+        if changed := [one for one in RESOURCES if one not in unknown and new[one] != old[one]]:
+            with kube.read_as(f"deployment {name}"):  # it may have gone since it was read
+                of_deployment = kube.deployments(self.namespace)[name]
+                containers = of_deployment["spec"]["template"]["spec"]["containers"]
+                amounts = first_amounts(name, containers, {one: new[one] for one in changed})
+            first = {"name": containers[0]["name"], "resources": {"requests": amounts, "limits": amounts}}
+            path = f"/apis/apps/v1/namespaces/{quote(self.namespace)}/deployments/{quote(name)}"
+            kube.patch(path, {"spec": {"template": {"spec": {"containers": [first]}}}}, STRATEGIC_PATCH)
+            done.update(changed)
+        if unknown:
+            raise ConfigError(
+                f"{', '.join(unknown)} cannot be written, what is granted is not known", where=f"deployment {name}",
+                allowed="containers with limits or requests", advice="set them, or leave --resources out",
+            )  # fmt: skip
 
     def _record(
         self, now_s: float, granted: Granted, verdict: GuardedGrants, written: Collection[str],
@@ -186,8 +209,8 @@ class Controller:
         return {"time": _instant(now_s), "bundle": self.guard.policy.content_hash, "deployments": rows}
 
     def _note(
-        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants, failed: Mapping[str, str],
-        record: Mapping[str, Any],
+        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants,
+        written: Mapping[str, Collection[str]], record: Mapping[str, Any],
     ) -> None:  # fmt: skip
         """Appends a decision, and the metrics of its interval where they are not there yet."""
         assert self.log is not None
@@ -204,10 +227,10 @@ class Controller:
                 writer.writerow(COLUMNS)
             begin = _instant(place * setting.interval_s)
             for index, name in enumerate(setting.names):
-                acts = name in self.writes and name not in failed
+                done = written.get(name, ())
                 change = [
-                    float(new[index] - old[index]) if acts else 0.0
-                    for new, old in zip(verdict.wanted, granted, strict=True)
+                    float(new[index] - old[index]) if one in done else 0.0
+                    for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
                 ]
                 values = (
                     granted.cpu_cores[index], granted.memory_gib[index], granted.replicas[index], now.ready[index],
@@ -250,6 +273,37 @@ def granted_in(
             if known:
                 amounts[resource][place] = sum(known) / unit
     return Granted(amounts["cpu"], amounts["memory"], np.array(replicas))
+
+
+def first_amounts(
+    deployment: str, containers: Sequence[Mapping[str, Any]], wanted: Mapping[str, float]
+) -> dict[str, str]:
+    """What the first container is to hold, so that all of them hold what a replica is granted.
+
+    Args:
+        deployment: Its name.
+        containers: Of its pods; those after the first stay as they are.
+        wanted: Grants of a replica, by names of `RESOURCES`.
+
+    Raises:
+        ConfigError: The others leave the first nothing, or it names no amount and they do.
+    """
+    amounts = {}
+    for name, value in wanted.items():
+        resource, scale, unit = RESOURCES[name]
+        own, *others = (_amount(deployment, resource, one.get("resources", {})) for one in containers)
+        per_unit = scale / (GIB if name == "memory_gib" else 1.0)
+        held = sum(one for one in others if one is not None) * per_unit
+        rest = round(scale * value - held)
+        if rest < LEAST_OF_FIRST or (own is None and held > 0.0):
+            raise ConfigError(
+                f"{round(scale * value)}{unit} cannot be shared, the other containers hold {held:.0f}{unit}",
+                where=f"deployment {deployment}, {resource}",
+                allowed=f"a first container with a limit or request, and {LEAST_OF_FIRST}{unit} left for it",
+                advice="bound the deployment by what all its containers need, or leave --resources out",
+            )
+        amounts[resource] = f"{rest}{unit}"
+    return amounts
 
 
 def _amount(deployment: str, resource: str, resources: Mapping[str, Any]) -> float | None:

@@ -79,12 +79,15 @@ class Guard:
     Attributes:
         policy: It.
         config: The limits.
-        desired: What the rules desired, with its time; the window of their stabilisation.
+        desired: What the rules desired, with its time; the window of their stabilisation. It begins with what is
+            granted, as that of Kubernetes does, so that a restart removes nothing.
+        begun: [deployments] whether a deployment's window has begun.
     """
 
     policy: ScalingPolicy
     config: GuardConfig
     desired: deque[tuple[float, np.ndarray]] = field(default_factory=deque)
+    begun: np.ndarray = field(default_factory=lambda: np.asarray(False))
 
     def decide(
         self, now_s: float, granted: Granted, now: Reading, before: Reading, stale: str = ""
@@ -103,8 +106,12 @@ class Guard:
             by_rules = granted._replace(replicas=self._rules(now_s, setting, granted, now))
             is_rule = setting.form == POD_RULE
             by_policy = by_rules if is_rule else self.policy.decide(granted, now, before)
+        answers = np.isfinite(by_policy.replicas if is_rule else np.sum(by_policy, axis=0))
         reasons = [
-            stale or self._unlike_training(place, granted, now, before) for place in range(len(setting.names))
+            stale
+            or self._unlike_training(place, granted, now, before)
+            or ("" if answered else "the policy has no answer to these metrics")
+            for place, answered in enumerate(answers.tolist())
         ]
         if setting.form == TEACHER and any(reasons):  # it decides for all of them together
             reasons = [reason or "another deployment is unlike training" for reason in reasons]
@@ -119,36 +126,32 @@ class Guard:
             for policy, rules, now_granted in zip(by_policy, by_rules, granted, strict=True)
         ))  # fmt: skip
         wanted = self._limited(granted, wanted, np.array([arm == HOLD for arm in arms]))
-        if (most := self.config.max_cores) is not None:
-            asked = float(np.nansum(wanted.replicas * wanted.cpu_cores))  # what is gone has none
-            had = float(np.nansum(granted.replicas * granted.cpu_cores))
-            if asked > max(most, had):
-                raised = wanted.replicas * wanted.cpu_cores > granted.replicas * granted.cpu_cores
-                wanted = Granted(
-                    *(np.where(raised, old, new) for old, new in zip(granted, wanted, strict=True))
-                )
-                reasons = [
-                    f"{asked:.1f} cores are planned, {most:g} are allowed" if up else reason
-                    for up, reason in zip(raised.tolist(), reasons, strict=True)
-                ]
+        if self.config.max_cores is not None:
+            wanted, reasons = self._affordable(self.config.max_cores, granted, wanted, reasons)
         return GuardedGrants(wanted, by_policy, by_rules, tuple(arms), tuple(reasons))
 
     def _unlike_training(self, place: int, granted: Granted, now: Reading, before: Reading) -> str:
         one = self.policy.setting.deployments[place]
         if self.policy.setting.form == POD_RULE:
             off = granted.replicas[place] <= 0.0
-            known = np.isfinite(now.cpu_cores_used[place]) and np.isfinite(now.ready[place])
+            used = now.cpu_cores_used, now.ready, granted.cpu_cores
+            known = all(np.isfinite(values[place]) for values in used)
             return "switched off" if off else "" if known else "the use of processors is not known"
         needed = (
-            now.rate_per_s,
-            now.cpu_cores_used,
-            now.response_s,
-            before.rate_per_s,
-            before.cpu_cores_used,
-        )
+            now.rate_per_s, now.cpu_cores_used, now.memory_gib_used, now.ready, now.response_s, now.num_failures,
+            before.rate_per_s, before.cpu_cores_used, before.ready,
+        )  # fmt: skip
         if not all(np.isfinite(values[place]) for values in needed):
             return "metrics of the deployment are missing"
-        if not (np.isfinite(now.gateway_quantile_s) and np.isfinite(before.gateway_rate_per_s)):
+        if not all(np.isfinite(values[place]) for values in (granted.cpu_cores, granted.memory_gib)):
+            return "the cores or the memory of its replicas are not known"
+        users = (
+            now.gateway_rate_per_s,
+            now.gateway_quantile_s,
+            now.gateway_failures,
+            before.gateway_rate_per_s,
+        )
+        if not np.all(np.isfinite(users)):
             return "what users see is not known"
         if now.rate_per_s[place] > BEYOND * one.most_rate_per_s:
             return f"{now.rate_per_s[place]:.3g} calls a second, the log has seen {one.most_rate_per_s:.3g}"
@@ -157,6 +160,24 @@ class Guard:
                 f"{granted.replicas[place]:g} replicas, training had {one.min_replicas} to {one.max_replicas}"
             )
         return ""
+
+    def _affordable(
+        self, most: float, granted: Granted, wanted: Granted, reasons: list[str]
+    ) -> tuple[Granted, list[str]]:
+        """Grants and reasons; nothing is raised where all of it is more than `most` cores, or cannot be summed."""
+        asked, had = (one.replicas * one.cpu_cores for one in (wanted, granted))
+        unknown = (granted.replicas > 0.0) & ~np.isfinite(asked)  # what is gone has no replicas, and no cores
+        total = float(np.nansum(asked))
+        if unknown.any():
+            names = np.array(self.policy.setting.names)[unknown]
+            why = f"the cores of {', '.join(names)} are not known, {most:g} are allowed of all"
+        elif total > max(most, float(np.nansum(had))):
+            why = f"{total:.1f} cores are planned, {most:g} are allowed"
+        else:
+            return wanted, reasons
+        raised = asked > had
+        kept = Granted(*(np.where(raised, old, new) for old, new in zip(granted, wanted, strict=True)))
+        return kept, [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
 
     def _limited(self, granted: Granted, wanted: Granted, held: np.ndarray) -> Granted:
         """Within bounds and rate limits, which hold for what stands outside the bounds as well."""
@@ -170,6 +191,13 @@ class Guard:
     def _rules(self, now_s: float, setting: ScalingSetting, granted: Granted, now: Reading) -> np.ndarray:
         """Replicas [deployments] that the pod autoscaler asks for; NaN where the use of processors is not known."""
         desired = desired_replicas(setting, granted, now)
+        num_known = len(self.desired)
+        self.desired = deque(one for one in self.desired if one[0] <= now_s)
+        if num_known and not self.desired:  # the clock was set back, past all of the window
+            self.begun = np.asarray(False)
+        if (begins := (granted.replicas > 0.0) & ~self.begun).any():
+            self.desired.append((now_s, np.where(begins, granted.replicas, np.nan)))
+            self.begun = self.begun | begins
         self.desired.append((now_s, desired))
         while self.desired[0][0] < now_s - setting.down_window_s:
             self.desired.popleft()

@@ -304,7 +304,7 @@ def test_broken_answers_are_errors_that_the_next_interval_outlives(
     tmp_path, bundle, stand_in, asked, raw, words
 ):
     stand_in.raw[asked] = raw
-    with controlling(tmp_path, bundle, stand_in) as controller:
+    with controlling(tmp_path, bundle, stand_in, NAMES if "pod" in asked else ()) as controller:
         with pytest.raises(SchedtwinError, match=words):
             controller.refuse_rivals() if "pod" in asked else controller.step()
         del stand_in.raw[asked]

@@ -5,8 +5,8 @@ import pytest
 
 from logs_schema.errors import ConfigError
 from offline_rl.runner.scaling import Granted, ScalingPolicy
-from offline_rl.serving.scaling_guard import HOLD, POLICY, Guard, GuardConfig
-from tests.autoscaling.guarded import GRANTED, policy_of, readings, setting_of
+from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY, Guard, GuardConfig
+from tests.autoscaling.guarded import GRANTED, discrete_policy, policy_of, readings, setting_of
 
 
 def test_limits_hold_for_every_decision():
@@ -48,3 +48,77 @@ def test_a_rule_that_was_handed_over_decides_by_use_alone():
     assert found.arms == (HOLD, HOLD)
     np.testing.assert_array_equal(found.wanted.replicas, [0.0, 2.0])
     assert found.reasons == ("switched off", "the use of processors is not known")
+
+
+UNKNOWN = np.full(2, np.nan)
+
+
+@pytest.mark.parametrize("policy", [discrete_policy(), policy_of(0.6)[0]], ids=["steps", "numbers"])
+@pytest.mark.parametrize(
+    ("grants", "metrics", "arm", "words"),
+    [
+        ({"memory_gib": UNKNOWN}, {}, FALLBACK, "cores or the memory"),
+        ({"cpu_cores": UNKNOWN}, {}, HOLD, "cores or the memory"),
+        ({}, {"gateway_rate_per_s": np.asarray(np.nan)}, FALLBACK, "what users see"),
+        ({}, {"gateway_failures": np.asarray(np.nan)}, FALLBACK, "what users see"),
+        ({}, {"num_failures": UNKNOWN}, FALLBACK, "are missing"),
+        ({}, {"rate_per_s": np.full(2, -1.0)}, FALLBACK, "no answer"),  # it has no logarithm
+    ],
+)
+def test_a_policy_decides_only_where_all_that_it_reads_is_known(policy, grants, metrics, arm, words):
+    granted, now = GRANTED._replace(**grants), readings()._replace(**metrics)
+    with np.errstate(invalid="ignore"):
+        assert np.isnan(policy.decide(granted, now, readings()).replicas).all()
+    found = Guard(policy, GuardConfig()).decide(0.0, granted, now, readings())
+    assert found.arms == (arm, arm)
+    assert words in found.reasons[0]
+    np.testing.assert_array_equal(found.wanted.replicas, GRANTED.replicas)  # of the rules: ceil(2 * 0.8)
+
+
+def test_a_rule_that_was_handed_over_needs_the_cores_of_replicas():
+    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
+    gone = GRANTED._replace(cpu_cores=np.array([np.nan, 0.5]), replicas=np.array([2.0, np.nan]))
+    found = guard.decide(0.0, gone, readings(), readings())
+    assert found.arms == (HOLD, HOLD)
+    assert found.reasons == (
+        "the use of processors is not known",
+        "the policy has no answer to these metrics",
+    )
+    np.testing.assert_array_equal(found.wanted.replicas, gone.replicas)
+
+
+def test_the_rules_window_begins_with_what_is_granted():
+    idle, grown = readings(rate=30.0, cores=0.05), GRANTED._replace(replicas=np.array([8.0, 8.0]))
+    for form in ("hpa", "students"):
+        guard = Guard(
+            ScalingPolicy(setting_of(form), policy_of(0.6)[1] if form != "hpa" else {}), GuardConfig()
+        )
+        away = grown._replace(replicas=np.array([8.0, np.nan]))  # one that is not known yet begins later
+        assert guard.decide(0.0, away, idle, idle).wanted.replicas[0] == 8.0
+        found = guard.decide(200.0, grown, idle, idle)
+        np.testing.assert_array_equal(found.wanted.replicas, [8.0, 8.0])
+        found = guard.decide(400.0, grown, idle, idle)
+        np.testing.assert_array_equal(found.wanted.replicas, [6.0, 8.0])
+
+
+def test_a_clock_that_is_set_back_leaves_nothing_of_the_future_in_the_window():
+    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
+    busy, idle = readings(cores=0.5), readings(cores=0.05)
+    grown = GRANTED._replace(replicas=np.array([4.0, 4.0]))
+    guard.decide(86400.0, GRANTED, busy, busy)
+    assert guard.decide(0.0, grown, idle, idle).wanted.replicas[0] == 4.0  # it begins anew
+    assert guard.decide(200.0, grown, idle, idle).wanted.replicas[0] == 4.0
+    assert guard.decide(400.0, grown, idle, idle).wanted.replicas[0] == 2.0
+    assert len(guard.desired) == 2
+
+
+def test_a_bound_of_cores_holds_what_it_cannot_sum():
+    policy, _ = policy_of(0.6)
+    some = GRANTED._replace(cpu_cores=np.array([0.5, np.nan]))
+    found = Guard(policy, GuardConfig(max_cores=2.0)).decide(0.0, some, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [2.0, 2.0])
+    assert found.reasons[0] == "the cores of front are not known, 2 are allowed of all"
+    assert found.arms[1] == HOLD
+    less, _ = policy_of(-0.6)
+    found = Guard(less, GuardConfig(max_cores=2.0)).decide(0.0, some, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.replicas, [1.0, 2.0])  # less is always affordable
