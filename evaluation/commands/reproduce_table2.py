@@ -97,7 +97,7 @@ def _configured(arguments: Namespace) -> "Table2Config":
     world = "" if arguments.world is None else str(arguments.world)
     config = given(Table2Config(arguments.preset, world=world), arguments)
     config = quick(config) if arguments.quick else config
-    config = replace(config, certified=config.certified and not arguments.uncertified)
+    config = replace(config, certified=not arguments.uncertified)
     config = unguarded(config) if arguments.unguarded else config
     if arguments.no_log_learners:
         config = replace(config, train=replace(config.train, from_logs=()))
@@ -148,5 +148,7 @@ def _folder_name(config: "Table2Config", is_quick: bool) -> str:
     parts += [f"{config.num_requests}requests"] if config.num_requests else []
     parts += [config.view] if config.view != "full" else []
     parts += [f"seed{config.seed}"] if config.seed else []
-    parts += ["unguarded"] if config.twin.num_members == 1 else [] if config.certified else ["uncertified"]
+    is_unguarded = config.twin.num_members == 1
+    parts += ["unguarded"] if is_unguarded else []
+    parts += [] if config.certified or is_unguarded else ["uncertified"]
     return "-".join([*parts, *(["quick"] if is_quick else [])])

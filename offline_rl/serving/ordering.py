@@ -116,9 +116,8 @@ class QueueDoor:
             for name, job in zip(runs, running, strict=True)
         ]
         inputs = queue, held, users, clock_s
-        by_rule = await asyncio.to_thread(
-            policy.starting_by_rule, *inputs
-        )  # other doors are answered meanwhile
+        # in a thread: other doors are answered meanwhile
+        by_rule = await asyncio.to_thread(policy.starting_by_rule, *inputs)
         reply = await self._reply(policy, inputs, begun_s)
         arm = self._arm(reply)
         self._count(arm, by_rule, reply)

@@ -14,11 +14,20 @@ from offline_rl.orchestrating.leading import Leading
 from offline_rl.orchestrating.recording import FrameMetrics, Recording
 from offline_rl.runner.frame_view import FrameView
 from offline_rl.runner.orchestrator import OrchestratorFacts
+from tests.orchestrating.stand_in import NAMESPACE, StandIn
 
 FACTS = OrchestratorFacts(("n0", "n1"), ("ocr", "asr"), ("site",), 25.0, 3, 2, 1, True, 5.0)
 NOW_S = 1_700_000_000.0
 MORE_OCR, LESS_OCR, MORE_ASR, NOTHING = 1, 3, 2, 0
 """Changes as the orchestrator counts them."""
+
+
+def access(api: StandIn) -> Access:
+    return Access(api.url, namespace=NAMESPACE, timeout_s=1.0)
+
+
+def asked(api: StandIn) -> dict[str, int]:
+    return {name: one["asked"] for name, one in api.deployments.items()}
 
 
 class Bench:

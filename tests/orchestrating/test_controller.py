@@ -1,6 +1,5 @@
 """The controller beside an API server that stands in for Kubernetes: what it writes, and what it leaves alone."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -9,29 +8,10 @@ import pytest
 from logs_schema import Archive, import_log
 from offline_rl.orchestrating.controller import ControllerConfig
 from offline_rl.orchestrating.kubernetes import Access
-from tests.orchestrating.bench import LESS_OCR, MORE_ASR, MORE_OCR, NOTHING, NOW_S, Bench
-from tests.orchestrating.stand_in import NAMESPACE, StandIn, listening
+from tests.orchestrating.bench import LESS_OCR, MORE_ASR, MORE_OCR, NOTHING, NOW_S, Bench, access, asked
+from tests.orchestrating.stand_in import NAMESPACE, StandIn
 
 DEPLOYED = {"ocr-n0": ("ocr", "n0", 2, 2), "asr-n1": ("asr", "n1", 1, 1)}
-
-
-@pytest.fixture
-def api() -> Iterator[StandIn]:
-    with listening(StandIn(DEPLOYED)) as held:
-        yield held
-
-
-@pytest.fixture
-def bench(api: StandIn, tmp_path: Path) -> Bench:
-    return Bench(access(api), tmp_path)
-
-
-def access(api: StandIn) -> Access:
-    return Access(api.url, namespace=NAMESPACE, timeout_s=1.0)
-
-
-def asked(api: StandIn) -> dict[str, int]:
-    return {name: one["asked"] for name, one in api.deployments.items()}
 
 
 def test_a_frame_sees_the_cluster_and_makes_its_changes(bench: Bench, api: StandIn) -> None:

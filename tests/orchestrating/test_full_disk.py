@@ -4,27 +4,16 @@ import csv
 import errno
 import gzip
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from offline_rl.orchestrating.kubernetes import Access
 from offline_rl.serving import journal
 from tests.orchestrating.bench import MORE_ASR, MORE_OCR, NOTHING, Bench
-from tests.orchestrating.stand_in import NAMESPACE, StandIn, listening
+from tests.orchestrating.stand_in import StandIn
 
-
-@pytest.fixture
-def api() -> Iterator[StandIn]:
-    with listening(StandIn({"ocr-n0": ("ocr", "n0", 1, 1), "asr-n0": ("asr", "n0", 1, 1)})) as held:
-        yield held
-
-
-@pytest.fixture
-def bench(api: StandIn, tmp_path: Path) -> Bench:
-    return Bench(Access(api.url, namespace=NAMESPACE, timeout_s=1.0), tmp_path)
+DEPLOYED = {"ocr-n0": ("ocr", "n0", 1, 1), "asr-n0": ("asr", "n0", 1, 1)}
 
 
 def no_room(*_: Any) -> None:

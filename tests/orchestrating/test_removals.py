@@ -1,13 +1,7 @@
 """Which replicas stay although the orchestrator would remove them: what a report of loads does not say is not idle."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
-
-from offline_rl.orchestrating.kubernetes import Access
-from tests.orchestrating.bench import LESS_OCR, MORE_OCR, NOTHING, Bench
-from tests.orchestrating.stand_in import NAMESPACE, StandIn, listening
+from tests.orchestrating.bench import LESS_OCR, MORE_OCR, NOTHING, Bench, asked
+from tests.orchestrating.stand_in import StandIn
 
 LESS_ASR = 4
 DEPLOYED: dict[str, tuple[str, str, int, int]] = {
@@ -15,21 +9,6 @@ DEPLOYED: dict[str, tuple[str, str, int, int]] = {
     "ocr-n1": ("ocr", "n1", 1, 1),
     "asr-n0": ("asr", "n0", 1, 1),
 }
-
-
-@pytest.fixture
-def api() -> Iterator[StandIn]:
-    with listening(StandIn(DEPLOYED)) as held:
-        yield held
-
-
-@pytest.fixture
-def bench(api: StandIn, tmp_path: Path) -> Bench:
-    return Bench(Access(api.url, namespace=NAMESPACE, timeout_s=1.0), tmp_path)
-
-
-def asked(api: StandIn) -> dict[str, int]:
-    return {name: one["asked"] for name, one in api.deployments.items()}
 
 
 def test_nothing_goes_from_a_place_that_the_loads_do_not_name(bench: Bench, api: StandIn) -> None:

@@ -107,17 +107,20 @@ def _hours_drawn(log: ScalingLog, usable: np.ndarray, random: np.random.Generato
     return np.concatenate([usable[hour == one] for one in drawn])
 
 
+def _summed(one: np.ndarray, other: np.ndarray) -> list[np.ndarray]:
+    """Sums over the rows in which both are known: a gap in one takes the row out of both."""
+    known = np.isfinite(one) & np.isfinite(other)
+    return [np.sum(np.where(known, values, 0.0), axis=0) for values in (one, other)]
+
+
 def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
     """What ratios and straight lines say."""
     column = {name: values[rows] for name, values in log.columns.items()}
     rate, ready = column["request_rate_per_s"], column["ready_replicas"]
     asked = log.gateway["request_rate_per_s"][rows, None]
-    known = np.isfinite(rate) & np.isfinite(asked)
-    calls = np.nansum(np.where(known, rate, 0.0), axis=0) / np.nansum(np.where(known, asked, 0.0), axis=0)
-    in_use = column["cpu_cores_used"] * ready
-    known = np.isfinite(rate) & np.isfinite(in_use)  # a gap in one takes the row out of both sums
-    served = np.sum(np.where(known, rate, 0.0), axis=0)
-    work = np.sum(np.where(known, in_use, 0.0), axis=0) / np.maximum(served, 1e-9)
+    called, sent = _summed(rate, asked)
+    in_use, served = _summed(column["cpu_cores_used"] * ready, rate)
+    calls, work = called / sent, in_use / np.maximum(served, 1e-9)
     every = log.columns
     late = np.maximum(every["num_replicas"] - every["ready_replicas"], 0.0) * log.interval_s
     more = np.maximum(np.diff(every["num_replicas"], axis=0, prepend=every["num_replicas"][:1]), 0.0)

@@ -94,7 +94,7 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
     """
     arrival_s = instant_s(rows, "arrival")
     start_s, finish_s = instant_s(rows, "start"), instant_s(rows, "finish")
-    dropped = pc.cast(rows["status"], pa.string()).to_numpy(zero_copy_only=False) == "dropped"
+    dropped = pc.fill_null(pc.equal(pc.cast(rows["status"], pa.string()), "dropped"), False).to_numpy()
     finish_s = np.where(np.isnan(finish_s) & dropped, np.fmax(arrival_s, start_s), finish_s)
     start_s = np.where(start_s <= known_until_s, start_s, np.inf)
     finish_s = np.where(finish_s <= known_until_s, finish_s, np.inf)

@@ -25,7 +25,6 @@ from logs_schema.casting import cast_rows
 from logs_schema.columns import TableSpec
 from logs_schema.errors import ConfigError, first
 from logs_schema.formats import native
-from logs_schema.formats.files import paths_below_shared
 from logs_schema.formats.reading import Chunk, Item, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing import hashes_by_name, refuse_other_formats
@@ -63,8 +62,8 @@ def build_history(
     previous: Path | None,
     files: Sequence[Path],
     stage: Stage,
+    log: Path,
     table: str = REQUESTS.name,
-    log: Path | None = None,
 ) -> dict[str, Any]:
     """Writes the history with the log's rows into the empty folder `out`.
 
@@ -74,8 +73,8 @@ def build_history(
         previous: The previous history; None begins one from `base`.
         files: Files of the decision log, in this project's own format.
         stage: Progress, in rows read.
+        log: The decision log; its files are named by their paths below it.
         table: That the problem learns from.
-        log: The decision log; its files are named by their paths below it. None: below the folder that all share.
 
     Returns:
         Facts: the numbers of appended rows of the table, whether they add information to the history (`is_news`), and
@@ -95,11 +94,11 @@ def build_history(
         )
     source = base if previous is None else previous / ARCHIVE
     shutil.copytree(source, out / ARCHIVE, copy_function=_link)
-    return {"base": origin} | append(out / ARCHIVE, files, stage, table, log)
+    return {"base": origin} | append(out / ARCHIVE, files, stage, log, table)
 
 
 def append(
-    path: Path, files: Sequence[Path], stage: Stage, table: str = REQUESTS.name, log: Path | None = None
+    path: Path, files: Sequence[Path], stage: Stage, log: Path, table: str = REQUESTS.name
 ) -> dict[str, Any]:
     """Appends the new rows of the files to the archive at `path`; facts as in `build_history`."""
     archive = Archive(path)
@@ -150,10 +149,8 @@ def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
     return pa.concat_arrays(found) if found else pa.array([], pa.string())
 
 
-def _names_below(log: Path | None, files: Sequence[Path]) -> dict[Path, str]:
+def _names_below(log: Path, files: Sequence[Path]) -> dict[Path, str]:
     """Path of each file below the log, as the quarantine names it; its name where the log is the file itself."""
-    if log is None:
-        return dict(zip(files, paths_below_shared(files), strict=True))
     return {file: file.name if file == log else file.relative_to(log).as_posix() for file in files}
 
 

@@ -118,7 +118,7 @@ class ExportDecision:
 
 
 NO_NEWS = "no new decisions, so nothing was fitted (--force fits all the same)"
-NOTHING_RUNS = "no new decisions, so nothing was fitted (--force fits all the same); no policy is running"
+NOTHING_RUNS = f"{NO_NEWS}; no policy is running"
 
 
 def idle_decision(history: Mapping[str, Any], accept: str, reason: str = NO_NEWS) -> ExportDecision:

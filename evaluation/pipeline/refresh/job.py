@@ -258,7 +258,7 @@ def history_step(base: Path, place: Path, log: Path, progress: Progress, table: 
 
     def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
         with progress.stage("append", unit="rows") as stage:
-            facts = appending.build_history(out, base, previous, files, stage, table, log)
+            facts = appending.build_history(out, base, previous, files, stage, log, table)
         progress.note(appending.in_words(facts))
         return facts | {"turn": turn, "log": log_hash, "is_news": facts["is_news"] or is_owed}
 

@@ -188,11 +188,6 @@ def starts_of(asked: np.ndarray, interval_s: float) -> np.ndarray:
     return starts[told >= LEAST_LOGGED]
 
 
-def rows_before(log: ScalingLog) -> int:
-    """Intervals from midnight to the first of a log."""
-    return round(float(log.time_s[0]) % DAY_S / log.interval_s)
-
-
 def _days(
     archive: Archive, train_days: Sequence[dt.date], shifts: Sequence[int], task: ScalingTask,
     deployments: Sequence[str],
@@ -223,12 +218,11 @@ def _days(
 
 def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
     twin = fit_application(log)
-    asked = log.gateway["request_rate_per_s"]
     columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
     columns[1] = np.where(np.isfinite(columns[1]), columns[1], np.asarray(task.limits.max_memory_gib)[None])
     grants = Grants(*(jnp.asarray(one, jnp.float32) for one in columns))
-    starts, before = starts_of(asked, log.interval_s), rows_before(log)
-    rates = _from_midnight(without_gaps(asked[:, None])[:, 0], before)
+    starts = starts_of(log.gateway["request_rate_per_s"], log.interval_s)
+    rates, before = _from_midnight(log)
 
     def respond(length: int) -> Response:
         return twin_response(twin.laws, *task, rates, length, typical_grants(log), starts=starts + before)
@@ -249,9 +243,8 @@ def _true_day(
         rates, before = made_rates(app, 1, interval_s, int(truth["seed"]), first_day=number), 0
         starts = starts_of(rates.sum(axis=1), interval_s)
     else:
-        asked, before = log.gateway["request_rate_per_s"], rows_before(log)
-        starts = starts_of(asked, interval_s)
-        total = _from_midnight(without_gaps(asked[:, None])[:, 0], before)
+        starts = starts_of(log.gateway["request_rate_per_s"], interval_s)
+        total, before = _from_midnight(log)
         rates = split_rates(app, total, number * DAY_S + np.arange(len(total)) * interval_s)
 
     def respond(length: int) -> Response:
@@ -268,9 +261,11 @@ def _true_day(
     return Day(TRUTH, shift, starts, respond, None)
 
 
-def _from_midnight(asked: np.ndarray, before: int) -> np.ndarray:
-    """Rates as responses take them; before those of the log, rows that no episode plays."""
-    return np.pad(asked, (before, 0), mode="edge")
+def _from_midnight(log: ScalingLog) -> tuple[np.ndarray, int]:
+    """Rates of a day as responses take them, and how many of them lie before the log: no episode plays those."""
+    before = round(float(log.time_s[0]) % DAY_S / log.interval_s)
+    asked = without_gaps(log.gateway["request_rate_per_s"][:, None])[:, 0]
+    return np.pad(asked, (before, 0), mode="edge"), before
 
 
 def _sums(
