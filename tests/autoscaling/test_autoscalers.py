@@ -91,11 +91,11 @@ def test_the_vertical_rule_leaves_what_lies_in_its_band_and_else_gives_the_quant
 def granted_memory(rule, *used_gib):
     """Memory granted after every interval, of what replicas used in them."""
     state, found = state_of(2.0, 2.0, 0.1), []
-    memory = rule.init(state.grants)
+    memory, decide = rule.init(state.grants), jax.jit(rule.decide)
     for gib in used_gib:
         measured = state.window.measured._replace(memory_gib_used=jnp.full((CONFIG.window, 1), gib))
         state = state._replace(window=state.window._replace(measured=measured))
-        memory, wanted = rule.decide(KEY, memory, state)
+        memory, wanted = decide(KEY, memory, state)
         state, found = state._replace(grants=wanted), [*found, float(wanted.memory_gib[0])]
     return found
 

@@ -132,6 +132,7 @@ def in_a_loop():
     )
 
 
+@pytest.mark.slow
 def test_the_fluid_form_agrees_with_the_event_loop_at_a_steady_load(in_a_loop):
     chain, replicas, cores, loop = in_a_loop
     shares = np.array([user.share for user in chain.users])

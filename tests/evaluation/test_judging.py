@@ -87,6 +87,7 @@ def test_history_is_the_log_also_on_days_whose_queues_are_longer_than_those_of_t
     assert_is_the_log(result, rows)
 
 
+@pytest.mark.slow
 def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tuple, program: tuple) -> None:
     rows, encoding, (windows, _) = logged
     num_nodes, valid, service = encoding.cluster.num_nodes, windows.valid(), rows.request.service[:90]

@@ -136,6 +136,7 @@ def promises(world):
     )
 
 
+@pytest.mark.slow
 def test_where_nothing_scatters_every_start_and_finish_comes_as_promised():
     chosen, agent, outcome, played = promises(STILL)
     ran = np.isfinite(outcome.start_s)

@@ -78,6 +78,7 @@ def test_simulator_and_log_tell_one_story(log, how):
     assert np.isnan(later[11])
 
 
+@pytest.mark.slow
 def test_parts_share_their_shapes_and_hold_every_request_once(how):
     part = how.learned.in_part(DayParts(preset("small").day_s, 5))
     longest = int(np.bincount(part).max())

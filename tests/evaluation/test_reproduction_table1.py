@@ -27,6 +27,7 @@ def log(tmp_path_factory):
     return path
 
 
+@pytest.mark.slow
 def test_independent_columns_pass_alone_and_are_found_out_in_pairs():
     drawn = GeneratedAgents(agents(1500, 0), (agents(800, 1),), agents(800, 2), "agent and day", 0)
     ways = ways_of(("bootstrap", "marginals"))

@@ -58,6 +58,7 @@ def by_hand(arrival_s, run_s, service, num_cores, most):
     return finish_s
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("discipline", ["fifo", pytest.param("ps", marks=pytest.mark.slow)])
 def test_finishes_equal_those_of_contention_written_by_hand(discipline):
     rows = simulated(contending(discipline), "random", num_streams=1, chunk_steps=500)

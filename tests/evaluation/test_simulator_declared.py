@@ -24,6 +24,7 @@ def drawn(declared, *, size=None, run=None, num_agents=1):
     return rows.request.expected_run_s[rows.live] / work_s, run_s / work_s, rows.request.agent[rows.live]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "informative", [pytest.param(0.0, marks=pytest.mark.slow), 0.5, pytest.param(1.0, marks=pytest.mark.slow)]
 )

@@ -82,6 +82,7 @@ def test_peak_load_keeps_to_the_rules():
     assert peak_load(bound) == pytest.approx(0.3)
 
 
+@pytest.mark.slow
 def test_impatient_requests_are_lost_as_often_as_barrer_says():
     """M/M/1 with patience tau until the start: P(lost) = p0 rho exp(-(mu - lambda) tau), p0 from normalisation.
 

@@ -29,7 +29,11 @@ def leaves(tree):
 
 @pytest.mark.parametrize(
     ("world", "name"),
-    [(SMALL, "mix"), (CROWDED, "random"), pytest.param(CROWDED, "cloud_only", marks=pytest.mark.slow)],
+    [
+        (SMALL, "mix"),
+        pytest.param(CROWDED, "random", marks=pytest.mark.slow),
+        pytest.param(CROWDED, "cloud_only", marks=pytest.mark.slow),
+    ],
 )
 def test_nothing_is_lost_and_no_core_serves_two(world, name):
     rows = day_of(simulated(world, name, num_streams=1), 0)

@@ -174,6 +174,7 @@ def test_bursts_keep_the_mean_number_and_add_the_variance_they_state():
     assert draw_rate(jax.random.key(0), queue(1, 0.3, constant()), ()) is None
 
 
+@pytest.mark.slow
 def test_regimes_multiply_the_hidden_work_of_who_arrives_meanwhile_and_keep_its_mean():
     world = queue(1, 0.001, constant(), requests_per_day=2_000.0)
     world = replace(world, regimes=Periods(5.0, 3_000.0, 1_000.0))
@@ -189,6 +190,7 @@ def test_regimes_multiply_the_hidden_work_of_who_arrives_meanwhile_and_keep_its_
     assert same.mean() > 0.95, "neighbours share their regime"
 
 
+@pytest.mark.slow
 def test_days_that_begin_full_make_the_first_wait():
     world = replace(
         queue(4, 0.01, constant(), requests_per_day=400.0), taken_cores=1.0, taken_mean_s=40_000.0

@@ -69,6 +69,7 @@ def encoding(archive):
     return fit_encoding(archive, archive.days("requests")[:2])
 
 
+@pytest.mark.slow
 def test_the_log_is_clean_and_says_what_the_options_did(archive):
     report = check_archive(archive.path)
     assert report.usable

@@ -132,6 +132,7 @@ def test_same_key_same_bits_whatever_days_stand_beside(everything):
             np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.slow
 def test_what_is_down_serves_nothing_and_comes_back_empty(first_come, everything):
     node = [one.name for one in SMALL.nodes].index(OUTAGE.node)
     for rows in (first_come, everything):

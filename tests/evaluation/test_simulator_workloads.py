@@ -247,6 +247,7 @@ def test_a_workload_declares_its_rates_work_and_deadlines(tasks):
     assert (asked.work_s, asked.input_mib) == pytest.approx((day.expected_run_s[0], day.input_mib[0]))
 
 
+@pytest.mark.slow
 def test_a_worlds_own_log_is_taken_as_it_is(tmp_path):
     simulate("small", 1, "mix", 0, tmp_path / "log")
     log = Archive(tmp_path / "log")

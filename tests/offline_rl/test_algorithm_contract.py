@@ -107,7 +107,7 @@ def test_its_networks_are_handed_observations_as_they_are(name):
     assert all(one in (of_seats, of_streams) for one in met)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_COST)
 def test_its_policies_choose_one_legal_action_for_every_seat(name):
     subject = built(name)
     seen, legal = jax.tree.map(lambda leaf: leaf[0], (episodes().observation, episodes().legal))
@@ -125,7 +125,7 @@ def test_its_policies_choose_one_legal_action_for_every_seat(name):
             assert np.take_along_axis(np.asarray(mask), np.asarray(chosen)[None], axis=0).all()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", BY_COST)
 def test_a_stream_that_ended_long_ago_teaches_nothing(name):
     subject, trajectory = built(name), episodes(ended=True)
     assert not np.any(trajectory.active)

@@ -80,6 +80,7 @@ def expert_trajectory():
     return jax.tree.map(np.asarray, along(along(any_action)[1])[0])
 
 
+@pytest.mark.slow
 def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
     algorithm = ppo(example_of(ENVIRONMENT), SMALL)
     state, info = train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 16, (64,)), 120)
@@ -171,6 +172,7 @@ def test_inactive_and_replaced_decisions_are_not_cloned():
     assert float(info.loss) == pytest.approx(float(info.entropy), abs=0.05)  # nearly uniform at first
 
 
+@pytest.mark.slow
 def test_the_two_examples_agree():
     trajectory = expert_trajectory()
     shapes = [

@@ -60,7 +60,8 @@ def test_a_trajectory_says_whether_an_end_is_for_good(ends):
     assert stops.any(axis=0).mean() > 0.9
 
 
-@pytest.mark.parametrize("ends", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [True, False])
 def test_ppo_goes_on_where_a_stop_ends_everything_and_stops_where_it_does_not(ends):
     config = PPOConfig(
         horizon_s=HORIZON_S, learning_rate=1e-2, num_epochs=4, actor_hidden=(8,), critic_hidden=(8,)
@@ -84,6 +85,7 @@ def test_advantage_weighting_prefers_what_is_best_under_the_log_s_own_values(end
         assert float(info.value[-1]) == pytest.approx((1 - DISCOUNT) * 0.75 / 0.55, rel=0.1)
 
 
+@pytest.mark.slow
 def test_a_transition_into_the_end_counts_and_a_last_step_that_ends_is_not_lost():
     """Conservative Q-learning without conservatism finds the values of both choices from episodes of two steps."""
     best = (1 - DISCOUNT) * np.array([1.0, GO_PAYS / (1 - DISCOUNT)])
@@ -95,7 +97,8 @@ def test_a_transition_into_the_end_counts_and_a_last_step_that_ends_is_not_lost(
     np.testing.assert_allclose(np.asarray(found)[:, 0, 0], best, atol=0.03)
 
 
-@pytest.mark.parametrize(("stop_pays", "best"), [pytest.param(1.0, GO, marks=pytest.mark.slow), (8.0, STOP)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("stop_pays", "best"), [(1.0, GO), (8.0, STOP)])
 def test_implicit_q_weighs_what_a_stop_pays_against_all_that_would_follow(stop_pays, best):
     walks = logged(stop_pays=stop_pays)
     config = ImplicitQConfig(HORIZON_S, expectile=0.9, target_rate=0.05, learning_rate=1e-2, hidden=(8,))

@@ -61,6 +61,7 @@ def decisions(algorithm, state):
     return np.asarray(algorithm.greedy(state)(KEY, every_state(), EVERYTHING))[0]
 
 
+@pytest.mark.slow
 def test_without_conservatism_q_learning_finds_the_best_values():
     config = ConservativeQConfig(HORIZON_S, alpha=0.0, target_rate=0.05, learning_rate=5e-3, hidden=(32,))
     algorithm = conservative_q(example_in(WALKS), config)
@@ -90,7 +91,8 @@ def test_implicit_q_finds_the_best_of_what_was_logged(missing):
     assert (found[2] != BEST[2]) if missing else np.array_equal(found, BEST)
 
 
-@pytest.mark.parametrize("q_weight", [20.0, pytest.param(0.01, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("q_weight", [20.0, 0.01])
 def test_td3_bc_of_choices_finds_the_best_or_stays_with_the_log_as_it_is_weighted(q_weight):
     config = ChoicesTD3BCConfig(HORIZON_S, q_weight, target_rate=0.05, learning_rate=5e-3, hidden=(32,))
     algorithm = td3_bc_choices(example_in(WALKS), config)

@@ -47,7 +47,7 @@ class Case(NamedTuple):
         (MLP, "summary", True),
         pytest.param((BOUND, "summary", True), marks=pytest.mark.slow),  # the quick one: `test_refresh_views`
         pytest.param((FREE, "full", False), marks=pytest.mark.slow),
-        (RULE, "summary", True),
+        pytest.param((RULE, "summary", True), marks=pytest.mark.slow),  # the quick one: `test_rules`
     ],
     ids=["mlp", "bound", "free, sees all, but no weekdays", "rule"],
 )

@@ -87,6 +87,7 @@ def test_the_value_of_ddpg_is_moved_towards_its_defining_equation():
     assert float(info.value) == pytest.approx(float(np.mean(found)), rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_buffer_of_ddpg_holds_all_parts_of_several_trajectories():
     steps, streams = 41, 8
     config = DDPGConfig(**{**CONFIG.__dict__, "updates": 1, "capacity": 400, "batch": 4})

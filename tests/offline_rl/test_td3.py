@@ -58,6 +58,7 @@ CONFIG = TD3Config(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_td3_finds_the_action_that_pays_later():
     algorithm = td3(EXAMPLE, CONFIG)
     state, info = train(KEY, algorithm, experience, TRAJECTORIES)

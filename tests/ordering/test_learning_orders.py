@@ -149,6 +149,7 @@ def liars_and_honest(*, num_jobs=800):
     return jobs_of(*rows, agent=liar.astype(int))._replace(origin_us=MONDAY * 86_400 * 10**6)
 
 
+@pytest.mark.slow
 def test_the_index_learns_whose_requests_mean_nothing():
     jobs = liars_and_honest()
     start_s, until_s = replay(jobs, EASY, SAF).start_s, 21 * DAY_S

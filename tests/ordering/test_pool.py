@@ -74,6 +74,7 @@ def test_a_window_goes_on_as_the_replay_it_was_cut_from(drawn):
     np.testing.assert_array_equal(np.asarray(starts_of(state, SMALL)).T, np.array(expected))
 
 
+@pytest.mark.slow
 def test_who_finds_no_place_waits_outside_and_is_counted():
     """First come, first served without backfilling needs one place only: the starts stay those of the replay."""
     rows = [(0, CAPACITY, 9, 9), *[(1, width % CAPACITY + 1, 3, 2) for width in range(13)]]

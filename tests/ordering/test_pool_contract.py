@@ -336,6 +336,7 @@ def thinking_user(run_ticks, think_ticks, num_jobs):
     return JobArrivals(num_jobs, init, coming, move, lambda private: private[0] >= num_jobs)
 
 
+@pytest.mark.slow
 def test_a_user_who_waits_for_results_sends_the_next_job_after_thinking():
     response = queue_response(POOL, CONFIG, thinking_user(7, 4, 6))
     state = jax.jit(lambda: environment(ordering(POOL, CONFIG), response).reset(KEY, (2,)))()

@@ -72,7 +72,10 @@ def walk(
     return loop
 
 
-@pytest.mark.parametrize("other", [False, True], ids=["logged", "counterfactual"])
+@pytest.mark.parametrize(
+    "other",
+    [pytest.param(False, id="logged", marks=pytest.mark.slow), pytest.param(True, id="counterfactual")],
+)
 def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: bool) -> None:
     encoding, windows = case
     actions = np.maximum(windows.node, 0)
@@ -119,6 +122,7 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
         assert (~steps).sum() == loop.num_overflow + unknown
 
 
+@pytest.mark.slow
 def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
     """One place a node: the run that leaves it when the next one comes is the one that its pair is told of; its node
     is told when the end is seen."""
@@ -254,6 +258,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
             assert len(changed) <= streams
 
 
+@pytest.mark.slow
 def test_replay_gives_logged_fates_to_the_second(case: tuple[Encoding, Windows]) -> None:
     encoding, windows = case
     history = replay_log(windows, encoding)

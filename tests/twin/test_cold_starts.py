@@ -38,7 +38,8 @@ def tables_of(kind: str, seed: int):
     return fit_run_tables(arrival_s, service, node, run_s, expected_s, together, SHAPE), world
 
 
-@pytest.mark.parametrize("seed", [3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [3, 4])
 def test_start_ups_and_their_memory_are_found(seed):
     tables, world = tables_of("cold_starts", seed)
     assert tables.cold is not None
@@ -52,7 +53,7 @@ def test_start_ups_and_their_memory_are_found(seed):
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(kind, marks=[pytest.mark.slow] if kind not in ("queueing", "sharing") else [])
+        pytest.param(kind, marks=[pytest.mark.slow] if kind != "queueing" else [])
         for kind in KINDS
         if kind != "cold_starts"
     ],

@@ -230,7 +230,7 @@ def assert_legalised(asked, trajectory):
     assert trajectory.illegal.any()
 
 
-@every_case
+@of_cases("toy")
 def test_a_done_stream_changes_no_more(case):
     built, actions = case.ending(), random_actions(case)
     step = jax.jit(built.step)

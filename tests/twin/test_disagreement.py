@@ -66,6 +66,7 @@ def test_members_that_agree_leave_no_doubt(disagreement_of):
     np.testing.assert_array_equal(uncertainty, 0.0)
 
 
+@pytest.mark.slow
 def test_the_doubt_is_the_deviation_of_what_the_members_expect(disagreement_of):
     """With common draws member one's success implies member two's, so their means differ by the share in between."""
     uncertainty = np.asarray(disagreement_of(ensemble(0.3, 0.9)))

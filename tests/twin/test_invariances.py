@@ -97,6 +97,7 @@ def test_deeper_tables_change_nothing(
     np.testing.assert_array_equal(plain.action, deeper.action)
 
 
+@pytest.mark.slow
 def test_a_node_nobody_may_use_changes_nothing(rows: EncodedRows, plain: Trajectory) -> None:
     cluster = made_cluster()
     padded = replace(
@@ -146,6 +147,7 @@ def test_same_key_same_bits_another_key_another_episode(learned: tuple) -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
+@pytest.mark.slow
 def test_learned_outcomes_are_possible(learned: tuple) -> None:
     _, run = learned
     path = jax.tree.map(np.asarray, run(jax.random.key(3)))

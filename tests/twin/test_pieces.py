@@ -47,6 +47,7 @@ def test_a_little_is_looked_at_whole(archive: Archive) -> None:
     assert set(table["request_id"].filter(pa.array(~wanted)).to_pylist()) == in_flight_at(archive, midnight)
 
 
+@pytest.mark.slow
 def test_the_gap_between_requests_is_that_of_all_though_some_are_looked_at(
     archive: Archive, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ def test_of_much_stretches_of_every_day_are_looked_at_with_what_was_in_flight(ar
     assert carried > 0
 
 
+@pytest.mark.slow
 def test_windows_of_a_stretch_begin_as_those_of_the_whole_log(archive: Archive) -> None:
     days, encoding = archive.days("requests"), fit_encoding(archive, archive.days("requests"))
     (windows,) = training_windows(archive, encoding, days, num_steps=16, most=MOST)

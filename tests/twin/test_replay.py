@@ -165,6 +165,7 @@ def test_done_streams_stand_still(system: tuple) -> None:
         assert bool(state.done[0]) == (number >= 1)
 
 
+@pytest.mark.slow
 def test_logged_decisions_have_the_logged_luck_and_the_system_s_waits(system: tuple) -> None:
     """A system that accepts everything, lets it wait 2 s and run 7 s; every second stream decides otherwise."""
     windows, encoding, _, _ = system

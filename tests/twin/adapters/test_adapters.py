@@ -74,6 +74,7 @@ def test_an_episode_that_ends_for_good_is_terminated_one_cut_short_truncated(end
     assert (bool(look.terminated), bool(look.truncated)) == (ends, not ends)
 
 
+@pytest.mark.slow
 def test_an_episode_that_is_cut_short_stays_so():
     game = stepwise(ENDING, LENGTH)
     step = jax.jit(game.step)
@@ -125,6 +126,7 @@ def test_pettingzoo_s_own_checker_is_content():
         SchedulingParallelEnv(ENVIRONMENT, LENGTH, names=["one", "two"])
 
 
+@pytest.mark.slow
 def test_a_minari_dataset_holds_what_the_trajectory_does(tmp_path, monkeypatch):
     pytest.importorskip("minari")
     monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path))

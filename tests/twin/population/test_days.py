@@ -35,6 +35,7 @@ def workload() -> WorkloadModel:
     )
 
 
+@pytest.mark.slow
 def test_a_day_follows_rates_agents_and_their_activity(workload: WorkloadModel) -> None:
     day = MONDAY + dt.timedelta(days=9)
     rows = draw_requests(jax.random.key(1), workload, day)
