@@ -61,7 +61,20 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
                 advice="name the log file itself",
             )
         found.extend(inside)
+    _refuse_packed_copies(found)
     return found
+
+
+def _refuse_packed_copies(files: Sequence[Path]) -> None:
+    """FormatError where a file stands beside its packed copy: their rows would count twice."""
+    named = {path.absolute() for path in files}
+    for path in files:
+        if path.suffix == ".gz" and path.absolute().with_suffix("") in named:
+            raise FormatError(
+                f"{path.name} and {path.stem} stand side by side: one may be a copy of the other",
+                where=str(path.parent), allowed="one of the two",
+                advice="move one away, or give it another name where their rows differ",
+            )  # fmt: skip
 
 
 def paths_below_shared(files: Sequence[Path]) -> list[str]:
@@ -76,6 +89,12 @@ def names_apart(files: Sequence[Path]) -> list[str]:
     times = Counter(path.name for path in files)
     below = zip(files, paths_below_shared(files), strict=True)
     return [path.name if times[path.name] == 1 else name for path, name in below]
+
+
+def equal_names_apart(files: Sequence[Path]) -> dict[Path, str]:
+    """What those files are called that share their names with others (`names_apart`), by their absolute paths."""
+    named = zip(files, names_apart(files), strict=True)
+    return {path.absolute(): name for path, name in named if name != path.name}
 
 
 def beside(paths: Sequence[Path], suffix: str) -> list[Path]:

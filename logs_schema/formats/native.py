@@ -104,7 +104,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     for spec in TABLES:
         for path in (path for table, path in files_of_tables if table is spec):
             check_columns(spec, column_names(path), path)
-            items = read_parquet(spec, path) if path.suffix == ".parquet" else read_csv(spec, path)
+            read_one = read_parquet if path.suffix == ".parquet" else read_csv
+            items = read_one(spec, path, given.names.get(path.absolute(), ""))
             for item in items:
                 yield item if origin is None or not isinstance(item, Chunk) else origin.moved(item)
     if origin is not None:
@@ -178,8 +179,8 @@ def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
             )
 
 
-def read_csv(spec: TableSpec, path: Path) -> Iterator[Item]:
-    """Reads one CSV file; lines with another number of fields than the header are rejected."""
+def read_csv(spec: TableSpec, path: Path, name: str = "") -> Iterator[Item]:
+    """Reads one CSV file, called `name`; lines with another number of fields than the header are rejected."""
     _, names = read_header(path)
     csv_lines = CsvLines()
 
@@ -189,12 +190,12 @@ def read_csv(spec: TableSpec, path: Path) -> Iterator[Item]:
     def as_table(_: TableSpec, rows: Sequence[Sequence[str]]) -> pa.Table:
         return _texts(names, rows)
 
-    yield from parse_lines(numbered_lines(path), parse_row, spec, _source(path), as_table)
+    yield from parse_lines(numbered_lines(path), parse_row, spec, name or _source(path), as_table)
 
 
-def read_parquet(spec: TableSpec, path: Path) -> Iterator[Item]:
-    """Reads one Parquet file, one batch of a row group at a time."""
-    next_row, source = 1, _source(path)
+def read_parquet(spec: TableSpec, path: Path, name: str = "") -> Iterator[Item]:
+    """Reads one Parquet file, called `name`, one batch of a row group at a time."""
+    next_row, source = 1, name or _source(path)
     try:
         file = _open(path, _texts_in(spec, path))
         for batch in file.iter_batches(CHUNK_ROWS):
