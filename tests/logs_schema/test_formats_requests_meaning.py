@@ -54,7 +54,13 @@ def test_a_scale_and_an_origin_count_for_instants_as_they_are_meant(tmp_path: Pa
 
 def test_a_start_follows_from_finish_and_run_time(tmp_path: Path) -> None:
     columns = "[columns.finish]\n[columns.run_s]\n[columns.status]\n"
-    lines = ("100,160,50,failed", "100,160,0,killed", "100,160,0,completed", "100,,50,running", "100,160,,failed")
+    lines = (
+        "100,160,50,failed",
+        "100,160,0,killed",
+        "100,160,0,completed",
+        "100,,50,running",
+        "100,160,,failed",
+    )
     _, rows = imported(tmp_path, ARRIVAL + columns, "t,finish,run_s,status", *lines)
     starts = [row.get("start") for row in rows.values()]
     known = [None if start is None else start.timestamp() for start in starts]
