@@ -5,7 +5,8 @@ Readings of the format:
 * The table is identified by the file's name (`requests.csv`, `requests-2.csv.gz`), else its folder's (`requests/`,
   `table=requests/`), else by the columns.
 * Columns are those of the table's declaration; nullable ones may be absent, unknown ones are refused.
-* CSV has a header line; an empty field is null; lists are written `a|b`; booleans true/false or 1/0.
+* CSV has a header line; blanks around a field do not count, and an empty one is null; lists are written `a|b`;
+  booleans true/false or 1/0.
 * Instants are ISO 8601 (UTC where no zone is named) or seconds: since 1970, or since the `origin` given.
 * A line of a CSV file is a row: there are no line breaks inside a field.
 * Rows are numbered by line in CSV, from 1 in Parquet. A re-imported archive brings its facts, but not its
@@ -216,7 +217,7 @@ def _source(path: Path) -> str:
 def _texts(names: Sequence[str], rows: Sequence[Sequence[str]]) -> pa.Table:
     columns = zip(*rows, strict=True)
     return pa.table({
-        name: pa.array([text or None for text in column], pa.string())
+        name: pa.array([text.strip() or None for text in column], pa.string())
         for name, column in zip(names, columns, strict=True)
     })  # fmt: skip
 

@@ -119,3 +119,15 @@ def test_lists_are_read_from_every_form(tmp_path: Path, kind: pa.DataType) -> No
     pq.write_table(pa.table(columns | {"candidates": pa.array(lists, kind)}), tmp_path / "requests.parquet")
     import_log("native", [tmp_path / "requests.parquet"], tmp_path / "a")
     assert next(Archive(tmp_path / "a").scan("requests"))["candidates"].to_pylist() == lists
+
+
+def test_blanks_around_fields_of_a_csv_file_make_no_other_labels(tmp_path: Path) -> None:
+    lines = ("1,2024-03-01,s,completed", '2, 2024-03-01, s ,"completed "', "3,2024-03-01,s, ")
+    log = written(tmp_path, "requests.csv", "request_id, arrival, site, status", *lines)
+    report = import_log("native", [log], tmp_path / "a")
+    assert report.quarantined["requests"] == {"null:status": 1}
+    rows = next(Archive(tmp_path / "a").scan("requests")).to_pylist()
+    assert [(row["request_id"], row["site"], row["status"]) for row in rows] == [
+        ("1", "s", "completed"),
+        ("2", "s", "completed"),
+    ]
