@@ -131,3 +131,11 @@ def test_blanks_around_fields_of_a_csv_file_make_no_other_labels(tmp_path: Path)
         ("1", "s", "completed"),
         ("2", "s", "completed"),
     ]
+
+
+def test_an_empty_file_is_called_empty_and_an_hour_without_jobs_is_none(tmp_path: Path) -> None:
+    mapping, jobs = written(tmp_path, "map.toml", ARRIVAL), written(tmp_path, "a.jsonl", '{"t": 1709251200}')
+    with pytest.raises(FormatError, match="the file is empty"):
+        import_log("requests_csv", [written(tmp_path, "jobs.csv", ""), mapping], tmp_path / "a")
+    quiet = written(tmp_path, "quiet.jsonl")
+    assert import_log("requests_csv", [jobs, quiet, mapping], tmp_path / "a").rows["requests"] == 1
