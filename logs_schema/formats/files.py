@@ -38,7 +38,7 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
         suffixes: Endings looked for in folders, such as `.swf`; each may be followed by `.gz`.
 
     Returns:
-        Files in the order given, a folder's sorted by name.
+        Files in the order given, a folder's sorted by name, without hidden ones.
 
     Raises:
         FormatError: A path does not exist or is no file to read, or a folder holds no such file.
@@ -52,7 +52,11 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
             refuse_special(path)
             found.append(path)
             continue
-        inside = sorted(entry for entry in path.iterdir() if entry.is_file() and entry.name.endswith(endings))
+        inside = sorted(
+            entry
+            for entry in path.iterdir()
+            if entry.is_file() and entry.name.endswith(endings) and not is_hidden(entry, path)
+        )
         if not inside:
             raise FormatError(
                 "the folder holds no log of this format",
@@ -63,6 +67,12 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
         found.extend(inside)
     _refuse_packed_copies(found)
     return found
+
+
+def is_hidden(path: Path, folder: Path) -> bool:
+    """Whether a file's name, or that of a folder on the way to it from `folder`, begins with a dot: no log, but left by
+    a file manager or an editor."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
 
 
 def _refuse_packed_copies(files: Sequence[Path]) -> None:

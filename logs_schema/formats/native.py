@@ -28,7 +28,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.counting import Origin
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names, read_header
-from logs_schema.formats.files import numbered_lines, refuse_special
+from logs_schema.formats.files import is_hidden, numbered_lines, refuse_special
 from logs_schema.formats.reading import (
     CHUNK_ROWS,
     NOTHING_GIVEN,
@@ -61,13 +61,17 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     for path in map(Path, paths):
         if path.exists() and not path.is_dir():
             refuse_special(path)
-        inside = [path] if path.is_file() else sorted(path.rglob("*"))
+        if path.is_file() and path.name.endswith(_ENDINGS):
+            found.append(path)
+            continue
+        inside = sorted(path.rglob("*"))
         products = {file.parent for file in inside if file.name == MANIFEST} - {path}
         files = [
             file
             for file in inside
             if file.name.endswith(_ENDINGS)
             and file.parent.name != QUARANTINE
+            and not is_hidden(file, path)
             and file.is_file()
             and products.isdisjoint(file.parents)
         ]

@@ -139,3 +139,17 @@ def test_an_empty_file_is_called_empty_and_an_hour_without_jobs_is_none(tmp_path
         import_log("requests_csv", [written(tmp_path, "jobs.csv", ""), mapping], tmp_path / "a")
     quiet = written(tmp_path, "quiet.jsonl")
     assert import_log("requests_csv", [jobs, quiet, mapping], tmp_path / "a").rows["requests"] == 1
+
+
+def test_hidden_files_of_a_folder_are_no_log(tmp_path: Path) -> None:
+    """What file managers and editors leave beside a log: `._jobs.csv`, `.ipynb_checkpoints/`."""
+    log, kept_by_editor = tmp_path / "log", tmp_path / "log" / ".ipynb_checkpoints"
+    kept_by_editor.mkdir(parents=True)
+    for folder, name in ((log, "requests.csv"), (kept_by_editor, "requests-checkpoint.csv")):
+        written(folder, name, "request_id,arrival,site,status", "1,2024-03-01,s,completed")
+    (log / "._requests.csv").write_bytes(b"\x00\x05\x16\x07")
+    report = import_log("native", [log], tmp_path / "a")
+    assert (report.lines.read, report.rows["requests"], dict(report.quarantined)) == (2, 1, {})
+    written(log, "map.toml", "[columns.arrival]\n[columns.request_id]\n")
+    report = import_log("requests_csv", [log], tmp_path / "b")
+    assert (report.lines.read, report.rows["requests"], dict(report.quarantined)) == (2, 1, {})
