@@ -38,7 +38,7 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
         suffixes: Endings looked for in folders, such as `.swf`; each may be followed by `.gz`.
 
     Returns:
-        Files in the order given, a folder's sorted by name, without hidden ones.
+        Files in the order given, each once, a folder's sorted by name, without hidden ones.
 
     Raises:
         FormatError: A path does not exist or is no file to read, or a folder holds no such file.
@@ -66,7 +66,15 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
             )
         found.extend(inside)
     _refuse_packed_copies(found)
-    return found
+    return each_once(found)
+
+
+def each_once(files: Sequence[Path]) -> list[Path]:
+    """The files without those that are named again, by another path or beside their folder."""
+    found: dict[Path, Path] = {}
+    for path in files:
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
 
 
 def is_hidden(path: Path, folder: Path) -> bool:

@@ -28,7 +28,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.counting import Origin
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names, read_header
-from logs_schema.formats.files import is_hidden, numbered_lines, refuse_special
+from logs_schema.formats.files import each_once, is_hidden, numbered_lines, refuse_special
 from logs_schema.formats.reading import (
     CHUNK_ROWS,
     NOTHING_GIVEN,
@@ -82,7 +82,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
         for file in files:
             refuse_special(file)
         found.extend(files)
-    return found
+    return each_once(found)
 
 
 def looks_like(lines: Sequence[str]) -> bool:

@@ -153,3 +153,17 @@ def test_hidden_files_of_a_folder_are_no_log(tmp_path: Path) -> None:
     written(log, "map.toml", "[columns.arrival]\n[columns.request_id]\n")
     report = import_log("requests_csv", [log], tmp_path / "b")
     assert (report.lines.read, report.rows["requests"], dict(report.quarantined)) == (2, 1, {})
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    log, mapping = written(tmp_path, "jobs.csv", "t", "2024-03-01"), written(tmp_path, "map.toml", ARRIVAL)
+    again, link = tmp_path / ".." / tmp_path.name / "jobs.csv", tmp_path / "link.csv"
+    link.symlink_to(log)
+    report = import_log("requests_csv", [tmp_path, log, again, link, mapping], tmp_path / "a")
+    assert (report.lines.read, report.rows["requests"]) == (2, 1)
+    metrics = written(tmp_path, "m.csv", "time,n", "2024-03-01T00:00,2", "2024-03-01T00:01,x")
+    mapping = written(
+        tmp_path, "m.toml", 'deployment = "web"\ninterval_s = 60\n[metrics.num_replicas]\nsource = "n"\n'
+    )
+    report = import_log("metrics_csv", [metrics, mapping, metrics], tmp_path / "b")
+    assert (report.lines.read, report.rows["deployment_samples"]) == (3, 1)
