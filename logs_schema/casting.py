@@ -274,7 +274,7 @@ def _to_truth(values: pa.Array) -> tuple[pa.Array, Masks] | None:
 def _to_instant(values: pa.Array) -> tuple[pa.Array, Masks] | None:
     kind = values.type
     if pa.types.is_integer(kind) or pa.types.is_floating(kind):
-        return seconds_to_instant(values)
+        return None if _is_coarse(values) else seconds_to_instant(values)
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return _as_micros(values)
     if not _is_text(kind):
@@ -283,6 +283,15 @@ def _to_instant(values: pa.Array) -> tuple[pa.Array, Masks] | None:
         return seconds_to_instant(values.cast(pa.float64()))
     except pa.ArrowInvalid:
         return _read_text(values, _instant_of, INSTANT, "not_an_instant", (INSTANT, pa.timestamp("us")))
+
+
+def _is_coarse(seconds: pa.Array) -> bool:
+    """Whether most seconds are too large for their precision: in 32 bits those of this century are minutes off."""
+    if not (pa.types.is_float32(seconds.type) or pa.types.is_float16(seconds.type)):
+        return False
+    numbers = np.abs(seconds.drop_null().to_numpy(zero_copy_only=False))
+    numbers = numbers[numbers <= LATEST_S]
+    return bool(len(numbers) and np.median(np.spacing(numbers)) > 1.0)
 
 
 def _as_micros(values: pa.Array) -> tuple[pa.Array, Masks]:
@@ -362,7 +371,7 @@ _CASTS: Mapping[pa.DataType, Callable[[pa.Array], tuple[pa.Array, Masks] | None]
 _ALLOWED: Mapping[pa.DataType, str] = {
     LABEL: "text, dictionary of text, or integers",
     LABELS: f"lists of text, or text separated by '{LIST_SEPARATOR}'",
-    INSTANT: "timestamps, dates, ISO 8601 text, or seconds since 1970",
+    INSTANT: "timestamps, dates, ISO 8601 text, or seconds since 1970 (not in single precision)",
     pa.string(): "text or integers",
     pa.float64(): "numbers, or text that writes numbers",
     pa.int32(): "whole numbers, or text that writes them",

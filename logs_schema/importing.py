@@ -23,7 +23,7 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
-from logs_schema.formats.files import find_files, head, paths_below_shared
+from logs_schema.formats.files import equal_names_apart, find_files, head, paths_below_shared
 from logs_schema.formats.finding import find_format, format_modules
 from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
@@ -114,7 +114,8 @@ def import_log(
     refuse_other_formats(module, files)
     if origin is not None and origin.tzinfo is None:
         origin = origin.replace(tzinfo=UTC)
-    given = ReadingOptions(origin, dict(capacity or {}))
+    names = equal_names_apart(module.data_files(files)) if hasattr(module, "data_files") else {}
+    given = ReadingOptions(origin, dict(capacity or {}), names)
     if given.capacity and not getattr(module, "TAKES_CAPACITY", False):
         refuse_capacity(module, files)
     facts = module.facts(files, given) | {"origin": origin.isoformat() if origin else None}

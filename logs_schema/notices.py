@@ -4,15 +4,37 @@ from collections.abc import Iterator
 
 from logs_schema.archive import Archive
 from logs_schema.formats.describing import RELATIVE_CLOCK
+from logs_schema.formats.instant_units import date_meant
 from logs_schema.tables import NODES, REQUESTS, TABLES
 
-EARLIEST_YEAR = 1985
-"""Of a log with dates: before, instants count from a hidden time zero, or are of another unit."""
+EARLIEST_YEAR, LATEST_YEAR = 1985, 2100
+"""Of a log with dates: before and after, instants count from a hidden time zero, or are of another unit."""
 
 
 def notices_of(archive: Archive) -> list[str]:
     """What the format noticed when it read the log, and where the log has no dates."""
-    return [*archive.facts.get("notices", ()), *_without_dates(archive), *_without_nodes(archive)]
+    numbers = list(_dates_as_numbers(archive))
+    return [
+        *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive)
+    ]  # fmt: skip
+
+
+def _dates_as_numbers(archive: Archive) -> Iterator[str]:
+    """That the first instant is a number such as 20240301, which was read as seconds."""
+    facts = archive.facts
+    if facts.get("notices") or facts.get("origin") or not facts.get("format"):
+        return
+    for spec in TABLES:
+        days = archive.days(spec.name) if spec.name in archive.tables else []
+        if spec.time is None or not days or EARLIEST_YEAR <= days[0].year <= LATEST_YEAR:
+            continue
+        batch = next(archive.scan(spec.name, days=days[:1], columns=[spec.time]))
+        read = batch[spec.time][0].as_py()
+        if date := date_meant(read.timestamp())[0]:
+            yield (
+                f"the first {spec.time} of {spec.name} is the number {read.timestamp():.0f}, read as seconds since "
+                f"1970 ({read:%Y-%m-%d}); if the date {date} is meant, write it so"
+            )
 
 
 def _without_nodes(archive: Archive) -> Iterator[str]:

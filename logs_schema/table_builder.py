@@ -196,10 +196,12 @@ class TableBuilder:
 
 def _open_ended(spec: TableSpec, rows: pa.Table) -> np.ndarray:
     """[rows] bool: the row lacks how its request ended, so a later row about it replaces it."""
-    if not spec.time or not {"status", "finish"} <= set(rows.column_names):
+    if not spec.time or "status" not in rows.column_names:
         return np.zeros(rows.num_rows, bool)
-    status, no_end = rows["status"].cast(pa.string()), pc.is_null(rows["finish"])
-    silent = pc.and_(pc.equal(status, "unknown"), no_end)
+    status = rows["status"].cast(pa.string())
+    silent = pc.equal(status, "unknown")
+    if "finish" in rows.column_names:
+        silent = pc.and_(silent, pc.is_null(rows["finish"]))
     return pc.or_(pc.is_in(status, value_set=pa.array(UNFINISHED)), silent).to_numpy(zero_copy_only=False)
 
 

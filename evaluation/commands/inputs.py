@@ -27,7 +27,7 @@ def refuse_missing(arguments: Namespace) -> None:
     for name in PRODUCTS:
         _refuse(_paths(arguments, name), name.removesuffix("s"))
     for name in FILES:
-        _refuse(_paths(arguments, name))
+        _refuse(_paths(arguments, name), allowed=getattr(arguments, "other_names", ""))
     for name in KINDS:
         _refuse_other_kind(_paths(arguments, name), name)
     _refuse_place(arguments)
@@ -60,7 +60,7 @@ def _paths(arguments: Namespace, name: str) -> list[Path]:
     return [path for path in found if isinstance(path, Path)]
 
 
-def _refuse(paths: Iterable[Path], product: str = "") -> None:
+def _refuse(paths: Iterable[Path], product: str = "", allowed: str = "") -> None:
     for path in paths:
         if path.exists() or (product and (_is_address(path) or _is_brought_back(path))):
             continue
@@ -69,7 +69,9 @@ def _refuse(paths: Iterable[Path], product: str = "") -> None:
         if product:
             what, allowed = f"there is no {product} here", "a folder holding manifest.json"
             raise ProductError(what, where=str(path), allowed=allowed, advice="check the path")
-        raise FormatError("there is no such file or folder", where=str(path), advice="check the path")
+        raise FormatError(
+            "there is no such file or folder", where=str(path), allowed=allowed, advice="check the path"
+        )
 
 
 def _refuse_other_kind(paths: Iterable[Path], kind: str) -> None:

@@ -10,6 +10,7 @@ from logs_schema.errors import ConfigError
 NAME = "run"
 EXAMPLES = Path(__file__).parents[1] / "examples"
 DEMO = "demo"
+NAMES = ", ".join(sorted(one.stem for one in EXAMPLES.glob("*.toml")))
 HELP = (
     "import, fit, certify, train, compare and export as one resumable job; exit status 3 or 4 where the twin's "
     "certificate failed or cannot tell, and so nothing was trained"
@@ -21,7 +22,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "config", metavar="CONFIG.toml", type=_configuration, nargs="?",
         help="configuration: a file, or the name of an example: "
-        f"{', '.join(sorted(one.stem for one in EXAMPLES.glob('*.toml')))} (default: {DEMO}, on a simulated log)",
+        f"{NAMES} (default: {DEMO}, on a simulated log)",
     )  # fmt: skip
     parser.add_argument(
         "--config",
@@ -37,6 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--force", action="store_true",
         help="train and export also in a twin that has not passed its certificate; reports state it",
     )  # fmt: skip
+    parser.set_defaults(other_names=f"a file, or one of the examples {NAMES}")
     add_engine_arguments(parser)
 
 

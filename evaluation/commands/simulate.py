@@ -178,7 +178,7 @@ def _cluster(arguments: Namespace) -> int:
             replace=arguments.replace,
             progress=stage,
         )
-    share = 1.0 / report.num_requests
+    share = 1.0 / max(report.num_requests, 1)
     text = (
         f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
         f"{report.num_on_time * share:.1%} on time, {report.num_rejected * share:.1%} rejected\n"

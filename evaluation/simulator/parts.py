@@ -1,5 +1,6 @@
 """What presets are put together from: links, scenarios, drawn services and nodes, and a load to stretch the work to."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -21,6 +22,9 @@ SITE_SPREAD = 0.35
 """Logarithm of the speed of the fastest site's nodes over the mean."""
 NODE_SPREAD = 0.25
 """Deviation of the logarithm of nodes' speed within a site."""
+
+LEAST_LOAD = 1e-12
+"""A smaller one is 0 but for rounding: no factor makes a load of it."""
 
 BUSY_DAY_S = CALENDAR_DAY_S - 1_800.0
 """A day that leaves half an hour of the calendar day, in which its work is finished."""
@@ -127,7 +131,7 @@ def at_peak_load(world: World, load: float) -> World:
     Raises:
         ConfigError: the load is not in (0, 1): no assignment would keep up with it; or the world cannot exist.
     """
-    factor = _possible(world, load) / peak_load(validate(world))
+    factor = _stretch(world, load, peak_load(validate(world)))
     return validate(replace(world, services=_stretched(world, factor, input_factor=1.0)))
 
 
@@ -137,17 +141,26 @@ def at_even_load(world: World, load: float) -> World:
     Raises:
         ConfigError: the load is not in (0, 1); or the world cannot exist.
     """
-    factor = _possible(world, load) / even_load(validate(world))
+    factor = _stretch(world, load, even_load(validate(world)))
     return validate(replace(world, services=_stretched(world, factor, input_factor=factor)))
 
 
-def _possible(world: World, load: float) -> float:
+def _stretch(world: World, load: float, now: float) -> float:
+    """What work is multiplied by for a load instead of that of now."""
+    where, advice = f"simulated world {world.name!r}", "change the world"
     if not 0.0 < load < 1.0:
         raise ConfigError(
-            f"a load of {load:g} at the peak", where=f"simulated world {world.name!r}",
-            allowed="more than 0 and less than 1", advice="change the world",
+            f"a load of {load:g} at the peak",
+            where=where,
+            allowed="more than 0 and less than 1",
+            advice=advice,
+        )
+    if not LEAST_LOAD <= now < math.inf:
+        raise ConfigError(
+            f"the load at the peak is {now:g}, and no factor makes it {load:g}", where=where,
+            allowed=f"work, speeds and rates with a load of {LEAST_LOAD:g} or more", advice=advice,
         )  # fmt: skip
-    return load
+    return load / now
 
 
 def _stretched(world: World, factor: float, *, input_factor: float) -> tuple[WorldService, ...]:

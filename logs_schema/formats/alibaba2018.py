@@ -67,7 +67,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         return task_row(task_fields(line), clock_s) if line.strip() else None
 
     for path in data_files(paths):
-        yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, path.name)
+        yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, given.name_of(path))
 
 
 def parts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> list[list[Path]]:

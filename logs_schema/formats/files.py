@@ -38,7 +38,7 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
         suffixes: Endings looked for in folders, such as `.swf`; each may be followed by `.gz`.
 
     Returns:
-        Files in the order given, a folder's sorted by name.
+        Files in the order given, each once, a folder's sorted by name, without hidden ones.
 
     Raises:
         FormatError: A path does not exist or is no file to read, or a folder holds no such file.
@@ -52,7 +52,11 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
             refuse_special(path)
             found.append(path)
             continue
-        inside = sorted(entry for entry in path.iterdir() if entry.is_file() and entry.name.endswith(endings))
+        inside = sorted(
+            entry
+            for entry in path.iterdir()
+            if entry.is_file() and entry.name.endswith(endings) and not is_hidden(entry, path)
+        )
         if not inside:
             raise FormatError(
                 "the folder holds no log of this format",
@@ -61,7 +65,34 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
                 advice="name the log file itself",
             )
         found.extend(inside)
-    return found
+    _refuse_packed_copies(found)
+    return each_once(found)
+
+
+def each_once(files: Sequence[Path]) -> list[Path]:
+    """The files without those that are named again, by another path or beside their folder."""
+    found: dict[Path, Path] = {}
+    for path in files:
+        found.setdefault(path.resolve(), path)
+    return list(found.values())
+
+
+def is_hidden(path: Path, folder: Path) -> bool:
+    """Whether a file's name, or that of a folder on the way to it from `folder`, begins with a dot: no log, but left by
+    a file manager or an editor."""
+    return any(part.startswith(".") for part in path.relative_to(folder).parts)
+
+
+def _refuse_packed_copies(files: Sequence[Path]) -> None:
+    """FormatError where a file stands beside its packed copy: their rows would count twice."""
+    named = {path.absolute() for path in files}
+    for path in files:
+        if path.suffix == ".gz" and path.absolute().with_suffix("") in named:
+            raise FormatError(
+                f"{path.name} and {path.stem} stand side by side: one may be a copy of the other",
+                where=str(path.parent), allowed="one of the two",
+                advice="move one away, or give it another name where their rows differ",
+            )  # fmt: skip
 
 
 def paths_below_shared(files: Sequence[Path]) -> list[str]:
@@ -76,6 +107,12 @@ def names_apart(files: Sequence[Path]) -> list[str]:
     times = Counter(path.name for path in files)
     below = zip(files, paths_below_shared(files), strict=True)
     return [path.name if times[path.name] == 1 else name for path, name in below]
+
+
+def equal_names_apart(files: Sequence[Path]) -> dict[Path, str]:
+    """What those files are called that share their names with others (`names_apart`), by their absolute paths."""
+    named = zip(files, names_apart(files), strict=True)
+    return {path.absolute(): name for path, name in named if name != path.name}
 
 
 def beside(paths: Sequence[Path], suffix: str) -> list[Path]:

@@ -10,6 +10,9 @@ INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e
 YEAR_S = 365.25 * 86400.0
 _USUAL_S = 9e8, 2.2e9
 """Instants of logs usually lie between 1998 and 2039."""
+USUAL_YEARS = 1990, 2039
+DATES_AS_NUMBERS: Mapping[int, str] = {8: "%Y%m%d", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+"""Number of digits -> the form of a date that is written without signs between them."""
 
 
 def likely_unit(number: float, unit: str) -> str:
@@ -21,13 +24,30 @@ def likely_unit(number: float, unit: str) -> str:
     return ""
 
 
+def date_meant(number: float) -> tuple[str, str]:
+    """The date that a number such as 20240301 or 202403011200 writes, and its form for `strptime`; empty for none."""
+    digits = f"{number:.0f}" if number == number // 1 else ""
+    layout = DATES_AS_NUMBERS.get(len(digits), "")
+    try:
+        meant = datetime.strptime(digits, layout) if layout else None
+    except ValueError:
+        meant = None
+    if meant is None or not USUAL_YEARS[0] <= meant.year <= USUAL_YEARS[1]:
+        return "", ""
+    return f"{meant:%Y-%m-%d}" if len(digits) == 8 else f"{meant:%Y-%m-%dT%H:%M:%S}", layout
+
+
 def unit_notice(text: str, unit: str, where: str, key: str) -> str:
     """That an instant is likely of another unit than the named one, in words; empty where it is not, or no number."""
     try:
         number = float_of(text)
     except ValueError:
         return ""
-    likely = likely_unit(number, unit)
+    likely, (date, layout) = likely_unit(number, unit), date_meant(number)
+    if date:
+        form = f'time_format = "{layout}"' if key == "unit" else ""
+        advice = f"name its form, {form}, in the mapping" if form else "write it so"
+        return f"{where}: {text[:40]} is read in {unit} since 1970; if the date {date} is meant, {advice}"
     if not likely:
         return ""
     meant = datetime.fromtimestamp(number * INSTANT_UNITS[likely], UTC)

@@ -1,17 +1,27 @@
 """JSON lines: how their files are named, and what is neither they nor CSV."""
 
 import json
+import re
 from pathlib import Path
 
 from logs_schema.errors import FormatError
 from logs_schema.formats.files import head
 
 JSON_LINES = (".jsonl", ".jsonl.gz")
+_LIST = re.compile(r'\{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"items"\s*:\s*\[')
+"""How a list begins that kubectl prints."""
 
 
 def refuse_other_content(path: Path) -> None:
-    """FormatError where a file is Parquet, holds one JSON document, or JSON lines under a name that is not theirs."""
-    begin = next((line.strip() for line in head(path) if line.strip()), "")
+    """FormatError where a file is Parquet, one JSON document, JSON lines under another name, or CSV without a line."""
+    lines = [line.strip() for line in head(path) if line.strip()]
+    begin = lines[0] if lines else ""
+    if not lines:
+        if path.name.endswith(JSON_LINES):
+            return  # an hour without jobs, in a file of its own
+        raise FormatError(
+            "the file is empty", where=str(path), allowed="CSV or JSON lines", advice="fetch it again"
+        )
     if begin.startswith("PAR1"):
         raise FormatError(
             "the file is Parquet", where=str(path), allowed="CSV or JSON lines",
@@ -28,7 +38,8 @@ def refuse_other_content(path: Path) -> None:
             "the file holds JSON lines, and is not named so", where=str(path),
             allowed=f"a name that ends in {' or '.join(JSON_LINES)}", advice="rename the file",
         )  # fmt: skip
-    if not is_lines and (begin[0] == "[" or begin == "{"):
+    is_list = len(lines) == 1 and _LIST.match(begin)
+    if is_list or (not is_lines and (begin[0] == "[" or begin == "{")):
         raise FormatError(
             "the file is one JSON document", where=str(path), allowed="JSON lines: an object a line",
             advice="write them with jq --compact-output '.[]' FILE > log.jsonl, of what kubectl prints with '.items[]'",

@@ -29,7 +29,8 @@ from logs_schema.casting import float_of
 from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.files import find_files, head, numbered_lines
+from logs_schema.formats.fields import csv_names
+from logs_schema.formats.files import find_files, head, names_apart, numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS, likely_unit, unit_notice
 from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
@@ -84,14 +85,15 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     _refuse_unfit(mapping)
     parsed: list[MetricLine] = []
     lines: list[tuple[str, int, int, int]] = []
-    for path in data_files(paths):
+    files = data_files(paths)
+    for path, name in zip(files, names_apart(files), strict=True):
         counts = [0, 0, 0]  # lines, blank, rejected
-        for item in _lines_of(path, mapping, counts):
+        for item in _lines_of(path, name, mapping, counts):
             if isinstance(item, Reject):
                 yield item
             else:
                 parsed.append(item)
-        lines.append((path.name, counts[0], counts[1], counts[2]))
+        lines.append((name, counts[0], counts[1], counts[2]))
     instants = np.asarray([one.instant_s for one in parsed])
     interval_s = mapping.interval_s or interval_of([instants], str(mapping.path))
     if not (len(instants) and likely_unit(float(instants[0]), "s")):
@@ -144,7 +146,7 @@ def _drift_notice(path: Path, mapping: MetricsMapping) -> str:
     """That the intervals of a file's first lines take far more or less time than they did, in words; else empty."""
     if not mapping.consecutive:
         return ""
-    lines = islice(_lines_of(path, mapping, [0, 0, 0]), NUM_LOOKED_AT)
+    lines = islice(_lines_of(path, path.name, mapping, [0, 0, 0]), NUM_LOOKED_AT)
     instants = np.unique([one.instant_s for one in lines if isinstance(one, MetricLine)])
     if len(instants) < 2:
         return ""
@@ -160,8 +162,10 @@ def _drift_notice(path: Path, mapping: MetricsMapping) -> str:
     )
 
 
-def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterator[MetricLine | Reject]:
-    """The lines of a file, counted in `counts`; those that hold no row are rejected."""
+def _lines_of(
+    path: Path, name: str, mapping: MetricsMapping, counts: list[int]
+) -> Iterator[MetricLine | Reject]:
+    """The lines of a file that is called `name`, counted in `counts`; those that hold no row are rejected."""
     header: list[str] = []
     if is_json := path.name.endswith(JSON_LINES):
         refuse_other_content(path)
@@ -171,7 +175,7 @@ def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterato
             counts[1] += 1
             continue
         if not is_json and not header:
-            header = next(csv.reader([line]))
+            header = csv_names(line)
             _refuse_missing(mapping, header, path)
             continue
         fields = _json_fields(line) if is_json else _csv_fields(line, header)
@@ -179,9 +183,9 @@ def _lines_of(path: Path, mapping: MetricsMapping, counts: list[int]) -> Iterato
         at = _instant(text, INSTANT_UNITS[mapping.time_unit])
         if fields is None or at is None:
             counts[2] += 1
-            yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, path.name, number, line)
+            yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, name, number, line)
             continue
-        yield MetricLine(at, fields, path.name, number, line)
+        yield MetricLine(at, fields, name, number, line)
 
 
 def _time_in(fields: Mapping[str, Any], mapping: MetricsMapping, *, is_json: bool) -> str:
@@ -193,7 +197,7 @@ def _unit_notice(path: Path, mapping: MetricsMapping) -> str:
     """That the first instant is a number of another unit, in words; empty where it is not."""
     lines = [line for line in head(path) if line.strip()]
     is_json = path.name.endswith(JSON_LINES)
-    header = [] if is_json or not lines else next(csv.reader([lines[0]]))
+    header = [] if is_json or not lines else csv_names(lines[0])
     for line in lines if is_json else lines[1:]:
         fields = _json_fields(line) if is_json else _csv_fields(line, header)
         text = _time_in(fields or {}, mapping, is_json=is_json)
@@ -207,7 +211,9 @@ def _csv_fields(line: str, header: list[str]) -> dict[str, Any] | None:
         fields = next(csv.reader([line]))
     except csv.Error:
         return None
-    return dict(zip(header, fields, strict=True)) if len(fields) == len(header) else None
+    if len(fields) != len(header):
+        return None
+    return {name: text.strip() for name, text in zip(header, fields, strict=True)}
 
 
 def _json_fields(line: str) -> dict[str, Any] | None:

@@ -5,7 +5,8 @@ Readings of the format:
 * The table is identified by the file's name (`requests.csv`, `requests-2.csv.gz`), else its folder's (`requests/`,
   `table=requests/`), else by the columns.
 * Columns are those of the table's declaration; nullable ones may be absent, unknown ones are refused.
-* CSV has a header line; an empty field is null; lists are written `a|b`; booleans true/false or 1/0.
+* CSV has a header line; blanks around a field do not count, and an empty one is null; lists are written `a|b`;
+  booleans true/false or 1/0.
 * Instants are ISO 8601 (UTC where no zone is named) or seconds: since 1970, or since the `origin` given.
 * A line of a CSV file is a row: there are no line breaks inside a field.
 * Rows are numbered by line in CSV, from 1 in Parquet. A re-imported archive brings its facts, but not its
@@ -27,7 +28,7 @@ from logs_schema.errors import FormatError, first
 from logs_schema.formats.counting import Origin
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names, read_header
-from logs_schema.formats.files import numbered_lines, refuse_special
+from logs_schema.formats.files import each_once, is_hidden, numbered_lines, refuse_special
 from logs_schema.formats.reading import (
     CHUNK_ROWS,
     NOTHING_GIVEN,
@@ -60,13 +61,17 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
     for path in map(Path, paths):
         if path.exists() and not path.is_dir():
             refuse_special(path)
-        inside = [path] if path.is_file() else sorted(path.rglob("*"))
+        if path.is_file() and path.name.endswith(_ENDINGS):
+            found.append(path)
+            continue
+        inside = sorted(path.rglob("*"))
         products = {file.parent for file in inside if file.name == MANIFEST} - {path}
         files = [
             file
             for file in inside
             if file.name.endswith(_ENDINGS)
             and file.parent.name != QUARANTINE
+            and not is_hidden(file, path)
             and file.is_file()
             and products.isdisjoint(file.parents)
         ]
@@ -77,7 +82,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
         for file in files:
             refuse_special(file)
         found.extend(files)
-    return found
+    return each_once(found)
 
 
 def looks_like(lines: Sequence[str]) -> bool:
@@ -104,7 +109,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     for spec in TABLES:
         for path in (path for table, path in files_of_tables if table is spec):
             check_columns(spec, column_names(path), path)
-            items = read_parquet(spec, path) if path.suffix == ".parquet" else read_csv(spec, path)
+            read_one = read_parquet if path.suffix == ".parquet" else read_csv
+            items = read_one(spec, path, given.names.get(path.absolute(), ""))
             for item in items:
                 yield item if origin is None or not isinstance(item, Chunk) else origin.moved(item)
     if origin is not None:
@@ -178,8 +184,8 @@ def check_columns(spec: TableSpec, names: Sequence[str], path: Path) -> None:
             )
 
 
-def read_csv(spec: TableSpec, path: Path) -> Iterator[Item]:
-    """Reads one CSV file; lines with another number of fields than the header are rejected."""
+def read_csv(spec: TableSpec, path: Path, name: str = "") -> Iterator[Item]:
+    """Reads one CSV file, called `name`; lines with another number of fields than the header are rejected."""
     _, names = read_header(path)
     csv_lines = CsvLines()
 
@@ -189,12 +195,12 @@ def read_csv(spec: TableSpec, path: Path) -> Iterator[Item]:
     def as_table(_: TableSpec, rows: Sequence[Sequence[str]]) -> pa.Table:
         return _texts(names, rows)
 
-    yield from parse_lines(numbered_lines(path), parse_row, spec, _source(path), as_table)
+    yield from parse_lines(numbered_lines(path), parse_row, spec, name or _source(path), as_table)
 
 
-def read_parquet(spec: TableSpec, path: Path) -> Iterator[Item]:
-    """Reads one Parquet file, one batch of a row group at a time."""
-    next_row, source = 1, _source(path)
+def read_parquet(spec: TableSpec, path: Path, name: str = "") -> Iterator[Item]:
+    """Reads one Parquet file, called `name`, one batch of a row group at a time."""
+    next_row, source = 1, name or _source(path)
     try:
         file = _open(path, _texts_in(spec, path))
         for batch in file.iter_batches(CHUNK_ROWS):
@@ -215,7 +221,7 @@ def _source(path: Path) -> str:
 def _texts(names: Sequence[str], rows: Sequence[Sequence[str]]) -> pa.Table:
     columns = zip(*rows, strict=True)
     return pa.table({
-        name: pa.array([text or None for text in column], pa.string())
+        name: pa.array([text.strip() or None for text in column], pa.string())
         for name, column in zip(names, columns, strict=True)
     })  # fmt: skip
 

@@ -53,14 +53,16 @@ WARNINGS = re.compile(r'"warnings"\s*:\s*\[')
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
-    """The answers that the mapping names."""
+    """The answers that the mapping names; FormatError where one is not here, or there are two of its name."""
     mapping = mapping_of(paths)
-    answers = {
-        path.name.removesuffix(".json"): path
-        for path in find_files(paths, (".json",))
-        if path.suffix == ".json"
-    }
+    files = [path for path in find_files(paths, (".json",)) if path.suffix == ".json"]
+    answers = {path.stem: path for path in files}
     named = [one.source for one in mapping.measured]
+    if twice := [path for path in files if path.stem in named and answers[path.stem] != path]:
+        raise FormatError(
+            f"there are several answers of the name {twice[0].name}", where=f"{twice[0]}, {answers[twice[0].stem]}",
+            allowed="one file a metric", advice="join their series in one file, or import their folders one by one",
+        )  # fmt: skip
     if missing := [name for name in named if name not in answers]:
         raise FormatError(
             f"the mapping names answers that are not here: {first(missing)}", where=str(mapping.path),

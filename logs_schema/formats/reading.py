@@ -9,6 +9,7 @@ than one chunk. Files are opened in `logs_schema.formats.files`.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import numpy as np
@@ -40,10 +41,16 @@ class ReadingOptions:
     Attributes:
         origin: Date of the log's time zero, for logs that hide it; None if not given.
         capacity: Cores (processors) of a pool by its name, for logs that hide the size of their machine.
+        names: What files of equal names in several folders are called, by their absolute paths.
     """
 
     origin: datetime | None = None
     capacity: Mapping[str, float] = field(default_factory=dict)
+    names: Mapping[Path, str] = field(default_factory=dict)
+
+    def name_of(self, path: Path) -> str:
+        """What a file is called in the quarantine."""
+        return self.names.get(path.absolute(), path.name)
 
 
 NOTHING_GIVEN = ReadingOptions()

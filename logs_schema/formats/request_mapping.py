@@ -21,7 +21,7 @@
     constant = "cluster"                 # what is not in the log
 
 Without `request_id` requests are named by file and line (see `requests_csv`), without `site` it is `cluster`, without
-`status` unknown.
+`status`, or where its field says nothing, unknown.
 Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`: over a star, and of a list, numbers are
 added up and nodes are all taken; of other texts the first counts.
 """

@@ -46,6 +46,7 @@ def request_row(
     """
     row: dict[str, Any] = {"request_id": name, "site": SITE, "status": "unknown"}
     row |= {column: _value(one, fields, mapping, instants) for column, one in mapping.columns.items()}
+    row["status"] = row["status"] or "unknown"
     for later in ("arrival", "decided", "start", "finish"):
         if isinstance(row.get(later), Instant):
             row[later] = row[later].not_before(row.get(_AFTER.get(later, "")))
@@ -59,11 +60,18 @@ def request_row(
 
 
 def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
-    """Start and finish where the log has waits and run times in their place."""
+    """Start and finish where the log has waits and run times in their place.
+
+    A request of no run time that is not said to be completed never started: its finish is when it was given up.
+    """
     wait_s = row.pop(WAIT, None)
     if WAIT in mapping.columns and "start" not in row:
         arrival_s = row["arrival"]
         row["start"] = None if wait_s is None or arrival_s is None else arrival_s + wait_s
+    if "start" not in row and "run_s" in row and "finish" in row:
+        finish_s, run_s = row["finish"], row["run_s"]
+        ran = run_s is not None and finish_s is not None and (run_s > 0.0 or row["status"] == "completed")
+        row["start"] = finish_s - run_s if ran else None
     start_s = row.get("start")
     if "run_s" in row:
         if "finish" not in row and "start" in row:

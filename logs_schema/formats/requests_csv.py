@@ -11,7 +11,8 @@ Readings of the format:
   such ids depend on which files are imported together.
 * Machines come from a `nodes.csv` of the `native` format beside the log, or from the capacity given: then the log is
   one pool, and whatever started ran on it.
-* Where the log has waits and run times in place of start and finish, these follow from them.
+* Where the log has waits and run times in place of start and finish, these follow from them; so does the start from
+  finish and run time.
 * An instant without a zone, in an hour that the clock of its time zone shows twice, is the first one, or the second
   where otherwise the request would start before it arrived, or finish before it started.
 * Empty fields and texts such as `None`, `Unknown` and `N/A` are null; a text that cannot be read costs its row.

@@ -303,7 +303,9 @@ def test_a_job_is_an_example_by_name_or_a_file_as_argument_or_option(tmp_path, m
     assert cli.main(["run", *words, *(["edge"] if words[0] == "--config" else ["--config", "edge"])]) == 2
     assert "two configurations" in capsys.readouterr().err
     assert cli.main(["run", *words[:-1], "neither.toml"]) == 2
-    assert "neither.toml" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert "neither.toml" in refused
+    assert "examples demo, demo-full, edge, kth, wagap" in refused
 
 
 def test_a_product_that_a_dead_writer_left_aside_is_brought_back_first(tmp_path, log, capsys):

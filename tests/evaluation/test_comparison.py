@@ -12,7 +12,7 @@ from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
-from evaluation.comparison.tabulation import tabulate
+from evaluation.comparison.tabulation import printed, tabulate
 from logs_schema.errors import ConfigError, SchemaError
 from logs_schema.records import from_plain
 from tests.evaluation.made import made_decisions
@@ -141,6 +141,13 @@ def test_the_terminal_shows_values_intervals_and_what_cannot_be_said():
     assert "1 week" in text
     (row,) = [line for line in text.splitlines() if "trained" in line and "0." in line]
     assert "n/a" in row
+
+
+def test_the_terminal_says_why_a_judge_is_missing_and_leaves_other_notes_to_the_report():
+    found = compared(two_policies(), notes=("shift 0d: no twin of these days (150 labelled offers)", "other"))
+    shown = printed(tabulate(found))
+    assert "note: shift 0d: no twin of these days (150 labelled offers)" in shown
+    assert "note: other" not in shown
 
 
 def test_seeds_that_differ_widen_the_interval_but_not_the_value():

@@ -90,3 +90,9 @@ def test_a_log_without_nodes_is_refused_with_what_it_lacks(tmp_path, problem):
     assert "nodes.csv" in caught.value.advice
     assert "placement" not in caught.value.advice
     assert problem != "assignment" or "no nodes in the table nodes, and two are needed" in caught.value.what
+
+
+def test_without_nodes_nothing_is_placed(tmp_path):
+    archive = archive_of(tmp_path / "log", [None], num_nodes=0)
+    with pytest.raises(ConfigError, match="the archive lists no nodes"):
+        no_choice(archive, fit_encoding(archive, DAYS[:1]), DAYS[:1])

@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import LOCAL, WAN, conditions, peak_load, world_draw
-from evaluation.simulator.parts import even_load
+from evaluation.simulator.parts import at_even_load, at_peak_load, even_load
 from evaluation.simulator.presets import PRESETS, preset
 from evaluation.simulator.world import Drift, Link, Scenario, WorldNode, WorldService, validate
 from logs_schema.errors import ConfigError
@@ -86,6 +86,14 @@ def test_an_even_load_counts_affinities_as_nobody_would_choose_them():
     blind = replace(SMALL, affinity_spread=0.0)
     assert even_load(world) > even_load(blind) > 0.97 * peak_load(blind)
     assert peak_load(world) < 0.9 * even_load(world)
+
+
+@pytest.mark.parametrize("nothing", [{"work_s": 1e-320}, {"work_s": 5e-324, "share": 1e-300}])
+def test_a_load_of_nothing_is_refused_not_divided_by(nothing):
+    services = tuple(replace(service, **nothing) for service in SMALL.services)
+    for at_load in (at_even_load, at_peak_load):
+        with pytest.raises(ConfigError, match=r"no factor makes it 0\.5"):
+            at_load(replace(SMALL, services=services), 0.5)
 
 
 def test_drift_slows_its_node_and_turns_mix_and_affinities_and_nothing_else():

@@ -68,6 +68,14 @@ def test_instants_in_every_spelling(instants: pa.Array) -> None:
     assert cast.rows["arrival"].to_pylist() == [NOON, NOON]
 
 
+def test_instants_in_single_precision_are_refused_where_it_holds_no_seconds() -> None:
+    with pytest.raises(SchemaError, match="column of type float cannot be read as timestamp") as caught:
+        cast_rows(REQUESTS, requests(arrival=pa.array(np.float32([NOON_S, NOON_S + 1]))))
+    assert "single precision" in caught.value.allowed
+    cast = cast_rows(REQUESTS, requests(arrival=pa.array([1.5, 4e4], pa.float32())))
+    assert [instant.timestamp() for instant in cast.rows["arrival"].to_pylist()] == [1.5, 4e4]
+
+
 def test_a_date_is_its_midnight() -> None:
     cast = cast_rows(REQUESTS, requests(arrival=pa.array([date(2020, 2, 29)])))
     assert cast.rows["arrival"].to_pylist() == [datetime(2020, 2, 29, tzinfo=UTC)]

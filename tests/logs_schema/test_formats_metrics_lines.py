@@ -1,8 +1,12 @@
-"""Metrics in lines of JSON: paths, and lines that hold no sample."""
+"""Metrics in lines of JSON: paths, and lines that hold no sample; days of answers in folders of their own."""
 
 import json
 
-from tests.logs_schema.test_formats_metrics import imported
+import pytest
+
+from logs_schema.errors import FormatError
+from logs_schema.importing import import_log
+from tests.logs_schema.test_formats_metrics import answer, imported, series, write
 
 
 def test_lines_of_json_are_read_at_paths_and_those_without_a_deployment_rejected(tmp_path):
@@ -18,3 +22,19 @@ def test_lines_of_json_are_read_at_paths_and_those_without_a_deployment_rejected
     report, rows = imported(tmp_path, folder, "metrics_csv")
     assert [row["num_replicas"] for (_, name), row in rows.items() if name == "web"] == [2]
     assert report.quarantined["deployment_samples"] == {"not_a_number": 3}
+
+
+def test_answers_of_one_name_in_two_folders_are_not_taken_for_one(tmp_path):
+    first, second = write(tmp_path / "one"), write(tmp_path / "two")
+    (second / "mapping.toml").unlink()
+    with pytest.raises(FormatError, match=r"several answers of the name cpu\.json"):
+        import_log("prometheus", [first, second], tmp_path / "archive")
+
+
+def test_series_of_one_deployment_that_follow_each_other_are_joined(tmp_path):
+    later = series([0, 0, 0, 750], "web")
+    later["values"] = later["values"][3:]
+    folder = write(tmp_path / "metrics", cpu=answer(series([250, 500, 125], "web"), later))
+    _, rows = imported(tmp_path, folder)
+    used = [row["cpu_cores_used"] for (_, name), row in sorted(rows.items()) if name == "web"]
+    assert used == [0.25, 0.5, 0.125, 0.75]

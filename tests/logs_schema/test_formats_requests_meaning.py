@@ -52,6 +52,32 @@ def test_a_scale_and_an_origin_count_for_instants_as_they_are_meant(tmp_path: Pa
     assert [row["arrival"] for row in rows.values()] == [datetime(2024, 1, 1, 0, 1, tzinfo=UTC)]
 
 
+def test_a_start_follows_from_finish_and_run_time(tmp_path: Path) -> None:
+    columns = "[columns.finish]\n[columns.run_s]\n[columns.status]\n"
+    lines = (
+        "100,160,50,failed",
+        "100,160,0,killed",
+        "100,160,0,completed",
+        "100,,50,running",
+        "100,160,,failed",
+    )
+    _, rows = imported(tmp_path, ARRIVAL + columns, "t,finish,run_s,status", *lines)
+    starts = [row.get("start") for row in rows.values()]
+    known = [None if start is None else start.timestamp() for start in starts]
+    assert dict(zip(rows, known, strict=True)) == {
+        "log.csv:2": 110.0, "log.csv:3": None, "log.csv:4": 160.0, "log.csv:5": None, "log.csv:6": None
+    }  # fmt: skip
+
+
+def test_a_running_request_gives_way_where_no_end_is_logged(tmp_path: Path) -> None:
+    columns = "[columns.request_id]\n[columns.status]\n"
+    lines = ("100,1,running", "100,1,completed", "100,2,unknown", "100,2,failed", "100,2,killed")
+    report, rows = imported(tmp_path, ARRIVAL + columns, "t,request_id,status", *lines)
+    assert {name: row["status"] for name, row in rows.items()} == {"1": "completed", "2": "failed"}
+    assert report.superseded["requests"] == {"end_told_elsewhere": 2}
+    assert report.quarantined["requests"] == {"duplicate_key": 1}
+
+
 def test_files_of_one_name_in_several_folders_give_requests_of_their_own(tmp_path: Path) -> None:
     for day in ("01", "02"):
         (tmp_path / day).mkdir()

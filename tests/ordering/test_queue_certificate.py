@@ -247,6 +247,8 @@ def test_training_days_leave_eight_weeks_where_the_log_has_them(jobs):
     assert training_days(jobs, DaysConfig(last_day=last, num_days=7), weeks) == ((last - EPOCH).days - 6, 7)
     with pytest.raises(ConfigError, match="do not lie within the log"):
         training_days(jobs, DaysConfig(last_day=last, num_days=70), weeks)
+    with pytest.raises(ConfigError, match="too few for 5000 of training and 10 of tests"):
+        training_days(jobs, DaysConfig(num_days=5000), weeks)
 
 
 @pytest.mark.slow

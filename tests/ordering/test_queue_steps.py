@@ -252,6 +252,8 @@ def test_generated_days_are_an_archive_that_replays_to_its_own_waits(trained, tm
     capsys.readouterr()
     assert run("generate", folder / "twin", "--first-day", "2001-09-20", "--out", tmp_path / "early") == 2
     assert "before the end of training" in capsys.readouterr().err
+    assert run("generate", folder / "twin", "--days", 2_000_000, "--out", tmp_path / "long") == 2
+    assert "2,000,000 days are some" in capsys.readouterr().err
     assert run("generate", folder / "twin", "--policy", "clone", "--out", tmp_path / "clone") == 2
     said = capsys.readouterr().err
     assert "no rule 'clone'" in said

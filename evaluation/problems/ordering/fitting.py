@@ -98,8 +98,11 @@ def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int
         last = max(end - room, min(begin + num_days, end - after)) - 1
     first = last + 1 - num_days if days.first_day is None else (days.first_day - EPOCH).days
     if not begin <= first <= last < end:
+        is_named = days.first_day is not None or days.last_day is not None
         raise ConfigError(
-            "the training days do not lie within the log",
+            "the training days do not lie within the log"
+            if is_named
+            else f"{max(end - begin, 0)} whole days of log are too few for {num_days} of training and {after} of tests",
             where=f"{date_of(first)} to {date_of(last)}",
             allowed=f"days of the log: {whole_days(begin, end)}",
             advice=f"train on fewer days ([days] num_days, or [order.weeks] num_train_days), leave fewer than {after} "

@@ -18,12 +18,14 @@ from logs_schema.layout import date_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from twin.ordering.persistence import QueueTwin, load_queue_twin
-from twin.ordering.population import DAY_S, continued
+from twin.ordering.population import DAY_S, JobPopulation, continued
 from twin.ordering.replay import replay
 from twin.ordering.types import Jobs, Pool
 from twin.ordering.windows import chosen
 
 DEFAULT, EASY = "fcfs+easy", "+easy"
+MOST_JOBS = 5_000_000
+"""All jobs of a generated log are in memory at once, and are replayed one after the other."""
 
 
 def generate_queue_log(
@@ -64,6 +66,7 @@ def generate_queue_log(
             allowed=f"{date_of(twin.anchor)} or later",
         )  # fmt: skip
     validate_days(date_of(begin), num_days, "generate")
+    _refuse_too_many(twin.population, num_days)
     with progress.stage("generate"):
         whole = continued(twin.past, twin.population, seed, begin, num_days, AS_THEY_WERE)
         start_s = replay(whole, Pool(twin.pool.processors, policy.endswith(EASY)), rule).start_s
@@ -82,6 +85,17 @@ def generate_queue_log(
         str(Path(out).absolute()), policy, "visits of the training days", seed, date_of(begin).isoformat(), num_days,
         len(made), 0, num_never,
     )  # fmt: skip
+
+
+def _refuse_too_many(population: JobPopulation, num_days: int) -> None:
+    """ConfigError where so many days have more jobs than are made at once, going by the training days."""
+    per_day = len(population.run_s) / population.num_days
+    if num_days * per_day > MOST_JOBS:
+        raise ConfigError(
+            f"{num_days:,} days are some {num_days * per_day:,.0f} jobs", where="generate --days",
+            allowed=f"at most {int(MOST_JOBS / per_day):,} days ({MOST_JOBS:,} jobs)",
+            advice="write several shorter logs, each from another --first-day on",
+        )  # fmt: skip
 
 
 def _pool_table(twin: QueueTwin) -> pa.Table:

@@ -24,8 +24,16 @@ def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> 
         archive: The log.
         encoding: Its nodes as decisions name them.
         days: Days of training.
+
+    Raises:
+        ConfigError: The archive lists no nodes.
     """
     names = encoding.cluster.node_names
+    if not names:
+        raise ConfigError(
+            "the archive lists no nodes, so there is nothing to place requests on", where=str(archive.path),
+            allowed="two nodes or more", advice="import the log together with its nodes (nodes.csv)",
+        )  # fmt: skip
     if len(names) < 2:
         num_nodes = len(archive.nodes())
         if encoding.by_class and num_nodes > 1:

@@ -46,7 +46,7 @@ from evaluation.judges.windows import (
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.judging_days import judged_days, judged_policies
 from evaluation.problems.placement.seeds import joined, spread_of
-from evaluation.problems.placement.shifted import config_of_shifted, key_of_shift
+from evaluation.problems.placement.shifted import config_of_shifted, key_of_shift, notes_on_fits
 from logs_schema.background import Background, NotesAlone
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -137,7 +137,8 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     """Evaluates all candidates by the judges, or by the one of `Case.only`; ConfigError as `compare_case`."""
     refuse_uneven_replications(case.config, case.twin.config.num_members)
     tested = answerable(case.plan)
-    notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
+    notes = notes_on_fits(case.config)
+    notes += [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
     windows = [
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
         for shift in tested

@@ -18,6 +18,9 @@ from twin.contracts import Array
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_programs, fit_twin
 
+FEW_STEPS = 300
+"""On a day of the world `small` fits of 600 steps give a held-out row .7 more log likelihood than of 300, and 1.3 more
+than of 200."""
 ShiftedTwins = Mapping[str, PlacementTwin]
 """By the names of shifts."""
 
@@ -25,6 +28,16 @@ ShiftedTwins = Mapping[str, PlacementTwin]
 def config_of_shifted(twin: PlacementTwin, judge: JudgeConfig) -> AnswerConfig:
     """How the twins of shifted days are fitted: as the twin, in fewer steps."""
     return replace(twin.config, num_steps=judge.num_fit_steps)
+
+
+def notes_on_fits(judge: JudgeConfig) -> list[str]:
+    """That the twins of shifted days are fitted in so few steps that they hardly know the log; nothing where not."""
+    if judge.num_fit_steps >= FEW_STEPS:
+        return []
+    return [
+        f"the twins of shifted days were fitted in {judge.num_fit_steps} steps ([judge] num_fit_steps); with fewer "
+        f"than {FEW_STEPS} they hardly know their days, and what they say of policies is not to be relied on"
+    ]
 
 
 def key_of_shift(judge: JudgeConfig, shift: TestDays) -> Array:
