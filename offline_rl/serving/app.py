@@ -200,7 +200,8 @@ class App:
         if policy is None:  # replaced while this call came in
             raise BadCallError(404, "the bundle orders no queue")
         async with self._ordering:  # one after the other: each goes on from the books of the last one
-            return 200, await self._queue.order(policy, json_of(body), self.service.clock())
+            worker = self.service.slot.worker
+            return 200, await self._queue.order(policy, json_of(body), self.service.clock(), worker)
 
     async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         events = events_of_json(json_of(body), self.service.clock())

@@ -58,6 +58,9 @@ class Metrics:
         self.unknown_events = counter(
             "unknown_events", "Events about requests that the server does not hold."
         )
+        self.policy_hangs = counter(
+            "policy_hangs", "Threads of the policy that were left behind in a question that never ended."
+        )
         self.reloads = counter("reloads", "Reloads of the bundle, by outcome.", ("outcome",))
         self.log_rows_written = counter("log_rows_written", "Rows of the decision log on the disk.")
         self.log_rows_lost = counter("log_rows_lost", "Rows of the decision log that were lost.")
