@@ -205,8 +205,14 @@ class App:
 
     async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         events = events_of_json(json_of(body), self.service.clock())
-        known = self.service.report(events)
-        return 200, {"known": known, "unknown": len(events) - known}
+        known, unknown, refused = self.service.report(events)
+        answer: dict[str, Any] = {"known": known, "unknown": unknown}
+        if not refused:
+            return 200, answer
+        answer["refused"] = [{"index": index, "error": error} for index, error in refused.items()]
+        if len(refused) < len(events):
+            return 200, answer
+        return 400, {"error": answer["refused"][0]["error"], **answer}
 
     async def _nodes(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         return 200, {"num_nodes": self.service.stock(inventory_of_json(json_of(body)))}

@@ -58,6 +58,9 @@ class Metrics:
         self.unknown_events = counter(
             "unknown_events", "Events about requests that the server does not hold."
         )
+        self.refused_events = counter(
+            "refused_events", "Events that lie before the decision or the start of their request."
+        )
         self.policy_hangs = counter(
             "policy_hangs", "Threads of the policy that were left behind in a question that never ended."
         )

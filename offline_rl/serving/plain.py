@@ -13,7 +13,9 @@ What a question states of a node holds for that question alone; the inventory ho
     {"request_id": "r1", "event": "finish", "status": "completed"}
 
 `event` is `start` or `finish`; `time` is now unless given; `node` where it ran, if not where it was offered; `status`
-of a finish is completed (by default), failed, killed, dropped or rejected. A list of events may be sent at once.
+of a finish is completed (by default), failed, killed, dropped or rejected. A list of events may be sent at once. What
+lies before the decision or the start of its request is left out, and stands in the answer with its index (`refused`);
+the others count. Where none is left the status is 400, and so where an event is malformed: then none counts.
 """
 
 from collections.abc import Sequence

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from offline_rl.serving.choosing import (
 from offline_rl.serving.cluster import CandidateView, LiveCluster, by_name
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.decision_log import DecisionLog
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.fallbacks import fallback_named
 from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.metrics import Metrics
@@ -74,6 +76,19 @@ class Reply:
     decision: Decision | None = None
     reason: str = ""
     took_s: float | None = None
+
+
+class ReportedEvents(NamedTuple):
+    """What came of the events of a call.
+
+    Attributes:
+        known, unknown: How many were about requests that the server holds, and about others.
+        refused: Index -> why the event cannot be.
+    """
+
+    known: int
+    unknown: int
+    refused: dict[int, str]
 
 
 class Service:
@@ -161,23 +176,24 @@ class Service:
         self.metrics.known_nodes.set(len(self.cluster.names))
         return len(self.cluster.names)
 
-    def report(self, events: list[RequestEvent]) -> int:
-        """Notes what became of requests; how many of the events were about requests that the server holds.
-
-        Raises:
-            QueryError: An event lies before the decision or the start of its request; none counts.
-        """
-        known = 0
+    def report(self, events: list[RequestEvent]) -> ReportedEvents:
+        """Notes what became of requests, event by event; those that cannot be are left out."""
+        known, refused = 0, {}
         self.expire()
-        self.cluster.refuse_impossible(events)
-        for event in events:
+        for index, event in enumerate(events):
+            try:
+                self.cluster.refuse_impossible(event)
+            except QueryError as error:
+                refused[index] = str(error)
+                self.metrics.refused_events.inc()
+                continue
             placement = self.cluster.report(event)
             if placement is None:
                 self.metrics.unknown_events.inc()
             else:
                 known += 1
                 self.log.request(request_row(placement, event.status or RUNNING, self._policy.site))
-        return known
+        return ReportedEvents(known, len(events) - known - len(refused), refused)
 
     def expire(self) -> float:
         """Takes out of the load what is over by now, though nobody asks; returns the clock."""
