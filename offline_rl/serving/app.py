@@ -215,7 +215,10 @@ class App:
         return 400, {"error": answer["refused"][0]["error"], **answer}
 
     async def _nodes(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
-        return 200, {"num_nodes": self.service.stock(inventory_of_json(json_of(body)))}
+        is_kept = self.service.stock(inventory_of_json(json_of(body)))
+        cluster = self.service.cluster
+        answer: dict[str, Any] = {"num_nodes": len(cluster.names), "absent": len(cluster.inventory.absent)}
+        return 200, answer if is_kept else answer | {"kept": False}
 
     async def _reload(self, scope: Scope, _body: bytes, _begun_s: float) -> Reply:
         if self.token is None and not _is_loopback(scope):

@@ -103,11 +103,12 @@ class LiveCluster:
     def use(self, policy: ServedPolicy) -> None:
         """Keeps books for another policy from now on; the inventory stays."""
         self._policy, self._books, self._older = policy, None, None
-        self.inventory.train(policy.nodes)
+        self.inventory.train(policy.nodes, policy.node_of_machine)
         self.tallies.set_facts(self.inventory.facts)
 
     def stock(self, nodes: Iterable[Node]) -> None:
-        """Takes an inventory in place of the last one; nodes of training keep their facts from training."""
+        """Takes an inventory in place of the last one; nodes of training keep their facts from training, but those that
+        it does not name are not available."""
         before = self.inventory.facts
         self.inventory.state(nodes)
         facts = self.inventory.facts

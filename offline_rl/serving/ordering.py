@@ -73,9 +73,7 @@ class QueueDoor:
         self._predicted_s: dict[str, float] = {}
         self._errors = Notices()
 
-    async def order(
-        self, policy: QueuePolicy, content: Any, now_s: float, worker: Worker
-    ) -> dict[str, Any]:
+    async def order(self, policy: QueuePolicy, content: Any, now_s: float, worker: Worker) -> dict[str, Any]:
         """Answers the content of `POST /order`.
 
         Args:

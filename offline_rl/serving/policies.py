@@ -349,4 +349,6 @@ class PolicySlot:
 
     def _left_behind(self, ran_s: float) -> None:
         self._metrics.policy_hangs.inc()
-        self._hangs.write("hang", f"the policy has not answered for {ran_s:.0f} s: it is asked in another thread")
+        self._hangs.write(
+            "hang", f"the policy has not answered for {ran_s:.0f} s: it is asked in another thread"
+        )

@@ -31,6 +31,7 @@ from offline_rl.serving.decision_log import DecisionLog
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.fallbacks import fallback_named
 from offline_rl.serving.inventory import Remembered
+from offline_rl.serving.kept_inventory import KeptInventory
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.placed import PlacedRequest
@@ -100,15 +101,23 @@ class Service:
         log: Where they are written.
         metrics: Where they are counted.
         clock: Seconds since 1970.
+        kept: Where the inventory is kept.
+
+    Raises:
+        ServingError: The inventory that is kept cannot be read.
     """
 
     def __init__(
         self, slot: PolicySlot, config: ServiceConfig, log: DecisionLog, metrics: Metrics,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time, kept: KeptInventory | None = None,
     ) -> None:  # fmt: skip
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
-        self.cluster, self.pressure = LiveCluster(self._policy), Pressure()
+        self.cluster, self.pressure, self._kept = (
+            LiveCluster(self._policy),
+            Pressure(),
+            kept or KeptInventory(),
+        )
         self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
@@ -117,6 +126,8 @@ class Service:
         for kind in KINDS:
             metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
         metrics.in_flight.set_function(lambda: len(self.cluster.placements))
+        if nodes := self._kept.read():
+            self._take(nodes)
 
     def filter(self, query: PlacementQuery) -> CandidateView:
         """The candidates and the reasons against them; a pod that has one node left is taken to go there.
@@ -169,12 +180,18 @@ class Service:
             self._record_reply(placement, answer, Reply(reason=BUSY), fallback)
         return answer
 
-    def stock(self, nodes: list[Node]) -> int:
-        """Takes an inventory in place of the last one; how many nodes are known now."""
+    def stock(self, nodes: list[Node]) -> bool:
+        """Takes an inventory in place of the last one; whether a server that is started again will have it."""
         self._turn()
+        self._take(nodes)
+        return self._kept.write(nodes)
+
+    def _take(self, nodes: list[Node]) -> None:
         self.cluster.stock(nodes)
         self.metrics.known_nodes.set(len(self.cluster.names))
-        return len(self.cluster.names)
+        if absent := sorted(self.cluster.inventory.absent):
+            names = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
+            self._errors.write("absent", f"{len(absent)} nodes of training are not in the inventory: {names}")
 
     def report(self, events: list[RequestEvent]) -> ReportedEvents:
         """Notes what became of requests, event by event; those that cannot be are left out."""
