@@ -39,7 +39,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.scaling_training import ScalingTask
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.fit import fit_application
@@ -225,7 +225,10 @@ def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
     rates, before = _from_midnight(log)
 
     def respond(length: int) -> Response:
-        return twin_response(twin.laws, *task, rates, length, typical_grants(log), starts=starts + before)
+        free = free_config(task.scaling)
+        return twin_response(
+            twin.laws, free, task.limits, rates, length, typical_grants(log), starts=starts + before
+        )
 
     return Day(TWIN, shift, starts, respond, grants)
 
@@ -250,7 +253,7 @@ def _true_day(
     def respond(length: int) -> Response:
         return application_response(
             app,
-            task.scaling,
+            free_config(task.scaling),
             rates,
             length,
             starts=starts + before,
