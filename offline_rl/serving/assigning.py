@@ -5,13 +5,13 @@
      "s_per_mib": [[0, 0.4], [0.4, 0]], "latency_s": [[0, 0.05], [0.05, 0]], "deadline_ms": 50, "bound": true}
 
 `compute` is the seconds of one request: constant, per MiB, per MiB squared; an edge may also say its backlogs
-(`local_s`, `arriving_s`, `transferred_s`, `returning_s`: equations 1 to 5 of CoRaiS) and a request the edges that
-host it (`edges`). Ways are by pair of edges, in their order, from the edge of the row to that of the column: an input's
-from its source to the edge, a result's from the edge to `predicted`. The answer is what insertion, and a local search until
-the deadline, found best; with `bound`, how far from the optimum it is at most. It needs no bundle, changes no books,
-and is not logged as a decision. Where the server has the bundle of a trained scheduler, the search begins with the best
-of insertion and of what the network proposes, and `outside` says how many times the requests and edges of its training
-the question has.
+(`local_s`, `arriving_s`, `transferred_s`, `returning_s`: equations 1 to 5 of CoRaiS) and a request the edges that host
+it (`edges`). Ways are by pair of edges, in their order, from the edge of the row to that of the column: an input's
+from its source to the edge, a result's from the edge to `predicted`. The answer is what insertion, and a local search
+until the deadline, found best; with `bound`, how far from the optimum it is at most. It needs no bundle, changes no
+books, and is not logged as a decision. Where the server has the bundle of a trained scheduler, the search begins with
+the best of insertion and of what the network proposes, and `outside` says how many times the requests and edges of its
+training the question has.
 """
 
 import time
