@@ -14,9 +14,9 @@ from logs_schema.errors import ConfigError
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from tests.autoscaling.guarded import setting_of
 from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG, begin
-from twin.autoscaling import scaling_log
+from twin.autoscaling import answers, scaling_log
 from twin.autoscaling.fit import fit_application
-from twin.autoscaling.fitting import LawsConfig
+from twin.autoscaling.fitting import LawsConfig, fit_laws
 from twin.autoscaling.forecasting import windows_of
 from twin.autoscaling.logged import logged_events
 from twin.autoscaling.state import ScalingState
@@ -113,3 +113,24 @@ def test_no_trace_goes_beyond_its_day(monkeypatch):
     monkeypatch.setattr(np.random, "default_rng", lambda seed: Latest() if 0xD19C in seed else usual(seed))
     traces = traces_of(config)
     assert traces.starts[0] + traces.length < 2880  # it begins from a row, and plays as many after it
+
+
+def test_calls_that_are_refused_are_not_held_by_a_replica():
+    """A replica holds 240 calls of four seconds each, however many more are refused."""
+    log = cut(LOG, slice(0, 2880))
+    rows = slice(100, 110)
+    for name, value in (("ready_replicas", 2.0), ("response_s", 4.0), ("request_rate_per_s", 200.0)):
+        log.columns[name][rows, 0] = value
+    log.columns["num_failures"][rows, 0] = 80.0 * log.interval_s
+    log.gateway["num_failures"][rows] = 80.0 * log.interval_s
+    assert fit_laws(log, LawsConfig(members=1, updates=1)).connections[0, 0] == pytest.approx(240.0)
+
+
+@pytest.mark.parametrize("dt_s", [5.0, 10.0, 100.0])
+def test_replicas_short_of_memory_restart_as_fast_in_steps_of_any_length(dt_s):
+    laws = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], fit_laws(LOG, LawsConfig(members=1, updates=1)))
+    grants = begin([4.0, 4.0])._replace(memory_gib=jnp.full(2, 0.05))
+    zeros = jnp.zeros(2)
+    state = answers.TwinApplicationState(zeros, grants.replicas, jnp.zeros((24, 2)), *(jnp.int32(1),) * 3)
+    left, _ = answers._step(laws, state, grants, jnp.float32(60.0), zeros, dt_s)
+    np.testing.assert_allclose(left.ready, 4.0 * 0.5 ** (dt_s / 10.0), rtol=1e-4)

@@ -18,8 +18,8 @@ from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants, Sc
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
 
 NUM_STEPS = 3
-RESTARTING = 0.5
-"""Share of the replicas that restart in a step in which they need more memory than they have."""
+RESTARTING, RESTARTING_S = 0.5, 10.0
+"""Share of the replicas that restart within so many seconds in which they need more memory than they have."""
 DAY_S = 86400.0
 
 
@@ -130,7 +130,7 @@ def _step(
     laws: Laws, private: TwinApplicationState, grants: Grants, asked: Array, noise: Array, dt_s: float
 ) -> tuple[TwinApplicationState, StepMetrics]:
     """A step of an interval, with laws of leaves [deployments, *streams]. Replicas whose calls need more memory than is
-    granted restart, half of them a step, and their calls are lost."""
+    granted restart, half of them in 10 s, and their calls are lost."""
     private = _replicas(laws, private, grants, dt_s)
     on = (grants.replicas > 0.0).astype(jnp.float32)
     rate = asked[None] * laws.calls_per_request * on
@@ -148,7 +148,8 @@ def _step(
     own = own + 0.5 * (private.queue + queue) / capacity
     number = jnp.minimum(done * own / ready, laws.connections)
     memory = laws.memory_gib + laws.memory_per_call_gib * number
-    restarting = RESTARTING * (memory + laws.memory_margin_gib > grants.memory_gib)
+    share = 1.0 - (1.0 - RESTARTING) ** (dt_s / RESTARTING_S)
+    restarting = share * (memory + laws.memory_margin_gib > grants.memory_gib)
     refused = refused + restarting * jnp.minimum(number * ready, dt_s * done)
     time_s = laws.weight * own * on
     mean_s = jnp.sum(time_s, axis=0)
