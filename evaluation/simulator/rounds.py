@@ -197,7 +197,8 @@ class QueueBooks:
         self.true_free_s = np.where(self._exists, 0.0, np.inf)  # [Q, replicas]
         self.free_s = self.true_free_s.copy()
         self.start_s, self.end_s, self.finish_s, self.decided_s = (np.zeros(num_requests) for _ in range(4))
-        self._there_s, self._left_s = np.zeros(num_requests), np.zeros(len(region.replicas))
+        self._there_s = np.zeros(num_requests)
+        self._left_s: np.ndarray = np.zeros(len(region.replicas))
         self.edge, self.num_again = np.full(num_requests, -1), np.zeros(num_requests, int)
         self._place, self._work_s = np.zeros(num_requests, int), np.zeros(num_requests)
         self._open = np.zeros(0, int)
