@@ -52,12 +52,8 @@ class Metrics:
         self.forgotten = counter(
             "forgotten", "Requests in flight, or only their candidates, forgotten as too many.", ("what",)
         )
-        self.unknown_events = counter(
-            "unknown_events", "Events about requests that the server does not hold."
-        )
-        self.refused_events = counter(
-            "refused_events", "Events that lie before the decision or the start of their request."
-        )
+        self.unknown_events = counter("unknown_events", "Events about requests that are not held.")
+        self.refused_events = counter("refused_events", "Events that lie before the decision or the start.")
         self.policy_hangs = counter(
             "policy_hangs", "Threads of the policy that were left behind in a question that never ended."
         )
