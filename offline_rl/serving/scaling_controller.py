@@ -11,6 +11,7 @@ import csv
 import datetime as dt
 import json
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,6 +81,7 @@ class Controller:
     clock: Callable[[], float]
     lead: Lead | None = None
     _logged_until: int = field(default=-1)
+    _seen: deque[tuple[float, Granted]] = field(default_factory=lambda: deque(maxlen=STALE_INTERVALS + 3))
 
     def refuse_rivals(self) -> None:
         """ConfigError where a deployment to be written is not there, or ruled by a pod autoscaler."""
@@ -141,6 +143,7 @@ class Controller:
         age = finished - place
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
         verdict = self.guard.decide(now_s, granted, now, before, stale)
+        self._seen.append((now_s, granted))
         follows = self._follows()
         written, failed = ({}, {}) if follows else self._write(granted, verdict)
         record = self._record(now_s, granted, verdict, written, failed) | (
@@ -148,7 +151,9 @@ class Controller:
         )
         if self.log is not None:
             try:
-                self._note(place, granted, now, verdict, written, record)
+                self._note(
+                    place, granted, now, verdict, written, record
+                )  # of an interval that may be some ago
             except OSError as error:  # a full disk stops the log, never a decision
                 record["log_error"] = str(error)
         return record
@@ -250,7 +255,8 @@ class Controller:
             writer = csv.writer(file)
             if not file.tell():
                 writer.writerow(COLUMNS)
-            begin = _instant(place * setting.interval_s)
+            begin, end_s = _instant(place * setting.interval_s), (place + 1) * setting.interval_s
+            then = next((grants for seen_s, grants in self._seen if seen_s >= end_s), granted)  # at its end
             for index, name in enumerate(setting.names):
                 done = written.get(name, ())
                 change = [
@@ -258,7 +264,7 @@ class Controller:
                     for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
                 ]
                 values = (
-                    granted.cpu_cores[index], granted.memory_gib[index], granted.replicas[index], now.ready[index],
+                    then.cpu_cores[index], then.memory_gib[index], then.replicas[index], now.ready[index],
                     now.cpu_cores_used[index], now.memory_gib_used[index], now.rate_per_s[index],
                     now.response_s[index], math.nan, now.num_failures[index], *change,
                 )  # fmt: skip

@@ -138,3 +138,22 @@ def test_memory_that_is_measured_but_missing_now_is_not_taken_for_none():
     found = reading_of(samples, LAST, NAMES, twos).memory_gib_used
     assert found[0] == 0.3
     assert np.isnan(found[1])
+
+
+def test_an_interval_is_logged_with_the_grants_that_it_had(tmp_path):
+    """Metrics are late: what is granted now is not what they were measured under."""
+    policy, _ = policy_of(0.6)
+    cluster = KeptCluster({"name": "main", "resources": {"limits": {"cpu": "500m", "memory": "512Mi"}}})
+    late = Monitored()
+    now = [(LAST + 1) * INTERVAL_S + 5.0]
+    controller = Controller(
+        Guard(policy, GuardConfig()), late, cluster, "shop", NAMES, tmp_path, lambda: now[0]
+    )
+    controller.step()
+    now[0] += INTERVAL_S  # the first decision has been carried out, and the metrics are those before it
+    controller._logged_until = -1
+    controller.step()
+    (path,) = (tmp_path / "deployment_samples").glob("*.csv")
+    rows = [row for row in csv.DictReader(path.read_text().splitlines()) if row["deployment"] == "cart"]
+    assert [row["num_replicas"] for row in rows] == ["2", "2"]
+    assert cluster.replicas["cart"] > 3
