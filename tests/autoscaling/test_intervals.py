@@ -9,8 +9,10 @@ import pytest
 
 from evaluation.problems.autoscaling.certifying import simulated_again
 from evaluation.problems.autoscaling.notifying import rewards_of
+from evaluation.reproduction import drpc
 from evaluation.reproduction.drpc import DrpcConfig, traces_of
 from logs_schema.errors import ConfigError
+from offline_rl.autoscaling.config import SCALE_CODE
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from tests.autoscaling.guarded import setting_of
 from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG, begin
@@ -134,3 +136,14 @@ def test_replicas_short_of_memory_restart_as_fast_in_steps_of_any_length(dt_s):
     state = answers.TwinApplicationState(zeros, grants.replicas, jnp.zeros((24, 2)), *(jnp.int32(1),) * 3)
     left, _ = answers._step(laws, state, grants, jnp.float32(60.0), zeros, dt_s)
     np.testing.assert_allclose(left.ready, 4.0 * 0.5 ** (dt_s / 10.0), rtol=1e-4)
+
+
+def test_what_older_code_found_is_found_again():
+    """A twin, forecasts and plays of a work folder are made anew where the code of applications has changed."""
+    config = DrpcConfig(preset="chain", log_days=4)
+    steps = (
+        drpc._twin_step(config),
+        drpc._forecast_step(),
+        drpc._play_step(config, "hpa", lambda: None, ("twin",)),
+    )
+    assert {step.code_version for step in steps} == {SCALE_CODE}
