@@ -1,10 +1,14 @@
 """`schedtwin autoscale`: an exported autoscaler beside an application; recommends, or with `--apply` scales."""
 
 import json
+import os
+import socket
 import sys
 import threading
 import time
 from argparse import ArgumentParser, Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +18,7 @@ from evaluation.commands.options import add_options, given
 from evaluation.commands.stopping import stop_signals
 
 if TYPE_CHECKING:
+    from offline_rl.orchestrating.leading import Leading
     from offline_rl.serving.scaling_controller import Controller
 
 NAME = "autoscale"
@@ -40,6 +45,11 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--canary", metavar="LIST", default="", help="deployments whose replicas are written, with commas"
     )
+    parser.add_argument(
+        "--lease", metavar="NAME", default="schedtwin-autoscale",
+        help="of several processes that write in a namespace, the one that holds this Lease does "
+        "(default: schedtwin-autoscale)",
+    )  # fmt: skip
     parser.add_argument("--apply", action="store_true", help="write the replicas of all deployments")
     add_options(parser, GuardConfig, "resources", "most_added", "most_removed", "max_cores")
     parser.add_argument(
@@ -53,6 +63,8 @@ def run(arguments: Namespace) -> int:
     """Decide once an interval until stopped; 0, or 2 where as many decisions as asked for all failed."""
     from logs_schema.errors import ConfigError
     from logs_schema.formats.mapping import read_mapping
+    from offline_rl.orchestrating.kube_lease import KubeLease
+    from offline_rl.orchestrating.leading import Leading
     from offline_rl.runner.scaling import load_scaling
     from offline_rl.serving.kube_api import KubeApi
     from offline_rl.serving.prometheus import Prometheus, refuse_unmapped
@@ -76,8 +88,51 @@ def run(arguments: Namespace) -> int:
         policy.setting.names if arguments.apply else named, arguments.log, time.time,
     )  # fmt: skip
     controller.refuse_rivals()
-    with stop_signals() as over:
-        return _decide(controller, arguments, over)
+    leading = None
+    if kube is not None and controller.writes:
+        identity = f"{socket.gethostname()}-{os.getpid()}"
+        lease = KubeLease(kube, arguments.namespace, arguments.lease)
+        leading = controller.lead = Leading(lease, identity, 2.0 * policy.setting.interval_s)
+        leading.leads()  # refuses an account without the rights, before anything is decided
+    with alone_in(arguments.log), stop_signals() as over:
+        try:
+            return _decide(controller, arguments, over)
+        finally:
+            if leading is not None:
+                _resign(leading)
+
+
+@contextmanager
+def alone_in(log: Path | None) -> Iterator[None]:
+    """Locks the folder of a log; ConfigError where another process writes it."""
+    from logs_schema.aside import try_lock
+    from logs_schema.errors import ConfigError
+
+    try:
+        if log is not None:
+            log.mkdir(parents=True, exist_ok=True)
+    except OSError:  # every decision says that it is not logged
+        log = None
+    lock = None if log is None else try_lock(log)
+    if log is not None and lock is None:
+        raise ConfigError(
+            "another process writes the log of an autoscaler there", where=f"--log {log}",
+            allowed="a folder of its own for each process", advice="stop the other one, or name another folder",
+        )  # fmt: skip
+    try:
+        yield
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _resign(leading: "Leading") -> None:
+    from logs_schema.errors import SchedtwinError
+
+    try:
+        leading.resign()
+    except SchedtwinError as error:  # it lapses
+        print(f"schedtwin autoscale: {error.what}", file=sys.stderr, flush=True)
 
 
 def _decide(controller: "Controller", arguments: Namespace, over: threading.Event) -> int:
@@ -92,6 +147,9 @@ def _decide(controller: "Controller", arguments: Namespace, over: threading.Even
             decision = controller.step()
             made += 1
             print(json.dumps(decision) if arguments.json else _text(decision), flush=True)
+            if "follows" in decision:
+                sentence = f"{decision['follows']} holds the Lease {arguments.lease}: nothing is written"
+                print(f"schedtwin autoscale: {sentence}", file=sys.stderr, flush=True)
             if "log_error" in decision:
                 print(f"schedtwin autoscale: the log: {decision['log_error']}", file=sys.stderr, flush=True)
         except (

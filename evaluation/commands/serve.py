@@ -21,8 +21,9 @@ def add_arguments(parser: ArgumentParser) -> None:
         "bundle", metavar="BUNDLE", type=Path, help="folder written by schedtwin export or assign train"
     )
     add_options(
-        parser, ServerConfig, "host", "port", "token_file", "tls_cert", "tls_key", "log", "rule", "backend"
-    )
+        parser, ServerConfig, "host", "port", "token_file", "tls_cert", "tls_key", "log", "inventory", "rule",
+        "backend",
+    )  # fmt: skip
     add_options(
         parser, ServiceConfig, "shadow", "canary", "explore", "fallback", "seed", deadline_ms="deadline_s"
     )

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.comparison.products import load_comparison
+from evaluation.comparison.products import load_comparison, train_days_in
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
@@ -19,7 +19,7 @@ from logs_schema.progress import Progress
 from logs_schema.tables import REQUESTS
 
 ALL_REQUESTS = 10**12
-"""Of a test day: more than any has, so that the held-out days are judged together."""
+"""Of a test day: more than any has, so that all days after training, which are held out, are judged together."""
 
 
 def usual_refresh(
@@ -46,7 +46,7 @@ def usual_refresh(
     def judge(
         archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
     ) -> Comparison:
-        shifts = ShiftConfig("0d", ALL_REQUESTS, len(days))
+        shifts = ShiftConfig("0d", ALL_REQUESTS, (days[-1] - train_days_in(twin)[-1]).days)
         plan = compare(replace(config, shifts=shifts), "refresh", {NEW: new, RUNNING: running})
         with tempfile.TemporaryDirectory(prefix="schedtwin-") as folder:
             plan.build(Path(folder), {"archive": archive, "twin": twin}, progress)

@@ -27,7 +27,8 @@ from evaluation.simulator.logs import FIRST_DAY
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
+from offline_rl.autoscaling.config import SCALE_CODE
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from offline_rl.rules.autoscaling.published import NAMES as RULES
 from offline_rl.rules.autoscaling.published import Setting, autoscalers
 from twin.autoscaling.fitting import coverage_of, fit_laws
@@ -186,7 +187,9 @@ def traces_of(config: DrpcConfig) -> Traces:
     starts: list[int] = []
     for seed in range(config.num_seeds):
         random = np.random.default_rng([config.seed, seed, 0xD19C])
-        first = int(random.integers(0, per_day - length + 1))
+        first = min(
+            int(random.integers(0, per_day - length + 1)), per_day - length - 1
+        )  # it plays the rows after it
         for days in config.shifts:
             day = config.log_days - 1 + days
             starts.append(len(tables) * per_day + first)
@@ -217,7 +220,7 @@ def _twin_step(config: DrpcConfig) -> Step:
         )
         return {"censored": float(np.mean(log.censored))}
 
-    return Step("twin", "application-twin", build, inputs=("archive",))
+    return Step("twin", "application-twin", build, inputs=("archive",), code_version=SCALE_CODE)
 
 
 def _forecast_step() -> Step:
@@ -233,7 +236,7 @@ def _forecast_step() -> Step:
         ]
         (out / FIGURES).write_text(json.dumps(rows, indent=1))
 
-    return Step("forecasts", "forecast-errors", build, inputs=("archive",))
+    return Step("forecasts", "forecast-errors", build, inputs=("archive",), code_version=SCALE_CODE)
 
 
 def _learned(config: DrpcConfig, name: str, products: Mapping[str, Path]) -> Setting:
@@ -265,7 +268,10 @@ def _play_step(config: DrpcConfig, name: str, make: Callable[[], Setting], input
         (out / FIGURES).write_text(json.dumps(found, indent=1))
 
     settings = {name: value for name, value in config.__dict__.items() if name != "autoscalers"}
-    return Step(f"play-{name}", "autoscaler-figures", build, inputs=inputs, config=settings, seed=config.seed)
+    return Step(
+        f"play-{name}", "autoscaler-figures", build, inputs=inputs, config=settings, seed=config.seed,
+        code_version=SCALE_CODE,
+    )  # fmt: skip
 
 
 def play(config: DrpcConfig, autoscaler: Autoscaler, num_settings: int) -> dict[str, list[list[float]]]:
@@ -274,8 +280,9 @@ def play(config: DrpcConfig, autoscaler: Autoscaler, num_settings: int) -> dict[
     scaling, limits = scaling_config(app), limits_of(app)
     starts = np.tile(traces.starts, num_settings)
     response = application_response(
-        app, scaling, traces.rates, traces.length, starts=starts, grants=usual_grants(app, traces.rates)
-    )
+        app, free_config(scaling), traces.rates, traces.length, starts=starts,
+        grants=usual_grants(app, traces.rates),
+    )  # fmt: skip
     skip = int(WARM_UP_S / scaling.interval_s)
 
     @jax.jit

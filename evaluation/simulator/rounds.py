@@ -138,7 +138,7 @@ def play_together(region: Region, interval_s: float, solver: Solver) -> PlayedRo
     """
 
     def decide(books: "QueueBooks", requests: np.ndarray, now_s: float) -> None:
-        edge = solver(books.costs(requests, now_s))
+        edge = solver(books.costs(requests))
         way_s = region.expected.transfer_s[requests, edge]
         for place in np.argsort(way_s, kind="stable"):
             books.send(int(requests[place]), int(edge[place]), now_s)
@@ -184,7 +184,11 @@ def _play(
 
 
 class QueueBooks:
-    """When replicas become free in truth, and by the scheduler's estimate, which uses observed begins and ends."""
+    """When replicas become free in truth, and by the scheduler's estimate, which uses observed begins and ends.
+
+    Which replica takes what waits on an edge is seen when it begins; until then the estimate hands it to the one that
+    is expected to be free first.
+    """
 
     def __init__(self, region: Region) -> None:
         self.region = region
@@ -193,6 +197,8 @@ class QueueBooks:
         self.true_free_s = np.where(self._exists, 0.0, np.inf)  # [Q, replicas]
         self.free_s = self.true_free_s.copy()
         self.start_s, self.end_s, self.finish_s, self.decided_s = (np.zeros(num_requests) for _ in range(4))
+        self._there_s = np.zeros(num_requests)
+        self._left_s: np.ndarray = np.zeros(len(region.replicas))
         self.edge, self.num_again = np.full(num_requests, -1), np.zeros(num_requests, int)
         self._place, self._work_s = np.zeros(num_requests, int), np.zeros(num_requests)
         self._open = np.zeros(0, int)
@@ -214,9 +220,20 @@ class QueueBooks:
                     self.is_there[one.edge] = False
         self._open = self._open[self.end_s[self._open] > now_s]
         work_s, begun_s = self._work_s[self._open], np.maximum(now_s - self.start_s[self._open], 0.0)
-        left_s = np.bincount(self._place[self._open], np.maximum(work_s - begun_s, 0.0), self.free_s.size)
-        self.free_s = np.where(self._exists, now_s + left_s.reshape(self.free_s.shape), np.inf)
+        left_s = np.maximum(work_s - begun_s, 0.0)
+        self._left_s = np.bincount(self.edge[self._open], left_s, len(self.is_there))
+        runs = self.start_s[self._open] <= now_s
+        taken_s = np.bincount(self._place[self._open[runs]], left_s[runs], self.free_s.size)
+        self.free_s = np.where(self._exists, now_s + taken_s.reshape(self.free_s.shape), np.inf)
+        for request in self._open[~runs].tolist():  # in the order in which they were sent
+            self._expect(request)
         return lost
+
+    def _expect(self, request: int) -> None:
+        """Takes a request that waits on its edge, or is on its way, into the estimate."""
+        free_s = self.free_s[self.edge[request]]
+        first = int(free_s.argmin())
+        free_s[first] = max(free_s[first], self._there_s[request]) + self._work_s[request]
 
     def work_s(self, requests: int | np.ndarray) -> np.ndarray:
         """[requests, Q], or [Q] of one: expected computing over replicas; inf on edges that are not there."""
@@ -234,13 +251,12 @@ class QueueBooks:
         start_s = np.maximum(self.free_s.min(axis=1), now_s + way_s)
         return int(np.argmin(start_s + self.work_s(request) * replicas + costs.result_s[request]))
 
-    def costs(self, requests: np.ndarray, now_s: float) -> Costs:
-        """A round's costs with the backlogs of this moment."""
+    def costs(self, requests: np.ndarray) -> Costs:
+        """A round's costs with the backlogs of this moment: what was seen last, and what was sent since."""
         expected = self.region.expected
-        left_s = np.where(np.isfinite(self.free_s), np.maximum(self.free_s - now_s, 0.0), 0.0).sum(axis=1)
         transfer_s, result_s = (of_pair[requests] for of_pair in expected[1:3])
-        nothing = np.zeros(len(left_s))
-        source, held_s = expected.source[requests], left_s / self.region.replicas
+        nothing = np.zeros(len(self._left_s))
+        source, held_s = expected.source[requests], self._left_s / self.region.replicas
         return Costs(self.work_s(requests), transfer_s, result_s, source, held_s, nothing, nothing, nothing)
 
     def send(self, request: int, edge: int, now_s: float) -> None:
@@ -253,11 +269,12 @@ class QueueBooks:
         end_s = start_s + region.true_s[request, edge]
         work_s = region.expected.work_s[request, edge] * region.replicas[edge]
         self.true_free_s[edge, replica] = end_s
-        self.free_s[edge, replica] = max(self.free_s[edge, replica], now_s + way_s) + work_s
+        self._there_s[request], self._left_s[edge] = now_s + way_s, self._left_s[edge] + work_s
         self.start_s[request], self.end_s[request], self._work_s[request] = start_s, end_s, work_s
         self._place[request] = edge * self.free_s.shape[1] + replica
         self._open = np.append(self._open, request)
         self.edge[request], self.decided_s[request] = edge, now_s
+        self._expect(request)
         self.finish_s[request] = end_s + region.true_back_s[request, edge]
 
     def _leave(self, absence: Absence) -> list[int]:

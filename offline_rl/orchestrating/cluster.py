@@ -81,7 +81,19 @@ class Leadership:
     version: str
 
 
-class ScalableCluster(Protocol):
+class LeaseStore(Protocol):
+    """Where the controllers' Lease is; every method may raise what it cannot do."""
+
+    def lease(self) -> Leadership | None:
+        """The Lease; None where there is none."""
+        ...
+
+    def write_lease(self, lease: Leadership) -> None:
+        """Makes the Lease, or replaces the one of `lease.version`; ConflictError where somebody was quicker."""
+        ...
+
+
+class ScalableCluster(LeaseStore, Protocol):
     """A cluster; every method may raise `ClusterError`."""
 
     def hosted(self) -> list[Hosted]:
@@ -98,12 +110,4 @@ class ScalableCluster(Protocol):
 
     def desired(self, name: str) -> int:
         """What a Deployment's scale asks for now."""
-        ...
-
-    def lease(self) -> Leadership | None:
-        """The Lease; None where there is none."""
-        ...
-
-    def write_lease(self, lease: Leadership) -> None:
-        """Makes the Lease, or replaces the one of `lease.version`; ConflictError where somebody was quicker."""
         ...

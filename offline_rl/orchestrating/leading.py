@@ -1,4 +1,4 @@
-"""One of several controllers leads: a Lease that is renewed every frame, and taken over when it no longer is.
+"""One of several controllers leads: a Lease that is renewed in every turn, and taken over when it no longer is.
 
 Clocks of machines are not compared: a Lease has lapsed where it has not changed for its duration, by one's own clock.
 """
@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from offline_rl.orchestrating.cluster import PAUSED, ConflictError, Leadership, ScalableCluster
+from offline_rl.orchestrating.cluster import PAUSED, ConflictError, Leadership, LeaseStore
 
 
 class Leading:
@@ -22,7 +22,7 @@ class Leading:
 
     def __init__(
         self,
-        cluster: ScalableCluster,
+        cluster: LeaseStore,
         identity: str,
         duration_s: float,
         clock_s: Callable[[], float] = time.monotonic,
@@ -35,6 +35,11 @@ class Leading:
     def is_paused(self) -> bool:
         """Whether whoever watches over the cluster has said that nothing is to be changed, when last looked."""
         return self._seen is not None and self._seen.annotations.get(PAUSED) == "true"
+
+    @property
+    def leader(self) -> str:
+        """Who leads, when last looked; empty where nobody does."""
+        return "" if self._seen is None else self._seen.holder
 
     def leads(self) -> bool:
         """Renews, takes over or leaves the Lease; whether this controller leads now; ClusterError."""

@@ -15,7 +15,7 @@ from offline_rl.autoscaling.ladder import choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, learned
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config, learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
@@ -203,7 +203,7 @@ def _tried(
     """Figures [episodes] of an autoscaler in the twin."""
     scaling, limits = setting
     response = twin_response(
-        twin.laws, scaling, limits, rates, config.trial_steps, typical_grants(log), starts=starts
+        twin.laws, free_config(scaling), limits, rates, config.trial_steps, typical_grants(log), starts=starts
     )
     reward = cost_under_slo(config.violation_weight)
 

@@ -200,15 +200,25 @@ class App:
         if policy is None:  # replaced while this call came in
             raise BadCallError(404, "the bundle orders no queue")
         async with self._ordering:  # one after the other: each goes on from the books of the last one
-            return 200, await self._queue.order(policy, json_of(body), self.service.clock())
+            worker = self.service.slot.worker
+            return 200, await self._queue.order(policy, json_of(body), self.service.clock(), worker)
 
     async def _events(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
         events = events_of_json(json_of(body), self.service.clock())
-        known = self.service.report(events)
-        return 200, {"known": known, "unknown": len(events) - known}
+        known, unknown, refused = self.service.report(events)
+        answer: dict[str, Any] = {"known": known, "unknown": unknown}
+        if not refused:
+            return 200, answer
+        answer["refused"] = [{"index": index, "error": error} for index, error in refused.items()]
+        if len(refused) < len(events):
+            return 200, answer
+        return 400, {"error": answer["refused"][0]["error"], **answer}
 
     async def _nodes(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:
-        return 200, {"num_nodes": self.service.stock(inventory_of_json(json_of(body)))}
+        is_kept = self.service.stock(inventory_of_json(json_of(body)))
+        cluster = self.service.cluster
+        answer: dict[str, Any] = {"num_nodes": len(cluster.names), "absent": len(cluster.inventory.absent)}
+        return 200, answer if is_kept else answer | {"kept": False}
 
     async def _reload(self, scope: Scope, _body: bytes, _begun_s: float) -> Reply:
         if self.token is None and not _is_loopback(scope):

@@ -5,12 +5,13 @@
      "s_per_mib": [[0, 0.4], [0.4, 0]], "latency_s": [[0, 0.05], [0.05, 0]], "deadline_ms": 50, "bound": true}
 
 `compute` is the seconds of one request: constant, per MiB, per MiB squared; an edge may also say its backlogs
-(`local_s`, `arriving_s`, `transferred_s`, `returning_s`: equations 1 to 5 of CoRaiS) and a request the edges that
-host it (`edges`). Ways are by pair of edges, in their order. The answer is what insertion, and a local search until
-the deadline, found best; with `bound`, how far from the optimum it is at most. It needs no bundle, changes no books,
-and is not logged as a decision. Where the server has the bundle of a trained scheduler, the search begins with the best
-of insertion and of what the network proposes, and `outside` says how many times the requests and edges of its training
-the question has.
+(`local_s`, `arriving_s`, `transferred_s`, `returning_s`: equations 1 to 5 of CoRaiS) and a request the edges that host
+it (`edges`). Ways are by pair of edges, in their order, from the edge of the row to that of the column: an input's
+from its source to the edge, a result's from the edge to `predicted`. The answer is what insertion, and a local search
+until the deadline, found best; with `bound`, how far from the optimum it is at most. It needs no bundle, changes no
+books, and is not logged as a decision. Where the server has the bundle of a trained scheduler, the search begins with
+the best of insertion and of what the network proposes, and `outside` says how many times the requests and edges of its
+training the question has.
 """
 
 import time
@@ -136,7 +137,7 @@ def _round(
             hosting = [_edge(name, place, where) for name in names_of(list_of(one["edges"], where), where)]
             work_s[index, np.setdiff1d(np.arange(len(edges)), hosting)] = np.inf
     transfer_s = way["latency_s"][source] + way["s_per_mib"][source] * input_mib[:, None]
-    result_s = way["latency_s"][predicted] + way["s_per_mib"][predicted] * output_mib[:, None]
+    result_s = way["latency_s"].T[predicted] + way["s_per_mib"].T[predicted] * output_mib[:, None]
     transfer_s[source < 0], result_s[predicted < 0] = 0.0, 0.0
     costs = Costs(work_s, transfer_s, result_s, source, *backlogs)
     refuse_bad_costs(costs)

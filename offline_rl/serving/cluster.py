@@ -103,11 +103,12 @@ class LiveCluster:
     def use(self, policy: ServedPolicy) -> None:
         """Keeps books for another policy from now on; the inventory stays."""
         self._policy, self._books, self._older = policy, None, None
-        self.inventory.train(policy.nodes)
+        self.inventory.train(policy.nodes, policy.node_of_machine)
         self.tallies.set_facts(self.inventory.facts)
 
     def stock(self, nodes: Iterable[Node]) -> None:
-        """Takes an inventory in place of the last one; nodes of training keep their facts from training."""
+        """Takes an inventory in place of the last one; nodes of training keep their facts from training, but those that
+        it does not name are not available."""
         before = self.inventory.facts
         self.inventory.state(nodes)
         facts = self.inventory.facts
@@ -190,26 +191,21 @@ class LiveCluster:
         self._overdue.weigh(placement, weighed)
         return weighed
 
-    def refuse_impossible(self, events: Iterable[RequestEvent]) -> None:
+    def refuse_impossible(self, event: RequestEvent) -> None:
         """QueryError where an event lies before the decision or the start of its request."""
-        started: dict[str, float] = {}
-        for index, event in enumerate(events):
-            placement = self.placements.get(event.request_id) or self._overdue.get(event.request_id)
-            if placement is None:
-                continue
-            known_s = started.get(event.request_id, placement.start_s)
-            if event.status is None:
-                started.setdefault(event.request_id, event.time_s)
-            is_end = event.status is not None and known_s is not None
-            after_s = max(placement.decided_s, known_s or 0.0) if is_end else placement.decided_s
-            if event.time_s < after_s - EARLY_S:
-                raise QueryError(
-                    f"a request cannot {'start' if event.status is None else 'end'} before it was "
-                    f"{'started' if after_s > placement.decided_s else 'decided'}; no event of this call counts",
-                    where=f"event {index}, request {event.request_id}, time: {shown_instant(event.time_s)}",
-                    allowed=f"{shown_instant(after_s)} or later",
-                    advice="send seconds since 1970 or ISO 8601 with its zone; without time it is now",
-                )
+        placement = self.placements.get(event.request_id) or self._overdue.get(event.request_id)
+        if placement is None:
+            return
+        is_end = event.status is not None and placement.start_s is not None
+        after_s = max(placement.decided_s, placement.start_s or 0.0) if is_end else placement.decided_s
+        if event.time_s < after_s - EARLY_S:
+            raise QueryError(
+                f"a request cannot {'start' if event.status is None else 'end'} before it was "
+                f"{'started' if after_s > placement.decided_s else 'decided'}; this event does not count",
+                where=f"request {event.request_id}, time: {shown_instant(event.time_s)}",
+                allowed=f"{shown_instant(after_s)} or later",
+                advice="send seconds since 1970 or ISO 8601 with its zone; without time it is now",
+            )
 
     def report(self, event: RequestEvent) -> PlacedRequest | None:
         """Notes a start or a finish; the request's placement; None, and nothing noted, if it is not held."""

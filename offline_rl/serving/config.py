@@ -64,6 +64,7 @@ class ServerConfig:
         tls_cert: Certificate; with --tls-key.
         tls_key: Its key.
         log: Folder in which decisions are logged (default: nowhere); not for queues.
+        inventory: File in which the inventory is kept over restarts (default: inventory.json in the folder of the log).
         backend: What computes the policy's network.
         service: How decisions are taken.
         expect: The content hash that the bundle must have, at every reload too; None accepts any.
@@ -79,6 +80,7 @@ class ServerConfig:
     tls_cert: Path | None = field(default=None, metadata={"metavar": "PEM"})
     tls_key: Path | None = field(default=None, metadata={"metavar": "PEM"})
     log: Path | None = field(default=None, metadata={"metavar": "FOLDER"})
+    inventory: Path | None = None
     backend: Literal["numpy", "onnx"] = "numpy"
     service: ServiceConfig = field(default_factory=ServiceConfig)
     expect: str | None = None

@@ -51,19 +51,27 @@ class Inventory:
 
     Attributes:
         facts: What is known of every node, in order of appearance: the inventory's word over training's.
+        absent: Nodes of training, and machines of theirs, that the inventory does not name: they are not there.
     """
 
     def __init__(self) -> None:
         self.facts: dict[str, Node] = {}
+        self.absent: set[str] = set()
         self._trained: tuple[Node, ...] = ()
+        self._node_of_machine: Mapping[str, str] = {}
         self._stated: tuple[Node, ...] = ()
         self._closed: set[str] = set()
         self._too_small = Remembered()
         self._read: dict[str, tuple[Node, Node | None]] = {}
 
-    def train(self, nodes: Iterable[Node]) -> None:
-        """Takes the nodes of another policy in place of those of the last one."""
-        self._trained = tuple(nodes)
+    def train(self, nodes: Iterable[Node], node_of_machine: Mapping[str, str] | None = None) -> None:
+        """Takes the nodes of another policy in place of those of the last one.
+
+        Args:
+            nodes: Of its training.
+            node_of_machine: Machine -> node, where nodes are classes of machines.
+        """
+        self._trained, self._node_of_machine = tuple(nodes), node_of_machine or {}
         self._combine()
 
     def state(self, nodes: Iterable[Node]) -> None:
@@ -101,7 +109,7 @@ class Inventory:
             is_closed = name in self._closed if node is None else not node.available
             trouble = too_small.get(name) if node is None else _too_small(node, wanted)
             if is_closed:
-                failed[name] = "not available"
+                failed[name] = "not in the inventory" if name in self.absent else "not available"
             elif trouble:
                 unresolvable[name] = trouble
         return failed, unresolvable
@@ -111,9 +119,25 @@ class Inventory:
         for node in self._stated:
             known = self.facts.get(node.name)
             self.facts[node.name] = node if known is None else merged(known, node)
-        self._closed = {name for name, node in self.facts.items() if not node.available}
+        self.absent = self._not_stated()
+        for name in self.absent & self.facts.keys():
+            self.facts[name] = replace(self.facts[name], available=False)
+        self._closed = {name for name, node in self.facts.items() if not node.available} | self.absent
         self._too_small.clear()
         self._read.clear()
+
+    def _not_stated(self) -> set[str]:
+        """What training knows and the inventory does not name; nothing without an inventory. A class of machines is
+        there while one of them is, and machines are while their class is named."""
+        if not self._stated:
+            return set()
+        node_of = self._node_of_machine
+        stated = {node.name for node in self._stated}
+        there = stated | {
+            node_of[node.name] for node in self._stated if node.available and node.name in node_of
+        }
+        machines = {machine for machine, node in node_of.items() if not stated & {machine, node}}
+        return {node.name for node in self._trained if node.name not in there} | machines
 
     def _nodes_too_small(self, wanted: Wanted) -> dict[str, str]:
         """Node -> why it can never take such a request; kept until the facts change."""

@@ -27,7 +27,9 @@ MAX_BYTES = 64 * 1024**2
 
 
 class KubeError(SchedtwinError):
-    """The Kubernetes API has not answered as it should."""
+    """The Kubernetes API has not answered as it should; `status` is that of its answer, 0 where there was none."""
+
+    status: int = 0
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,10 @@ class KubeApi:
     def patch(self, path: str, body: Mapping[str, Any], kind: str = MERGE_PATCH) -> dict[str, Any]:
         """Changes an object, or a subresource of it; KubeError."""
         return self._call("PATCH", path, body, kind)
+
+    def write(self, method: str, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Makes an object (POST), or replaces it (PUT); KubeError."""
+        return self._call(method, path, body)
 
     def deployments(self, namespace: str) -> dict[str, dict[str, Any]]:
         """Name -> `apps/v1` Deployment."""
@@ -115,10 +121,12 @@ class KubeApi:
                 raise KubeError(f"the API answers elsewhere ({error})", where=f"{self.url}{path}",
                                 advice="give the address of the API itself") from error  # fmt: skip
             content = _content_of(error)
-            raise KubeError(
+            refused = KubeError(
                 f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {content}",
                 allowed="an account that may get deployments and patch deployments/scale",
-            ) from error  # fmt: skip
+            )  # fmt: skip
+            refused.status = error.code
+            raise refused from error
         except (OSError, HTTPException, ValueError, RecursionError) as error:
             raise KubeError(f"the API cannot be reached ({error})", where=f"{self.url}{path}") from error
         if not isinstance(found, dict):

@@ -19,15 +19,12 @@ class Metrics:
 
         self.answers = counter("answers", "HTTP answers, by path and status.", ("path", "status"))
         self.decisions = counter(
-            "decisions",
-            "Decisions, by who answered: policy, fallback, explore; of a queue policy, rule.",
-            ("arm",),
-        )
+            "decisions", "Decisions, by who answered: policy, fallback, explore; of a queue policy, rule.", ("arm",)
+        )  # fmt: skip
         self.fallbacks = counter(
-            "fallbacks",
-            "Decisions that were the policy's to take and that the fallback took, by reason.",
+            "fallbacks", "Decisions that were the policy's to take and that the fallback took, by reason.",
             ("reason",),
-        )
+        )  # fmt: skip
         self.disagreements = counter(
             "disagreements",
             "Decisions in which policy and fallback named different nodes, or jobs to start, both having decided.",
@@ -55,8 +52,10 @@ class Metrics:
         self.forgotten = counter(
             "forgotten", "Requests in flight, or only their candidates, forgotten as too many.", ("what",)
         )
-        self.unknown_events = counter(
-            "unknown_events", "Events about requests that the server does not hold."
+        self.unknown_events = counter("unknown_events", "Events about requests that are not held.")
+        self.refused_events = counter("refused_events", "Events that lie before the decision or the start.")
+        self.policy_hangs = counter(
+            "policy_hangs", "Threads of the policy that were left behind in a question that never ended."
         )
         self.reloads = counter("reloads", "Reloads of the bundle, by outcome.", ("outcome",))
         self.log_rows_written = counter("log_rows_written", "Rows of the decision log on the disk.")

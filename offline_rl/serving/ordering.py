@@ -19,7 +19,8 @@ again by its name; what it asks for is a bound at all times. The answer holds
 import asyncio
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,7 @@ from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.queries import instant_of, list_of, number_of, object_of, text_of
 from offline_rl.serving.service import BUSY, POLICY, RAISED, SLOW
+from offline_rl.serving.worker import Worker
 
 RULE = "rule"
 MAX_JOBS = 10_000
@@ -69,16 +71,16 @@ class QueueDoor:
         self._rng = np.random.default_rng(config.seed)
         self._users: dict[str, UserPast] = {}
         self._predicted_s: dict[str, float] = {}
-        self._late: asyncio.Future[list[int]] | None = None
         self._errors = Notices()
 
-    async def order(self, policy: QueuePolicy, content: Any, now_s: float) -> dict[str, Any]:
+    async def order(self, policy: QueuePolicy, content: Any, now_s: float, worker: Worker) -> dict[str, Any]:
         """Answers the content of `POST /order`.
 
         Args:
             policy: In use.
             content: The question.
             now_s: Of the server's clock, where the question names no instant.
+            worker: Runs the policy.
 
         Raises:
             QueryError: It is no question; says what, where, and what is allowed. Nothing is remembered of it then.
@@ -118,7 +120,7 @@ class QueueDoor:
         inputs = queue, held, users, clock_s
         # in a thread: other doors are answered meanwhile
         by_rule = await asyncio.to_thread(policy.starting_by_rule, *inputs)
-        reply = await self._reply(policy, inputs, begun_s)
+        reply = await self._reply(partial(policy.starting, *inputs), begun_s, worker)
         arm = self._arm(reply)
         self._count(arm, by_rule, reply)
         starting = by_rule if arm == RULE or reply.places is None else reply.places
@@ -144,30 +146,21 @@ class QueueDoor:
             self._metrics.compared.inc()
             self._metrics.disagreements.inc(sorted(reply.places) != sorted(by_rule))
 
-    async def _reply(
-        self,
-        policy: QueuePolicy,
-        inputs: tuple[Sequence[WaitingJob], Sequence[RunningJob], Mapping[str, UserPast], float],
-        begun_s: float,
-    ) -> QueueReply:
+    async def _reply(self, question: Callable[[], list[int]], begun_s: float, worker: Worker) -> QueueReply:
         """The jobs that the policy would start, if it answers within the deadline."""
-        if self._late is not None and not self._late.done():
+        deadline_s = self._config.deadline_s
+        if worker.stalled(deadline_s):
             return QueueReply(None, BUSY)
-        asking = asyncio.ensure_future(asyncio.to_thread(policy.starting, *inputs))
-        done, _ = await asyncio.wait(
-            {asking}, timeout=max(begun_s + self._config.deadline_s - time.monotonic(), 0.0)
-        )
-        if not done:
-            self._late = asking
+        try:
+            return QueueReply(await worker.run(question, begun_s + deadline_s - time.monotonic()))
+        except TimeoutError:
             return QueueReply(None, SLOW)
-        error = asking.exception()
-        if error is None:
-            return QueueReply(asking.result())
-        if isinstance(error, PolicyInputError):
-            raise error
-        kind = type(error).__name__  # the text of an error may differ with every question
-        self._errors.write(kind, f"the policy failed, the rule answers: {kind}: {error}"[:500])
-        return QueueReply(None, RAISED)
+        except PolicyInputError:
+            raise
+        except Exception as error:  # whatever the policy's libraries raise: the rule answers
+            kind = type(error).__name__  # the text of an error may differ with every question
+            self._errors.write(kind, f"the policy failed, the rule answers: {kind}: {error}"[:500])
+            return QueueReply(None, RAISED)
 
 
 def _with_ended(

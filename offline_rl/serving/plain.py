@@ -5,7 +5,8 @@
 
 The request's keys are columns of the table `requests` that are known when deciding; a node is a name, or an object with
 the fields of `offline_rl.runner.Node` that describe it. Without `nodes`, all nodes known to the server are meant.
-What a question states of a node holds for that question alone; the inventory holds for all, until the next one:
+What a question states of a node holds for that question alone; the inventory holds for all, until the next one, and
+closes nodes of training that it does not name. An empty one goes back to the nodes of training:
 
     {"nodes": [{"name": "n2", "cpu_cores": 8, "site": "edge-1"}]}    or what `kubectl get nodes -o json` prints
 
@@ -13,7 +14,9 @@ What a question states of a node holds for that question alone; the inventory ho
     {"request_id": "r1", "event": "finish", "status": "completed"}
 
 `event` is `start` or `finish`; `time` is now unless given; `node` where it ran, if not where it was offered; `status`
-of a finish is completed (by default), failed, killed, dropped or rejected. A list of events may be sent at once.
+of a finish is completed (by default), failed, killed, dropped or rejected. A list of events may be sent at once. What
+lies before the decision or the start of its request is left out, and stands in the answer with its index (`refused`);
+the others count. Where none is left the status is 400, and so where an event is malformed: then none counts.
 """
 
 from collections.abc import Sequence
@@ -42,6 +45,7 @@ NODE_AMOUNTS = (
     "cpu_cores", "memory_gib", "gpus", "machine_cpu_cores", "machine_memory_gib", "machine_gpus",
 )  # fmt: skip
 NODE_FLAGS = ("available", "is_cloud")
+NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
 FINISHED = ("completed", "failed", "killed", "dropped", "rejected")
 MAX_EVENTS = 10_000
 OLDEST_S, NEWEST_S = 366 * 86_400.0, 86_400.0
@@ -186,7 +190,7 @@ def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[st
         raise QueryError("too many nodes", where=f"{len(listed)} nodes", allowed=f"{MAX_NODES}")
     for index, one in enumerate(listed):
         where = f"nodes[{index}]"
-        node = _object({"name": one} if isinstance(one, str) else one, where, _NODE_KEYS)
+        node = _object({"name": one} if isinstance(one, str) else one, where, NODE_KEYS)
         name = text_of(node.get("name"), f"{where}.name")
         if name is None:
             raise QueryError("a node has no name", where=where)
@@ -194,9 +198,6 @@ def _nodes(content: Any, known: Sequence[str]) -> tuple[tuple[str, ...], dict[st
         if len(node) > 1:
             machines[name] = _machine(name, node, where)
     return tuple(names), machines
-
-
-_NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
 
 
 def _machine(name: str, content: dict[str, Any], where: str) -> Node:

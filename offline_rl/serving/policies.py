@@ -31,6 +31,7 @@ from offline_rl.runner.loading import Backend, own_rule
 from offline_rl.runner.table import NodeTable
 from offline_rl.runner.watch import Watch
 from offline_rl.serving.metrics import Metrics
+from offline_rl.serving.notices import Notices
 from offline_rl.serving.worker import Worker
 from twin.problems import ORDERING, PLACEMENT
 
@@ -320,7 +321,8 @@ class PolicySlot:
 
     def __init__(self, load: Callable[[], ServedPolicy], metrics: Metrics) -> None:
         self._load, self._metrics, self._reloading = load, metrics, threading.Lock()
-        self.policy, self.worker = load(), Worker()
+        self._hangs = Notices()
+        self.policy, self.worker = load(), Worker(self._left_behind)
         self._metrics.bundle.labels(self.policy.content_hash).set(1)
 
     def reload(self) -> ServedPolicy:
@@ -338,9 +340,15 @@ class PolicySlot:
                     raise
                 raise SchedtwinError("the bundle cannot be read", where=str(error)) from error
             older, idle = self.policy, self.worker
-            self.policy, self.worker = policy, Worker()
+            self.policy, self.worker = policy, Worker(self._left_behind)
             idle.stop()
             self._metrics.reloads.labels("done").inc()
             self._metrics.bundle.labels(older.content_hash).set(0)
             self._metrics.bundle.labels(policy.content_hash).set(1)
             return policy
+
+    def _left_behind(self, ran_s: float) -> None:
+        self._metrics.policy_hangs.inc()
+        self._hangs.write(
+            "hang", f"the policy has not answered for {ran_s:.0f} s: it is asked in another thread"
+        )

@@ -147,7 +147,11 @@ def refuse_unmapped(mapping: MetricsMapping) -> None:
 
 
 def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: np.ndarray) -> Reading:
-    """The metrics of the interval that begins at `place` times its length; NaN where what is needed is unknown."""
+    """The metrics of the interval that begins at `place` times its length; NaN where what is needed is unknown.
+
+    Memory in use is needed where any of the samples tell it; else nothing measures it, and it counts as 0 as in a log
+    that lacks it.
+    """
     rows = [samples.rows.get((place, name), {}) for name in names]
     users = samples.rows.get((place, GATEWAY), {})
     nan = math.nan
@@ -155,9 +159,11 @@ def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: n
     def column(name: str, otherwise: float) -> np.ndarray:
         return np.array([row.get(name, otherwise) for row in rows])
 
+    measures_memory = any("memory_gib_used" in row for row in samples.rows.values())
     ready = column("ready_replicas", nan)
     return Reading(
-        column("request_rate_per_s", nan), column("cpu_cores_used", nan), column("memory_gib_used", 0.0),
+        column("request_rate_per_s", nan), column("cpu_cores_used", nan),
+        column("memory_gib_used", nan if measures_memory else 0.0),
         np.where(np.isfinite(ready), ready, replicas), column("response_s", nan), column("num_failures", 0.0),
         np.asarray(users.get("request_rate_per_s", nan)), np.asarray(users.get("response_p95_s", nan)),
         np.asarray(users.get("num_failures", 0.0)), np.asarray(((place + 1) * samples.interval_s) % DAY_S),

@@ -11,10 +11,11 @@ import csv
 import datetime as dt
 import json
 import math
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote
 
 import numpy as np
@@ -43,6 +44,19 @@ LEAST_OF_FIRST = 10
 WHOLE = {name for name in COLUMNS if str(DEPLOYMENT_SAMPLES.column(name).type) == "int32"}
 
 
+class Lead(Protocol):
+    """Keeps controllers of one application apart (`offline_rl.orchestrating.leading`)."""
+
+    @property
+    def leader(self) -> str:
+        """Who leads, when last looked."""
+        ...
+
+    def leads(self) -> bool:
+        """Whether this controller leads now; what the cluster cannot do is a SchedtwinError."""
+        ...
+
+
 @dataclass
 class Controller:
     """Decides once an interval.
@@ -55,6 +69,7 @@ class Controller:
         writes: Deployments whose replicas are written.
         log: Folder; None for no log.
         clock: Seconds since 1970.
+        lead: What it needs before it writes; None where nobody else can.
     """
 
     guard: Guard
@@ -64,7 +79,9 @@ class Controller:
     writes: Collection[str]
     log: Path | None
     clock: Callable[[], float]
+    lead: Lead | None = None
     _logged_until: int = field(default=-1)
+    _seen: deque[tuple[float, Granted]] = field(default_factory=lambda: deque(maxlen=STALE_INTERVALS + 3))
 
     def refuse_rivals(self) -> None:
         """ConfigError where a deployment to be written is not there, or ruled by a pod autoscaler."""
@@ -109,7 +126,8 @@ class Controller:
         """One decision: reads, decides, writes, logs; what came of it as JSON has it.
 
         Raises:
-            MetricsError, KubeError: Monitoring or cluster does not answer; nothing has been written.
+            MetricsError, KubeError: Monitoring or cluster does not answer, or no Lease can be had; nothing has been
+                written.
         """
         setting, now_s = self.guard.policy.setting, self.clock()
         begin_s = now_s - (TREND_INTERVALS + STALE_INTERVALS + 4) * setting.interval_s
@@ -125,14 +143,26 @@ class Controller:
         age = finished - place
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
         verdict = self.guard.decide(now_s, granted, now, before, stale)
-        written, failed = self._write(granted, verdict)
-        record = self._record(now_s, granted, verdict, written, failed)
+        self._seen.append((now_s, granted))
+        follows = self._follows()
+        written, failed = ({}, {}) if follows else self._write(granted, verdict)
+        record = self._record(now_s, granted, verdict, written, failed) | (
+            {"follows": follows} if follows else {}
+        )
         if self.log is not None:
             try:
-                self._note(place, granted, now, verdict, written, record)
+                self._note(
+                    place, granted, now, verdict, written, record
+                )  # of an interval that may be some ago
             except OSError as error:  # a full disk stops the log, never a decision
                 record["log_error"] = str(error)
         return record
+
+    def _follows(self) -> str:
+        """Which other controller leads, so that nothing is written; empty where none does."""
+        if self.lead is None or not self.writes or self.lead.leads():
+            return ""
+        return self.lead.leader or "another one"
 
     def _granted(self, samples: Samples, place: int) -> Granted:
         names = self.guard.policy.setting.names
@@ -225,7 +255,8 @@ class Controller:
             writer = csv.writer(file)
             if not file.tell():
                 writer.writerow(COLUMNS)
-            begin = _instant(place * setting.interval_s)
+            begin, end_s = _instant(place * setting.interval_s), (place + 1) * setting.interval_s
+            then = next((grants for seen_s, grants in self._seen if seen_s >= end_s), granted)  # at its end
             for index, name in enumerate(setting.names):
                 done = written.get(name, ())
                 change = [
@@ -233,7 +264,7 @@ class Controller:
                     for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
                 ]
                 values = (
-                    granted.cpu_cores[index], granted.memory_gib[index], granted.replicas[index], now.ready[index],
+                    then.cpu_cores[index], then.memory_gib[index], then.replicas[index], now.ready[index],
                     now.cpu_cores_used[index], now.memory_gib_used[index], now.rate_per_s[index],
                     now.response_s[index], math.nan, now.num_failures[index], *change,
                 )  # fmt: skip

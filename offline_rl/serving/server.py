@@ -28,6 +28,7 @@ from offline_rl.serving.connections import Connections, connection_limit
 from offline_rl.serving.decision_log import TABLES, DecisionLog
 from offline_rl.serving.errors import ServingError
 from offline_rl.serving.journal import FOLDER_MODE
+from offline_rl.serving.kept_inventory import FILE, KeptInventory
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import SparseFilter
 from offline_rl.serving.policies import PolicySlot, ServedPolicy, load_policy
@@ -73,12 +74,28 @@ def serve(config: ServerConfig, ready: Callable[[dict[str, Any]], None] = lambda
         ready(facts)
 
     sys.setswitchinterval(0.001)  # the policy's thread must not keep the answers waiting
-    app = App(Service(slot, config.service, log, metrics), token, start, log.close)
+    kept = KeptInventory(kept_at(config))
+    app = App(Service(slot, config.service, log, metrics, kept=kept), token, start, log.close)
     try:
         guarded_server(app, metrics, tls).run([listener])
     finally:
         log.close()
         listener.close()
+
+
+def kept_at(config: ServerConfig) -> Path | None:
+    """The file of the inventory; None where nothing is kept.
+
+    Raises:
+        ServingError: There is no such folder.
+    """
+    path = config.inventory
+    if path is None:
+        return None if config.log is None else config.log / FILE
+    if path.is_dir() or not path.parent.is_dir():
+        raise ServingError("no inventory can be kept there", where=f"--inventory {path}",
+                           allowed="a file in a folder that is there")  # fmt: skip
+    return path
 
 
 _OF_QUEUES = (
@@ -110,6 +127,7 @@ def load_served(config: ServerConfig) -> ServedPolicy:
     service = config.service
     options = {
         f"--log {config.log}": config.log is not None,
+        f"--inventory {config.inventory}": config.inventory is not None,
         f"--explore {service.explore:g}": service.explore > 0.0,
         f"--fallback {service.fallback}": service.fallback != ServiceConfig.fallback,
     }

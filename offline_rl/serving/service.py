@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,8 +28,10 @@ from offline_rl.serving.choosing import (
 from offline_rl.serving.cluster import CandidateView, LiveCluster, by_name
 from offline_rl.serving.config import ServiceConfig
 from offline_rl.serving.decision_log import DecisionLog
+from offline_rl.serving.errors import QueryError
 from offline_rl.serving.fallbacks import fallback_named
 from offline_rl.serving.inventory import Remembered
+from offline_rl.serving.kept_inventory import KeptInventory
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.placed import PlacedRequest
@@ -76,6 +79,19 @@ class Reply:
     took_s: float | None = None
 
 
+class ReportedEvents(NamedTuple):
+    """What came of the events of a call.
+
+    Attributes:
+        known, unknown: How many were about requests that the server holds, and about others.
+        refused: Index -> why the event cannot be.
+    """
+
+    known: int
+    unknown: int
+    refused: dict[int, str]
+
+
 class Service:
     """Answers questions. Belongs to one event loop.
 
@@ -85,15 +101,23 @@ class Service:
         log: Where they are written.
         metrics: Where they are counted.
         clock: Seconds since 1970.
+        kept: Where the inventory is kept.
+
+    Raises:
+        ServingError: The inventory that is kept cannot be read.
     """
 
     def __init__(
         self, slot: PolicySlot, config: ServiceConfig, log: DecisionLog, metrics: Metrics,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.time, kept: KeptInventory | None = None,
     ) -> None:  # fmt: skip
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
-        self.cluster, self.pressure = LiveCluster(self._policy), Pressure()
+        self.cluster, self.pressure, self._kept = (
+            LiveCluster(self._policy),
+            Pressure(),
+            kept or KeptInventory(),
+        )
         self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()
@@ -102,6 +126,8 @@ class Service:
         for kind in KINDS:
             metrics.alarm.labels(kind).set_function(partial(self._alarm_level, kind))
         metrics.in_flight.set_function(lambda: len(self.cluster.placements))
+        if nodes := self._kept.read():
+            self._take(nodes)
 
     def filter(self, query: PlacementQuery) -> CandidateView:
         """The candidates and the reasons against them; a pod that has one node left is taken to go there.
@@ -154,30 +180,37 @@ class Service:
             self._record_reply(placement, answer, Reply(reason=BUSY), fallback)
         return answer
 
-    def stock(self, nodes: list[Node]) -> int:
-        """Takes an inventory in place of the last one; how many nodes are known now."""
+    def stock(self, nodes: list[Node]) -> bool:
+        """Takes an inventory in place of the last one; whether a server that is started again will have it."""
         self._turn()
+        self._take(nodes)
+        return self._kept.write(nodes)
+
+    def _take(self, nodes: list[Node]) -> None:
         self.cluster.stock(nodes)
         self.metrics.known_nodes.set(len(self.cluster.names))
-        return len(self.cluster.names)
+        if absent := sorted(self.cluster.inventory.absent):
+            names = ", ".join(absent[:5]) + (", ..." if len(absent) > 5 else "")
+            self._errors.write("absent", f"{len(absent)} nodes of training are not in the inventory: {names}")
 
-    def report(self, events: list[RequestEvent]) -> int:
-        """Notes what became of requests; how many of the events were about requests that the server holds.
-
-        Raises:
-            QueryError: An event lies before the decision or the start of its request; none counts.
-        """
-        known = 0
+    def report(self, events: list[RequestEvent]) -> ReportedEvents:
+        """Notes what became of requests, event by event; those that cannot be are left out."""
+        known, refused = 0, {}
         self.expire()
-        self.cluster.refuse_impossible(events)
-        for event in events:
+        for index, event in enumerate(events):
+            try:
+                self.cluster.refuse_impossible(event)
+            except QueryError as error:
+                refused[index] = str(error)
+                self.metrics.refused_events.inc()
+                continue
             placement = self.cluster.report(event)
             if placement is None:
                 self.metrics.unknown_events.inc()
             else:
                 known += 1
                 self.log.request(request_row(placement, event.status or RUNNING, self._policy.site))
-        return known
+        return ReportedEvents(known, len(events) - known - len(refused), refused)
 
     def expire(self) -> float:
         """Takes out of the load what is over by now, though nobody asks; returns the clock."""

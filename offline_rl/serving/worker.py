@@ -17,6 +17,9 @@ MAX_PENDING = 256
 """Questions that may wait for the policy."""
 SIT_S = 0.004
 """How long the event loop sits and waits for a decision."""
+RETRY_S, MOST_RETRY_S = 60.0, 3600.0
+"""A job that runs longer is taken to hang: its thread is left behind, and another one takes the next job. Where that
+hangs as well, it is left after twice the time, and so on up to the most."""
 
 
 class _Job:
@@ -31,23 +34,61 @@ class _Job:
         self.dropped = False
 
 
+class _Thread:
+    """A daemon thread, its jobs, and since when it has been at one."""
+
+    def __init__(self, on_done: Callable[["_Thread"], None]) -> None:
+        self.jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self.busy_since_s: float | None = None
+        self._on_done = on_done
+        threading.Thread(target=self._run, name="policy", daemon=True).start()
+
+    def _run(self) -> None:
+        while (job := self.jobs.get()) is not None:
+            if job.dropped:
+                continue
+            self.busy_since_s = time.monotonic()
+            try:
+                job.result = job.work()
+            except Exception as error:  # whatever it is, it is raised in the caller
+                job.error = error
+            self.busy_since_s = None
+            self._on_done(self)
+            job.done.release()
+            if job.future is not None:
+                with suppress(RuntimeError):  # its loop is closed: no caller waits any more
+                    job.future.get_loop().call_soon_threadsafe(_wake, job.future)
+
+
 class Worker:
     """A daemon thread that runs jobs one after the other.
 
-    A job that was given up before its turn is skipped. A job that never returns keeps the thread; the process ends all
-    the same.
+    A job that was given up before its turn is skipped. A job that never returns keeps its thread, which is left behind
+    after a while (`RETRY_S`); the process ends all the same.
+
+    Args:
+        on_hang: Called where a thread is left behind, with the seconds that its job has run.
     """
 
-    def __init__(self) -> None:
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
-        self._busy_since_s: float | None = None
-        threading.Thread(target=self._run, name="policy", daemon=True).start()
+    def __init__(self, on_hang: Callable[[float], None] = lambda ran_s: None) -> None:
+        self._on_hang, self.retry_s = on_hang, RETRY_S
+        self._thread = _Thread(self._done)
 
     def stalled(self, patience_s: float) -> bool:
-        """Whether the job in hand has taken longer than this, or too many wait."""
-        begun_s = self._busy_since_s
-        late = begun_s is not None and time.monotonic() - begun_s > patience_s
-        return late or self._jobs.qsize() >= MAX_PENDING
+        """Whether the job in hand has taken longer than this, or too many wait; not where it is taken to hang, for then
+        another thread is ready."""
+        begun_s = self._thread.busy_since_s
+        ran_s = 0.0 if begun_s is None else time.monotonic() - begun_s
+        if ran_s > max(self.retry_s, patience_s):
+            self.stop()
+            self._thread, self.retry_s = _Thread(self._done), min(2.0 * self.retry_s, MOST_RETRY_S)
+            self._on_hang(ran_s)
+            return False
+        return ran_s > patience_s or self._thread.jobs.qsize() >= MAX_PENDING
+
+    def _done(self, thread: _Thread) -> None:
+        if thread is self._thread:
+            self.retry_s = RETRY_S
 
     async def run(self, work: Callable[[], Any], timeout_s: float) -> Any:
         """The result of `work`, which runs in the thread.
@@ -57,9 +98,9 @@ class Worker:
             Exception: Whatever `work` raises.
         """
         begun_s = time.monotonic()
-        sits = self._busy_since_s is None and self._jobs.empty()
-        job = _Job(work)
-        self._jobs.put(job)
+        thread, job = self._thread, _Job(work)
+        sits = thread.busy_since_s is None and thread.jobs.empty()
+        thread.jobs.put(job)
         if not job.done.acquire(timeout=max(0.0, min(SIT_S, timeout_s)) if sits else 0.0):
             await self._wait(job, begun_s + timeout_s)
         if job.error is not None:
@@ -68,7 +109,7 @@ class Worker:
 
     def stop(self) -> None:
         """Lets the thread end after the jobs in its queue."""
-        self._jobs.put(None)
+        self._thread.jobs.put(None)
 
     async def _wait(self, job: _Job, until_s: float) -> None:
         """Returns when a job is done, or raises TimeoutError; other work goes on meanwhile."""
@@ -80,21 +121,6 @@ class Worker:
                 await job.future
         finally:
             job.dropped = True
-
-    def _run(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            if job.dropped:
-                continue
-            self._busy_since_s = time.monotonic()
-            try:
-                job.result = job.work()
-            except Exception as error:  # whatever it is, it is raised in the caller
-                job.error = error
-            self._busy_since_s = None
-            job.done.release()
-            if job.future is not None:
-                with suppress(RuntimeError):  # its loop is closed: no caller waits any more
-                    job.future.get_loop().call_soon_threadsafe(_wake, job.future)
 
 
 def _wake(future: asyncio.Future) -> None:

@@ -6,10 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.lines import silent
+from evaluation.problems.assignment.certifying import _ways
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
+from tests.assignment.archives import write_log
 from twin.assignment.compute_times import ISOTONIC, LINEAR, QUADRATIC, ComputeTime, fit_compute_times
 from twin.assignment.from_logs import fit_edges, lacking
+from twin.assignment.log_day import day_costs
+from twin.assignment.ran_requests import read_ran
 
 NOON = dt.datetime(2024, 1, 1, 12, tzinfo=dt.UTC)
 
@@ -115,3 +121,23 @@ def test_what_a_function_leaves_is_kept_whatever_its_law():
     assert found.inside(seconds, size).mean() > 0.85
     assert not found.inside(10.0 * size, size).any()
     assert (ComputeTime(LINEAR, (0.0, 1.0), (), (), 0.0, 1, "own").noise(np.array([0.1, 0.9])) == 1.0).all()
+
+
+def test_a_later_log_without_inputs_is_judged_without_their_ways(tmp_path):
+    """The ways of a log stay with its twin; later requests that tell no input have none."""
+    edges = fit_edges(Archive(write_log(tmp_path / "log", cpu_cores=np.ones(90))), size="cpu_cores")
+    assert edges.ways
+    later = Archive(write_log(tmp_path / "later", cpu_cores=np.ones(90), input_mib=None))
+    rows = read_ran(later, edges.names)
+    costs = day_costs(edges, rows)
+    assert costs.transfer_s.shape == (90, 3)
+    assert not costs.transfer_s.any()
+    lines = _ways(edges, later, rows, np.zeros(90, int), CertifyConfig())
+    assert lines
+    assert all(silent(line) for line in lines)
+
+
+def test_requests_that_hold_no_cores_leave_an_edge_its_replicas(tmp_path):
+    cores = np.where(np.arange(90) < 60, 0.0, 2.0)
+    edges = fit_edges(Archive(write_log(tmp_path / "log", cpu_cores=cores)))
+    assert set(edges.replicas.values()) == {2}

@@ -36,6 +36,7 @@ from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.recipes.scaling_training import policy_of, setting_of
 from offline_rl.runner.scaling import FORMS, load_scaling
 from twin import fit
+from twin.autoscaling.config import AutoscalingConfig
 
 
 def test_load_has_its_mean_its_day_and_its_drift():
@@ -226,7 +227,7 @@ def test_the_truth_of_a_logged_day_has_the_load_of_its_log(monkeypatch):
     asked[5] = np.nan
     log = SimpleNamespace(gateway={"request_rate_per_s": asked}, time_s=np.zeros(1), interval_s=30.0)
     truth = {"preset": "chain", "interval_s": 30.0, "seed": 0, "first_day": "2024-01-01"}
-    task = SimpleNamespace(scaling=None, limits=None)
+    task = SimpleNamespace(scaling=AutoscalingConfig(), limits=None)
     names = [service.name for service in app.services]
     for known in (log, None):
         comparing._true_day(truth, dt.date(2024, 1, 3), 1, task, names, known).respond(240)

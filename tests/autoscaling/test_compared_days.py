@@ -7,9 +7,14 @@ import numpy as np
 import pytest
 
 from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
+from evaluation.comparison.shifts import ShiftConfig, TestDays, plan_shifts
+from evaluation.problems import usual_refresh as usual_refresh_module
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling.comparing import rows_of_episode, starts_of
 from evaluation.problems.autoscaling.forecasts import cut_out
+from evaluation.problems.configuration import RunConfig
+from evaluation.problems.refresh_parts import NEW, RUNNING
+from evaluation.problems.usual_refresh import usual_refresh
 from evaluation.simulator.applications.presets import application
 from logs_schema.errors import ConfigError
 from offline_rl.recipes.scaling_training import ScalingTask
@@ -97,7 +102,8 @@ def test_a_day_that_is_not_whole_says_so(monkeypatch):
         comparing, "read_scaling_log", lambda _archive, days, _names: logs[(days[0] - first).days]
     )
     monkeypatch.setattr(comparing, "_twin_day", lambda _log, shift, _task: shift)
-    facts, days = comparing._days(archive, [first], [0, 1, 2], TASK, ("a", "b"))
+    shifts = [TestDays(one, (), None) for one in (0, 1, 2)]
+    facts, days = comparing._days(archive, [first], shifts, TASK, ("a", "b"))
     assert days == [0]
     assert [one.note for one in facts] == [
         "the log holds 3 of 12 episodes of 2024-01-02", "the log holds no episode of 2024-01-03",
@@ -105,4 +111,47 @@ def test_a_day_that_is_not_whole_says_so(monkeypatch):
     ]  # fmt: skip
     assert [one.days for one in facts] == [("2024-01-02",), (), ()]
     with pytest.raises(ConfigError, match="holds no episode"):
-        comparing._days(archive, [first], [1], TASK, ("a", "b"))
+        comparing._days(archive, [first], shifts[1:2], TASK, ("a", "b"))
+
+
+def day_of(number):
+    return dt.date(2024, 1, number)
+
+
+def test_a_refresh_judges_all_days_that_it_holds_out_whatever_lies_between(tmp_path, monkeypatch):
+    """Trained until the 2nd; the log lacks the 3rd; the 4th and 6th are held out, the 5th is missing as well."""
+    asked = []
+
+    def compare(config, _title, policies):
+        asked.append((config.shifts, sorted(policies)))
+        return SimpleNamespace(build=lambda *_: None, code_version=1, settings={})
+
+    found = SimpleNamespace(refused={})
+    monkeypatch.setattr(usual_refresh_module, "load_comparison", lambda _folder: found)
+    monkeypatch.setattr(usual_refresh_module, "train_days_in", lambda _twin: [day_of(1), day_of(2)])
+    parts = usual_refresh(RunConfig(), compare, lambda _bundle, _twin: None, num_days=2)
+    held_out = day_of(4), day_of(6)
+    assert parts.judge(tmp_path, tmp_path, held_out, tmp_path, tmp_path, None) is found
+    shifts, policies = asked[-1]
+    assert policies == [NEW, RUNNING]
+    counts = {day_of(one): 10_000 for one in (1, 2, 4, 6)}
+    (test,) = plan_shifts(counts, [day_of(1), day_of(2)], shifts).shifts
+    assert (test.shift_days, test.days) == (0, held_out)
+
+
+def test_days_judged_together_are_one_stretch_of_episodes(monkeypatch):
+    days = [day_of(2), day_of(4)]
+    archive = SimpleNamespace(days=lambda _table: [day_of(1), *days], facts={}, path="here")
+    told = []
+
+    def read(_archive, asked, _names):
+        told.append(list(asked))
+        return made_log(3)
+
+    monkeypatch.setattr(comparing, "read_scaling_log", read)
+    monkeypatch.setattr(comparing, "_twin_day", lambda log, shift, _task: (len(log.time_s), shift))
+    facts, found = comparing._days(archive, [day_of(1)], [TestDays(0, tuple(days), None)], TASK, ("a", "b"))
+    assert (told, found) == ([days], [(3 * 2880, 0)])
+    assert facts[0].days == ("2024-01-02", "2024-01-04")
+    (usual,) = plan_shifts({day_of(1): 9, day_of(2): 600}, [day_of(1)], ShiftConfig("0d")).shifts
+    assert usual.days == (day_of(2),)

@@ -8,7 +8,9 @@ import pytest
 from logs_schema.errors import ConfigError
 from offline_rl.rules.autoscaling.critical_path import (
     CriticalPath,
+    CriticalPathConfig,
     Locator,
+    _faults,
     broken,
     critical_path,
     fit_locator,
@@ -17,9 +19,11 @@ from offline_rl.rules.autoscaling.critical_path import (
 )
 from tests.autoscaling.test_problem import CONFIG, limits
 from twin.autoscaling.laws import histogram
-from twin.autoscaling.problem import ScalingAction
+from twin.autoscaling.problem import ScalingAction, rescaled
+from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants, ScalingEvents
+from twin.contracts import Outcome, Response
 
 KEY = jax.random.key(0)
 
@@ -82,3 +86,36 @@ def test_grants_are_taken_back_wherever_the_policy_says():
     )
     _, wanted = critical_path(CONFIG, limits(2), policy).decide(KEY, (), two_deployments(1.0))
     np.testing.assert_allclose(wanted.replicas, [1.0, 1.0])
+
+
+def answered(grants):
+    """A deployment of two replicas or fewer is slow, and so is the whole then."""
+    own = jnp.where(grants.replicas < 3.0, 1.0, 0.02)
+    whole, ones = jnp.sum(own, axis=0), jnp.ones(own.shape)
+    latency = histogram(whole, 3.0 * whole, 30.0 * jnp.ones(whole.shape))
+    measured = DeploymentMetrics(ones, 0.375 * ones, 0.1 * ones, grants.replicas, own, 0.0 * ones)
+    gateway = GatewayMetrics(jnp.ones(whole.shape), whole, jnp.zeros(whole.shape), latency)
+    return ScalingEvents(grants, measured, gateway, jnp.zeros(whole.shape))
+
+
+def test_who_is_at_fault_is_to_blame_in_the_interval_whose_signs_are_seen():
+    bounds = limits(2)._replace(min_replicas=jnp.full(2, 1.0), max_replicas=jnp.full(2, 6.0))
+
+    def outcome(grants):
+        no = jnp.zeros(grants.replicas.shape[1:], bool)
+        return (), Outcome(jnp.zeros(no.shape), no, no, answered(grants))
+
+    def init(_key, streams):
+        full = jnp.ones((2, *streams))
+        return outcome(Grants(0.5 * full, 0.5 * full, 6.0 * full))
+
+    def advance(_key, _private, state, action):
+        wanted = rescaled(CONFIG, bounds, state.grants, action)
+        return outcome(wanted)
+
+    response = Response(init, advance, lambda _private, state: state)
+    rewarded, settings = cost_under_slo(), CriticalPathConfig(steps=120, streams=4)
+    found, blame = _faults(KEY, response, CONFIG, bounds, rewarded, settings)
+    share = found[:, 2]  # of the request's time
+    assert blame.any()
+    assert share[blame].min() > 0.4  # of both, where both are at fault

@@ -136,7 +136,7 @@ def at_rest(grants):
     return answers.TwinApplicationState(
         jnp.zeros(2),
         grants.replicas,
-        jnp.zeros((answers.MOST_STARTS, 2)),
+        jnp.zeros((24, 2)),
         jnp.int32(0),
         jnp.int32(0),
         jnp.int32(9),
@@ -193,6 +193,21 @@ def test_more_replicas_answer_faster_after_they_have_started(laws):
 
     few, enough, many = (float(mean_s(jnp.asarray(one))) for one in ([1.0, 4.0], [2.0, 6.0], [4.0, 12.0]))
     assert many < enough < few
+
+
+@pytest.mark.parametrize(("interval_s", "start_up_s"), [(15.0, 400.0), (30.0, 45.0), (300.0, 20.0)])
+def test_a_replica_starts_as_long_as_in_the_log_whatever_the_interval(laws, interval_s, start_up_s):
+    law = jax.tree.map(
+        lambda leaf: jnp.asarray(leaf)[0], laws._replace(start_up_s=0 * laws.start_up_s + start_up_s)
+    )
+    dt_s = interval_s / answers.NUM_STEPS
+    kept = answers.num_starts(law, interval_s)
+    state, late_s = at_rest(begin([2.0, 2.0]))._replace(starting=jnp.zeros((kept, 2))), 0.0
+    for _ in range(kept + 1):
+        state = answers._replicas(law, state, begin([3.0, 3.0]), dt_s)
+        late_s += dt_s * float(3.0 - state.ready[0])
+    assert late_s == pytest.approx(start_up_s, rel=1e-3)
+    assert float(state.ready[0]) == pytest.approx(3.0)
 
 
 def test_new_days_ask_as_the_logged_ones_did():

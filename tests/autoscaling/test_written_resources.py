@@ -9,6 +9,7 @@ from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import ScalingPolicy
 from offline_rl.serving.kube_api import KubeApi
+from offline_rl.serving.prometheus import reading_of
 from offline_rl.serving.scaling_controller import Controller
 from offline_rl.serving.scaling_guard import Guard, GuardConfig
 from tests.autoscaling.guarded import INTERVAL_S, NAMES, policy_of
@@ -120,3 +121,39 @@ def test_a_first_container_that_nothing_is_left_for_is_not_written(containers):
     rows = controlling(policy_that(0.9), cluster).step()["deployments"]
     assert all("cannot be shared" in row["error"] for row in rows)
     assert cluster.written == []
+
+
+def test_memory_that_is_measured_but_missing_now_is_not_taken_for_none():
+    """Seen as 0 the policy would think the replicas' memory empty."""
+    samples = Monitored().samples(0.0, 0.0, INTERVAL_S)
+    twos = np.full(2, 2.0)
+    assert reading_of(samples, LAST, NAMES, twos).memory_gib_used.tolist() == [
+        0.0,
+        0.0,
+    ]  # nothing measures it
+    for at in range(LAST - 12, LAST + 1):
+        for name in NAMES:
+            samples.rows[at, name]["memory_gib_used"] = 0.3
+    del samples.rows[LAST, NAMES[1]]["memory_gib_used"]
+    found = reading_of(samples, LAST, NAMES, twos).memory_gib_used
+    assert found[0] == 0.3
+    assert np.isnan(found[1])
+
+
+def test_an_interval_is_logged_with_the_grants_that_it_had(tmp_path):
+    """Metrics are late: what is granted now is not what they were measured under."""
+    policy, _ = policy_of(0.6)
+    cluster = KeptCluster({"name": "main", "resources": {"limits": {"cpu": "500m", "memory": "512Mi"}}})
+    late = Monitored()
+    now = [(LAST + 1) * INTERVAL_S + 5.0]
+    controller = Controller(
+        Guard(policy, GuardConfig()), late, cluster, "shop", NAMES, tmp_path, lambda: now[0]
+    )
+    controller.step()
+    now[0] += INTERVAL_S  # the first decision has been carried out, and the metrics are those before it
+    controller._logged_until = -1
+    controller.step()
+    (path,) = (tmp_path / "deployment_samples").glob("*.csv")
+    rows = [row for row in csv.DictReader(path.read_text().splitlines()) if row["deployment"] == "cart"]
+    assert [row["num_replicas"] for row in rows] == ["2", "2"]
+    assert cluster.replicas["cart"] > 3

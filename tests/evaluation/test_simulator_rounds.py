@@ -7,6 +7,7 @@ import pytest
 
 from evaluation.simulator.rounds import (
     Absence,
+    QueueBooks,
     Region,
     RoundsConfig,
     draw_region,
@@ -119,3 +120,30 @@ def test_absences_that_are_over_before_anything_comes_change_nothing():
 def test_a_scheduler_that_is_wrong_of_its_edges_chooses_by_what_it_believes():
     played = play_at_once(two_edges([0.0], [5.0, 1.0], believed=[1.0, 5.0]))
     assert (played.edge.tolist(), played.finish_s.tolist()) == ([0], [5.0])
+
+
+def two_replicas(*true_s):
+    """One edge, requests that are expected to take 4 s on a replica, and what the first of them take in truth."""
+    region = two_edges([0.0] * 4, [2.0])
+    return QueueBooks(replace(region, true_s=np.array(true_s)[:, None], replicas=np.array([2])))
+
+
+def test_a_scheduler_does_not_know_which_replica_will_take_what_waits():
+    found = []
+    for true_s in ([9.0, 1.0, 4.0, 4.0], [1.5, 9.0, 4.0, 4.0]):
+        books = two_replicas(*true_s)
+        for request in range(3):
+            books.send(request, 0, 0.0)
+        before = np.sort(books.free_s[0]).tolist()
+        books.look(0.5)  # two run, one waits
+        found.append((before, np.sort(books.free_s[0]).tolist()))
+        assert books.costs(np.array([3])).local_s.tolist() == [(3.5 + 3.5 + 4.0) / 2.0]
+    assert found[0] == found[1] == ([4.0, 8.0], [4.0, 8.0])
+
+
+def test_a_queue_is_expected_to_be_served_by_whichever_replica_is_free_first():
+    books = two_replicas(1.0, 9.0, 1.0, 1.0)  # in truth the first replica takes all the others
+    for request in range(4):
+        books.send(request, 0, 0.0)
+    books.look(0.5)
+    assert books.free_s[0].tolist() == [8.0, 8.0]

@@ -88,16 +88,16 @@ def test_what_one_caller_says_of_nodes_or_of_unknown_requests_changes_nothing_fo
 def test_the_inventory_holds_for_all_until_the_next_one():
     app = App(made_service())
     usual = {"request": {"request_id": "r", "cpu_cores": 2}}
-    closed = [{"name": "node-3", "available": False}, {"name": "big", "cpu_cores": 64}]
-    assert asked(app, "/nodes", {"nodes": closed}) == (200, {"num_nodes": 5})
+    closed = [*NAMES[:3], {"name": "node-3", "available": False}, {"name": "big", "cpu_cores": 64}]
+    assert asked(app, "/nodes", {"nodes": closed}) == (200, {"num_nodes": 5, "absent": 0})
     answer = asked(app, "/decide", usual)[1]
     assert (answer["node"], answer["infeasible"]) == ("big", {"node-3": "not available"})
     app.service.slot.reload()
     assert asked(app, "/decide", usual)[1]["node"] == "big"
-    listed = {"kind": "List", "apiVersion": "v1", "items": [node_object("node-3", cpu="1")]}
-    assert asked(app, "/nodes", listed) == (200, {"num_nodes": 4})
+    listed = [node_object("node-3", cpu="1"), *map(node_object, NAMES[:3])]
+    assert asked(app, "/nodes", {"kind": "List", "apiVersion": "v1", "items": listed})[1]["num_nodes"] == 4
     assert asked(app, "/decide", usual)[1]["infeasible"] == {"node-3": "asks for 2 cpu_cores, the node has 1"}
-    assert asked(app, "/nodes", {"nodes": []}) == (200, {"num_nodes": 4})
+    assert asked(app, "/nodes", {"nodes": []}) == (200, {"num_nodes": 4, "absent": 0})
     assert asked(app, "/decide", usual)[1]["node"] == "node-3"
     for wrong in ({}, {"nodes": [{}]}, {"nodes": ["a", "a"]}, {"items": [1]}, {"nodes": ["a"] * 20_001}, []):
         assert asked(app, "/nodes", wrong)[0] == 400

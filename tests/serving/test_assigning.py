@@ -41,6 +41,15 @@ def app() -> App:
     return App(made_service())
 
 
+def test_a_result_takes_the_way_from_its_edge_to_the_client(app):
+    """From near to far a MiB takes 5 s, back a tenth: the result of what stays on near takes the long way."""
+    content = {"edges": EDGES, "s_per_mib": [[0.0, 5.0], [0.1, 0.0]]}
+    there = request(0, edges=["near"], output_mib=1.0, predicted="far")
+    assert asked(app, "/assign", content | {"requests": [there]})[1]["makespan_s"] == pytest.approx(6.0)
+    back = request(0, edges=["far"], output_mib=1.0, predicted="near")
+    assert asked(app, "/assign", content | {"requests": [back]})[1]["makespan_s"] == pytest.approx(5.4)
+
+
 def test_two_requests_by_hand(app):
     content = {"edges": EDGES, "requests": [request(0), request(1)], "s_per_mib": WAYS, "bound": True}
     status, answer = asked(app, "/assign", content)

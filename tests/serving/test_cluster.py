@@ -121,9 +121,8 @@ def test_events_before_the_decision_are_not_believed():
 
 def test_what_cannot_be_is_told_from_what_cannot_be_now():
     cluster = LiveCluster(made_policy())
-    cluster.stock(
-        [Node("node-0", available=False), Node("node-1", cpu_cores=2.0), Node("big", memory_gib=1000.0)]
-    )
+    nodes = [Node("node-0", available=False), Node("node-1", cpu_cores=2.0), Node("big", memory_gib=1000.0)]
+    cluster.stock([*nodes, Node("node-2"), Node("node-3")])
     asked = query(names=(*NAMES, "big", "stranger"), cpu_cores=4.0, memory_gib=80.0)
     view = cluster.view(asked)
     assert set(view.failed) == {"node-0"}

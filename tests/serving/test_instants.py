@@ -3,7 +3,7 @@
 import pytest
 
 from offline_rl.serving.app import App
-from tests.serving.making import asked, made_service
+from tests.serving.making import asked, made_service, metric
 
 NOW_S = 1_700_000_000.0
 
@@ -28,14 +28,26 @@ def test_an_arrival_far_from_the_clock_is_refused_with_both_instants(arrival):
         ([("start", 40), ("finish", 10)], "end before it was started"),
     ],
 )
-def test_an_event_before_what_it_follows_is_refused_and_nothing_of_the_call_counts(events, words):
+def test_an_event_before_what_it_follows_is_refused_and_the_others_of_the_call_count(events, words):
     now = [NOW_S]
     app = App(made_service(clock=lambda: now[0]))
-    assert asked(app, "/decide", {"request": {"request_id": "r"}})[0] == 200
+    for name in ("r", "other"):
+        assert asked(app, "/decide", {"request": {"request_id": name}})[0] == 200
     now[0] += 50.0  # before its assumed end
     told = [{"request_id": "r", "event": event, "time": NOW_S + after_s} for event, after_s in events]
+    told.append({"request_id": "other", "event": "start", "time": NOW_S + 5})
     status, answer = asked(app, "/events", told)
-    assert (status, words in answer["error"]) == (400, True)
-    assert app.service.cluster.placements["r"].start_s is None
+    assert (status, answer["known"], answer["unknown"]) == (200, len(events), 0)
+    assert [(one["index"], words in one["error"]) for one in answer["refused"]] == [(len(events) - 1, True)]
+    assert app.service.cluster.placements["other"].start_s == NOW_S + 5
+    assert app.service.cluster.placements["r"].start_s == (NOW_S + 40 if len(events) == 2 else None)
+    assert metric(app.service, "refused_events_total") == 1.0
     right = [{"request_id": "r", "event": "start", "time": NOW_S - 1}, {"request_id": "r", "event": "finish"}]
     assert asked(app, "/events", right) == (200, {"known": 2, "unknown": 0})
+
+
+def test_a_call_of_impossible_events_alone_is_refused():
+    app = App(made_service(clock=lambda: NOW_S))
+    assert asked(app, "/decide", {"request": {"request_id": "r"}})[0] == 200
+    status, answer = asked(app, "/events", {"request_id": "r", "event": "finish", "time": NOW_S - 60})
+    assert (status, answer["known"], answer["error"]) == (400, 0, answer["refused"][0]["error"])

@@ -44,7 +44,7 @@ def test_starts_later_than_the_expected_end_are_heard_from_the_beginning():
                     PlacementQuery(f"r{number}", now[0], Request(requested_run_s=10.0), NAMES)
                 )
             else:
-                num_known += service.report([RequestEvent(f"r{number}", now[0], None, what)])
+                num_known += service.report([RequestEvent(f"r{number}", now[0], None, what)]).known
 
     asyncio.run(live())
     assert num_known == 400
@@ -60,7 +60,7 @@ def test_a_late_event_revives_what_had_left_the_load_for_as_long_as_starts_are_w
     assert (cluster.expire(10.0), held(cluster)) == (3, 0.0)
     assert not cluster.hears_events
     with pytest.raises(QueryError, match="before it was decided"):
-        cluster.refuse_impossible([RequestEvent("a", -60.0, None, None)])
+        cluster.refuse_impossible(RequestEvent("a", -60.0, None, None))
     started = cluster.report(RequestEvent("a", 50.0, "node-2", None))
     assert (started.node, started.start_s, held(cluster)) == ("node-2", 50.0, 1.0)
     ended = cluster.report(RequestEvent("a", 60.0, None, "completed"))

@@ -1,6 +1,7 @@
 """`POST /order`: which waiting jobs start now, who says so, and what is kept between questions."""
 
 import asyncio
+import threading
 import time
 
 import numpy as np
@@ -11,7 +12,7 @@ from offline_rl.numpy_networks import numpy_network, wanted_shapes
 from offline_rl.runner import QueuePolicy, RunningJob, WaitingJob
 from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.queue_rules import BY_PREDICTED_RUN, WEIGHTED
-from offline_rl.serving import ordering, server
+from offline_rl.serving import ordering, server, worker
 from offline_rl.serving.app import App
 from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.errors import ServingError
@@ -242,3 +243,24 @@ def test_other_doors_are_answered_while_the_rule_looks_at_the_queue(monkeypatch)
 
     status, answer = asyncio.run(both())
     assert (status, answer["start"]) == (200, ["first"])
+
+
+def test_a_policy_that_hung_is_asked_again_after_a_pause(monkeypatch, capsys):
+    monkeypatch.setattr(worker, "RETRY_S", 0.2)
+    release, questions = threading.Event(), []
+
+    def hang_once(choices, *_):
+        questions.append(len(questions))
+        if len(questions) == 1:
+            release.wait(20)
+        return -choices[..., 0]
+
+    app = app_of(queue_policy(hang_once), deadline_s=0.05)
+    waiting = question([job("first", 10, 4), job("second", 20, 4, 60)])
+    answers = [asked(app, "/order", waiting)[1] for _ in range(2)]
+    assert [one["arm"] for one in answers] == ["rule", "rule"]
+    time.sleep(0.25)
+    assert asked(app, "/order", waiting)[1]["arm"] == "policy"
+    assert metric(app.service, "policy_hangs_total") == 1.0
+    assert "asked in another thread" in capsys.readouterr().err
+    release.set()

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from offline_rl.serving import worker as worker_module
 from offline_rl.serving.worker import SIT_S, Worker
 
 
@@ -66,3 +67,24 @@ def test_a_thread_outlives_the_loop_that_asked_it():
     run(leave())
     release.set()
     assert run(worker.run(lambda: 7, 10.0)) == 7
+
+
+def test_a_thread_that_hangs_is_left_behind_and_the_next_waits_twice_as_long(monkeypatch):
+    monkeypatch.setattr(worker_module, "RETRY_S", 0.05)
+    release, left = threading.Event(), []
+
+    async def live() -> None:
+        worker = Worker(left.append)
+        for number in range(2):
+            with pytest.raises(TimeoutError):
+                await worker.run(lambda: release.wait(10), 0.01)
+            assert worker.stalled(0.01)
+            await asyncio.sleep(0.06 * (1 + number))
+            assert not worker.stalled(0.01)
+            assert worker.retry_s == pytest.approx(0.05 * 2.0 ** (number + 1))
+        assert await worker.run(lambda: "new", 10.0) == "new"
+        assert worker.retry_s == 0.05
+
+    run(live())
+    assert [one > 0.05 for one in left] == [True, True]
+    release.set()

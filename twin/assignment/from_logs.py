@@ -121,7 +121,8 @@ def fit_edges(
     used = _sized(rows, size)
     ran = (rows.edge[used], rows.sizes[size][used], rows.seconds[used])
     compute = fit_compute_times(names, classes, *ran)
-    usual_cores = float(np.median(rows.cores)) if len(rows.cores) else 1.0
+    held = rows.cores[rows.cores > 0.0]
+    usual_cores = float(np.median(held)) if len(held) else 1.0
     replicas = [_replicas(one, usual_cores) for one in cores]
     return EdgesFromLog(
         compute=compute,

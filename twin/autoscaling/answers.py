@@ -18,9 +18,8 @@ from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants, Sc
 from twin.contracts import Array, Outcome, PyTree, Response, Streams
 
 NUM_STEPS = 3
-MOST_STARTS = 24
-RESTARTING = 0.5
-"""Share of the replicas that restart in a step in which they need more memory than they have."""
+RESTARTING, RESTARTING_S = 0.5, 10.0
+"""Share of the replicas that restart within so many seconds in which they need more memory than they have."""
 DAY_S = 86400.0
 
 
@@ -29,7 +28,9 @@ class TwinApplicationState(NamedTuple):
 
     queue: Array  # calls that wait beyond those of the law, in all
     ready: Array
-    starting: Array  # [starts, deployments, *streams] replicas that are ready after so many steps
+    starting: (
+        Array  # [starts, deployments, *streams] replicas that are ready after so many steps; `num_starts`
+    )
     member: Array  # [*streams]
     row: Array  # [*streams]
     left: Array  # [*streams]
@@ -65,6 +66,7 @@ def twin_response(
         starts: [*streams] first rows of the episodes; drawn if not given.
         member: Which member answers; streams take turns if not given.
     """
+    starts_kept = num_starts(laws, config.interval_s)
     laws = jax.tree.map(jnp.asarray, laws)
     table, num_members = jnp.asarray(rates, jnp.float32), laws.work_s.shape[0]
     dt_s = config.interval_s / NUM_STEPS
@@ -100,7 +102,7 @@ def twin_response(
         size = int(np.prod(streams)) if streams else 1
         turns = (jnp.arange(size) % num_members).reshape(streams)
         chosen = turns if member is None else jnp.full(streams, member)
-        starting = jnp.zeros((MOST_STARTS, *shape))
+        starting = jnp.zeros((starts_kept, *shape))
         private = TwinApplicationState(
             jnp.zeros(shape), granted.replicas, starting, chosen, row, jnp.full(streams, length + 1)
         )
@@ -119,11 +121,16 @@ def twin_response(
     return Response(init, advance, lambda _private, state: state)
 
 
+def num_starts(laws: Laws, interval_s: float) -> int:
+    """Steps that the slowest replica takes to start, rounded up: so many are kept in order."""
+    return int(float(np.max(laws.start_up_s)) / (interval_s / NUM_STEPS)) + 1
+
+
 def _step(
     laws: Laws, private: TwinApplicationState, grants: Grants, asked: Array, noise: Array, dt_s: float
 ) -> tuple[TwinApplicationState, StepMetrics]:
     """A step of an interval, with laws of leaves [deployments, *streams]. Replicas whose calls need more memory than is
-    granted restart, half of them a step, and their calls are lost."""
+    granted restart, half of them in 10 s, and their calls are lost."""
     private = _replicas(laws, private, grants, dt_s)
     on = (grants.replicas > 0.0).astype(jnp.float32)
     rate = asked[None] * laws.calls_per_request * on
@@ -141,7 +148,8 @@ def _step(
     own = own + 0.5 * (private.queue + queue) / capacity
     number = jnp.minimum(done * own / ready, laws.connections)
     memory = laws.memory_gib + laws.memory_per_call_gib * number
-    restarting = RESTARTING * (memory + laws.memory_margin_gib > grants.memory_gib)
+    share = 1.0 - (1.0 - RESTARTING) ** (dt_s / RESTARTING_S)
+    restarting = share * (memory + laws.memory_margin_gib > grants.memory_gib)
     refused = refused + restarting * jnp.minimum(number * ready, dt_s * done)
     time_s = laws.weight * own * on
     mean_s = jnp.sum(time_s, axis=0)
@@ -159,7 +167,8 @@ def _step(
 
 
 def _replicas(laws: Laws, private: TwinApplicationState, grants: Grants, dt_s: float) -> TwinApplicationState:
-    """Replicas after orders, starts and removals; those that are starting are removed first."""
+    """Replicas after orders, starts and removals; those that are starting are removed first. Of a start that takes no
+    whole number of steps, a share is ready one step before the rest: on the mean as late as the start takes."""
     ready = private.ready + private.starting[0]
     starting = jnp.concatenate([private.starting[1:], jnp.zeros_like(private.starting[:1])])
     coming = jnp.sum(starting, axis=0)
@@ -168,9 +177,13 @@ def _replicas(laws: Laws, private: TwinApplicationState, grants: Grants, dt_s: f
     starting = starting * (1.0 - withdrawn / jnp.maximum(coming, 1e-6))[None]
     ready = ready - (fewer - withdrawn)
     more = jnp.maximum(grants.replicas - ready - jnp.sum(starting, axis=0), 0.0)
-    slot = jnp.clip(jnp.round(laws.start_up_s / dt_s), 1, MOST_STARTS)
-    which = jnp.arange(1, MOST_STARTS + 1).reshape((-1,) + (1,) * more.ndim) == slot[None]
-    starting = starting + jnp.where(which, more[None], 0.0)
+    steps = laws.start_up_s / dt_s
+    whole = jnp.floor(steps)
+    after = jnp.arange(len(starting) + 1).reshape((-1,) + (1,) * more.ndim)
+    share = jnp.where(after == whole[None], 1.0 - (steps - whole)[None], 0.0)
+    share = share + jnp.where(after == whole[None] + 1.0, (steps - whole)[None], 0.0)
+    ready = ready + share[0] * more
+    starting = starting + share[1:] * more[None]
     return private._replace(ready=ready, starting=starting)
 
 

@@ -100,6 +100,15 @@ def rho_of(log: ScalingLog, work_s: np.ndarray, most_cores: np.ndarray) -> np.nd
     return log.columns["request_rate_per_s"] * work_s / capacity
 
 
+def calls_held(log: ScalingLog) -> np.ndarray:
+    """[intervals, deployments] calls in a replica, by Little's law of those that were not refused."""
+    column = log.columns
+    refused_per_s = np.nan_to_num(column["num_failures"], nan=0.0) / log.interval_s
+    served_per_s = np.maximum(column["request_rate_per_s"] - refused_per_s, 0.0)
+    found: np.ndarray = served_per_s * column["response_s"] / np.maximum(column["ready_replicas"], 0.25)
+    return found
+
+
 def _hours_drawn(log: ScalingLog, usable: np.ndarray, random: np.random.Generator) -> np.ndarray:
     hour = (log.time_s[usable] // HOUR_S).astype(int)
     hours = np.unique(hour)
@@ -126,7 +135,7 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
     more = np.maximum(np.diff(every["num_replicas"], axis=0, prepend=every["num_replicas"][:1]), 0.0)
     told = [np.maximum(np.isfinite(one).sum(axis=0), 1) for one in (late, more)]  # gaps differ, so means
     start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0) * told[1] / told[0]
-    number = every["request_rate_per_s"] * every["response_s"] / np.maximum(every["ready_replicas"], 0.25)
+    number = calls_held(log)
     memory = [_line(number[rows, one], column["memory_gib_used"][:, one]) for one in range(len(calls))]
     margin = [_margin(log, number[:, one], one, *line) for one, line in enumerate(memory)]
     return {

@@ -51,11 +51,20 @@ Predictor = Callable[[LoadWindows], np.ndarray]
 def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[LoadWindows, LoadWindows]:
     """Windows of the training part and of the held-out part of a series from midnight on.
 
+    A bin is the mean of what is known of it; windows with a bin of which nothing is known are left out.
+
     Raises:
-        ConfigError: The series is shorter than three days.
+        ConfigError: The series is shorter than three days, or its intervals do not fit into bins.
     """
-    per_bin = max(int(BIN_S // interval_s), 1)
-    bins = np.asarray(rate_per_s)[: len(rate_per_s) // per_bin * per_bin].reshape(-1, per_bin).mean(axis=1)
+    if BIN_S % interval_s:
+        raise ConfigError(
+            f"intervals of {interval_s:g} s do not fit into {BIN_S:g} s", where="forecasts of the request rate",
+            allowed=f"intervals that divide {BIN_S:g} s",
+        )  # fmt: skip
+    per_bin = round(BIN_S / interval_s)
+    rates = np.asarray(rate_per_s)[: len(rate_per_s) // per_bin * per_bin].reshape(-1, per_bin)
+    num_known = np.isfinite(rates).sum(axis=1)
+    bins = np.where(num_known > 0, np.nansum(rates, axis=1) / np.maximum(num_known, 1), np.nan)
     day = int(DAY_S // BIN_S)
     if len(bins) < 3 * day:
         raise ConfigError(
@@ -63,15 +72,16 @@ def windows_of(rate_per_s: np.ndarray, interval_s: float) -> tuple[LoadWindows, 
             where="forecasts of the request rate", allowed="three days or more",
         )  # fmt: skip
     cut = int(len(bins) * (1.0 - HELD_OUT))
-    shares = bins / bins[:cut].max()
+    shares = bins / np.nanmax(bins[:cut])
     last = np.arange(day, len(bins) - AHEAD)  # last bin of the past
     ahead = last[:, None] + np.arange(1, AHEAD + 1)
     whole = LoadWindows(
         shares[last[:, None] + np.arange(1 - PAST, 1)], shares[ahead - day],
         2.0 * np.pi * (last % day) / day, shares[ahead],
     )  # fmt: skip
-    train = last + AHEAD < cut
-    return LoadWindows(*(leaf[train] for leaf in whole)), LoadWindows(*(leaf[last >= cut] for leaf in whole))
+    known = np.all([np.isfinite(leaf.reshape(len(last), -1)).all(axis=1) for leaf in whole], axis=0)
+    train, held_out = known & (last + AHEAD < cut), known & (last >= cut)
+    return LoadWindows(*(leaf[train] for leaf in whole)), LoadWindows(*(leaf[held_out] for leaf in whole))
 
 
 def seasonal_naive(_train: LoadWindows) -> Predictor:

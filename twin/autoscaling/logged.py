@@ -67,5 +67,5 @@ def logged_events(log: ScalingLog) -> ScalingEvents:
 
 
 def _known(values: np.ndarray, otherwise: np.ndarray) -> Any:
-    """Values, or what stands for them where a log lacks them."""
-    return otherwise if np.isnan(values).all() else values
+    """Values [deployments, intervals], or what stands for them where a log has none of a deployment."""
+    return np.where(np.isnan(values).all(axis=1, keepdims=True), otherwise, values)

@@ -155,8 +155,7 @@ def read_scaling_log(
 
     columns = {name: dense(name, of_deployment, len(deployments)) for name in DEPLOYMENT_COLUMNS}
     gateway = {name: dense(name, is_gateway, 1)[:, 0] for name in GATEWAY_COLUMNS}
-    if np.isnan(columns["ready_replicas"]).all():
-        columns["ready_replicas"] = columns["num_replicas"].copy()
+    columns["ready_replicas"] = ready_or_granted(columns)
     tail_s = dense("response_p95_s", of_deployment, len(deployments))
     assumed = _means_of_tails(
         {"deployments": (columns, tail_s), GATEWAY: (gateway, gateway["response_p95_s"])}
@@ -170,6 +169,13 @@ def read_scaling_log(
             advice="import these metrics, or leave the deployments out",
         )  # fmt: skip
     return log
+
+
+def ready_or_granted(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """Replicas that were ready; of a deployment of which that is never logged, those granted."""
+    ready = columns["ready_replicas"]
+    found: np.ndarray = np.where(np.isnan(ready).all(axis=0), columns["num_replicas"], ready)
+    return found
 
 
 def _means_of_tails(tails: dict[str, tuple[dict[str, np.ndarray], np.ndarray]]) -> tuple[str, ...]:

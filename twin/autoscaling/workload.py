@@ -32,14 +32,15 @@ def fit_load(log: ScalingLog) -> LoadModel:
     rate = log.gateway["request_rate_per_s"]
     known = np.isfinite(rate) & (rate > 0.0) & ~log.censored
     logs = np.where(known, np.log(np.where(known, rate, 1.0)), np.nan)
-    place = ((log.time_s % DAY_S) // BIN_S).astype(int)
+    middle_s = log.time_s + 0.5 * log.interval_s
+    place = ((middle_s % DAY_S) // BIN_S).astype(int)
     num_bins = int(DAY_S // BIN_S)
     seen = np.array(
         [np.nanmean(logs[place == one]) if np.any(known[place == one]) else np.nan for one in range(num_bins)]
     )
     holes, there = np.flatnonzero(np.isnan(seen)), np.flatnonzero(np.isfinite(seen))
     seen[holes] = np.interp(holes, there, seen[there], period=num_bins)
-    away = logs - _profile(seen, log.time_s)
+    away = logs - _profile(seen, middle_s)
     length = max(int(PIECE_S // log.interval_s), 1)
     pieces = away[: len(away) // length * length].reshape(-1, length)
     whole = pieces[np.mean(np.isfinite(pieces), axis=1) > 0.8] if len(pieces) else np.zeros((1, length))

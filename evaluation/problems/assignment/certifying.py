@@ -102,9 +102,8 @@ def _ways(
     cores = dict(zip(nodes["node_id"].to_pylist(), nodes["cpu_cores"].to_pylist(), strict=True))
     clear = found_free(rows, np.array([cores.get(name) or 1.0 for name in edges.names]))
     sites = [edges.sites[name] for name in edges.names]
-    forecast_s = way_s(edges.ways, rows.site, sites, rows.sizes["input_mib"])[
-        np.arange(len(rows.edge)), rows.edge
-    ]
+    input_mib = rows.sizes.get("input_mib", np.full(len(rows.edge), np.nan))
+    forecast_s = way_s(edges.ways, rows.site, sites, input_mib)[np.arange(len(rows.edge)), rows.edge]
     node_site, lines = np.array(sites)[rows.edge], []
     for here, others in edges.ways.items():
         for there in others:

@@ -114,8 +114,8 @@ def _together(make: MadeSolver) -> Callable[..., PlayedRounds]:
 
 
 def _alone(region: Region, _fixed: FixedEdges, _interval_s: float, _rng: np.random.Generator) -> PlayedRounds:
-    def choose(books: QueueBooks, request: int, now_s: float) -> int:
-        return int(insertion(books.costs(np.array([request]), now_s))[0])
+    def choose(books: QueueBooks, request: int, _now_s: float) -> int:
+        return int(insertion(books.costs(np.array([request])))[0])
 
     return play_at_once(region, choose)
 

@@ -18,7 +18,7 @@ from evaluation.certify.lines import about_zero
 from evaluation.comparison.bootstrap import Statistic, ratio_over_units
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.fitting import rho_of
@@ -74,7 +74,7 @@ def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     first = jax.tree.map(lambda leaf: leaf[0], grants)
     rates = np.concatenate([asked[:1], asked])  # the first interval is the one before
     starts = np.zeros(members, int)
-    response = twin_response(twin.laws, config, free, rates, length, first, starts=starts)
+    response = twin_response(twin.laws, free_config(config), free, rates, length, first, starts=starts)
 
     @jax.jit
     def play(key: Array) -> Played:

@@ -1,8 +1,8 @@
 """Judges autoscalers on the days after training: in twins of those days and, where the log is simulated, in the truth.
 
-A shifted day is cut into episodes of two hours that everybody plays: paired, they are the units of the intervals. A day
-that is not whole has as many as its log holds. Its twin has the load and the laws of that day alone; its truth is the
-simulated application under the load of that day.
+A shifted day, or as many as are judged together, is cut into episodes of two hours that everybody plays: paired, they
+are the units of the intervals. A day that is not whole has as many as its log holds. Its twin has the load and the
+laws of that day alone; its truth is the simulated application under the load of that day.
 """
 
 import datetime as dt
@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
 from evaluation.comparison.comparison import Comparison
@@ -28,6 +30,7 @@ from evaluation.comparison.entries import (
     Tally,
 )
 from evaluation.comparison.rank_correlation import known_rank_correlation
+from evaluation.comparison.shifts import TestDays
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
@@ -38,8 +41,9 @@ from evaluation.simulator.applications.response import application_response, usu
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
+from logs_schema.tables import GATEWAY
 from offline_rl.recipes.scaling_training import ScalingTask
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.fit import fit_application
@@ -103,7 +107,7 @@ class Day(NamedTuple):
 def compare_autoscalers(
     archive: Archive,
     train_days: Sequence[dt.date],
-    shifts: Sequence[int],
+    shifts: Sequence[TestDays],
     task: ScalingTask,
     deployments: Sequence[str],
     contenders: Sequence[ComparedAutoscaler],
@@ -189,20 +193,23 @@ def starts_of(asked: np.ndarray, interval_s: float) -> np.ndarray:
 
 
 def _days(
-    archive: Archive, train_days: Sequence[dt.date], shifts: Sequence[int], task: ScalingTask,
+    archive: Archive, train_days: Sequence[dt.date], shifts: Sequence[TestDays], task: ScalingTask,
     deployments: Sequence[str],
 ) -> tuple[tuple[ShiftFacts, ...], list[Day]]:  # fmt: skip
     facts, days = [], []
     present, truth = archive.days(TABLE), archive.facts.get("ground_truth")
-    for shift in shifts:
-        date = train_days[-1] + dt.timedelta(days=1 + shift)
-        log = read_scaling_log(archive, [date], deployments) if date in present else None
+    for test in shifts:
+        shift, date = test.shift_days, train_days[-1] + dt.timedelta(days=1 + test.shift_days)
+        dates = [day for day in test.days or (date,) if day in present]
+        date = dates[0] if dates else date
+        log = read_scaling_log(archive, dates, deployments) if dates else None
         asked = np.zeros(0) if log is None else log.gateway["request_rate_per_s"]
-        number = len(starts_of(asked, task.scaling.interval_s))
-        told = f"holds {number} of {EPISODES} episodes of {date}" if number else f"holds no episode of {date}"
-        note = f"the log has no samples of {date}" if log is None else f"the log {told}"
-        known = (date.isoformat(),) if number else ()
-        facts.append(ShiftFacts(shift, known, None, "" if number == EPISODES else note))
+        number, whole = len(starts_of(asked, task.scaling.interval_s)), EPISODES * len(dates)
+        name = f"{date}" if len(dates) < 2 else f"{date} to {dates[-1]}"
+        told = f"holds {number} of {whole} episodes of {name}" if number else f"holds no episode of {name}"
+        note = f"the log has no samples of {name}" if log is None else f"the log {told}"
+        known = tuple(day.isoformat() for day in dates) if number else ()
+        facts.append(ShiftFacts(shift, known, None, "" if number and number == whole else note))
         if log is not None and number:
             days.append(_twin_day(log, shift, task))
         if truth and (number or not truth.get("series")):  # how a series of rates goes on is not known
@@ -216,6 +223,17 @@ def _days(
     return tuple(facts), days
 
 
+def requests_by_day(archive: Archive) -> dict[dt.date, int]:
+    """Day of the samples -> requests of users; one at least, of a day whose rates are not known."""
+    found = {}
+    for day in archive.days(TABLE):
+        table = archive.read(TABLE, columns=["interval_s", "deployment", "request_rate_per_s"], days=[day])
+        users = table.filter(pc.equal(table["deployment"].cast(pa.string()), GATEWAY))
+        number = pc.sum(pc.multiply(users["request_rate_per_s"], users["interval_s"])).as_py()
+        found[day] = max(round(number or 0.0), 1)
+    return found
+
+
 def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
     twin = fit_application(log)
     columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
@@ -225,7 +243,10 @@ def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
     rates, before = _from_midnight(log)
 
     def respond(length: int) -> Response:
-        return twin_response(twin.laws, *task, rates, length, typical_grants(log), starts=starts + before)
+        free = free_config(task.scaling)
+        return twin_response(
+            twin.laws, free, task.limits, rates, length, typical_grants(log), starts=starts + before
+        )
 
     return Day(TWIN, shift, starts, respond, grants)
 
@@ -250,7 +271,7 @@ def _true_day(
     def respond(length: int) -> Response:
         return application_response(
             app,
-            task.scaling,
+            free_config(task.scaling),
             rates,
             length,
             starts=starts + before,

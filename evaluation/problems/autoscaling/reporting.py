@@ -14,11 +14,17 @@ from evaluation.comparison.products import (
     train_days_in,
 )
 from evaluation.comparison.report import Report, write_comparison
-from evaluation.comparison.shifts import ShiftPlan, TestDays, parse_shifts
+from evaluation.comparison.shifts import ShiftPlan, plan_shifts
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, days_of_shifts, judged_by_users
 from evaluation.judges.user_policies import UserPolicy, words_of
-from evaluation.problems.autoscaling.comparing import JUDGES, LOGGED, ComparedAutoscaler, compare_autoscalers
+from evaluation.problems.autoscaling.comparing import (
+    JUDGES,
+    LOGGED,
+    ComparedAutoscaler,
+    compare_autoscalers,
+    requests_by_day,
+)
 from evaluation.problems.autoscaling.own import own_autoscalers
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
@@ -50,7 +56,7 @@ WORDS = {
 LIMITS = (
     "The twin of a shifted day is learned from that day's log: where grants go that the day has not had, its answer is "
     "the law's, not the log's.",
-    "Intervals are over episodes of one day; they do not tell how days differ.",
+    "Intervals are over episodes of one day, or of the days judged together; they do not tell how days differ.",
 )
 
 
@@ -68,8 +74,7 @@ def build_comparison(
     twin = load_application_twin(inputs["twin"])
     refuse_other_twin(policy, inputs["twin"])
     log, scale = load_log(inputs["twin"]), config.scale or ScaleConfig()
-    shifts = [TestDays(shift, (), None) for shift in parse_shifts(config.shifts.shifts)]
-    plan = ShiftPlan(tuple(train_days_in(inputs["twin"])), tuple(shifts))
+    plan = plan_shifts(requests_by_day(archive), train_days_in(inputs["twin"]), config.shifts)
     comparison = judge(
         policies, twin, archive, plan, progress, scale=scale, intervals=config.intervals, seed=config.judge.seed,
         judges=judges, policy=policy, log=log,
@@ -113,7 +118,7 @@ def judge(
         facts = PolicyFacts(name, "baseline", words_of(policies[name]))
         contenders.append(ComparedAutoscaler(facts, [one], is_users=True))
     comparison = compare_autoscalers(
-        archive, plan.train_days, [one.shift_days for one in plan.shifts], task, twin.deployments, contenders,
+        archive, plan.train_days, plan.shifts, task, twin.deployments, contenders,
         cost_under_slo(scale.violation_weight), progress, seed=seed, config=intervals,
     )  # fmt: skip
 

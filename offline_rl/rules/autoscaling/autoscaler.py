@@ -51,7 +51,11 @@ def follow(
     num_steps: int,
     streams: Streams = (),
 ) -> Played:
-    """Plays an autoscaler for `num_steps` intervals in every stream of a response."""
+    """Plays an autoscaler for `num_steps` intervals in every stream of a response.
+
+    The response is to be that of `free_config(config)`: one with a dead zone would take small changes up one interval
+    after they were granted.
+    """
     free = free_config(config)
     system = environment(autoscaling_problem(free, limits, reward), response)
     key_reset, key_steps = jax.random.split(key)

@@ -157,7 +157,8 @@ def _faults(
     rule = horizontal_pod(config, limits)
 
     def one(carry: tuple, key: Array) -> tuple[tuple, tuple[Array, Array]]:
-        state, memory, faulty = carry
+        state, memory, past = carry
+        faulty = past[-1]
         key_redraw, key_fault, key_step = jax.random.split(key, 3)
         redrawn = jax.random.uniform(key_redraw, faulty.shape[1:]) < REDRAWN
         drawn = jax.random.uniform(key_fault, faulty.shape) < AT_FAULT
@@ -166,15 +167,19 @@ def _faults(
         fewer = jnp.maximum(jnp.round(LEFT * wanted.replicas), 1.0)
         wanted = wanted._replace(replicas=jnp.where(faulty, fewer, wanted.replicas))
         state, _ = system.step(key_step, state, action_towards(free, state.problem.grants, wanted))
-        blame = faulty & broken(config, state.problem)[None]
-        return (state, memory, faulty), (signs(config, state.problem), blame)
+        past = jnp.concatenate([past[1:], faulty[None]])
+        blame = (
+            past[0] & broken(config, state.problem)[None]
+        )  # of the interval whose metrics are known by now
+        return (state, memory, past), (signs(config, state.problem), blame)
 
     @jax.jit
     def play(key: Array) -> tuple[Array, Array]:
         key_reset, key_steps = jax.random.split(key)
         first = system.reset(key_reset, (settings.streams,))
         grants = first.problem.grants
-        begin = first, rule.init(grants), jnp.zeros(grants.replicas.shape, bool)
+        past = jnp.zeros((config.delay_intervals + 1, *grants.replicas.shape), bool)
+        begin = first, rule.init(grants), past
         return jax.lax.scan(one, begin, jax.random.split(key_steps, settings.steps))[1]
 
     found, blame = play(key)

@@ -26,7 +26,7 @@ class PodAutoscalerConfig(NamedTuple):
     Attributes:
         target: Use of the granted cores that is aimed at.
         tolerance: Ratio of use and target, away from 1, that is left alone.
-        down_window_s: The most that was desired within so long is kept (at most `LONGEST_WINDOW` intervals).
+        down_window_s: The most that was desired within so long is kept.
         up_window_s: The least that was desired within so long is what may be added.
         up_share: Replicas added in `PERIOD_S`, at most, as a share of those running...
         up_replicas: ...or so many, whichever is more.
@@ -43,8 +43,6 @@ class PodAutoscalerConfig(NamedTuple):
 
 
 PERIOD_S = 15.0
-LONGEST_WINDOW = 24
-"""Intervals."""
 
 
 def horizontal_pod(
@@ -52,9 +50,10 @@ def horizontal_pod(
 ) -> Autoscaler:
     """The autoscaler; cores and memory of a replica stay as they are. Default settings are those of Kubernetes."""
     settings = settings or PodAutoscalerConfig()
+    remembered = intervals_of(config, settings)
 
     def init(grants: Grants) -> Array:
-        return jnp.broadcast_to(grants.replicas[None], (LONGEST_WINDOW, *grants.replicas.shape))
+        return jnp.broadcast_to(grants.replicas[None], (remembered, *grants.replicas.shape))
 
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
         desired = desired_replicas(config, settings, state)
@@ -64,6 +63,12 @@ def horizontal_pod(
         return memory, state.grants._replace(replicas=jnp.clip(replicas, jnp.maximum(low, 1.0), high))
 
     return Autoscaler(init, decide)
+
+
+def intervals_of(config: AutoscalingConfig, settings: PodAutoscalerConfig) -> int:
+    """Intervals that the longest window reaches back, and this one."""
+    longest_s = max(float(np.max(settings.down_window_s)), float(np.max(settings.up_window_s)))
+    return int(longest_s / config.interval_s) + 1
 
 
 def pod_rule(setting: ScalingSetting) -> PodAutoscalerConfig:

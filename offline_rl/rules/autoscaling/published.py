@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, free_config
 from offline_rl.rules.autoscaling.calibration import calibrated, repeated
 from offline_rl.rules.autoscaling.critical_path import critical_path, learn_critical_path
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
@@ -90,7 +90,7 @@ def autoscalers(
     Raises:
         ConfigError: An unknown name.
     """
-    reward = cost_under_slo() if reward is None else reward
+    reward, free = cost_under_slo() if reward is None else reward, free_config(config)
     work_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0))
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
@@ -99,7 +99,7 @@ def autoscalers(
         begin = typical_grants(log)
 
         def respond(starts: np.ndarray) -> Response:
-            return twin_response(twin.laws, config, limits, rates, TWIN_STEPS, begin, starts=starts)
+            return twin_response(twin.laws, free, limits, rates, TWIN_STEPS, begin, starts=starts)
 
         best, _ = calibrated(
             jax.random.key(1), respond, starts, config, limits, make, grid, reward, TWIN_STEPS,
@@ -113,7 +113,7 @@ def autoscalers(
     def coscal() -> Setting:
         rates = made_rates(twin.load, TWIN_DAYS, 3)
         settings = QuartileConfig()
-        response = twin_response(twin.laws, config, limits, rates, settings.steps, typical_grants(log))
+        response = twin_response(twin.laws, free, limits, rates, settings.steps, typical_grants(log))
         table = learn_table(jax.random.key(3), response, config, limits, twin.load, reward, settings)
         return Setting(quartile_q(config, limits, twin.load, table))
 

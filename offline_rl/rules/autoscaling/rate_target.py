@@ -9,7 +9,7 @@ to take more.
 import jax.numpy as jnp
 
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
-from offline_rl.rules.autoscaling.horizontal_pod import LONGEST_WINDOW, PodAutoscalerConfig, stabilised
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, intervals_of, stabilised
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
@@ -30,7 +30,8 @@ def rate_target(
     settings = PodAutoscalerConfig(down_window_s=down_window_s)
 
     def init(grants: Grants) -> Array:
-        return jnp.broadcast_to(grants.replicas[None], (LONGEST_WINDOW, *grants.replicas.shape))
+        remembered = intervals_of(config, settings)
+        return jnp.broadcast_to(grants.replicas[None], (remembered, *grants.replicas.shape))
 
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
         rate = known(config, state).measured.rate_per_s
