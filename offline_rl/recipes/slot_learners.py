@@ -12,12 +12,20 @@ from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.orchestration_config import COPIES
-from offline_rl.rewards import KaisDispatchReward, KmpsDispatchReward, rewarded
+from offline_rl.rewards import (
+    KaisDispatchReward,
+    KmpsChangeReward,
+    KmpsDispatchReward,
+    KmpsNodeReward,
+    rewarded,
+)
 from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN
 from offline_rl.scorer import ScorerConfig
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
-from twin.contracts import PyTree
+from twin.contracts import Array, PyTree
+from twin.orchestration.frame_state import FrameOutcome
+from twin.orchestration.frames import few_waiting, on_time_share
 
 SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
 RESIDUAL = "residual"
@@ -42,6 +50,9 @@ class OrchestrationLearner(NamedTuple):
 
     algorithm: Callable[[StepwiseActor], Algorithm]
     network: StepwiseConfig = SMALL
+    worth: Callable[[FrameOutcome], Array] = (
+        on_time_share  # of a frame, where the algorithm has no rewards of its own
+    )
 
 
 MakeDispatch = Callable[[Example, PyTree], DispatchLearner]
@@ -110,14 +121,17 @@ def dispatchers() -> dict[str, MakeDispatch]:
 
 
 def orchestrators() -> dict[str, OrchestrationLearner]:
-    """Who learns to orchestrate, by name."""
+    """Who learns to orchestrate, by name; from the share on time, or from the reward of the paper that it names."""
     gpg_config = GPGConfig(horizon_s=150.0, copies=COPIES, learning_rate=2e-3)
     gpo_config = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9)
     single = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9, dual=False)
     stacked = StepwiseConfig(SMALL.graph, stacked=True, hidden=SMALL.hidden)
+    of_kmps = KmpsNodeReward(), KmpsChangeReward()
     return {
         "gpg": OrchestrationLearner(lambda one: gpg(one, gpg_config)),
+        "gpg_kais_reward": OrchestrationLearner(lambda one: gpg(one, gpg_config), worth=few_waiting),
         "gpo": OrchestrationLearner(lambda one: gpo(one, gpo_config)),
+        "gpo_kmps_reward": OrchestrationLearner(lambda one: gpo(one, gpo_config, *of_kmps)),
         "gpo_without_gnn": OrchestrationLearner(lambda one: gpo(one, gpo_config), stacked),
         "gpo_single_critic": OrchestrationLearner(lambda one: gpo(one, single)),
     }
