@@ -5,7 +5,8 @@
 
 Actors see their own observation, the critic the global one. A seat's value goes on between its decisions: the critic
 learns from every step whose reward is known, the actor from those at which the seat decided. The target v' is the
-critic as the episode found it: an update is one episode, so the state needs no second network. Without `central` every
+critic as the episode found it: an update is one episode, so the state needs no second network. Advantages are centred
+and scaled: while the critic's values still grow, all of them would praise whatever was done. Without `central` every
 seat is valued from its own observation. With `single`, and an actor of what all seats see
 (`networks.actor(joint=True)`), one agent decides for all: V has one value, u is the sum of all seats' rewards, and all
 of them share the advantage. That is the actor-critic (AC) that KMPS compares with. Source: Han et al. 2021, equations 2
@@ -154,9 +155,10 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         weight = (active & settled).astype(jnp.float32)
         known = jnp.all(settled | ~active, axis=0) if config.single else settled | ~active
         value_weight = jnp.broadcast_to(known & happened[None], weight.shape).astype(jnp.float32)
-        spread = jnp.sqrt(weighted_mean(error**2, weight))
+        centred = error - weighted_mean(error, weight)  # the critic's values grow for many episodes
+        spread = jnp.sqrt(weighted_mean(centred**2, weight))
         return _DispatchBatch(
-            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, error / (spread + 1e-6), weight,
+            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, centred / (spread + 1e-6), weight,
             value_weight,
         )  # fmt: skip
 

@@ -1,4 +1,9 @@
-"""Who learns to dispatch and to orchestrate, by name: each paper's setting is a configuration of the learners."""
+"""Who learns to dispatch and to orchestrate, by name: each paper's setting is a configuration of the learners.
+
+The papers' dispatchers have the papers' rewards, but on time or late counts where the request was dispatched, not in
+the slot in which that is known: some thirty slots later, which an advantage of one step, or of GAE's sixteen, does not
+reach in the updates that we can afford.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,8 +37,6 @@ RESIDUAL = "residual"
 """A network that corrects the expected on-time rule."""
 ANY_SIZE = "residual_any_size"
 """The same, for clusters of any size."""
-USUAL_MARGIN = 0.3
-"""Of the papers' dispatchers, whose logits are positive and small."""
 
 
 class DispatchLearner(NamedTuple):
@@ -41,7 +44,9 @@ class DispatchLearner(NamedTuple):
 
     algorithm: Algorithm
     network: Actor
-    margin: float = USUAL_MARGIN  # nats below the best logit within which it draws
+    margin: float | None = (
+        None  # nats below the best logit within which it draws evenly; None: from its distribution
+    )
     central: bool = False  # it sees every node in full, and decides late
 
 
@@ -83,14 +88,14 @@ def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
     """MAPPO with the network, the filtering and the reward of KMPS (Huang et al., section III-A)."""
     network = actor(example, positive=True)
     algorithm = ppo(example, PPOConfig(horizon_s=25.0, num_minibatches=8), network=network)
-    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network)
 
 
 def coordinated(example: Example, _rule: PyTree) -> DispatchLearner:
     """cMMAC with the network, the filtering and the reward of KaiS (Han et al. 2021, section III-A)."""
     network = actor(example, positive=True)
     algorithm = cmmac(example, CMMACConfig(num_minibatches=8), network)
-    return DispatchLearner(rewarded(algorithm, KaisDispatchReward()), network)
+    return DispatchLearner(rewarded(algorithm, KaisDispatchReward(by_decision=True)), network)
 
 
 def coordinated_in_one_place(example: Example, rule: PyTree) -> DispatchLearner:
@@ -102,14 +107,14 @@ def actor_critic(example: Example, _rule: PyTree) -> DispatchLearner:
     """One agent for all access points, by actor and critic (KMPS, figures 8 to 11); with filtering, unlike there."""
     network = actor(example, positive=True, joint=True)
     algorithm = cmmac(example, CMMACConfig(single=True, num_minibatches=8), network)
-    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network)
 
 
 def deterministic(example: Example, _rule: PyTree) -> DispatchLearner:
     """One agent for all access points, by DDPG (KMPS, figures 8 to 11); with filtering, unlike there."""
     network = actor(example, joint=True)
     algorithm = ddpg(example, DDPGConfig(), network)
-    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network, margin=0.0)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network, margin=0.0)
 
 
 def dispatchers() -> dict[str, MakeDispatch]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from logs_schema.progress import Progress
 from offline_rl.advice import advised, advised_actor
-from offline_rl.networks import Actor, Example, example_of, near_best_policy
+from offline_rl.networks import Actor, Example, example_of, near_best_policy, sampling_policy
 from offline_rl.orchestration_config import COPIES, TrainingBudget
 from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
@@ -51,11 +51,13 @@ class TrainedDispatch(NamedTuple):
     network: Actor
     params: PyTree
     info: PyTree
-    margin: float
+    margin: float | None
     central: bool
 
     def policy(self) -> Policy:
-        """It draws among the nodes near the best."""
+        """It draws among the nodes near the best, or as it learned to (KaiS, equation 5; KMPS, equation 2)."""
+        if self.margin is None:
+            return sampling_policy(self.network, self.params)
         return near_best_policy(self.network, self.params, self.margin)
 
 
