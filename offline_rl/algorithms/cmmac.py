@@ -153,7 +153,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         discount = jnp.where(trajectory.terminated, 0.0, discount)[None]
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
         weight = (active & settled).astype(jnp.float32)
-        known = jnp.all(settled | ~active, axis=0) if config.single else settled | ~active
+        known = jnp.all(settled | ~active, axis=0, keepdims=True) if config.single else settled | ~active
         value_weight = jnp.broadcast_to(known & happened[None], weight.shape).astype(jnp.float32)
         centred = error - weighted_mean(error, weight)  # the critic's values grow for many episodes
         spread = jnp.sqrt(weighted_mean(centred**2, weight))

@@ -14,7 +14,9 @@ from offline_rl.rewards import (
     KmpsChangeReward,
     KmpsDispatchReward,
     KmpsNodeReward,
+    due,
     rewarded,
+    settled_by_decision,
     settled_in_slot,
 )
 from twin.orchestration.slots import SLOT_NODE_FEATURES
@@ -110,6 +112,22 @@ def test_reward_of_kmps_counts_each_seat_s_own_and_overloaded_nodes():
     np.testing.assert_allclose(quiet[..., 0], [[0, 0], [1, -1], [0, 0], [-1, 0]])
     crowded = np.asarray(KmpsDispatchReward(overload=1.0, limit=0.75)(dispatched()))
     np.testing.assert_allclose(crowded, quiet - 0.5)
+
+
+def test_by_decision_a_request_counts_where_it_was_dispatched_if_its_deadline_passes_in_time():
+    """A fourth request, of seat 1 in slot 2, is back at .8 s, before the end; its deadline at 1.1 s is not."""
+    seen = dispatched()
+    seen.active[2, 1], seen.decision_info.arrival_s[2, 1], seen.outcome.finish_s[2, 1] = True, 0.5, 0.8
+    seen.decision_info.deadline_s[2, 1] = 0.6
+    on_time, late = settled_by_decision(seen)
+    np.testing.assert_array_equal(on_time[..., 0], [[1, 0], [0, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(late[..., 0], [[0, 1], [1, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(due(seen)[..., 0], [[1, 1], [1, 0], [0, 0], [0, 0]])
+    worth = np.asarray(KmpsDispatchReward(overload=1.0, by_decision=True)(seen))
+    np.testing.assert_allclose(worth[..., 0], [[1, -1], [-1, 0], [0, 0], [0, 0]])
+    nu = 1.0 / (1.0 + np.exp(-0.5 * (0.4 + 0.0)))
+    worth = np.asarray(KaisDispatchReward(by_decision=True)(seen))
+    np.testing.assert_allclose(worth[..., 0], np.exp(-np.asarray(late[..., 0]) - nu), rtol=1e-6)
 
 
 def test_rewards_of_kmps_for_nodes_and_changes():
