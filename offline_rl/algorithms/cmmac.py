@@ -146,20 +146,14 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         inputs = _critic_inputs(trajectory, observation, config.central)
         value = values(params.critic, inputs)  # [seats, T + 1, B]
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
-        happened = jnp.any(trajectory.active, axis=1) | (
-            trajectory.elapsed_s > 0
-        )  # else padding after the end
-        unit = weighted_mean(1.0 - discount, happened.astype(jnp.float32))
+        happened = _happened(trajectory)
+        unit = weighted_mean(1.0 - discount, happened)
         discount = jnp.where(trajectory.terminated, 0.0, discount)[None]
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
         weight = (active & settled).astype(jnp.float32)
-        known = jnp.all(settled | ~active, axis=0, keepdims=True) if config.single else settled | ~active
-        value_weight = jnp.broadcast_to(known & happened[None], weight.shape).astype(jnp.float32)
-        centred = error - weighted_mean(error, weight)  # the critic's values grow for many episodes
-        spread = jnp.sqrt(weighted_mean(centred**2, weight))
         return _DispatchBatch(
-            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, centred / (spread + 1e-6), weight,
-            value_weight,
+            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, _scaled(error, weight), weight,
+            _steps_known(active, settled, config.single) * happened[None],
         )  # fmt: skip
 
     def loss_of(params: CMMACParams, batch: _DispatchBatch) -> tuple[Array, tuple[Array, ...]]:
@@ -183,11 +177,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
             return CMMACState(*descend(optimizer, gradient, state.optimizer, state.params)), seen
 
         state, seen = jax.lax.scan(update, state, width * jnp.arange(config.num_minibatches))
-        active = trajectory.active.astype(jnp.float32)
-        reward = weighted_mean(trajectory.reward, active * trajectory.settled)
-        settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
-        policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
-        return state, CMMACInfo(reward, policy_loss, value_loss, spread, settled)
+        return state, _info(trajectory, seen)
 
     return Algorithm(
         init,
@@ -203,3 +193,30 @@ def _critic_inputs(trajectory: Trajectory, observation: PyTree, central: bool) -
         return flatten_features(time_as_stream(trajectory.global_observation), 2).astype(jnp.float32)
     own = flatten_features(observation, 3).astype(jnp.float32)
     return jnp.concatenate([own, own[..., -1:, :]], axis=-2)
+
+
+def _happened(trajectory: Trajectory) -> Array:
+    """[T, B] 1 for steps of an episode, 0 for padding after its end."""
+    return (jnp.any(trajectory.active, axis=1) | (trajectory.elapsed_s > 0)).astype(jnp.float32)
+
+
+def _scaled(error: Array, weight: Array) -> Array:
+    """Errors [seats, T, B] centred, as the critic's values grow for many episodes, and in deviations."""
+    centred = error - weighted_mean(error, weight)
+    return centred / (jnp.sqrt(weighted_mean(centred**2, weight)) + 1e-6)
+
+
+def _steps_known(active: Array, settled: Array, single: bool) -> Array:
+    """[seats, T, B] 1 where the reward of a step is known to a seat, to a single agent only if it is to all seats."""
+    known = settled | ~active
+    known = jnp.all(known, axis=0, keepdims=True) if single else known
+    return jnp.broadcast_to(known, active.shape).astype(jnp.float32)
+
+
+def _info(trajectory: Trajectory, seen: tuple[Array, ...]) -> CMMACInfo:
+    """Metrics of an update; `seen` holds losses of policy and value and the entropy, of every minibatch."""
+    active = trajectory.active.astype(jnp.float32)
+    reward = weighted_mean(trajectory.reward, active * trajectory.settled)
+    settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
+    policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
+    return CMMACInfo(reward, policy_loss, value_loss, spread, settled)
