@@ -14,11 +14,14 @@ Sources: Han et al. 2021, section III-A.1; Huang et al., sections III-A.1 and II
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import jax
 import jax.numpy as jnp
 from jax.nn import sigmoid
 
+from offline_rl.advice import AdvisedObservation
 from offline_rl.algorithm import Algorithm
 from twin.contracts import Array, PyTree, Trajectory
+from twin.orchestration.frames import FrameObservation
 from twin.orchestration.slots import SLOT_NODE_FEATURES
 from twin.placement.types import COMPLETED
 
@@ -29,10 +32,16 @@ _ROW = {feature.name: row for row, feature in enumerate(SLOT_NODE_FEATURES)}
 
 
 def rewarded(algorithm: Algorithm, reward: Reward) -> Algorithm:
-    """The algorithm, learning from another reward than the problem's."""
+    """The algorithm, learning from another reward than the problem's.
+
+    What happened in a slot is known when the slot ends, whatever becomes of the request dispatched in it: every
+    decision is settled. By decision those are whose deadline has passed, as `due` says.
+    """
+    by_decision = isinstance(reward, KaisDispatchReward | KmpsDispatchReward) and reward.by_decision
 
     def step(key: Array, state: PyTree, trajectory: Trajectory) -> tuple[PyTree, PyTree]:
-        return algorithm.step(key, state, trajectory._replace(reward=reward(trajectory)))
+        settled = due(trajectory) if by_decision else trajectory.active
+        return algorithm.step(key, state, trajectory._replace(reward=reward(trajectory), settled=settled))
 
     return algorithm._replace(step=step)
 
@@ -43,18 +52,21 @@ class KaisDispatchReward:
 
     Attributes:
         epsilon: Weight of balance between edge nodes (KaiS figure 10: 0 to 4).
+        by_decision: Lambda is 1 where the request dispatched becomes late, whenever that is, and 0 where it does not.
     """
 
     epsilon: float = 1.0
+    by_decision: bool = False
 
     def __call__(self, trajectory: Trajectory) -> Array:
         """[T, seats, B]."""
-        on_time, late = (jnp.sum(one, axis=1) for one in settled_in_slot(trajectory))
-        share = late / jnp.maximum(on_time + late, 1.0)
         cpu, memory, edge = _usage(trajectory)
-        balance = sigmoid(0.5 * (_deviation(cpu, edge) + _deviation(memory, edge)))
-        team = jnp.exp(-share - self.epsilon * balance)
-        return jnp.broadcast_to(team[:, None], trajectory.reward.shape)
+        balance = sigmoid(0.5 * (_deviation(cpu, edge) + _deviation(memory, edge)))[:, None]
+        if self.by_decision:
+            return jnp.exp(-settled_by_decision(trajectory)[1] - self.epsilon * balance)
+        on_time, late = (jnp.sum(one, axis=1, keepdims=True) for one in settled_in_slot(trajectory))
+        team = jnp.exp(-late / jnp.maximum(on_time + late, 1.0) - self.epsilon * balance)
+        return jnp.broadcast_to(team, trajectory.reward.shape)
 
 
 @dataclass(frozen=True)
@@ -64,16 +76,18 @@ class KmpsDispatchReward:
     Attributes:
         on_time, late, overload: The weights; the paper names none.
         limit: Usage of cores or memory beyond which an edge node is overloaded.
+        by_decision: On time or late is the request dispatched, whenever that is known, not what is settled in the slot.
     """
 
     on_time: float = 1.0
     late: float = 1.0
     overload: float = 0.2
     limit: float = 0.85
+    by_decision: bool = False
 
     def __call__(self, trajectory: Trajectory) -> Array:
         """[T, seats, B]."""
-        on_time, late = settled_in_slot(trajectory)
+        on_time, late = (settled_by_decision if self.by_decision else settled_in_slot)(trajectory)
         settled = jnp.maximum(on_time + late, 1.0)
         cpu, memory, edge = _usage(trajectory)
         above = edge * ((cpu > self.limit) | (memory > self.limit))
@@ -98,9 +112,10 @@ class KmpsNodeReward:
         outcome = trajectory.outcome
         share = outcome.on_time / jnp.maximum(outcome.arrived, 1.0)
         before = jnp.concatenate([share[:1], share[:-1]])
-        busy = trajectory.observation.node[:, 3]  # [T, nodes, H, B], of the frame before
+        busy = _frame(trajectory).node[:, 3]  # [T, nodes, H, B], of the frame before
         after = jnp.concatenate([busy[1:], busy[-1:]])
-        fairness = jnp.sum(after, axis=1) ** 2 / (after.shape[1] * jnp.sum(after**2, axis=1) + 1e-6)
+        squares = after.shape[1] * jnp.sum(after**2, axis=1)
+        fairness = jnp.where(squares > 0.0, jnp.sum(after, axis=1) ** 2 / jnp.maximum(squares, 1e-9), 1.0)
         worth = self.gain * (share - before) - self.imbalance * (1.0 - fairness)
         return jnp.where(trajectory.settled, worth, 0.0)
 
@@ -118,7 +133,7 @@ class KmpsChangeReward:
 
     def __call__(self, trajectory: Trajectory) -> Array:
         """[T, H, B]; of an orchestrator's own trajectory."""
-        replicas, *requests = jnp.moveaxis(jnp.expm1(trajectory.observation.service[:, :, :, 0]), 1, 0)
+        replicas, *requests = jnp.moveaxis(jnp.expm1(_frame(trajectory).service[:, :, :, 0]), 1, 0)
         demand = sum(requests) / jnp.maximum(replicas, 1.0)  # [T, services, B]
         is_wanted = demand > jnp.mean(demand[:, 1:], axis=1, keepdims=True)
         change = trajectory.action.change
@@ -132,19 +147,19 @@ class KmpsChangeReward:
 def settled_in_slot(trajectory: Trajectory) -> tuple[Array, Array]:
     """Numbers of requests [T, seats, B] that were answered on time in each slot, and that became late in it.
 
-    Slots are of one length, the first is that of the first decisions, whatever the clock says. Every request counts at
-    the seat that dispatched it; what is settled after the last slot counts nowhere.
+    A step of the trajectory counts what happens until the next one, be it a slot or, on a group's own clock, several.
+    Every request counts at the seat that dispatched it; what is settled after the last slot counts nowhere.
     """
-    known, came = trajectory.decision_info, trajectory.outcome
-    late_s = known.arrival_s + known.deadline_s
+    known = trajectory.decision_info
     is_known = trajectory.active & trajectory.settled
-    on_time = is_known & (came.status == COMPLETED) & (came.finish_s <= late_s)
-    when_s = jnp.where(on_time, came.finish_s, late_s)
-    slot_s = jnp.maximum(jnp.max(trajectory.elapsed_s), 1e-6)
-    num_slots = trajectory.elapsed_s.shape[0]
-    into_s = when_s - known.clock_s[:1]
-    slot = jnp.where(is_known & jnp.isfinite(when_s), jnp.ceil(into_s / slot_s) - 1.0, num_slots)
-    slot = jnp.clip(slot, 0, num_slots).astype(jnp.int32)
+    late_s, on_time = _on_time(trajectory)
+    when_s = jnp.where(on_time, trajectory.outcome.finish_s, late_s)
+    passes = trajectory.elapsed_s > 0.0  # else padding
+    num_slots = passes.shape[0]
+    begin_s = jnp.where(passes, known.clock_s[:, 0], jnp.inf)  # [T, B]
+    is_seen = is_known & (when_s <= _end_s(trajectory)[None, None])
+    before = jax.vmap(jnp.searchsorted, in_axes=-1, out_axes=-1)(begin_s, jnp.where(is_seen, when_s, 0.0))
+    slot = jnp.where(is_seen, jnp.maximum(before - 1, 0), num_slots).astype(jnp.int32)
     seat, stream = jnp.arange(slot.shape[1])[None, :, None], jnp.arange(slot.shape[2])[None, None]
 
     def counted(mask: Array) -> Array:
@@ -152,6 +167,41 @@ def settled_in_slot(trajectory: Trajectory) -> tuple[Array, Array]:
         return nothing.at[slot, seat, stream].add(mask.astype(jnp.float32), mode="drop")
 
     return counted(on_time), counted(is_known & ~on_time)
+
+
+def settled_by_decision(trajectory: Trajectory) -> tuple[Array, Array]:
+    """[T, seats, B] 1 where the request dispatched is answered on time, and where it becomes late; 0 if not `due`."""
+    is_due, on_time = due(trajectory), _on_time(trajectory)[1]
+    return (is_due & on_time).astype(jnp.float32), (is_due & ~on_time).astype(jnp.float32)
+
+
+def due(trajectory: Trajectory) -> Array:
+    """[T, seats, B] bool: decisions on requests whose deadline passes before the trajectory ends.
+
+    Which these are does not depend on what was decided. Of later deadlines the requests that are answered soon would be
+    known, and those that a choice has made wait would not.
+    """
+    return trajectory.active & (_on_time(trajectory)[0] <= _end_s(trajectory)[None, None])
+
+
+def _on_time(trajectory: Trajectory) -> tuple[Array, Array]:
+    """When requests become late, and whether they are known to be answered before; [T, seats, B]."""
+    known, came = trajectory.decision_info, trajectory.outcome
+    late_s = known.arrival_s + known.deadline_s
+    answered = trajectory.active & trajectory.settled & (came.status == COMPLETED)
+    return late_s, answered & (came.finish_s <= late_s)
+
+
+def _end_s(trajectory: Trajectory) -> Array:
+    """[B] when the last step ends."""
+    end_s = trajectory.decision_info.clock_s[:, 0] + trajectory.elapsed_s
+    return jnp.max(jnp.where(trajectory.elapsed_s > 0.0, end_s, -jnp.inf), axis=0)
+
+
+def _frame(trajectory: Trajectory) -> FrameObservation:
+    """What an orchestrator observes of frames, with advice or without."""
+    seen = trajectory.observation
+    return seen.frame if isinstance(seen, AdvisedObservation) else seen
 
 
 def _usage(trajectory: Trajectory) -> tuple[Array, Array, Array]:

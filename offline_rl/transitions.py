@@ -32,7 +32,7 @@ class Transitions(NamedTuple):
     next_legal: PyTree
 
 
-def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
+def transitions(trajectory: Trajectory, horizon_s: float, *, between: bool = False) -> Transitions:
     """The transitions of a trajectory.
 
     Rewards are scaled by the batch's mean of `1 - discount`, so that the value of earning a reward r at every decision
@@ -41,6 +41,8 @@ def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
     Args:
         trajectory: Of one stream axis, T >= 2.
         horizon_s: Seconds after which a reward counts 1/e.
+        between: Steps at which a seat has nothing to decide count, too, for learners that value them: where seats
+            rarely decide twice in a row, few transitions would be left, and those of the busiest moments.
 
     Raises:
         TrainingError: There is no second step, or not exactly one stream axis.
@@ -52,7 +54,13 @@ def transitions(trajectory: Trajectory, horizon_s: float) -> Transitions:
     observation, legal, action, reward = time_as_stream(parts)
     active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))
     terminated = trajectory.terminated[:-1]
-    counts = (active & settled & ~illegal)[..., :-1, :] & (active[..., 1:, :] | terminated[None])
+    if between:
+        happened = jnp.any(trajectory.active, axis=1) | (
+            trajectory.elapsed_s > 0
+        )  # else padding after the end
+        counts = ((settled | ~active) & ~illegal)[..., :-1, :] & happened[None, :-1]
+    else:
+        counts = (active & settled & ~illegal)[..., :-1, :] & (active[..., 1:, :] | terminated[None])
     discount = elapsed_discount(trajectory.elapsed_s[:-1], horizon_s)
     discount = jnp.broadcast_to(discount[None], counts.shape)
     weight = counts.astype(jnp.float32)

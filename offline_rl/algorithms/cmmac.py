@@ -3,11 +3,14 @@
     L(v) = (V_v(s_b,t) - (u_t + discount * V_v'(s_b,t+1)))^2        V has a value for every seat b
     grad J = grad log pi(a_b,t | s_b,t) * (u_t + discount * V_v(s_b,t+1) - V_v(s_b,t))
 
-Actors see their own observation, the critic the global one. The target v' is the critic as the episode found it: an
-update is one episode, so the state needs no second network. Without `central` every seat is valued from its own
-observation. With `single`, and an actor of what all seats see (`networks.actor(joint=True)`), one agent decides for
-all: V has one value, u is the sum of all seats' rewards, and all of them share the advantage. That is the actor-critic
-(AC) that KMPS compares with. Source: Han et al. 2021, equations 2 to 7; Huang et al., figures 8 to 11.
+Actors see their own observation, the critic the global one. A seat's value goes on between its decisions: the critic
+learns from every step whose reward is known, the actor from those at which the seat decided. The target v' is the
+critic as the episode found it: an update is one episode, so the state needs no second network. Advantages are centred
+and scaled: while the critic's values still grow, all of them would praise whatever was done. Without `central` every
+seat is valued from its own observation. With `single`, and an actor of what all seats see
+(`networks.actor(joint=True)`), one agent decides for all: V has one value, u is the sum of all seats' rewards, and all
+of them share the advantage. That is the actor-critic (AC) that KMPS compares with. Source: Han et al. 2021, equations 2
+to 7; Huang et al., figures 8 to 11.
 """
 
 from dataclasses import dataclass
@@ -44,7 +47,7 @@ class CMMACConfig:
         central: The critic gets the global observation.
         single: One agent decides for all seats; needs `central`.
         positive: Probabilities are shares of positive outputs, as in the papers, not a softmax.
-        entropy: Weight of the entropy bonus (none in the paper).
+        entropy: Weight of the entropy bonus (none in the paper, .01 in the code that its authors published).
         num_minibatches: Parts that the streams are cut into, a gradient step each.
         learning_rate: Of Adam, for actor and critic.
         max_gradient_norm: Gradients are scaled down to this global norm.
@@ -100,7 +103,8 @@ class _DispatchBatch(NamedTuple):
     critic_input: Array  # [inputs, T, B], or [inputs, seats, T, B] without `central`
     target: Array  # [seats, T, B]
     advantage: Array  # [seats, T, B]
-    weight: Array  # [seats, T, B]
+    weight: Array  # [seats, T, B], of decisions
+    value_weight: Array  # [seats, T, B], of steps whose reward is known
 
 
 def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | None = None) -> Algorithm:
@@ -142,13 +146,14 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         inputs = _critic_inputs(trajectory, observation, config.central)
         value = values(params.critic, inputs)  # [seats, T + 1, B]
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
-        unit = 1.0 - jnp.exp(-jnp.mean(trajectory.elapsed_s) / config.horizon_s)
+        happened = _happened(trajectory)
+        unit = weighted_mean(1.0 - discount, happened)
         discount = jnp.where(trajectory.terminated, 0.0, discount)[None]
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
         weight = (active & settled).astype(jnp.float32)
-        spread = jnp.sqrt(weighted_mean(error**2, weight))
         return _DispatchBatch(
-            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, error / (spread + 1e-6), weight
+            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, _scaled(error, weight), weight,
+            _steps_known(active, settled, config.single) * happened[None],
         )  # fmt: skip
 
     def loss_of(params: CMMACParams, batch: _DispatchBatch) -> tuple[Array, tuple[Array, ...]]:
@@ -156,7 +161,8 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         weight = shares(batch.weight)
         policy_loss = -weighted_sum(joint_log_prob(logits, batch.action) * batch.advantage, weight)
         spread = weighted_sum(joint_entropy(logits), weight)
-        value_loss = weighted_sum((values(params.critic, batch.critic_input) - batch.target) ** 2, weight)
+        error = values(params.critic, batch.critic_input) - batch.target
+        value_loss = weighted_mean(error**2, batch.value_weight)
         return policy_loss + value_loss - config.entropy * spread, (policy_loss, value_loss, spread)
 
     def step(key: Array, state: CMMACState, trajectory: Trajectory) -> tuple[CMMACState, CMMACInfo]:
@@ -171,11 +177,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
             return CMMACState(*descend(optimizer, gradient, state.optimizer, state.params)), seen
 
         state, seen = jax.lax.scan(update, state, width * jnp.arange(config.num_minibatches))
-        active = trajectory.active.astype(jnp.float32)
-        reward = weighted_mean(trajectory.reward, active * trajectory.settled)
-        settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
-        policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
-        return state, CMMACInfo(reward, policy_loss, value_loss, spread, settled)
+        return state, _info(trajectory, seen)
 
     return Algorithm(
         init,
@@ -191,3 +193,30 @@ def _critic_inputs(trajectory: Trajectory, observation: PyTree, central: bool) -
         return flatten_features(time_as_stream(trajectory.global_observation), 2).astype(jnp.float32)
     own = flatten_features(observation, 3).astype(jnp.float32)
     return jnp.concatenate([own, own[..., -1:, :]], axis=-2)
+
+
+def _happened(trajectory: Trajectory) -> Array:
+    """[T, B] 1 for steps of an episode, 0 for padding after its end."""
+    return (jnp.any(trajectory.active, axis=1) | (trajectory.elapsed_s > 0)).astype(jnp.float32)
+
+
+def _scaled(error: Array, weight: Array) -> Array:
+    """Errors [seats, T, B] centred, as the critic's values grow for many episodes, and in deviations."""
+    centred = error - weighted_mean(error, weight)
+    return centred / (jnp.sqrt(weighted_mean(centred**2, weight)) + 1e-6)
+
+
+def _steps_known(active: Array, settled: Array, single: bool) -> Array:
+    """[seats, T, B] 1 where the reward of a step is known to a seat, to a single agent only if it is to all seats."""
+    known = settled | ~active
+    known = jnp.all(known, axis=0, keepdims=True) if single else known
+    return jnp.broadcast_to(known, active.shape).astype(jnp.float32)
+
+
+def _info(trajectory: Trajectory, seen: tuple[Array, ...]) -> CMMACInfo:
+    """Metrics of an update; `seen` holds losses of policy and value and the entropy, of every minibatch."""
+    active = trajectory.active.astype(jnp.float32)
+    reward = weighted_mean(trajectory.reward, active * trajectory.settled)
+    settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
+    policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
+    return CMMACInfo(reward, policy_loss, value_loss, spread, settled)

@@ -5,9 +5,9 @@
 
 What TD3 adds is not there: one value, no noise on the next action, policy and targets move in every update. The agent
 decides for all seats at once: policy and value see what all seats see, the value has a part for every seat, and the sum
-of the parts is maximised. A choice is a unit vector, of the best score; its gradient is that of the softmax of the
-scores, so that Q is read only where it was learned. Sources: Lillicrap et al. 2016; Lowe et al. 2017, for choices;
-compared with in Huang et al., figures 8 to 11.
+of the parts is maximised. A choice is a unit vector, of the best score, and zero of a seat that has none; its gradient
+is that of the softmax of the scores, so that Q is read only where it was learned. Sources: Lillicrap et al. 2016; Lowe
+et al. 2017, for choices; compared with in Huang et al., figures 8 to 11.
 """
 
 from dataclasses import dataclass
@@ -125,7 +125,7 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
         return DDPGState(params, params, memory, empty_buffer(example, config.capacity))
 
     def decided(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
-        return jax.tree.map(_best, network.logits(params, observation, legal))
+        return jax.tree.map(_best, network.logits(params, observation, legal), legal)
 
     def value(params: PyTree, observation: PyTree, action: PyTree) -> Array:
         """[seats, *streams] of actions as unit vectors."""
@@ -136,7 +136,7 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
         following = decided(target.actor, seen.next_observation, seen.next_legal)
         later = value(target.critic, seen.next_observation, following)
         aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-        done = jax.tree.map(lambda one, mask: _unit(one, mask.shape[0]), seen.action, seen.legal)
+        done = jax.tree.map(_unit, seen.action, seen.legal)
         found = value(params, seen.observation, done)
         return weighted_mean((found - aim) ** 2, seen.weight), weighted_mean(found, seen.weight)
 
@@ -158,7 +158,7 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
 
     def step(key: Array, state: DDPGState, trajectory: Trajectory) -> tuple[DDPGState, DDPGInfo]:
         key_kept, key_updates = jax.random.split(key)
-        seen = transitions(trajectory, config.horizon_s)
+        seen = transitions(trajectory, config.horizon_s, between=True)
         buffer = with_transitions(state.buffer, some_of(seen, key_kept, max_kept))
         keys = jax.random.split(key_updates, config.updates)
         state, (loss, found) = jax.lax.scan(update, state._replace(buffer=buffer), keys)
@@ -187,12 +187,13 @@ def _exploring(network: Actor, params: PyTree, share: float) -> Policy:
     return decide
 
 
-def _unit(chosen: Array, num_choices: int) -> Array:
-    """[choices, seats, *streams] choices [seats, *streams] as unit vectors."""
-    return is_choice(chosen, num_choices).astype(jnp.float32)
+def _unit(chosen: Array, legal: Array) -> Array:
+    """[choices, seats, *streams] choices [seats, *streams] as unit vectors, 0 where nothing is legal."""
+    is_chosen = is_choice(chosen, len(legal)) & jnp.any(legal, axis=0)[None]
+    return is_chosen.astype(jnp.float32)
 
 
-def _best(logits: Array) -> Array:
-    """The unit vector of the best logit, with the gradient of the softmax."""
-    soft = jax.nn.softmax(logits, axis=0)
-    return _unit(jnp.argmax(logits, axis=0), len(logits)) + soft - jax.lax.stop_gradient(soft)
+def _best(logits: Array, legal: Array) -> Array:
+    """The unit vector of the best logit, with the gradient of the softmax; 0 where nothing is legal."""
+    soft = jnp.where(jnp.any(legal, axis=0)[None], jax.nn.softmax(logits, axis=0), 0.0)
+    return _unit(jnp.argmax(logits, axis=0), legal) + soft - jax.lax.stop_gradient(soft)

@@ -1,4 +1,9 @@
-"""Who learns to dispatch and to orchestrate, by name: each paper's setting is a configuration of the learners."""
+"""Who learns to dispatch and to orchestrate, by name: each paper's setting is a configuration of the learners.
+
+The papers' dispatchers have the papers' rewards, but on time or late counts where the request was dispatched, not in
+the slot in which that is known: some thirty slots later, which an advantage of one step, or of GAE's sixteen, does not
+reach in the updates that we can afford.
+"""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -12,20 +17,26 @@ from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.orchestration_config import COPIES
-from offline_rl.rewards import KaisDispatchReward, KmpsDispatchReward, rewarded
+from offline_rl.rewards import (
+    KaisDispatchReward,
+    KmpsChangeReward,
+    KmpsDispatchReward,
+    KmpsNodeReward,
+    rewarded,
+)
 from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN
 from offline_rl.scorer import ScorerConfig
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
-from twin.contracts import PyTree
+from twin.contracts import Array, PyTree
+from twin.orchestration.frame_state import FrameOutcome
+from twin.orchestration.frames import few_waiting, on_time_share
 
 SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
 RESIDUAL = "residual"
 """A network that corrects the expected on-time rule."""
 ANY_SIZE = "residual_any_size"
 """The same, for clusters of any size."""
-USUAL_MARGIN = 0.3
-"""Of the papers' dispatchers, whose logits are positive and small."""
 
 
 class DispatchLearner(NamedTuple):
@@ -33,7 +44,9 @@ class DispatchLearner(NamedTuple):
 
     algorithm: Algorithm
     network: Actor
-    margin: float = USUAL_MARGIN  # nats below the best logit within which it draws
+    margin: float | None = (
+        None  # nats below the best logit within which it draws evenly; None: from its distribution
+    )
     central: bool = False  # it sees every node in full, and decides late
 
 
@@ -42,6 +55,9 @@ class OrchestrationLearner(NamedTuple):
 
     algorithm: Callable[[StepwiseActor], Algorithm]
     network: StepwiseConfig = SMALL
+    worth: Callable[[FrameOutcome], Array] = (
+        on_time_share  # of a frame, where the algorithm has no rewards of its own
+    )
 
 
 MakeDispatch = Callable[[Example, PyTree], DispatchLearner]
@@ -72,14 +88,14 @@ def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
     """MAPPO with the network, the filtering and the reward of KMPS (Huang et al., section III-A)."""
     network = actor(example, positive=True)
     algorithm = ppo(example, PPOConfig(horizon_s=25.0, num_minibatches=8), network=network)
-    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network)
 
 
 def coordinated(example: Example, _rule: PyTree) -> DispatchLearner:
     """cMMAC with the network, the filtering and the reward of KaiS (Han et al. 2021, section III-A)."""
     network = actor(example, positive=True)
     algorithm = cmmac(example, CMMACConfig(num_minibatches=8), network)
-    return DispatchLearner(rewarded(algorithm, KaisDispatchReward()), network)
+    return DispatchLearner(rewarded(algorithm, KaisDispatchReward(by_decision=True)), network)
 
 
 def coordinated_in_one_place(example: Example, rule: PyTree) -> DispatchLearner:
@@ -91,14 +107,14 @@ def actor_critic(example: Example, _rule: PyTree) -> DispatchLearner:
     """One agent for all access points, by actor and critic (KMPS, figures 8 to 11); with filtering, unlike there."""
     network = actor(example, positive=True, joint=True)
     algorithm = cmmac(example, CMMACConfig(single=True, num_minibatches=8), network)
-    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network)
 
 
 def deterministic(example: Example, _rule: PyTree) -> DispatchLearner:
     """One agent for all access points, by DDPG (KMPS, figures 8 to 11); with filtering, unlike there."""
     network = actor(example, joint=True)
     algorithm = ddpg(example, DDPGConfig(), network)
-    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward()), network, margin=0.0)
+    return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network, margin=0.0)
 
 
 def dispatchers() -> dict[str, MakeDispatch]:
@@ -110,14 +126,17 @@ def dispatchers() -> dict[str, MakeDispatch]:
 
 
 def orchestrators() -> dict[str, OrchestrationLearner]:
-    """Who learns to orchestrate, by name."""
+    """Who learns to orchestrate, by name; from the share on time, or from the reward of the paper that it names."""
     gpg_config = GPGConfig(horizon_s=150.0, copies=COPIES, learning_rate=2e-3)
     gpo_config = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9)
     single = GPOConfig(horizon_s=150.0, copies=COPIES, gae_lambda=0.9, dual=False)
     stacked = StepwiseConfig(SMALL.graph, stacked=True, hidden=SMALL.hidden)
+    of_kmps = KmpsNodeReward(), KmpsChangeReward()
     return {
         "gpg": OrchestrationLearner(lambda one: gpg(one, gpg_config)),
+        "gpg_kais_reward": OrchestrationLearner(lambda one: gpg(one, gpg_config), worth=few_waiting),
         "gpo": OrchestrationLearner(lambda one: gpo(one, gpo_config)),
+        "gpo_kmps_reward": OrchestrationLearner(lambda one: gpo(one, gpo_config, *of_kmps)),
         "gpo_without_gnn": OrchestrationLearner(lambda one: gpo(one, gpo_config), stacked),
         "gpo_single_critic": OrchestrationLearner(lambda one: gpo(one, single)),
     }

@@ -6,6 +6,7 @@ day; those of dispatchers at different loads, since somebody else has dispatched
 Orchestrators learn from blocks of streams that meet the same requests.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -14,7 +15,7 @@ import numpy as np
 
 from logs_schema.progress import Progress
 from offline_rl.advice import advised, advised_actor
-from offline_rl.networks import Actor, Example, example_of, near_best_policy
+from offline_rl.networks import Actor, Example, example_of, near_best_policy, sampling_policy
 from offline_rl.orchestration_config import COPIES, TrainingBudget
 from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
@@ -31,8 +32,8 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, frame_response, observing
-from twin.orchestration.frame_state import FrameState, Scaling, as_orchestration
-from twin.orchestration.frames import frame_problem
+from twin.orchestration.frame_state import FrameOutcome, FrameState, Scaling, as_orchestration
+from twin.orchestration.frames import frame_problem, on_time_share
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.mechanics import Orchestrator, slot_response
 from twin.orchestration.orchestrating import Orchestrate
@@ -50,11 +51,13 @@ class TrainedDispatch(NamedTuple):
     network: Actor
     params: PyTree
     info: PyTree
-    margin: float
+    margin: float | None
     central: bool
 
     def policy(self) -> Policy:
-        """It draws among the nodes near the best."""
+        """It draws among the nodes near the best, or as it learned to (KaiS, equation 5; KMPS, equation 2)."""
+        if self.margin is None:
+            return sampling_policy(self.network, self.params)
         return near_best_policy(self.network, self.params, self.margin)
 
 
@@ -151,7 +154,7 @@ def train_orchestration(
     network = corrected_plan(fitted, learner.network)
     algorithm = learner.algorithm(network)
     system = environment(
-        shown_plan(fitted, edge, frames, begin_s),
+        shown_plan(fitted, edge, frames, begin_s, learner.worth),
         frame_response(edge, _in_blocks(fitted, budget.num_streams), dispatch, frames),
     )
     with progress.stage(f"train {name}, seed {seed}"):
@@ -169,7 +172,11 @@ def corrected_plan(fitted: FittedCluster, config: StepwiseConfig = SMALL) -> Ste
 
 
 def shown_plan(
-    fitted: FittedCluster, case: EdgeCloud, frames: FrameConfig, begin_s: float | Array = 0.0
+    fitted: FittedCluster,
+    case: EdgeCloud,
+    frames: FrameConfig,
+    begin_s: float | Array = 0.0,
+    worth: Callable[[FrameOutcome], Array] = on_time_share,
 ) -> Problem:
     """The orchestration problem of a cluster, in which seats see what the twin's forecast plans.
 
@@ -178,9 +185,10 @@ def shown_plan(
         case: The cluster.
         frames: Of the problem.
         begin_s: Time of day at which the clock is zero.
+        worth: Of a frame.
     """
     plan = planned(case, learned_forecast(fitted.edge, fitted.tables), frames, ADVICE, begin_s=begin_s)
-    return advised(frame_problem(case, frames), plan)
+    return advised(frame_problem(case, frames, worth), plan)
 
 
 def orchestrating(problem: Problem, policy: Policy) -> Orchestrate:

@@ -1,15 +1,22 @@
 """Rewards of the papers, by hand on a trajectory of two access points, three nodes and four slots."""
 
 from types import SimpleNamespace
+from typing import NamedTuple
 
+import jax
 import numpy as np
 import pytest
 
+from offline_rl.advice import AdvisedObservation
+from offline_rl.algorithm import Algorithm
 from offline_rl.rewards import (
     KaisDispatchReward,
     KmpsChangeReward,
     KmpsDispatchReward,
     KmpsNodeReward,
+    due,
+    rewarded,
+    settled_by_decision,
     settled_in_slot,
 )
 from twin.orchestration.slots import SLOT_NODE_FEATURES
@@ -57,6 +64,41 @@ def test_requests_are_settled_in_the_slot_of_their_answer_or_of_their_deadline(b
     np.testing.assert_array_equal(late[..., 0], [[0, 0], [0, 1], [0, 0], [1, 0]])
 
 
+def test_on_a_clock_that_leaves_out_idle_slots_requests_are_settled_in_the_step_that_passes_then():
+    """Slot 2, in which nobody decides, is left out, as `twin.groups.of_group` does; a padded row follows the last."""
+    every = dispatched(begin_s=50.0)
+    rows = np.array([0, 1, 3, 2])
+    own = jax.tree.map(
+        lambda leaf: leaf[rows], (every.active, every.settled, vars(every.decision_info), every.outcome)
+    )
+    elapsed = SLOT_S * np.array([1.0, 2.0, 1.0, 0.0])[:, None]
+    seen = SimpleNamespace(
+        active=own[0],
+        settled=own[1],
+        decision_info=SimpleNamespace(**own[2]),
+        outcome=own[3],
+        elapsed_s=elapsed,
+    )
+    on_time, late = settled_in_slot(seen)
+    np.testing.assert_array_equal(on_time[..., 0], [[0, 0], [1, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(late[..., 0], [[0, 0], [0, 1], [1, 0], [0, 0]])
+
+
+def test_what_happened_in_a_slot_is_known_whatever_becomes_of_the_request_dispatched_in_it():
+    class Seen(NamedTuple):
+        active: np.ndarray
+        settled: np.ndarray
+        reward: np.ndarray
+
+    active, settled = np.array([True, True, False]), np.array([True, False, False])
+    learner = Algorithm(None, lambda _key, state, trajectory: (state, trajectory), None, None)
+    _, seen = rewarded(learner, lambda trajectory: trajectory.reward + 1.0).step(
+        None, None, Seen(active, settled, np.zeros(3))
+    )
+    np.testing.assert_array_equal(seen.settled, active)
+    np.testing.assert_array_equal(seen.reward, 1.0)
+
+
 def test_reward_of_kais_falls_with_late_requests_and_with_imbalance():
     found = np.asarray(KaisDispatchReward(epsilon=2.0)(dispatched()))
     nu = 1.0 / (1.0 + np.exp(-0.5 * (0.4 + 0.0)))  # usage 0 and .8 of cores, .5 and .5 of memory
@@ -70,6 +112,22 @@ def test_reward_of_kmps_counts_each_seat_s_own_and_overloaded_nodes():
     np.testing.assert_allclose(quiet[..., 0], [[0, 0], [1, -1], [0, 0], [-1, 0]])
     crowded = np.asarray(KmpsDispatchReward(overload=1.0, limit=0.75)(dispatched()))
     np.testing.assert_allclose(crowded, quiet - 0.5)
+
+
+def test_by_decision_a_request_counts_where_it_was_dispatched_if_its_deadline_passes_in_time():
+    """A fourth request, of seat 1 in slot 2, is back at .8 s, before the end; its deadline at 1.1 s is not."""
+    seen = dispatched()
+    seen.active[2, 1], seen.decision_info.arrival_s[2, 1], seen.outcome.finish_s[2, 1] = True, 0.5, 0.8
+    seen.decision_info.deadline_s[2, 1] = 0.6
+    on_time, late = settled_by_decision(seen)
+    np.testing.assert_array_equal(on_time[..., 0], [[1, 0], [0, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(late[..., 0], [[0, 1], [1, 0], [0, 0], [0, 0]])
+    np.testing.assert_array_equal(due(seen)[..., 0], [[1, 1], [1, 0], [0, 0], [0, 0]])
+    worth = np.asarray(KmpsDispatchReward(overload=1.0, by_decision=True)(seen))
+    np.testing.assert_allclose(worth[..., 0], [[1, -1], [-1, 0], [0, 0], [0, 0]])
+    nu = 1.0 / (1.0 + np.exp(-0.5 * (0.4 + 0.0)))
+    worth = np.asarray(KaisDispatchReward(by_decision=True)(seen))
+    np.testing.assert_allclose(worth[..., 0], np.exp(-np.asarray(late[..., 0]) - nu), rtol=1e-6)
 
 
 def test_rewards_of_kmps_for_nodes_and_changes():
@@ -88,6 +146,11 @@ def test_rewards_of_kmps_for_nodes_and_changes():
     np.testing.assert_allclose(nodes[:, 0, 0], [0.0, 0.25], atol=1e-5)
     changes = np.asarray(KmpsChangeReward(wanted=0.3, unwanted=0.2)(frames))
     np.testing.assert_allclose(changes[:, 0, 0], [0.3, -0.2], rtol=1e-6)
+    advised = SimpleNamespace(**{**vars(frames), "observation": AdvisedObservation(frames.observation, None)})
+    for reward in (KmpsNodeReward(), KmpsChangeReward()):
+        np.testing.assert_array_equal(reward(advised), reward(frames))
     frames.action.change[:] = 4  # removals earn nothing
     assert not np.asarray(KmpsChangeReward()(frames)).any()
     assert np.asarray(nodes)[1] == pytest.approx(0.25, abs=1e-5)
+    node[:] = 0.0  # a cluster without requests is not out of balance
+    np.testing.assert_allclose(KmpsNodeReward(gain=0.0)(frames), 0.0)

@@ -126,6 +126,51 @@ def test_ddpg_explores_legal_choices_and_decides_without_drawing():
     assert (tried[0] == taken[0]).mean() == pytest.approx(0.7 + 0.3 / 5, abs=0.06)
 
 
+def deciding_every_second_step():
+    """An episode in which all seats decide at steps 0, 2, 4, and nothing is legal between."""
+    made = jax.jit(lambda: experience(KEY, actor_of_anything))()
+    decides = jnp.arange(STEPS) % 2 == 0
+    acts = made.active & decides[:, None, None]
+    return made._replace(active=acts, settled=acts, legal=made.legal & acts[:, None]), decides
+
+
+def actor_of_anything(key, _observation, legal):
+    return jax.random.randint(key, legal.shape[1:], 0, 4)
+
+
+def test_ddpg_learns_where_nobody_decides_twice_in_a_row():
+    algorithm = ddpg(EXAMPLE, DDPGConfig(**{**CONFIG.__dict__, "updates": 1, "actor_hidden": (8,)}))
+    trajectory, _ = deciding_every_second_step()
+    assert not np.asarray(transitions(trajectory, 1.0).weight).any()
+    assert np.asarray(transitions(trajectory, 1.0, between=True).weight).all()
+    state, info = jax.jit(algorithm.step)(KEY, jax.jit(algorithm.init)(KEY), trajectory)
+    assert float(info.value_loss) > 0.0
+    assert np.isfinite(jax.tree.leaves(jax.tree.map(lambda leaf: float(jnp.sum(leaf)), state.params))).all()
+
+
+def test_what_is_earned_between_a_seat_s_decisions_moves_the_value_of_cmmac_and_no_decision():
+    algorithm = cmmac(EXAMPLE, CMMACConfig(num_minibatches=1, actor_hidden=(8,), critic_hidden=(8,)))
+    trajectory, decides = deciding_every_second_step()
+    step, state = jax.jit(algorithm.step), jax.jit(algorithm.init)(KEY)
+    more = trajectory._replace(reward=trajectory.reward + ~decides[:, None, None])
+    one, other = (step(KEY, state, seen)[0].params for seen in (trajectory, more))
+    away = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), one, other)
+    assert max(jax.tree.leaves(away.critic)) > 1e-5
+    assert max(jax.tree.leaves(away.actor)) < 1e-5
+
+
+def test_what_every_step_earns_alike_moves_no_decision_of_cmmac():
+    algorithm = cmmac(EXAMPLE, CMMACConfig(num_minibatches=1, actor_hidden=(8,), critic_hidden=(8,)))
+    trajectory, _ = deciding_every_second_step()
+    step, state = jax.jit(algorithm.step), jax.jit(algorithm.init)(KEY)
+    actors = [
+        step(KEY, state, trajectory._replace(reward=trajectory.reward + alike))[0].params.actor
+        for alike in (0.0, 3.0)
+    ]
+    away = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), *actors)
+    assert max(jax.tree.leaves(away)) < 1e-5
+
+
 def test_ddpg_refuses_numbers_and_impossible_sizes():
     number = jax.ShapeDtypeStruct((1,), jnp.float32)
     with pytest.raises(TrainingError, match="ddpg learns of choices"):

@@ -1,0 +1,47 @@
+"""How the dispatchers and orchestrators of the papers learn, and which policy of theirs is judged."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from offline_rl.networks import Actor, Example
+from offline_rl.recipes.slot_learners import dispatchers, orchestrators
+from offline_rl.recipes.slot_training import TrainedDispatch
+from offline_rl.rules.on_time_by_replicas import replica_rule_params
+from twin.orchestration.frames import few_waiting, on_time_share
+from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
+from twin.placement.features import NUMERIC_REQUEST_FEATURES
+from twin.placement.types import Observation
+
+KEY = jax.random.key(0)
+
+
+def example(num_nodes=3, num_seats=2):
+    """Shapes of a dispatcher's observation in a small cluster."""
+    num_features = len(NUMERIC_REQUEST_FEATURES) + len(SLOT_REQUEST_FEATURES)
+    node = jax.ShapeDtypeStruct((len(SLOT_NODE_FEATURES), num_nodes, num_seats), jnp.float32)
+    seen = Observation(node, jax.ShapeDtypeStruct((num_features, num_seats), jnp.float32))
+    return Example(seen, jax.ShapeDtypeStruct((num_nodes, num_seats), jnp.bool_), seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "shares"), [("cmmac", (0.5, 0.3, 0.2)), ("mappo", (0.5, 0.3, 0.2)), ("ac", (0.5, 0.3, 0.2)),
+                         ("cmmac_central", (0.5, 0.3, 0.2)), ("ddpg", (1.0, 0.0, 0.0))]
+)  # fmt: skip
+def test_dispatchers_of_the_papers_are_judged_by_what_they_learned_to_draw(name, shares):
+    learner = dispatchers()[name](example(), replica_rule_params())
+    logits = jnp.log(jnp.array([0.5, 0.3, 0.2]))[:, None, None]
+    network = Actor(
+        lambda _key: (), lambda _params, _observation, legal: jnp.broadcast_to(logits, legal.shape)
+    )
+    trained = TrainedDispatch(network, (), (), learner.margin, learner.central)
+    drawn = np.asarray(trained.policy()(KEY, None, jnp.ones((3, 2, 4000), bool)))
+    np.testing.assert_allclose(np.bincount(drawn.ravel(), minlength=3) / drawn.size, shares, atol=0.02)
+
+
+def test_orchestrators_are_worth_the_share_on_time_unless_they_name_a_paper_s_reward():
+    worth = {name: one.worth for name, one in orchestrators().items()}
+    assert worth.pop("gpg_kais_reward") is few_waiting
+    assert set(worth.values()) == {on_time_share}
+    assert {"gpg", "gpo", "gpo_kmps_reward"} < set(worth)
