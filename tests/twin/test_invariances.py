@@ -90,6 +90,7 @@ def test_deeper_tables_change_nothing(
 ) -> None:
     """The deep ones are folded as a single block, the plain ones in a loop over blocks, and what is left over."""
     monkeypatch.setattr("twin.placement.slots.MAX_UNROLLED", 32)
+    monkeypatch.setattr("twin.placement.slots.FEW_UNROLLED", 32)
     deeper = history_of(rows, made_encoding(made_cluster(), depth=20))
     for a, b in zip(*(jax.tree.leaves(one.global_observation) for one in (plain, deeper)), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from twin.contracts import Array
-from twin.placement.slots import MAX_UNROLLED, fold_slots
+from twin.placement.slots import FEW_STREAMS, MAX_UNROLLED, fold_slots
 
 
+@pytest.mark.parametrize("streams", [3, FEW_STREAMS + 1])
 @pytest.mark.parametrize("depth", [1, 5, MAX_UNROLLED, MAX_UNROLLED + 1, 2 * MAX_UNROLLED + 1, 90])
 def test_a_fold_meets_every_slot_once_from_the_last_to_the_first(
-    depth: int, monkeypatch: pytest.MonkeyPatch
+    depth: int, streams: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("twin.placement.slots.MAX_UNROLLED", MAX_UNROLLED)  # quick tests unroll less
-    leaf = jnp.asarray(np.random.default_rng(depth).normal(size=(2, depth, 3)), jnp.float32)
+    leaf = jnp.asarray(np.random.default_rng(depth).normal(size=(2, depth, streams)), jnp.float32)
 
     def per_slot(leaves: tuple[Array, ...], index: Array) -> tuple[Array, Array]:
         return leaves[0], jnp.full(leaves[0].shape, index)
