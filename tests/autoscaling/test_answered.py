@@ -67,6 +67,7 @@ def test_a_load_that_falls_because_answers_are_slow_gets_no_monotone_law():
     assert forecaster.chosen != "monotone trees"
 
 
+@pytest.mark.slow
 def test_noisier_logs_have_wider_intervals(forecaster):
     loud, other = fit_forecaster(arm(0, (2, 8), noise=0.3), QUANTITY), arm(1, (3, 7))
     factors = [
@@ -174,6 +175,7 @@ def test_a_mean_that_is_never_logged_is_that_of_an_exponential_time(tmp_path):
     assert "a third of the 95 % quantile" in log.assumed[0]
 
 
+@pytest.mark.slow
 def test_laws_that_cannot_be_fitted_are_no_candidate():
     def replay(*_):
         raise ConfigError("too little")

@@ -74,6 +74,7 @@ def test_a_log_that_begins_at_eight_is_played_at_eight(monkeypatch):
         np.testing.assert_array_equal(day.starts, [0, 240, 480])
 
 
+@pytest.mark.slow
 def test_too_few_episodes_cannot_tell(monkeypatch):
     monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
     day = comparing._twin_day(cut_out(DAY, MORNING), 0, TASK)

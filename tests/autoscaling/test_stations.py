@@ -150,6 +150,7 @@ def test_the_fluid_form_agrees_with_the_event_loop_at_a_steady_load(in_a_loop):
         assert found == pytest.approx(np.quantile(response_s, share), rel=0.1), share
 
 
+@pytest.mark.slow
 def test_an_overload_queues_and_drains_as_in_the_event_loop(in_a_loop):
     chain, replicas, cores, loop = in_a_loop
     shares = np.array([user.share for user in chain.users])

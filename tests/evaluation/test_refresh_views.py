@@ -157,6 +157,7 @@ def test_start_ups_are_those_of_the_encoding_that_sees_them() -> None:
     assert np.abs(own - blind).max() > 0.1
 
 
+@pytest.mark.slow
 def test_it_is_shown_the_week_and_other_sites_as_in_training(archive: Archive, tmp_path: Path) -> None:
     """Whatever the judged encoding shows: weights of what was never shown are those that training began with."""
     judged = fit_encoding(archive, archive.days("requests"))

@@ -86,6 +86,7 @@ def test_the_log_is_clean_and_says_what_the_options_did(archive):
     assert all((row["ran_node"] is None) == (row["start"] is None) for row in rows)
 
 
+@pytest.mark.slow
 def test_who_left_for_good_never_asks_again_and_somebody_new_does(archive):
     left = {}
     for row in archive.read("requests").to_pylist():  # in order of arrival
@@ -99,6 +100,7 @@ def test_who_left_for_good_never_asks_again_and_somebody_new_does(archive):
     assert any(agent.endswith(".2") for agent in asking)
 
 
+@pytest.mark.slow
 def test_node_samples_tell_when_a_node_was_down(archive):
     samples = archive.read("node_samples").to_pylist()
     told = {
@@ -119,6 +121,7 @@ def test_node_samples_tell_when_a_node_was_down(archive):
     assert any(day == 2 for day, _ in seconds)
 
 
+@pytest.mark.slow
 def test_an_encoded_log_speaks_of_the_worlds_rules_and_new_services_are_unknown_to_it(archive, encoding):
     cluster = encoding.cluster
     assert "service-05" not in cluster.services
@@ -193,6 +196,7 @@ def test_weekends_ask_for_a_log_that_begins_on_a_monday(tmp_path, monkeypatch):
     assert not (tmp_path / "log").exists()
 
 
+@pytest.mark.slow
 def test_a_cluster_made_without_a_log_has_the_same_rules(encoding):
     made = cluster_of(WORLD)
     assert {row.tobytes() for row in made.rules} == {

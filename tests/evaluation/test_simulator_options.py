@@ -153,6 +153,7 @@ def test_what_is_down_serves_nothing_and_comes_back_empty(first_come, everything
     assert not np.any(first_come.fate.status[elsewhere] == FAILED)
 
 
+@pytest.mark.slow
 def test_inputs_wait_for_a_link_that_is_down(first_come):
     cloud = [one.tier for one in SMALL.nodes].index("cloud")
     sent = first_come.live & (first_come.node == cloud) & first_come.fate.accepted

@@ -45,7 +45,7 @@ class Case(NamedTuple):
     scope="module",
     params=[
         (MLP, "summary", True),
-        pytest.param((BOUND, "summary", True), marks=pytest.mark.slow),  # the quick one: `test_refresh_views`
+        pytest.param((BOUND, "summary", True), marks=pytest.mark.slow),
         pytest.param((FREE, "full", False), marks=pytest.mark.slow),
         pytest.param((RULE, "summary", True), marks=pytest.mark.slow),  # the quick one: `test_rules`
     ],

@@ -69,6 +69,7 @@ def test_the_ladder_has_no_order_without_a_known_week(jobs):
     assert ladder_at(jobs, POOL, 0) is None
 
 
+@pytest.mark.slow
 def test_waits_of_another_scheduler_stand_beside_replays(queue_made, tmp_path, capsys):
     """Waits written from our own first come, first served give its figures back; a file of other jobs is refused."""
     archive = queue_made[0] / "archive"
