@@ -53,6 +53,11 @@ def cut_short(trajectory: Trajectory) -> Array:
     return trajectory.done & ~trajectory.terminated & (trajectory.elapsed_s <= 0.0)
 
 
+def happened(trajectory: Trajectory) -> Array:
+    """[T, *streams] bool: the step is of an episode, and no padding after its end."""
+    return jnp.any(trajectory.active, axis=1) | (trajectory.elapsed_s > 0)
+
+
 def minibatch_width(num_streams: int, num_minibatches: int) -> int:
     """Streams in each of so many equal minibatches; TrainingError where they cannot be equal."""
     if num_streams % num_minibatches:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from offline_rl.algorithm import num_streams_of, time_as_stream
+from offline_rl.algorithm import happened, num_streams_of, time_as_stream
 from offline_rl.errors import TrainingError
 from offline_rl.returns import elapsed_discount
 from offline_rl.training_loop import Experience
@@ -55,10 +55,7 @@ def transitions(trajectory: Trajectory, horizon_s: float, *, between: bool = Fal
     active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))
     terminated = trajectory.terminated[:-1]
     if between:
-        happened = jnp.any(trajectory.active, axis=1) | (
-            trajectory.elapsed_s > 0
-        )  # else padding after the end
-        counts = ((settled | ~active) & ~illegal)[..., :-1, :] & happened[None, :-1]
+        counts = ((settled | ~active) & ~illegal)[..., :-1, :] & happened(trajectory)[None, :-1]
     else:
         counts = (active & settled & ~illegal)[..., :-1, :] & (active[..., 1:, :] | terminated[None])
     discount = elapsed_discount(trajectory.elapsed_s[:-1], horizon_s)

@@ -187,9 +187,8 @@ def traces_of(config: DrpcConfig) -> Traces:
     starts: list[int] = []
     for seed in range(config.num_seeds):
         random = np.random.default_rng([config.seed, seed, 0xD19C])
-        first = min(
-            int(random.integers(0, per_day - length + 1)), per_day - length - 1
-        )  # it plays the rows after it
+        drawn = int(random.integers(0, per_day - length + 1))
+        first = min(drawn, per_day - length - 1)  # it plays the rows after it
         for days in config.shifts:
             day = config.log_days - 1 + days
             starts.append(len(tables) * per_day + first)

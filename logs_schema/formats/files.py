@@ -119,7 +119,7 @@ def beside(paths: Sequence[Path], suffix: str) -> list[Path]:
     """The files ending in `suffix` that `paths` name or that lie in folders among them, each once."""
     folders = [sorted(path.iterdir()) if path.is_dir() else [path] for path in map(Path, paths)]
     named = [path for entries in folders for path in entries if path.suffix == suffix]
-    return list({path.resolve(): path for path in named}.values())
+    return each_once(named)
 
 
 def refuse_special(path: Path) -> None:

@@ -26,7 +26,7 @@ def likely_unit(number: float, unit: str) -> str:
 
 def date_meant(number: float) -> tuple[str, str]:
     """The date that a number such as 20240301 or 202403011200 writes, and its form for `strptime`; empty for none."""
-    digits = f"{number:.0f}" if number == number // 1 else ""
+    digits = f"{number:.0f}" if float(number).is_integer() else ""
     layout = DATES_AS_NUMBERS.get(len(digits), "")
     try:
         meant = datetime.strptime(digits, layout) if layout else None
@@ -45,8 +45,8 @@ def unit_notice(text: str, unit: str, where: str, key: str) -> str:
         return ""
     likely, (date, layout) = likely_unit(number, unit), date_meant(number)
     if date:
-        form = f'time_format = "{layout}"' if key == "unit" else ""
-        advice = f"name its form, {form}, in the mapping" if form else "write it so"
+        form = f'name its form, time_format = "{layout}", in the mapping'
+        advice = form if key == "unit" else "write it so"
         return f"{where}: {text[:40]} is read in {unit} since 1970; if the date {date} is meant, {advice}"
     if not likely:
         return ""

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, minibatch_width, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, happened, minibatch_width, num_streams_of, time_as_stream
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import shares, weighted_mean, weighted_sum
@@ -146,14 +146,14 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         inputs = _critic_inputs(trajectory, observation, config.central)
         value = values(params.critic, inputs)  # [seats, T + 1, B]
         discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
-        happened = _happened(trajectory)
-        unit = weighted_mean(1.0 - discount, happened)
+        counts = happened(trajectory).astype(jnp.float32)
+        unit = weighted_mean(1.0 - discount, counts)
         discount = jnp.where(trajectory.terminated, 0.0, discount)[None]
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
         weight = (active & settled).astype(jnp.float32)
         return _DispatchBatch(
             observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, _scaled(error, weight), weight,
-            _steps_known(active, settled, config.single) * happened[None],
+            _steps_known(active, settled, config.single) * counts[None],
         )  # fmt: skip
 
     def loss_of(params: CMMACParams, batch: _DispatchBatch) -> tuple[Array, tuple[Array, ...]]:
@@ -193,11 +193,6 @@ def _critic_inputs(trajectory: Trajectory, observation: PyTree, central: bool) -
         return flatten_features(time_as_stream(trajectory.global_observation), 2).astype(jnp.float32)
     own = flatten_features(observation, 3).astype(jnp.float32)
     return jnp.concatenate([own, own[..., -1:, :]], axis=-2)
-
-
-def _happened(trajectory: Trajectory) -> Array:
-    """[T, B] 1 for steps of an episode, 0 for padding after its end."""
-    return (jnp.any(trajectory.active, axis=1) | (trajectory.elapsed_s > 0)).astype(jnp.float32)
 
 
 def _scaled(error: Array, weight: Array) -> Array:

@@ -19,7 +19,14 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from offline_rl.algorithm import Algorithm, cut_short, minibatch_width, num_streams_of, time_as_stream
+from offline_rl.algorithm import (
+    Algorithm,
+    cut_short,
+    happened,
+    minibatch_width,
+    num_streams_of,
+    time_as_stream,
+)
 from offline_rl.distributions import joint_entropy, joint_kl, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import clipped_surrogate, huber, shares, weighted_mean, weighted_sum
@@ -274,8 +281,7 @@ def _advantage(trajectory: Trajectory, value: Array, config: PPOConfig) -> tuple
     error = jnp.where(is_known, temporal_difference(team, discount, value[:-1], value[1:]), 0.0)
     decay = jnp.full_like(discount, config.gae_lambda)
     advantage = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(error, discount, decay)
-    happened = jnp.any(trajectory.active, axis=1) | (trajectory.elapsed_s > 0)  # else padding after the end
-    return advantage, (is_known & happened).astype(jnp.float32)
+    return advantage, (is_known & happened(trajectory)).astype(jnp.float32)
 
 
 def _moments(scale: ReturnScale) -> tuple[Array, Array]:

@@ -40,24 +40,33 @@ ANY_SIZE = "residual_any_size"
 
 
 class DispatchLearner(NamedTuple):
-    """How a dispatcher is trained, and whose parameters it is made of."""
+    """How a dispatcher is trained, and whose parameters it is made of.
+
+    Attributes:
+        algorithm: Trains it.
+        network: Its actor.
+        margin: Nats below the best logit within which it draws evenly; None draws from its distribution.
+        central: It sees every node in full, and decides late.
+    """
 
     algorithm: Algorithm
     network: Actor
-    margin: float | None = (
-        None  # nats below the best logit within which it draws evenly; None: from its distribution
-    )
-    central: bool = False  # it sees every node in full, and decides late
+    margin: float | None = None
+    central: bool = False
 
 
 class OrchestrationLearner(NamedTuple):
-    """How an orchestrator is trained, of the actor that corrects the plan."""
+    """How an orchestrator is trained, of the actor that corrects the plan.
+
+    Attributes:
+        algorithm: Makes it of the actor.
+        network: Of the actor.
+        worth: Of a frame, where the algorithm has no rewards of its own.
+    """
 
     algorithm: Callable[[StepwiseActor], Algorithm]
     network: StepwiseConfig = SMALL
-    worth: Callable[[FrameOutcome], Array] = (
-        on_time_share  # of a frame, where the algorithm has no rewards of its own
-    )
+    worth: Callable[[FrameOutcome], Array] = on_time_share
 
 
 MakeDispatch = Callable[[Example, PyTree], DispatchLearner]

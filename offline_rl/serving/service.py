@@ -113,11 +113,8 @@ class Service:
     ) -> None:  # fmt: skip
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
-        self.cluster, self.pressure, self._kept = (
-            LiveCluster(self._policy),
-            Pressure(),
-            kept or KeptInventory(),
-        )
+        self.cluster, self.pressure = LiveCluster(self._policy), Pressure()
+        self._kept = kept or KeptInventory()
         self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
         self._comparisons: set[asyncio.Task] = set()

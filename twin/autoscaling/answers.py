@@ -28,9 +28,7 @@ class TwinApplicationState(NamedTuple):
 
     queue: Array  # calls that wait beyond those of the law, in all
     ready: Array
-    starting: (
-        Array  # [starts, deployments, *streams] replicas that are ready after so many steps; `num_starts`
-    )
+    starting: Array  # [num_starts, deployments, *streams] replicas that are ready after so many steps
     member: Array  # [*streams]
     row: Array  # [*streams]
     left: Array  # [*streams]
