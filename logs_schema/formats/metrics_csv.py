@@ -30,7 +30,7 @@ from logs_schema.checks import DUPLICATE_KEY
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.fields import csv_names
-from logs_schema.formats.files import find_files, head, names_apart, numbered_lines
+from logs_schema.formats.files import find_files, head, numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS, likely_unit, unit_notice
 from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
@@ -85,9 +85,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     _refuse_unfit(mapping)
     parsed: list[MetricLine] = []
     lines: list[tuple[str, int, int, int]] = []
-    files = data_files(paths)
-    for path, name in zip(files, names_apart(files), strict=True):
-        counts = [0, 0, 0]  # lines, blank, rejected
+    for path in data_files(paths):
+        name, counts = given.name_of(path), [0, 0, 0]  # lines, blank, rejected
         for item in _lines_of(path, name, mapping, counts):
             if isinstance(item, Reject):
                 yield item
