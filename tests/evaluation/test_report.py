@@ -106,7 +106,7 @@ def test_the_picture_comes_first_then_the_verdict_in_two_sentences(plain):
         "Judged by replay, ppo is better than bc_greedy, history and random after 0 days and 1 week; "
         "it is not distinguishable from bc_greedy, history and random after 1 day (on_time after 1 week: ppo "
     )
-    assert second == "The verdicts are confirmed by twin."
+    assert second == "Confirmed of these 9 verdicts: 9 by twin."
     assert plain.index("<svg") < plain.index(first) < plain.index(second) < plain.index("<table")
 
 

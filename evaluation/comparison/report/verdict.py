@@ -98,20 +98,19 @@ def _agreement(
         DifferenceVerdict.BETTER: DifferenceVerdict.WORSE,
         DifferenceVerdict.WORSE: DifferenceVerdict.BETTER,
     }
-    groups: dict[str, list[str]] = {}
+    reversed_by: dict[str, list[str]] = {}
+    confirmed: dict[int, list[str]] = {}
     for judge, found in others.items():
         both = [where for where in verdicts if where in found]
         against = dict.fromkeys(where[0] for where in both if opposite.get(verdicts[where]) is found[where])
-        num_alike = sum(verdicts[where] is found[where] for where in both)
         if against:
-            words = f"the verdicts on {listed(list(against))} are reversed by"
-        elif num_alike == len(both):
-            words = "the verdicts are confirmed by"
-        else:
-            words = f"only {num_alike} of these {len(both)} verdicts are confirmed by"
-        if both:
-            groups.setdefault(words, []).append(judge)
-    if not groups:
+            reversed_by.setdefault(listed(list(against)), []).append(judge)
+        elif both:
+            num_alike = sum(verdicts[where] is found[where] for where in both)
+            confirmed.setdefault(len(both), []).append(f"{num_alike} by {judge}")
+    parts = [f"the verdicts on {names} are reversed by {listed(by)}" for names, by in reversed_by.items()]
+    parts += [f"confirmed of these {number} verdicts: {', '.join(by)}" for number, by in confirmed.items()]
+    if not parts:
         return "No other judge has verdicts on these differences."
-    sentence = "; ".join(f"{words} {listed(judges)}" for words, judges in groups.items())
+    sentence = "; ".join(parts)
     return f"{sentence[0].upper()}{sentence[1:]}."
