@@ -73,15 +73,12 @@ def example_in(trajectory: Trajectory) -> Example:
     return jax.tree.map(one, seen)
 
 
-def actor(
-    example: Example, hidden: Sequence[int] = ACTOR_HIDDEN, *, positive: bool = False, joint: bool = False
-) -> Actor:
+def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN, *, joint: bool = False) -> Actor:
     """The actor for these shapes: an MLP with one output for each choice of each action leaf, two for a number, and so
     many for every choice of the leaf before where one depends on it.
 
-    With `positive` an output x counts `relu(x) + 1`, and a legal choice's probability is its share of the sum over
-    legal choices: the context filtering of KaiS and KMPS (Han et al. 2021, equations 4 and 5). Otherwise outputs are
-    logits of a softmax over legal choices.
+    A legal choice's probability is its share of the sum of `exp(output)` over legal choices: the context filtering of
+    KaiS and KMPS, which want outputs made positive (Han et al. 2021, equations 4 and 5; Huang et al., equation 2).
 
     With `joint` one agent decides for all seats: the network gets what all of them see, and has outputs for each.
     """
@@ -97,7 +94,6 @@ def actor(
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         scores = jnp.asarray(network.apply(params, features(observation, num_trailing(legal))))
-        scores = jnp.log1p(jax.nn.relu(scores)) if positive else scores
         parts, start = [], 0
         for entry, size in zip(leaves_of(legal), sizes, strict=True):
             parts.append(_distribution(scores[start : start + size], entry))

@@ -46,7 +46,6 @@ class CMMACConfig:
         horizon_s: Seconds after which a reward counts 1/e.
         central: The critic gets the global observation.
         single: One agent decides for all seats; needs `central`.
-        positive: Probabilities are shares of positive outputs, as in the papers, not a softmax.
         entropy: Weight of the entropy bonus (none in the paper, .01 in the code that its authors published).
         num_minibatches: Parts that the streams are cut into, a gradient step each.
         learning_rate: Of Adam, for actor and critic.
@@ -57,7 +56,6 @@ class CMMACConfig:
     horizon_s: float = 25.0
     central: bool = True
     single: bool = False
-    positive: bool = True
     entropy: float = 0.01
     num_minibatches: int = 4
     learning_rate: float = 5e-4
@@ -120,7 +118,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         the reward that the seats of a paper share, see `offline_rl.rewards`.
     """
     config = config or CMMACConfig()
-    network = network or actor(example, config.actor_hidden, positive=config.positive, joint=config.single)
+    network = network or actor(example, config.actor_hidden, joint=config.single)
     num_seats = jax.tree.leaves(example.legal)[0].shape[-1]
     critic = MLP(config.critic_hidden, num_seats if config.central and not config.single else 1)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)

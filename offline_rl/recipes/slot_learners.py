@@ -95,14 +95,14 @@ def residual_any_size(example: Example, rule: PyTree) -> DispatchLearner:
 
 def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
     """MAPPO with the network, the filtering and the reward of KMPS (Huang et al., section III-A)."""
-    network = actor(example, positive=True)
+    network = actor(example)
     algorithm = ppo(example, PPOConfig(horizon_s=25.0, num_minibatches=8), network=network)
     return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network)
 
 
 def coordinated(example: Example, _rule: PyTree) -> DispatchLearner:
     """cMMAC with the network, the filtering and the reward of KaiS (Han et al. 2021, section III-A)."""
-    network = actor(example, positive=True)
+    network = actor(example)
     algorithm = cmmac(example, CMMACConfig(num_minibatches=8), network)
     return DispatchLearner(rewarded(algorithm, KaisDispatchReward(by_decision=True)), network)
 
@@ -114,7 +114,7 @@ def coordinated_in_one_place(example: Example, rule: PyTree) -> DispatchLearner:
 
 def actor_critic(example: Example, _rule: PyTree) -> DispatchLearner:
     """One agent for all access points, by actor and critic (KMPS, figures 8 to 11); with filtering, unlike there."""
-    network = actor(example, positive=True, joint=True)
+    network = actor(example, joint=True)
     algorithm = cmmac(example, CMMACConfig(single=True, num_minibatches=8), network)
     return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network)
 

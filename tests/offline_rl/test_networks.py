@@ -136,21 +136,18 @@ def test_an_example_holds_shapes_of_one_stream():
     )
 
 
-def test_positive_outputs_are_shares_of_the_legal_ones():
-    """KaiS, equations 4 and 5: with p = relu(x) + 1, a legal choice's probability is p over the sum of legal p."""
+def test_probabilities_are_shares_of_the_legal_outputs_made_positive():
+    """KaiS, equations 4 and 5: with p = exp(x) > 0, a legal choice's probability is p over the sum of legal p."""
     seen, mask = (
         np.linspace(-1.0, 1.0, 6, dtype=np.float32).reshape(3, 2),
         np.array([[1, 1], [0, 1], [1, 1]]) > 0,
     )
-    example = Example(seen, mask, None)
-    plain, shares = actor(example, (8,)), actor(example, (8,), positive=True)
-    params = jax.tree.map(lambda leaf: 30.0 * leaf, plain.init(jax.random.key(0)))
-    everything = np.ones_like(mask)
-    output = np.maximum(np.asarray(plain.logits(params, seen, everything)), 0.0) + 1.0
+    network = actor(Example(seen, mask, None), (8,))
+    params = jax.tree.map(lambda leaf: 30.0 * leaf, network.init(jax.random.key(0)))
+    output = np.exp(np.asarray(network.logits(params, seen, np.ones_like(mask))))
     wanted = output * mask / np.sum(output * mask, axis=0)
-    found = jax.nn.softmax(shares.logits(params, seen, mask), axis=0)
+    found = jax.nn.softmax(network.logits(params, seen, mask), axis=0)
     np.testing.assert_allclose(found, wanted, rtol=1e-5)
-    assert output.max() > 1.5
 
 
 def test_choices_near_the_best_are_drawn_evenly_and_no_others():
