@@ -26,7 +26,7 @@ from offline_rl.rewards import (
 )
 from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN
-from offline_rl.scorer import ScorerConfig
+from offline_rl.scorer import ScorerConfig, scorer
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from twin.contracts import Array, PyTree
 from twin.orchestration.frame_state import FrameOutcome
@@ -93,18 +93,24 @@ def residual_any_size(example: Example, rule: PyTree) -> DispatchLearner:
     return residual(example, rule, any_size=True)
 
 
-def mappo(example: Example, _rule: PyTree) -> DispatchLearner:
+def mappo(example: Example, _rule: PyTree, network: Actor | None = None) -> DispatchLearner:
     """MAPPO with the network, the filtering and the reward of KMPS (Huang et al., section III-A)."""
-    network = actor(example)
+    network = network or actor(example)
     algorithm = ppo(example, PPOConfig(horizon_s=25.0, num_minibatches=8), network=network)
     return DispatchLearner(rewarded(algorithm, KmpsDispatchReward(by_decision=True)), network)
 
 
-def coordinated(example: Example, _rule: PyTree) -> DispatchLearner:
+def coordinated(example: Example, _rule: PyTree, network: Actor | None = None) -> DispatchLearner:
     """cMMAC with the network, the filtering and the reward of KaiS (Han et al. 2021, section III-A)."""
-    network = actor(example)
+    network = network or actor(example)
     algorithm = cmmac(example, CMMACConfig(num_minibatches=8), network)
     return DispatchLearner(rewarded(algorithm, KaisDispatchReward(by_decision=True)), network)
+
+
+def by_node(make: Callable[[Example, PyTree, Actor], DispatchLearner]) -> MakeDispatch:
+    """The same learner with a scorer that all nodes share, for clusters of any number of nodes."""
+    config = ScorerConfig(identity=False)
+    return lambda example, rule: make(example, rule, scorer(example, config))
 
 
 def coordinated_in_one_place(example: Example, rule: PyTree) -> DispatchLearner:
@@ -129,7 +135,8 @@ def deterministic(example: Example, _rule: PyTree) -> DispatchLearner:
 def dispatchers() -> dict[str, MakeDispatch]:
     """Who learns to dispatch, by name."""
     return {
-        RESIDUAL: residual, ANY_SIZE: residual_any_size, "mappo": mappo, "cmmac": coordinated,
+        RESIDUAL: residual, ANY_SIZE: residual_any_size, "mappo": mappo, "mappo_by_node": by_node(mappo),
+        "cmmac": coordinated, "cmmac_by_node": by_node(coordinated),
         "cmmac_central": coordinated_in_one_place, "ac": actor_critic, "ddpg": deterministic,
     }  # fmt: skip
 

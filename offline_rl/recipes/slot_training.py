@@ -43,6 +43,7 @@ from twin.warm_up import warmed
 
 DECISION_DELAY_S = 0.5
 """Of centralised dispatch, from what an access point sees to the decision; KMPS's figure 12 has .35 to 1 s."""
+_GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 class TrainedDispatch(NamedTuple):
@@ -107,9 +108,10 @@ def dispatch_example(fitted: FittedCluster) -> Example:
 
 
 def _unevenly(fitted: FittedCluster, num_streams: int) -> Dispatch:
-    """The expected on-time rule, mixed with any legal node: not at all in the first stream, always in the last."""
+    """The expected on-time rule, mixed with any legal node: in shares of 0 to 1, spread evenly over every part of the
+    streams, as those are ordered by time of day."""
     usual = observing(fitted.edge, dispatch_rule(fitted))
-    share = jnp.linspace(0.0, 1.0, num_streams)
+    share = jnp.asarray(np.arange(num_streams) * _GOLDEN % 1.0, jnp.float32)
 
     def dispatch(key: Array, state: SlotState, legal: Array) -> Array:
         key_usual, key_any, key_which = jax.random.split(key, 3)
