@@ -48,7 +48,7 @@ class Question:
 
 
 QUESTIONS = (
-    Question("decisions", ("offered_node",), "behaviour cloning, the history baseline"),
+    Question("decisions", ("offered_node", "ran_node"), "behaviour cloning, the history baseline"),
     Question("candidates", ("candidates",), "legality by affinity and exclusion rules"),
     Question("propensities", ("propensity",), "importance sampling"),
     Question("true_waits", ("start",), "waits, bounded slowdown, learned waits"),

@@ -2,7 +2,8 @@
 
 A column full of decisions is no evidence about other decisions where each service only ever ran in one place. What was
 tried is counted for requests that are alike: of one site and service. A choice is the class of the node, or the node
-itself where all are of one class.
+itself where all are of one class; where a log does not say to which node a request was offered, it is the one that it
+ran on.
 """
 
 from collections import Counter
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 
 from logs_schema.capabilities import ENOUGH, Answer, Capability, percent
 
-COLUMNS = ("site", "service", "offered_node")
+COLUMNS = ("site", "service", "offered_node", "ran_node")
 ENABLES = "replay of other decisions, off-policy estimates"
 LEAST_SHARE, LEAST_TIMES = 0.05, 5
 """A choice counts as tried by requests that are alike if so many took it; others than the commonest were tried if at
@@ -35,12 +36,13 @@ class Overlap:
     def add(self, batch: pa.RecordBatch) -> None:
         """Counts the next rows of `requests` with `COLUMNS`."""
         self.num_rows += batch.num_rows
-        columns = [batch[name].cast(pa.string()) for name in COLUMNS]
-        decided = pa.table(columns, names=COLUMNS).filter(pc.is_valid(columns[-1]))
-        counts = decided.group_by(list(COLUMNS)).aggregate([([], "count_all")])
-        for row in counts.to_pylist():
+        site, service, offered, ran = (batch[name].cast(pa.string()) for name in COLUMNS)
+        node = pc.coalesce(offered, ran)
+        named = ["site", "service", "node"]
+        decided = pa.table([site, service, node], names=named).filter(pc.is_valid(node))
+        for row in decided.group_by(named).aggregate([([], "count_all")]).to_pylist():
             nodes = self.tried.setdefault((row["site"], row["service"]), Counter())
-            nodes[row["offered_node"]] += row["count_all"]
+            nodes[row["node"]] += row["count_all"]
 
     def finish(self, nodes: pa.Table) -> Capability:
         """The line of the capability matrix; `nodes` gives the class of each."""

@@ -10,11 +10,16 @@ ALIKE = pa.table({"node_id": ["a1", "a2", "b1"], "node_class": ["a", "a", "a"]})
 
 
 def overlap_of(rows, nodes=NODES):
-    """The line for rows of (site, service, node, how many), in two batches."""
-    each = [(site, service, node) for site, service, node, count in rows for _ in range(count)]
+    """The line for rows of (site, service, node, how many), in two batches; every other node is one that a request
+    ran on, whose offer the log does not name."""
+    each = [
+        (site, service, None if number % 2 else node, node if number % 2 else None)
+        for site, service, node, count in rows
+        for number in range(count)
+    ]
     found = Overlap()
     for part in (each[::2], each[1::2]):
-        columns = [pa.array([row[place] for row in part], pa.string()) for place in range(3)]
+        columns = [pa.array([row[place] for row in part], pa.string()) for place in range(4)]
         found.add(pa.record_batch([one.dictionary_encode() for one in columns], names=COLUMNS))
     return found.finish(nodes)
 
