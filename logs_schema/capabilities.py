@@ -183,12 +183,17 @@ def _node_capacities(nodes: pa.Table, guessed: Set[str]) -> Capability:
     )
     if memory < ENOUGH:
         reason += ", memory unknown" if memory == 0 else f", memory known for {percent(memory)}"
-    num_guessed = sum(node in guessed for node in nodes["node_id"].to_pylist())
-    if num_guessed:
-        fraction = 1 - num_guessed / nodes.num_rows
-        return Capability(
-            "node_capacities", "partial", fraction, f"{reason}, {num_guessed} guessed from use", enables
-        )
+    is_guess = [node in guessed for node in nodes["node_id"].to_pylist()]
+    num_guessed = sum(is_guess)
+    cores = zip(nodes["cpu_cores"].to_pylist(), is_guess, strict=True)
+    num_without = sum(not amount and not guess for amount, guess in cores)
+    for count, what in ((num_guessed, "guessed from use"), (num_without, "with 0 cores")):
+        reason += f", {count:,} {what}" if count else ""
+    fraction = 1 - (num_guessed + num_without) / nodes.num_rows
+    if num_without == nodes.num_rows:
+        return Capability("node_capacities", "no", 0.0, reason, enables)
+    if fraction < 1:
+        return Capability("node_capacities", "partial", fraction, reason, enables)
     return Capability("node_capacities", "yes", 1.0, reason, enables)
 
 

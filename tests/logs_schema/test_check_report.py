@@ -222,6 +222,16 @@ def test_pools_of_unnamed_machines_are_counted(tmp_path):
     assert capability(report, "node_capacities").reason == "3 pools of unnamed machines, memory unknown"
 
 
+@pytest.mark.parametrize(
+    ("without", "answer", "fraction"), [(("n1",), "partial", 0.5), (("n1", "n2"), "no", 0.0)]
+)
+def test_nodes_of_no_cores_have_no_known_capacity(tmp_path, without, answer, fraction):
+    nodes = [NODE | {"node_id": name, "cpu_cores": 0.0 if name in without else 8.0} for name in ("n1", "n2")]
+    line = capability(checked(tmp_path, [request(1, 0)], nodes=nodes), "node_capacities")
+    assert (line.answer, line.fraction) == (answer, fraction)
+    assert line.reason.endswith(f"{len(without)} with 0 cores")
+
+
 def test_two_sites_have_tiers(tmp_path):
     nodes = [NODE, NODE | {"node_id": "c", "site": "cloud", "tier": "cloud"}]
     report = checked(tmp_path, [request(1, 0)], nodes=nodes)
