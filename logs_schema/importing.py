@@ -11,7 +11,7 @@ A format is a module of `logs_schema.formats` with
 """
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +23,13 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
-from logs_schema.formats.files import equal_names_apart, find_files, head, paths_below_shared
+from logs_schema.formats.files import (
+    equal_names_apart,
+    find_files,
+    head,
+    other_than_utf8,
+    paths_below_shared,
+)
 from logs_schema.formats.finding import find_format, format_modules
 from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
@@ -121,6 +127,8 @@ def import_log(
     facts = module.facts(files, given) | {"origin": origin.isoformat() if origin else None}
     if origin is not None and facts["clock"] == ABSOLUTE_CLOCK:
         refuse_origin(module, files)
+    if not_utf8 := list(_not_utf8(module, files)):
+        facts |= {"not_utf8": not_utf8}
     source = hashes_by_name(source_files(module, files))
     if run_tasks is not None:
         parts = module.parts(files, given) if hasattr(module, "parts") else [files]
@@ -143,6 +151,13 @@ def import_log(
         tally.refuse_loss(first(files))
         writer.note(num_out_of_order=writer.num_out_of_order(REQUESTS.name))
     return _report(Path(out), format, tally, time.monotonic() - begun)
+
+
+def _not_utf8(module: ModuleType, files: Sequence[Path]) -> Iterator[str]:
+    """Name of every text file of a log with bytes that are no UTF-8, and the first of them."""
+    for path in module.data_files(files) if hasattr(module, "data_files") else []:
+        if path.suffix != ".parquet" and (shown := other_than_utf8(path)):
+            yield f"{path.name} ({repr(shown)[1:]})"
 
 
 def refuse_other_formats(module: ModuleType, files: Sequence[Path]) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from logs_schema.archive import Archive
+from logs_schema.errors import first
 from logs_schema.formats.describing import RELATIVE_CLOCK
 from logs_schema.formats.instant_units import date_meant
 from logs_schema.tables import NODES, REQUESTS, TABLES
@@ -15,8 +16,17 @@ def notices_of(archive: Archive) -> list[str]:
     """What the format noticed when it read the log, and where the log has no dates."""
     numbers = list(_dates_as_numbers(archive))
     return [
-        *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive)
+        *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
+        *_not_utf8(archive),
     ]  # fmt: skip
+
+
+def _not_utf8(archive: Archive) -> Iterator[str]:
+    if found := archive.facts.get("not_utf8"):
+        yield (
+            f"bytes that are no UTF-8, in {first(found)}, were read as they are shown here, in names, too; convert the "
+            "log first, for example with iconv -f latin1 -t utf-8"
+        )
 
 
 def _dates_as_numbers(archive: Archive) -> Iterator[str]:

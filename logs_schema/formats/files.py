@@ -18,6 +18,8 @@ from logs_schema.errors import FormatError
 MAX_LINE_LETTERS = 1 << 20
 """A longer line is quarantined: no row of any format comes near."""
 _BLOCK_LETTERS = 1 << 20
+_AROUND = 12
+"""So many bytes before and after are shown of what is no UTF-8."""
 _GZIP = b"\x1f\x8b"
 _TAR, _TAR_BYTES = b"ustar", 262
 _PACKED = {
@@ -202,15 +204,28 @@ def _begins(path: Path) -> bytes:
     return begin
 
 
+def other_than_utf8(path: Path) -> bytes:
+    """The first bytes of a text file, plain or gzip, that are no UTF-8, with some of their line around them; empty
+    where there are none."""
+    try:
+        with opened(path, errors="strict") as file:
+            while file.read(_BLOCK_LETTERS):
+                pass
+    except UnicodeDecodeError as error:
+        before, after = error.object[: error.start].split(b"\n")[-1], error.object[error.start :].split(b"\n")[0]
+        return before[-_AROUND:] + after[:_AROUND]
+    return b""
+
+
 @contextmanager
-def opened(path: Path) -> Iterator[IO[str]]:
+def opened(path: Path, *, errors: str = "backslashreplace") -> Iterator[IO[str]]:
     """A text file for reading, plain or gzip by name or content; FormatError when it cannot be opened or is broken."""
     try:
         refuse_special(path)
         is_gzip = _begins(path).startswith(_GZIP) or path.name.endswith(".gz")
         open_text = gzip.open if is_gzip else open
         # a byte order mark would hide the first line, header or comment, from parsers
-        with open_text(path, "rt", encoding="utf-8-sig", errors="backslashreplace") as file:
+        with open_text(path, "rt", encoding="utf-8-sig", errors=errors) as file:
             yield cast(IO[str], file)
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         what = f"the compressed data is broken: {error}"

@@ -95,3 +95,27 @@ def test_files_of_one_name_in_several_folders_give_requests_of_their_own(tmp_pat
     assert Archive(tmp_path / "b").content_hash == archive.content_hash
     import_log("requests_csv", [tmp_path / "02", tmp_path / "map.toml"], tmp_path / "c")
     assert set(requests_in(tmp_path / "c")) == {"jobs.csv:2"}
+
+
+@pytest.mark.parametrize("name", ["map.toml", "requests.csv"])
+def test_bytes_that_are_no_utf_8_are_named(tmp_path, name):
+    mapped = name == "map.toml"
+    if mapped:
+        written(tmp_path, name, '[columns.arrival]\nsource = "arrival"\n[columns.agent]\nsource = "agent"')
+    log = tmp_path / "requests.csv"
+    lines = "request_id,arrival,site,status,agent\n1,2024-03-01,a,unknown,André\n2,2024-03-01,a,unknown,Bo\n"
+    for coding, notices in (
+        ("utf-8", ()),
+        (
+            "latin-1",
+            (
+                r"bytes that are no UTF-8, in requests.csv ('unknown,Andr\xe9'), were read as they are shown here, in "
+                "names, too; convert the log first, for example with iconv -f latin1 -t utf-8",
+            ),
+        ),
+    ):
+        log.write_bytes(lines.encode(coding))
+        paths = [log, tmp_path / name] if mapped else [log]
+        kind = "requests_csv" if mapped else "native"
+        report = import_log(kind, paths, tmp_path / "archive", replace=True)
+        assert tuple(one for one in report.notices if "UTF-8" in one) == notices
