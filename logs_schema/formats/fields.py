@@ -78,11 +78,16 @@ def count(value: float | None, name: str) -> int | None:
 
 
 class CsvLines:
-    """Reads lines of fields one by one, so that no quote reaches into the next line."""
+    """Reads lines of fields one by one, so that no quote reaches into the next line.
 
-    def __init__(self, separator: str = ",") -> None:
+    Args:
+        separator: One character.
+        quotes: Whether a field in quotes may hold separators; else quotes are letters like others.
+    """
+
+    def __init__(self, separator: str = ",", *, quotes: bool = True) -> None:
         self._lines: list[str] = []
-        self._separator = separator
+        self._separator, self._quotes = separator, quotes
         self._reader = csv.reader(self, strict=True, delimiter=separator)
 
     def __iter__(self) -> "CsvLines":
@@ -96,7 +101,7 @@ class CsvLines:
     def fields(self, line: str, num_fields: int) -> list[str]:
         """The fields of a line; BadRow `not_csv` where a quote does not end, `field_count` unless `num_fields`."""
         fields = line.split(self._separator)
-        if '"' in line:
+        if self._quotes and '"' in line:
             self._lines.append(line)
             try:
                 fields = next(self._reader)

@@ -212,7 +212,10 @@ def other_than_utf8(path: Path) -> bytes:
             while file.read(_BLOCK_LETTERS):
                 pass
     except UnicodeDecodeError as error:
-        before, after = error.object[: error.start].split(b"\n")[-1], error.object[error.start :].split(b"\n")[0]
+        before, after = (
+            error.object[: error.start].split(b"\n")[-1],
+            error.object[error.start :].split(b"\n")[0],
+        )
         return before[-_AROUND:] + after[:_AROUND]
     return b""
 

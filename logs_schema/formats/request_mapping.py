@@ -1,6 +1,7 @@
 """A mapping from the columns of any system's log of jobs to those of `requests`: a TOML file beside the log.
 
     separator = ","                      # "|" for `sacct --parsable2`, "\\t"
+    quotes = true                        # false: quotes are letters, as in `sacct --parsable2`
     header = []                          # names of the columns, where the file's first line is not a header
     time_zone = "UTC"                    # of instants that name none, such as "Europe/Berlin"
     time_format = ""                     # for datetime.strptime; if empty, instants are ISO 8601 or numbers
@@ -111,6 +112,7 @@ class RequestMapping:
     path: Path
     columns: Mapping[str, MappedColumn]
     separator: str = ","
+    quotes: bool = True
     header: Sequence[str] = ()
     zone: tzinfo = UTC
     time_zone: str = "UTC"
@@ -143,7 +145,14 @@ def read_request_mapping(path: Path) -> RequestMapping:
     _check(
         path,
         settings,
-        {"separator": str, "header": list, "time_zone": str, "time_format": str, "unknown": list},
+        {
+            "separator": str,
+            "quotes": bool,
+            "header": list,
+            "time_zone": str,
+            "time_format": str,
+            "unknown": list,
+        },
     )
     if not isinstance(tables, dict) or "arrival" not in tables:
         raise FormatError(

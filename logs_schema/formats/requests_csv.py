@@ -167,11 +167,11 @@ def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mappin
             f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
             allowed=", ".join(names)[:1000], advice=f"mend the mapping {mapping.path}, or its separator",
         )  # fmt: skip
-    return _csv_fields(names, mapping.separator), 0 if mapping.header else 1
+    return _csv_fields(names, mapping), 0 if mapping.header else 1
 
 
-def _csv_fields(names: Sequence[str], separator: str) -> Callable[[str], Mapping[str, Any]]:
-    lines = CsvLines(separator)
+def _csv_fields(names: Sequence[str], mapping: RequestMapping) -> Callable[[str], Mapping[str, Any]]:
+    lines = CsvLines(mapping.separator, quotes=mapping.quotes)
 
     def as_fields(line: str) -> Mapping[str, Any]:
         return dict(zip(names, lines.fields(line, len(names)), strict=True))

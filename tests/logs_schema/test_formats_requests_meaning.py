@@ -119,3 +119,14 @@ def test_bytes_that_are_no_utf_8_are_named(tmp_path, name):
         kind = "requests_csv" if mapped else "native"
         report = import_log(kind, paths, tmp_path / "archive", replace=True)
         assert tuple(one for one in report.notices if "UTF-8" in one) == notices
+
+
+def test_without_quotes_of_its_own_a_log_may_have_names_that_hold_them(tmp_path: Path) -> None:
+    service = '[columns.service]\nsource = "n"\n'
+    lines = "t\tn", *(f"{t}\t{name}" for t, name in enumerate(['"run|1', '"a" b', "'c'"]))
+    for quotes, expected in (("true", ["'c'"]), ("false", ['"run|1', '"a" b', "'c'"])):
+        folder = tmp_path / quotes
+        folder.mkdir()
+        mapping = f'separator = "\\t"\nquotes = {quotes}\n' + ARRIVAL + service
+        _, rows = imported(folder, mapping, *lines)
+        assert [row["service"] for row in rows.values()] == expected
