@@ -3,6 +3,7 @@
 import datetime as dt
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,8 @@ from logs_schema import Archive, ArchiveWriter
 from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.tables import NODES, REQUESTS, SCHEMA_VERSION
+from offline_rl.placement_contract import setting_of
+from offline_rl.runner.setting import parse_setting
 from twin.placement.encode import cut_windows, read_rows
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.features import observe_request, request_features
@@ -34,6 +37,13 @@ def request(number: int, day: int, second: float, run_s: float, **fields: object
     return {"request_id": f"r{number}", "status": "completed", "site": "here", **times, **fields}
 
 
+def archived(path: Path, nodes: list[dict], requests: list[dict]) -> Archive:
+    with ArchiveWriter(path) as writer:
+        writer.write("nodes", table_of(NODES, nodes), source="made")
+        writer.write("requests", table_of(REQUESTS, requests), source="made")
+    return Archive(path)
+
+
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     nodes = [
@@ -47,11 +57,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Archive:
         request(30, 0, 86_000.0, 1000.0, ran_node="m2", service="b"),
         *(request(40 + i, 1, 10.0 * (i + 1), 90.0, ran_node="m1", service="new") for i in range(6)),
     ]
-    path = tmp_path_factory.mktemp("logs") / "archive"
-    with ArchiveWriter(path) as writer:
-        writer.write("nodes", table_of(NODES, nodes), source="made")
-        writer.write("requests", table_of(REQUESTS, requests), source="made")
-    return Archive(path)
+    return archived(tmp_path_factory.mktemp("logs") / "archive", nodes, requests)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +86,19 @@ def test_only_training_days_are_looked_at(encoding: Encoding) -> None:
     assert runs["a"] == pytest.approx(350.0)
     assert runs["b"] == pytest.approx(50.0)
     assert encoding.problem.depth >= 2 * 4  # four requests at most were in flight on one class
+
+
+def test_a_label_of_the_log_may_be_the_one_of_what_is_unknown(tmp_path: Path) -> None:
+    node = {"node_id": "m0", "site": "here", "tier": "pool", "cpu_cores": 4.0}
+    named = ["unknown", "unknown", "a"]
+    requests = [
+        request(number, 0, number, 9.0, ran_node="m0", service=one, queue=one, scenario=one)
+        for number, one in enumerate(named)
+    ]
+    encoding = fit_encoding(archived(tmp_path / "archive", [node], requests), DAYS[:1])
+    cluster = encoding.cluster
+    assert cluster.services == cluster.queues == cluster.scenarios == ("unknown", "a")
+    assert parse_setting(setting_of(encoding)).services == cluster.services
 
 
 def test_text_and_back(encoding: Encoding) -> None:

@@ -312,7 +312,7 @@ def vocabulary(values: Iterable[str | None], *, limit: int = MAX_VOCABULARY) -> 
     """ "unknown" and the most frequent labels, ties by name."""
     counts: dict[str, int] = {}
     for value in values:
-        if value is not None:
+        if value is not None and value != UNKNOWN_LABEL:
             counts[value] = counts.get(value, 0) + 1
     ranked = sorted(counts, key=lambda name: (-counts[name], name))
     return (UNKNOWN_LABEL, *ranked[:limit])
