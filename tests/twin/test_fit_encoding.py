@@ -80,6 +80,42 @@ def test_machines_when_asked_for(archive: Archive) -> None:
     np.testing.assert_allclose(by_node.cluster.capacity, by_node.cluster.unit_capacity)
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_classes_at_several_sites_are_several_unless_requests_name_them(tmp_path: Path, named: bool) -> None:
+    places = [
+        ("a", "edge", "small"),
+        ("a", "edge", "small"),
+        ("b", "cloud", "small"),
+        ("b", "cloud", "large"),
+    ]
+    nodes = [
+        {"node_id": f"m{i}", "site": site, "tier": tier, "node_class": kind, "cpu_cores": 4.0}
+        for i, (site, tier, kind) in enumerate(places)
+    ]
+    node = "small" if named else "m2"
+    requests = [request(1, 0, 0.0, 9.0, ran_node=node, num_nodes=2, candidates=["m2", "m3"])]
+    encoding = fit_encoding(archived(tmp_path / "archive", nodes, requests), DAYS[:1])
+    cluster = encoding.cluster
+    if named:
+        assert cluster.node_names == ("small", "large")
+        return
+    assert cluster.node_names == ("small@a", "small@b", "large")
+    assert [cluster.sites[site] for site in cluster.site_of_node] == ["a", "b", "b"]
+    assert cluster.is_cloud.tolist() == [False, True, True]
+    assert cluster.capacity[0].tolist() == [8.0, 4.0, 4.0]
+    assert cluster.rules.tolist() == [[True] * 3, [False, True, True]]
+    assert [encoding.node_of_name[f"m{i}"] for i in range(4)] == [0, 0, 1, 2]
+
+
+def test_classes_are_wanted_of_every_node(tmp_path: Path) -> None:
+    node = {"site": "a", "tier": "pool", "cpu_cores": 4.0}
+    nodes = [node | {"node_id": "m0", "node_class": "small"}, node | {"node_id": "m1"}]
+    made = archived(tmp_path / "archive", nodes, [request(1, 0, 0.0, 9.0, ran_node="m0", num_nodes=2)])
+    assert not fit_encoding(made, DAYS[:1]).by_class
+    with pytest.raises(ConfigError, match="some have none"):
+        fit_encoding(made, DAYS[:1], granularity="class")
+
+
 def test_only_training_days_are_looked_at(encoding: Encoding) -> None:
     assert set(encoding.cluster.services) == {"unknown", "a", "b"}
     runs = dict(zip(encoding.cluster.services, encoding.run_of_service_s, strict=True))

@@ -21,6 +21,7 @@ from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
 from twin.placement.crowding import crowded_runs, fit_pressure
+from twin.placement.naming import decision_names, wants_classes
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.service_times import (
@@ -163,7 +164,7 @@ def fit_encoding(
         [table.filter(pa.array(wanted)) for table, wanted in looked_at]
     ).unify_dictionaries()
     nodes = archive.nodes()
-    by_class = granularity == "class" or (granularity == "auto" and _wants_classes(nodes, rows))
+    by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
     until_s = day_start_s(max(train_days)) + DAY_S
     run_s = _run_s(rows, until_s)
@@ -302,12 +303,6 @@ def _run_s(rows: pa.Table, until_s: float) -> np.ndarray:
     return np.where(finish_s <= until_s, finish_s, np.nan) - instant_s(rows, "start")
 
 
-def _wants_classes(nodes: pa.Table, rows: pa.Table) -> bool:
-    spread = pc.max(rows["num_nodes"]).as_py()
-    has_classes = nodes["node_class"].null_count == 0
-    return has_classes and (len(nodes) > 64 or (spread is not None and spread > 1))
-
-
 def vocabulary(values: Iterable[str | None], *, limit: int = MAX_VOCABULARY) -> tuple[str, ...]:
     """ "unknown" and the most frequent labels, ties by name."""
     counts: dict[str, int] = {}
@@ -319,7 +314,11 @@ def vocabulary(values: Iterable[str | None], *, limit: int = MAX_VOCABULARY) -> 
 
 
 def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, dict[str, int]]:
-    names = nodes["node_class" if by_class else "node_id"].to_pylist()
+    named = {
+        *pc.unique(decided_node(rows)).to_pylist(),
+        *pc.unique(pc.list_flatten(rows["candidates"])).to_pylist(),
+    }
+    names = decision_names(nodes, named, by_class=by_class)
     distinct = tuple(dict.fromkeys(names))
     index = np.array([distinct.index(name) for name in names])
     per_machine = np.stack([amount(nodes, name, np.nan) for name in RESOURCES])

@@ -328,8 +328,10 @@ def refuse_other_nodes(archive: Archive, twin_path: Path) -> None:
         ConfigError: It has not.
         ProductError: This is no twin.
     """
-    known = set(archive.nodes()["node_id"].to_pylist()) | set(archive.nodes()["node_class"].to_pylist())
-    missing = [name for name in load_encoding(twin_path).cluster.node_names if name not in known]
+    encoding, nodes = load_encoding(twin_path), archive.nodes()
+    known = {*nodes["node_id"].to_pylist(), *nodes["node_class"].to_pylist()}
+    there = {row for name, row in encoding.node_of_name.items() if name in known}
+    missing = [name for row, name in enumerate(encoding.cluster.node_names) if row not in there]
     if missing:
         raise ConfigError(
             "the twin and the archive are of different nodes",
