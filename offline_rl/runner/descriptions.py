@@ -193,6 +193,30 @@ def described(kind: type[Described], content: Described | Mapping[str, Any]) -> 
         ) from error
 
 
+def refuse_other_types(nodes: Any, request: Any, clock_s: Any) -> None:
+    """Raises PolicyInputError where nodes, what they hold, a request or the clock have values of other types than
+    theirs: descriptions that are given as such are only looked at where they could not be read."""
+    if not isinstance(clock_s, float | int):
+        raise PolicyInputError(
+            "clock_s is no number", where=repr(clock_s)[:200], allowed="seconds since 1970"
+        )
+    if not isinstance(nodes, Sequence):
+        raise PolicyInputError("these are no nodes", where=repr(nodes)[:200], allowed="a sequence of nodes")
+    for kind, each in ((Request, [request]), (Node, nodes)):
+        for one in each:
+            _refuse_fields(kind, described(kind, one))
+    for one in nodes:
+        for held in described(Node, one).held:
+            _refuse_fields(Held, held)
+
+
+def _refuse_fields(kind: type, one: Any) -> None:
+    if not isinstance(one, kind):
+        raise PolicyInputError(f"this is no {kind.__name__}", where=repr(one)[:200])
+    for name in _TYPES[kind]:
+        _typed(kind, name, getattr(one, name))
+
+
 def _typed(kind: type, name: str, value: Any) -> Any:
     types = _TYPES[kind][name]
     fitting = isinstance(value, types) and (bool in types or not isinstance(value, bool))

@@ -20,7 +20,15 @@ from logs_schema.errors import ProductError
 from offline_rl.contract import FeatureFacts
 from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.runner import features, reading, table
-from offline_rl.runner.descriptions import Decision, Explanation, Node, OutOfRange, Request, described
+from offline_rl.runner.descriptions import (
+    Decision,
+    Explanation,
+    Node,
+    OutOfRange,
+    Request,
+    described,
+    refuse_other_types,
+)
 from offline_rl.runner.form import refuse_other_problem
 from offline_rl.runner.ledger import Ledger
 from offline_rl.runner.network import ExportedPolicy
@@ -118,15 +126,23 @@ class Policy:
         Raises:
             PolicyInputError: A description is not one, or holds impossible numbers.
         """
-        known, load, available = self.read(nodes, clock_s)
-        return self.decide_on(known, load, available, described(Request, request), clock_s)
+        try:
+            known, load, available = self.read(nodes, clock_s)
+            return self.decide_on(known, load, available, described(Request, request), clock_s)
+        except (AttributeError, TypeError):
+            refuse_other_types(nodes, request, clock_s)
+            raise
 
     def explain(
         self, nodes: Sequence[Node | Mapping[str, Any]], request: Request | Mapping[str, Any], clock_s: float
     ) -> Explanation:
         """The decision and what it rests on; arguments and errors as for `decide`."""
-        known, load, available = self.read(nodes, clock_s)
-        return self.explain_on(known, load, available, described(Request, request), clock_s)
+        try:
+            known, load, available = self.read(nodes, clock_s)
+            return self.explain_on(known, load, available, described(Request, request), clock_s)
+        except (AttributeError, TypeError):
+            refuse_other_types(nodes, request, clock_s)
+            raise
 
     def ledger(self, nodes: Sequence[Node | Mapping[str, Any]], clock_s: float | None = None) -> Ledger:
         """Books of what the nodes hold, kept up to date by events: decides faster than from descriptions.

@@ -101,10 +101,15 @@ def candidates_of(
     Returns:
         [rows] bool, which may; [rows] bool, which may by the policy's input: a set unseen in training is shown as
         the smallest known set around it (as in training), a list of strangers as no restriction.
+
+    Raises:
+        PolicyInputError: `names` is one text.
     """
     everyone = table.everyone
     if names is None:
         return everyone, everyone
+    if isinstance(names, str):
+        raise PolicyInputError("candidates are a text", where=repr(names), allowed="a list of names")
     node_of = setting.node_of_machine
     wanted = frozenset(node_of.get(name, name) if name not in table.row_of else name for name in names)
     exact = np.array([name in wanted for name in table.names], bool)

@@ -239,6 +239,20 @@ def test_impossible_nodes_and_clocks_are_refused_by_name(policy):
         policy.decide(nodes, ["cpu_cores"], NOW_S)
 
 
+def test_descriptions_of_other_types_are_refused_by_name(policy):
+    nodes = nodes_of(policy)
+    for bad_nodes, request, clock_s, message in (
+        (nodes, replace(REQUEST, cpu_cores="2"), NOW_S, "cpu_cores: '2'"),
+        (nodes, replace(REQUEST, candidates=nodes[0].name), NOW_S, "candidates are a text"),
+        ([replace(nodes[0], held=[{"arrival_s": NOW_S}])], REQUEST, NOW_S, "no Held"),
+        (None, REQUEST, NOW_S, "no nodes"),
+        (nodes, REQUEST, "now", "clock_s is no number"),
+    ):
+        for decide in (policy.decide, policy.explain):
+            with pytest.raises(PolicyInputError, match=message):
+                decide(bad_nodes, request, clock_s)
+
+
 def test_contracts_that_this_runner_cannot_serve_are_refused(bundles):
     exported = load_network(bundles / "free")
     contract = exported.contract
