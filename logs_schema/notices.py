@@ -17,7 +17,7 @@ def notices_of(archive: Archive) -> list[str]:
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_not_utf8(archive),
+        *_without_cores(archive), *_not_utf8(archive),
     ]  # fmt: skip
 
 
@@ -53,6 +53,15 @@ def _without_nodes(archive: Archive) -> Iterator[str]:
             "the archive lists no nodes, and nearly everything that is learned is about them: import the log together "
             "with its nodes (nodes.csv, or its inventory), or give the size of its pool (--capacity CORES), where the "
             "format takes one"
+        )
+
+
+def _without_cores(archive: Archive) -> Iterator[str]:
+    cores = archive.nodes()["cpu_cores"].to_pylist() if archive.num_rows(NODES.name) else []
+    if cores and not any(cores):
+        yield (
+            "no node has any cores (cpu_cores is 0), so twins take the most that requests had at once on each in the "
+            "training days: a guess; give them in nodes.csv"
         )
 
 

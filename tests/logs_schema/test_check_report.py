@@ -227,8 +227,10 @@ def test_pools_of_unnamed_machines_are_counted(tmp_path):
 )
 def test_nodes_of_no_cores_have_no_known_capacity(tmp_path, without, answer, fraction):
     nodes = [NODE | {"node_id": name, "cpu_cores": 0.0 if name in without else 8.0} for name in ("n1", "n2")]
-    line = capability(checked(tmp_path, [request(1, 0)], nodes=nodes), "node_capacities")
+    report = checked(tmp_path, [request(1, 0)], nodes=nodes)
+    line = capability(report, "node_capacities")
     assert (line.answer, line.fraction) == (answer, fraction)
+    assert any("no node has any cores" in one for one in report.warnings) == (answer == "no")
     assert line.reason.endswith(f"{len(without)} with 0 cores")
 
 

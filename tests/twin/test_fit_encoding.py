@@ -107,6 +107,21 @@ def test_classes_at_several_sites_are_several_unless_requests_name_them(tmp_path
     assert [encoding.node_of_name[f"m{i}"] for i in range(4)] == [0, 0, 1, 2]
 
 
+def test_unknown_cores_are_the_most_in_use_at_once(tmp_path: Path) -> None:
+    nodes = [{"node_id": f"m{i}", "site": "a", "tier": "pool", "cpu_cores": 0.0} for i in range(3)]
+    runs = [("m0", 0.0, 10.0, None), ("m0", 5.0, 10.0, None), ("m0", 15.0, 9.0, None), ("m1", 0.0, 9.0, 4.0)]
+    requests = [
+        request(number, 0, second, run_s, ran_node=node, cpu_cores=cores)
+        for number, (node, second, run_s, cores) in enumerate(runs)
+    ]
+    requests[0] |= {"finish": requests[0]["finish"] - dt.timedelta(seconds=1)}
+    cluster = fit_encoding(archived(tmp_path / "unknown", nodes, requests), DAYS[:1]).cluster
+    assert cluster.capacity[0].tolist() == cluster.unit_capacity[0].tolist() == [2.0, 4.0, 0.0]
+    known = [node | {"cpu_cores": 8.0 * (node["node_id"] == "m0")} for node in nodes]
+    cluster = fit_encoding(archived(tmp_path / "known", known, requests), DAYS[:1]).cluster
+    assert cluster.capacity[0].tolist() == [8.0, 0.0, 0.0]
+
+
 def test_classes_are_wanted_of_every_node(tmp_path: Path) -> None:
     node = {"site": "a", "tier": "pool", "cpu_cores": 4.0}
     nodes = [node | {"node_id": "m0", "node_class": "small"}, node | {"node_id": "m1"}]

@@ -22,6 +22,7 @@ from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import decision_names, wants_classes
+from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.service_times import (
@@ -40,8 +41,8 @@ GRANULARITIES = ("auto", "node", "class")
 MAX_ROWS = 1 << 20
 """Requests that estimates are made from, about at most; of more, stretches spread evenly over the training days."""
 COLUMNS = (
-    "arrival", "site", "scenario", "agent", "service", "queue", "num_nodes", "requested_run_s", "deadline_s",
-    "candidates", "offered_node", "ran_node", "accepted", "start", "finish",
+    "arrival", "site", "scenario", "agent", "service", "queue", "cpu_cores", "num_nodes", "requested_run_s",
+    "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish",
 )  # fmt: skip
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
@@ -325,6 +326,8 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
     if np.isnan(per_machine[2]).all():
         per_machine[2] = 0.0
     per_machine = np.where(np.isnan(per_machine), np.inf, per_machine)
+    if not per_machine[0].any():
+        per_machine[0] = _cores_in_use(nodes, rows)
     total, unit = np.zeros((NUM_RESOURCES, len(distinct))), np.zeros((NUM_RESOURCES, len(distinct)))
     for node in range(len(distinct)):
         total[:, node] = per_machine[:, index == node].sum(axis=1)
@@ -349,6 +352,13 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
         **without_history(len(services), len(distinct), len(scenarios)),
     )
     return cluster, node_of_name
+
+
+def _cores_in_use(nodes: pa.Table, rows: pa.Table) -> np.ndarray:
+    """[machines] the most cores that requests are known to have had at once: a guess of what none is known of."""
+    node = index_of(decided_node(rows), nodes["node_id"].to_pylist(), missing=-1)
+    cores = amount(rows, "cpu_cores", 1.0) / amount(rows, "num_nodes", 1.0)
+    return largest_use(node, instant_s(rows, "start"), instant_s(rows, "finish"), cores, len(nodes))
 
 
 def candidate_set(
@@ -379,21 +389,11 @@ def _depth(
     looked_at: Sequence[pa.Table], node_of_name: dict[str, int], num_nodes: int, until_s: float
 ) -> int:
     """Slots per node: head-room over the largest number of requests in flight at once on one node."""
-    peak = max(
-        _most_in_flight(rows, node_index(rows, node_of_name, num_nodes), num_nodes, until_s)
-        for rows in looked_at
-    )
+    peak = 1.0
+    for rows in looked_at:
+        node = node_index(rows, node_of_name, num_nodes)
+        finish_s = np.minimum(instant_s(rows, "finish"), until_s)
+        use = largest_use(node, instant_s(rows, "arrival"), finish_s, np.ones(len(node)), num_nodes)
+        peak = float(use.max(initial=peak))
     availability = 2.0 * peak if peak <= 256 else 1.5 * peak
     return max(8, int(np.ceil(availability / 8.0)) * 8)
-
-
-def _most_in_flight(rows: pa.Table, node: np.ndarray, num_nodes: int, until_s: float) -> int:
-    arrival, finish = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
-    peak = 1
-    for index in range(num_nodes):
-        here = (node == index) & np.isfinite(finish)
-        times = np.concatenate([arrival[here], finish[here]])
-        change = np.concatenate([np.ones(here.sum()), -np.ones(here.sum())])
-        order = np.lexsort((change, times))
-        peak = max(peak, int(np.cumsum(change[order]).max(initial=0)))
-    return peak
