@@ -6,13 +6,14 @@ from evaluation.commands.cli import main
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import choose_kit
+from evaluation.problems.placement import steps
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice
 from evaluation.problems.placement.kit import fitted
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.product import writing
 from logs_schema.tables import NODES, REQUESTS
-from tests.twin.test_fit_encoding import DAYS, request, table_of
+from tests.twin.test_fit_encoding import DAYS, archived, request, table_of
 from twin.placement.encoding import fit_encoding
 
 
@@ -52,6 +53,21 @@ def test_whether_any_request_had_a_choice(tmp_path, candidates, num_nodes, granu
     encoding = fit_encoding(archive, DAYS[:1], granularity=granularity)
     said = no_choice(archive, encoding, DAYS[:1])
     assert (words in said) if words else not said
+
+
+def test_nodes_of_classes_told_apart_by_site_are_those_of_their_archive(tmp_path, monkeypatch):
+    nodes = [
+        {"node_id": f"n{i}", "node_class": "c", "site": f"s{i}", "tier": "edge", "cpu_cores": 4.0}
+        for i in range(2)
+    ]
+    archive = archived(tmp_path / "log", nodes, [request(1, 0, 0.0, 9.0, ran_node="n0", num_nodes=2)])
+    encoding = fit_encoding(archive, DAYS[:1])
+    assert encoding.cluster.node_names == ("c@s0", "c@s1")
+    monkeypatch.setattr(steps, "load_encoding", lambda twin: encoding)
+    monkeypatch.setattr(steps, "refuse_other_days", lambda archive, twin: None)
+    steps.refuse_other_nodes(archive, tmp_path)
+    with pytest.raises(ConfigError, match="different nodes"):
+        steps.refuse_other_nodes(archive_of(tmp_path / "other", [None], 1), tmp_path)
 
 
 def test_a_twin_without_a_choice_is_not_trained_in_and_ordering_is_named(tmp_path, capsys):
