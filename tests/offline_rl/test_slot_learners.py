@@ -40,6 +40,19 @@ def test_dispatchers_of_the_papers_are_judged_by_what_they_learned_to_draw(name,
     np.testing.assert_allclose(np.bincount(drawn.ravel(), minlength=3) / drawn.size, shares, atol=0.02)
 
 
+@pytest.mark.parametrize("name", ["cmmac_by_node", "mappo_by_node"])
+def test_what_scores_node_by_node_serves_other_numbers_of_nodes(name):
+    network = dispatchers()[name](example(num_nodes=3), replica_rule_params()).network
+    params = network.init(KEY)
+    wide = jax.tree.map(lambda leaf: jax.random.normal(KEY, leaf.shape), example(num_nodes=5).observation)
+    legal = jnp.ones((5, 2), bool)
+    logits = network.logits(params, wide, legal)
+    assert logits.shape == (5, 2)
+    order = jnp.array([3, 1, 4, 0, 2])
+    turned = network.logits(params, wide._replace(node=wide.node[:, order]), legal)
+    np.testing.assert_allclose(turned, logits[order], rtol=1e-4, atol=1e-6)
+
+
 def test_orchestrators_are_worth_the_share_on_time_unless_they_name_a_paper_s_reward():
     worth = {name: one.worth for name, one in orchestrators().items()}
     assert worth.pop("gpg_kais_reward") is few_waiting
