@@ -31,32 +31,45 @@ Reward = Callable[[Trajectory], Array]
 _ROW = {feature.name: row for row, feature in enumerate(SLOT_NODE_FEATURES)}
 
 
-def rewarded(algorithm: Algorithm, reward: Reward) -> Algorithm:
-    """The algorithm, learning from another reward than the problem's.
+@dataclass(frozen=True)
+class DispatchReward:
+    """A `Reward` of dispatchers, for what happens in a slot or for what becomes of the request dispatched in it.
 
-    What happened in a slot is known when the slot ends, whatever becomes of the request dispatched in it: every
-    decision is settled. By decision those are whose deadline has passed, as `due` says.
+    Attributes:
+        by_decision: For the request, whenever that is known; else for the slot, known when it ends.
     """
-    by_decision = isinstance(reward, KaisDispatchReward | KmpsDispatchReward) and reward.by_decision
+
+    by_decision: bool = False
+
+    def __call__(self, trajectory: Trajectory) -> Array:
+        """[T, seats, B]."""
+        raise NotImplementedError
+
+    def settled(self, trajectory: Trajectory) -> Array:
+        """[T, seats, B] bool: decisions whose reward is known."""
+        return due(trajectory) if self.by_decision else trajectory.active
+
+
+def rewarded(algorithm: Algorithm, reward: DispatchReward) -> Algorithm:
+    """The algorithm, learning from another reward than the problem's."""
 
     def step(key: Array, state: PyTree, trajectory: Trajectory) -> tuple[PyTree, PyTree]:
-        settled = due(trajectory) if by_decision else trajectory.active
-        return algorithm.step(key, state, trajectory._replace(reward=reward(trajectory), settled=settled))
+        own = trajectory._replace(reward=reward(trajectory), settled=reward.settled(trajectory))
+        return algorithm.step(key, state, own)
 
     return algorithm._replace(step=step)
 
 
 @dataclass(frozen=True)
-class KaisDispatchReward:
+class KaisDispatchReward(DispatchReward):
     """`exp(-lambda - epsilon nu)`, the same for all seats.
 
     Attributes:
         epsilon: Weight of balance between edge nodes (KaiS figure 10: 0 to 4).
-        by_decision: Lambda is 1 where the request dispatched becomes late, whenever that is, and 0 where it does not.
+        by_decision: Lambda is 1 where the request dispatched becomes late, and 0 where it does not.
     """
 
     epsilon: float = 1.0
-    by_decision: bool = False
 
     def __call__(self, trajectory: Trajectory) -> Array:
         """[T, seats, B]."""
@@ -70,20 +83,19 @@ class KaisDispatchReward:
 
 
 @dataclass(frozen=True)
-class KmpsDispatchReward:
+class KmpsDispatchReward(DispatchReward):
     """On time, less late, less overloaded; shares of the seat's requests, and of edge nodes.
 
     Attributes:
         on_time, late, overload: The weights; the paper names none.
         limit: Usage of cores or memory beyond which an edge node is overloaded.
-        by_decision: On time or late is the request dispatched, whenever that is known, not what is settled in the slot.
+        by_decision: On time or late is the request dispatched, not what is settled in the slot.
     """
 
     on_time: float = 1.0
     late: float = 1.0
     overload: float = 0.2
     limit: float = 0.85
-    by_decision: bool = False
 
     def __call__(self, trajectory: Trajectory) -> Array:
         """[T, seats, B]."""

@@ -57,6 +57,7 @@ class Comparison:
         cells, differences, tallies: The numbers.
         trust: Accuracy of each judge.
         off_policy: Off-policy estimates, in units of the reward.
+        judge_notes: Why a judge is missing or not to be relied on; stands below the tables, too.
         notes: Further remarks for readers.
         refused: Name of a policy that was left out, or `judge NAME` of a judge of the user's -> the reason.
         lead_reference: Policy that table, plots and command line refer to; empty: the first, see `reference`.
@@ -76,6 +77,7 @@ class Comparison:
     tallies: tuple[Tally, ...]
     trust: tuple[JudgeTrust, ...] = ()
     off_policy: tuple[OffPolicyRow, ...] = ()
+    judge_notes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     refused: Mapping[str, str] = field(default_factory=dict)
     lead_reference: str = ""
@@ -146,6 +148,7 @@ def compare(
     main_metric: str | None = None,
     trust: Sequence[JudgeTrust] = (),
     off_policy: Sequence[OffPolicyRow] = (),
+    judge_notes: Sequence[str] = (),
     notes: Sequence[str] = (),
     lead_reference: str = "",
     config: IntervalConfig | None = None,
@@ -154,8 +157,8 @@ def compare(
 
     Args:
         runs: At most one for every judge, shift and policy; consumed one at a time per judge and shift.
-        archive, train_days, unit_kind, policies, judges, shifts, trust, off_policy, notes, lead_reference: As in
-            `Comparison`.
+        archive, train_days, unit_kind, policies, judges, shifts, trust, off_policy, judge_notes, notes,
+            lead_reference: As in `Comparison`.
         metrics: To compute.
         references: Policies to take paired differences to, where they were judged.
         main_metric: Leads the report; by default the first metric that applies to every run.
@@ -195,6 +198,7 @@ def compare(
         tallies=tuple(_tally(run) for group in groups.values() for run in group),
         trust=tuple(trust),
         off_policy=tuple(off_policy),
+        judge_notes=tuple(judge_notes),
         notes=tuple(notes),
         lead_reference=lead_reference,
     )

@@ -14,8 +14,6 @@ _STYLE = {
     DifferenceVerdict.WORSE: "red",
     DifferenceVerdict.CANNOT_TELL: "dim",
 }
-ABOUT_JUDGES = ("no twin of these days", "no off-policy estimates", "num_fit_steps")
-"""Notes that hold one of these say why a judge is missing, or not to be relied on; they stand below the tables, too."""
 _SIGN = {
     DifferenceVerdict.BETTER: "+",
     DifferenceVerdict.WORSE: "\N{MINUS SIGN}",
@@ -55,11 +53,7 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
         tables.append(table if table.row_count else Text(f"judge {judge.name} has no values of {name}"))
     if any(is_far(tally.out_of_support) for tally in comparison.tallies):
         tables.append(Text(f"{FAR_MARK} {GUESS}"))
-    notes = [
-        *_shift_notes(comparison),
-        *(one for one in comparison.notes if any(map(one.count, ABOUT_JUDGES))),
-    ]
-    tables += [Text(f"note: {note}") for note in notes]
+    tables += [Text(f"note: {note}") for note in (*_shift_notes(comparison), *comparison.judge_notes)]
     return Group(*tables)
 
 

@@ -1,7 +1,7 @@
 """Rewards of the papers, by hand on a trajectory of two access points, three nodes and four slots."""
 
+from collections import namedtuple
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -85,18 +85,15 @@ def test_on_a_clock_that_leaves_out_idle_slots_requests_are_settled_in_the_step_
 
 
 def test_what_happened_in_a_slot_is_known_whatever_becomes_of_the_request_dispatched_in_it():
-    class Seen(NamedTuple):
-        active: np.ndarray
-        settled: np.ndarray
-        reward: np.ndarray
-
-    active, settled = np.array([True, True, False]), np.array([True, False, False])
+    fields = vars(dispatched())
+    Seen = namedtuple("Seen", fields)
+    fields["settled"] = np.zeros_like(fields["active"])
     learner = Algorithm(None, lambda _key, state, trajectory: (state, trajectory), None, None)
-    _, seen = rewarded(learner, lambda trajectory: trajectory.reward + 1.0).step(
-        None, None, Seen(active, settled, np.zeros(3))
-    )
-    np.testing.assert_array_equal(seen.settled, active)
-    np.testing.assert_array_equal(seen.reward, 1.0)
+    for by_decision, known in ((False, fields["active"]), (True, due(SimpleNamespace(**fields)))):
+        reward = KmpsDispatchReward(by_decision=by_decision)
+        _, seen = rewarded(learner, reward).step(None, None, Seen(**fields))
+        np.testing.assert_array_equal(seen.settled, known)
+        np.testing.assert_array_equal(seen.reward, reward(SimpleNamespace(**fields)))
 
 
 def test_reward_of_kais_falls_with_late_requests_and_with_imbalance():

@@ -364,7 +364,9 @@ def _decision_step(
             name: read_manifest(inputs[name] / BUNDLE).content_hash if name in inputs else None
             for name in ("candidate", "running")
         }
-        all_notes = [*notes, *certificate.notes, *(comparison.notes if comparison is not None else ())]
+        all_notes = [*notes, *certificate.notes]
+        if comparison is not None:
+            all_notes += [*comparison.judge_notes, *comparison.notes]
         decision = ExportDecision(
             result, reason, read_manifest(inputs["history"]).extra, certificate.train_days,
             tuple(day.isoformat() for day in held_out.days), read_manifest(inputs[CERTIFICATE]).content_hash,

@@ -60,7 +60,7 @@ from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
 """The further judge of every shift."""
-COMPARISON_CODE = 16
+COMPARISON_CODE = 17
 """Raised when changes of the code change comparisons: those of older code are made again."""
 
 
@@ -71,6 +71,7 @@ class Judgements(NamedTuple):
     off_policy: list[OffPolicyRow]
     windows: list[Windows]
     entered: PolicyEntries
+    judge_notes: list[str]
     notes: list[str]
 
 
@@ -90,7 +91,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
             judge of the user's has the name of another.
     """
     refuse_taken(case.judges, [one.name for one in JUDGES], "judge")
-    runs, off_policy, windows, entered, notes = judge_case(case, progress)
+    runs, off_policy, windows, entered, judge_notes, notes = judge_case(case, progress)
     runs = [run for run in runs if run.policy not in entered.refused]
     if entered.bundles:
         notes.append(
@@ -112,6 +113,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         main_metric=case.main.name,
         trust=judges_trust(runs, case.main),
         off_policy=off_policy,
+        judge_notes=judge_notes,
         notes=notes,
         config=case.intervals,
     )
@@ -137,8 +139,8 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     """Evaluates all candidates by the judges, or by the one of `Case.only`; ConfigError as `compare_case`."""
     refuse_uneven_replications(case.config, case.twin.config.num_members)
     tested = answerable(case.plan)
-    notes = notes_on_fits(case.config)
-    notes += [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
+    judge_notes = notes_on_fits(case.config)
+    notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
     windows = [
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
         for shift in tested
@@ -150,9 +152,9 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     entered = enter_players(
         case.policies, case.twin.encoding, example_for(case.twin.encoding, windows[0]), tuple(taken)
     )
-    runs = list(_runs(case, tested, windows, entered, notes, progress))
-    off_policy = _off_policy(case, tested, windows, entered, notes, progress)
-    return Judgements(runs, off_policy, windows, entered, notes)
+    runs = list(_runs(case, tested, windows, entered, judge_notes, notes, progress))
+    off_policy = _off_policy(case, tested, windows, entered, judge_notes, progress)
+    return Judgements(runs, off_policy, windows, entered, judge_notes, notes)
 
 
 def _facts_of(entered: PolicyEntries) -> list[PolicyFacts]:
@@ -169,6 +171,7 @@ def _runs(
     shifts: Sequence[TestDays],
     windows: Sequence[Windows],
     entered: PolicyEntries,
+    judge_notes: list[str],
     notes: list[str],
     progress: Progress,
 ) -> Iterator[Run]:
@@ -205,7 +208,7 @@ def _runs(
             simulate = partial(twin_judge, program, encoding, part, copies=case.config.copies, others=seen)
             if case.wants(SHIFTED_TWIN, shift):
                 stage(done, text=f"shift {shift.name}: fit a twin of these days")
-                shifted = _shifted_twin(key, case, config, programs, shift, notes)
+                shifted = _shifted_twin(key, case, config, programs, shift, judge_notes)
                 if shifted is not None:
                     judges.append(without(simulate(model=shifted.model, shape=shape), here))
             if case.wants(TRAINING_TWIN, shift):
