@@ -1,4 +1,4 @@
-"""Training that is looked at from time to time and keeps the state that looked best, with an early stop.
+"""Training with evaluations in between: the best state is kept, and stopping early is possible.
 
 What a look measures must not be what is trained on: a member of the twin's ensemble held out, or days held out.
 """

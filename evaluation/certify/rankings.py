@@ -22,9 +22,9 @@ from evaluation.comparison.rank_correlation import rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.config import JudgeConfig
+from evaluation.judges.judge import Candidate, common_shape, twin_judge, twin_program
 from evaluation.judges.players import GREEDY, players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
-from evaluation.judges.windows import Candidate, common_shape, twin_judge, twin_program
 from logs_schema import Archive
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for

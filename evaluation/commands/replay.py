@@ -32,7 +32,9 @@ def add_arguments(parser: ArgumentParser) -> None:
     named = [*((rule.name, rule.description) for rule in RULES), *LEARNING]
     parser.epilog = "\n".join(("policies:", *(f"  {name:<14}{words}" for name, words in named)))
     add_inputs(parser, "archive")
-    parser.add_argument("--problem", choices=(ORDERING,), default=ORDERING, help="problem")
+    parser.add_argument(
+        "--problem", choices=(ORDERING,), default=ORDERING, help="the only one that is replayed"
+    )
     parser.add_argument(
         "--policy", metavar="NAME", action="append",
         help="order of the queue; may be given several times (default: fcfs)",

@@ -7,6 +7,7 @@ from pathlib import Path
 from evaluation.baselines import Baseline
 from evaluation.judges.contender import Contender, load_contender
 from evaluation.judges.host_policy import HostPolicy
+from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.players import GREEDY, Player, of_policy
 from evaluation.judges.user_policies import (
     SIGNATURE,
@@ -18,7 +19,6 @@ from evaluation.judges.user_policies import (
     tried,
     words_of,
 )
-from evaluation.judges.windows import Candidate, Evaluation, Judge
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
 from offline_rl.networks import Actor, Example

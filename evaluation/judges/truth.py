@@ -17,8 +17,7 @@ from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.comparison.decisions import decisions_from
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.config import JudgeConfig
-from evaluation.judges.players import HISTORY, Players, of_reference, play
-from evaluation.judges.windows import (
+from evaluation.judges.judge import (
     Candidate,
     Evaluation,
     Judge,
@@ -28,6 +27,7 @@ from evaluation.judges.windows import (
     compiled,
     slim,
 )
+from evaluation.judges.players import HISTORY, Players, of_reference, play
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import DayConditions, longest_day
 from evaluation.simulator.logs import truth_folder

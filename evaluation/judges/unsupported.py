@@ -12,7 +12,7 @@ import jax
 import pyarrow.compute as pc
 
 from evaluation.comparison.metrics import Metric
-from evaluation.judges.windows import Candidate, Evaluation, Judge
+from evaluation.judges.judge import Candidate, Evaluation, Judge
 from logs_schema import Archive
 
 

@@ -76,7 +76,7 @@ class WeeksConfig:
         num_anchors: anchors, spread evenly over the log.
         num_drain_days: days after a test during which jobs keep arriving.
         warm: what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty).
-        between: FIRST..LAST, dates in which anchors and the days that are evaluated lie; all of the log if empty.
+        between: dates in which anchors and the days that are evaluated lie; all of the log if empty.
             Training days and past weeks may lie before.
     """
 

@@ -1,1 +1,1 @@
-"""The project's main table, from nothing: `schedtwin reproduce table2`."""
+"""The papers' tables and figures, from the simulation of their logs on: `schedtwin reproduce`."""

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.judges.judge import Program, twin_program
 from evaluation.judges.players import SAMPLED, players_of
-from evaluation.judges.windows import Program, twin_program
 from evaluation.reproduction.offload import DayParts, ratios
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -132,7 +132,7 @@ def simulate_whole(
         return _simulate(key_simulate, how, engine, model, whole, parts, num_replications)
 
 
-def live_parts(
+def simulate_parts(
     key: Array,
     how: Learning,
     engine: PyTree,

@@ -31,9 +31,9 @@ from evaluation.problems.configuration import LogConfig
 from evaluation.reproduction.day_twins import (
     Learning,
     clone_engine,
-    live_parts,
     prepare,
     read_day,
+    simulate_parts,
     simulate_whole,
 )
 from evaluation.reproduction.offload import DayParts, correlation, logged_ratios, mean_error, simulated_ratios
@@ -52,7 +52,7 @@ from twin.placement.fit import MIN_ROWS
 from twin.placement.learned import AnswerConfig
 
 ONE, PER_PART, FLOOR = "one-twin", "twin-per-part", "floor"
-WAYS = {ONE: simulate_whole, PER_PART: live_parts}
+WAYS = {ONE: simulate_whole, PER_PART: simulate_parts}
 ENGINE = "engine"
 CURVES, PARAMETERS = "curves.json", "engine.npz"
 AGAIN = 1_000_003

@@ -1,4 +1,4 @@
-"""JSON lines: how their files are named, and what is neither they nor CSV."""
+"""JSON lines: how their files are named, and the refusal of files that are neither JSON lines nor CSV."""
 
 import json
 import re

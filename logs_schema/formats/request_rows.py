@@ -24,7 +24,7 @@ from logs_schema.formats.request_values import (
 
 SITE = "cluster"
 NO_MATCH = "no_match"
-"""The rule that a text breaks which is no amount, and not what the mapping's pattern is of."""
+"""Rule broken by a text that is no amount and does not match the mapping's pattern."""
 _AFTER = {"decided": "arrival", "start": "arrival", "finish": "start"}
 _TRUTHS = {"true": True, "1": True, "yes": True, "false": False, "0": False, "no": False}
 

@@ -18,7 +18,7 @@ class LearningConfig:
         num_samples: Assignments drawn of every instance.
         learning_rate: Of Adam; falls to a tenth over the updates.
         entropy: Weight of the entropy, in nats a request.
-        imitation_updates: Updates that imitate local search before.
+        imitation_updates: Updates that imitate local search, before those of REINFORCE.
         imitation_instances: Instances that the solver is asked for.
         solver_restarts: Of its local search.
     """

@@ -1,4 +1,4 @@
-"""Ours: every edge names its prices, and a request goes where its seconds come cheapest; linear in requests x edges.
+"""This project's network: every edge has prices, a request goes where it costs least; linear in requests x edges.
 
     logit[z, q] = bias_q - price_q * work - way_q * transfer - back_q * result + home_q [z came to q] + f_z . g_q
 

@@ -1,4 +1,4 @@
-"""The clone of the log: behaviour cloning that stops where held-out windows like it best."""
+"""The clone of the log: behaviour cloning, stopped at the lowest loss on held-out windows."""
 
 import jax
 import jax.numpy as jnp

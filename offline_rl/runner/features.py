@@ -1,4 +1,4 @@
-"""The NumPy twin of `twin.placement.features`: what a placement policy observes, one decision at a time.
+"""The NumPy copy of `twin.placement.features`: what a placement policy observes, one decision at a time.
 
 The names are declared here once more, so that a bundle with other features is refused instead of misread; tests hold
 names, numbers and whole episodes against the array code of training.

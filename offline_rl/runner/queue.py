@@ -136,7 +136,7 @@ class QueuePolicy:
 
     @property
     def predicts(self) -> bool:
-        """Whether run times are predicted; otherwise requests are believed."""
+        """Whether run times are predicted; otherwise they are those that jobs request."""
         return queue_rules.predicts(self.setting)
 
     def predicted_s(self, requested_s: float, past: UserPast) -> float:

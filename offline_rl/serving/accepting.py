@@ -1,4 +1,4 @@
-"""Taking callers in: on a listening socket, counted, and so many at a time that descriptors never run out."""
+"""Accepting connections on a listening socket: counted, and so few at a time that descriptors never run out."""
 
 import asyncio
 import errno
@@ -14,7 +14,7 @@ from offline_rl.serving.connections import Connections
 from offline_rl.serving.protocol import HEADER_S, GuardedProtocol
 
 AT_ONCE = 16
-"""Callers accepted before those who are hung up on can have left."""
+"""Callers accepted before those whose connection is closed can have left."""
 RETRY_S = 0.2
 """Seconds without accepting after the system had no descriptor left."""
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)

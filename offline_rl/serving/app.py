@@ -1,4 +1,4 @@
-"""The HTTP doors of the decision service, as an ASGI application.
+"""The HTTP endpoints of the decision service, as an ASGI application.
 
 | path | |
 |---|---|
@@ -88,7 +88,7 @@ class App:
         self._queue = QueueDoor(service.config, service.metrics)
         self._objects = NodeObjects()
         self._lists = NodeLists(self._objects)
-        self._doors: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
+        self._endpoints: dict[str, tuple[str, Callable[[Scope, bytes, float], Awaitable[Reply]]]] = {
             "/filter": ("POST", self._filter),
             "/prioritize": ("POST", self._prioritize),
             "/decide": ("POST", self._decide),
@@ -108,7 +108,7 @@ class App:
             await self._live(receive, send)
         elif scope["type"] == "http":
             begun_s = time.monotonic()
-            path = scope["path"] if scope["path"] in self._doors else "other"
+            path = scope["path"] if scope["path"] in self._endpoints else "other"
             with Share(self.bodies) as share:
                 try:
                     status, content = await self._serve(scope, receive, begun_s, share)
@@ -126,9 +126,9 @@ class App:
         closed: tuple[str, ...] = ("/order",) if policy.queue is None else ()
         if policy.queue is not None or policy.assigner is not None:
             closed += _OF_NODES
-        method, door = self._doors.get(path, ("", None))
-        if door is None or path in closed:
-            there = ", ".join(name for name in self._doors if name not in closed)
+        method, endpoint = self._endpoints.get(path, ("", None))
+        if endpoint is None or path in closed:
+            there = ", ".join(name for name in self._endpoints if name not in closed)
             raise BadCallError(404, f"no such path; there are {there}")
         if scope["method"] != method:
             raise BadCallError(405, f"{path} takes {method}")
@@ -141,14 +141,14 @@ class App:
             and not self._admits(headers.get(b"authorization", b""))
         ):
             raise BadCallError(401, "the token is missing or wrong")
-        if path in _QUESTIONS and self.service.pressure.lag_s > max(
+        if path in _QUESTIONS and self.service.loop_lag.lag_s > max(
             SHED_LAG_S, self.service.config.deadline_s
         ):
             self.service.metrics.shed.inc()
             raise BadCallError(503, "too many questions: decide without an answer")
         body = await read_body(receive, headers.get(b"content-length", b"0"), share)
         try:
-            return await door(scope, body, begun_s)
+            return await endpoint(scope, body, begun_s)
         except (QueryError, PolicyInputError) as error:
             return 400, {"error": str(error)}
 
@@ -256,13 +256,13 @@ class App:
             kind = (await receive())["type"]
             if kind == "lifespan.startup":
                 self.ready = True
-                self.service.pressure.start()
+                self.service.loop_lag.start()
                 if self._on_start:
                     self._on_start()
                 await send({"type": "lifespan.startup.complete"})
             elif kind == "lifespan.shutdown":
                 self.ready = False
-                self.service.pressure.stop()
+                self.service.loop_lag.stop()
                 await self.service.drain()
                 if self._on_stop:
                     self._on_stop()

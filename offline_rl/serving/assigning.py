@@ -1,4 +1,4 @@
-"""The door for many requests at once: `POST /assign` asks for an edge for each, so that the last answer comes soonest.
+"""The endpoint for many requests at once: `POST /assign` asks for an edge for each so that the last answer comes soon.
 
     {"edges": [{"name": "e0", "compute": [0.01, 0.3], "replicas": 2, "local_s": 1.5}, {"name": "e1", "compute": [0.2]}],
      "requests": [{"request_id": "r1", "input_mib": 2.5, "output_mib": 0.1, "source": "e0", "predicted": "e1"}],

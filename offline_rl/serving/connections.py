@@ -1,7 +1,7 @@
-"""How many callers may be connected, and which one is hung up on when there is no room.
+"""How many callers may be connected, and which one is closed when there is no room.
 
 A connection costs a file descriptor, and a process has a limited number of them. So callers are counted when they are
-accepted, before TLS, headers or token; where there is no room the caller that has been idle longest is hung up on, and
+accepted, before TLS, headers or token; where there is no room the connection that has been idle longest is closed, and
 where none is idle the new one is.
 """
 
@@ -59,7 +59,7 @@ class Connections:
         return True
 
     def rest(self, caller: Caller) -> None:
-        """A caller is idle; from now on it may be hung up on."""
+        """A caller is idle; from now on it may be closed."""
         self._idle.pop(caller, None)
         if caller in self._open:
             self._idle[caller] = None

@@ -1,4 +1,4 @@
-"""The door of a queue: `POST /order` asks which of the waiting jobs start now.
+"""The endpoint of a queue: `POST /order` asks which of the waiting jobs start now.
 
     {"waiting": [{"job": "j1", "arrival": 1767225600, "processors": 4, "requested_s": 3600, "user": "ann"}],
      "running": [{"job": "j0", "processors": 8, "started": 1767225000, "requested_s": 7200, "user": "bob"}],
@@ -118,7 +118,7 @@ class QueueDoor:
             for name, job in zip(runs, running, strict=True)
         ]
         inputs = queue, held, users, clock_s
-        # in a thread: other doors are answered meanwhile
+        # in a thread: other endpoints are answered meanwhile
         by_rule = await asyncio.to_thread(policy.starting_by_rule, *inputs)
         reply = await self._reply(partial(policy.starting, *inputs), begun_s, worker)
         arm = self._arm(reply)

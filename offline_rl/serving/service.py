@@ -32,12 +32,12 @@ from offline_rl.serving.errors import QueryError
 from offline_rl.serving.fallbacks import fallback_named
 from offline_rl.serving.inventory import Remembered
 from offline_rl.serving.kept_inventory import KeptInventory
+from offline_rl.serving.loop_lag import LoopLag
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.placed import PlacedRequest
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import PolicySlot, Question
-from offline_rl.serving.pressure import Pressure
 from offline_rl.serving.queries import PlacementQuery
 from offline_rl.serving.rows import RUNNING, UNKNOWN, WAITING, decision_row, request_row
 
@@ -113,7 +113,7 @@ class Service:
     ) -> None:  # fmt: skip
         self.slot, self.config, self.log, self.metrics, self.clock = slot, config, log, metrics, clock
         self._policy = slot.policy
-        self.cluster, self.pressure = LiveCluster(self._policy), Pressure()
+        self.cluster, self.loop_lag = LiveCluster(self._policy), LoopLag()
         self._kept = kept or KeptInventory()
         self._rng, self._fallback = np.random.default_rng(config.seed), fallback_named(config.fallback)
         self._positions: tuple[tuple[str, ...], dict[str, int], Remembered] = ((), {}, Remembered())
@@ -157,7 +157,7 @@ class Service:
             self._record(self.cluster.placement(query, view, "", now_s), answer, None)
             return answer
         fallback = fallback_choice(self._fallback, view, self._rng)
-        if self.pressure.lag_s > self.config.deadline_s:
+        if self.loop_lag.lag_s > self.config.deadline_s:
             return self._decide_in_haste(query, fallback, view, now_s)
         fallback = self._by_rule(query, view, now_s) or fallback
         question = self.cluster.question(query, now_s)
@@ -210,7 +210,7 @@ class Service:
         return ReportedEvents(known, len(events) - known - len(refused), refused)
 
     def expire(self) -> float:
-        """Takes out of the load what is over by now, though nobody asks; returns the clock."""
+        """Takes out of the load what is over by now, without a question; returns the clock."""
         now_s = self.clock()
         self.metrics.assumed_finishes.inc(self.cluster.expire(now_s))
         return now_s

@@ -7,8 +7,7 @@ import pytest
 from evaluation.baselines import BASELINES
 from evaluation.comparison.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
 from evaluation.judges.config import JudgeConfig
-from evaluation.judges.players import as_logged, players_of
-from evaluation.judges.windows import (
+from evaluation.judges.judge import (
     RARE,
     Candidate,
     Evaluation,
@@ -18,6 +17,7 @@ from evaluation.judges.windows import (
     replay_program,
     window_units,
 )
+from evaluation.judges.players import as_logged, players_of
 from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for

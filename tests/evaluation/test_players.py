@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from evaluation.judges.judge import Candidate, Judged, all_at_once, compiled, slim
 from evaluation.judges.players import PlayerInput, Players, play
-from evaluation.judges.windows import Candidate, Judged, all_at_once, compiled, slim
 from tests.toys import toy_problem, toy_response
 from twin.contracts import Array, PyTree
 

@@ -10,7 +10,7 @@ import pytest
 from evaluation.commands.cli import main
 from evaluation.problems.configuration import AnswerConfig
 from evaluation.reproduction import day_twins
-from evaluation.reproduction.day_twins import PART_WINDOWS, live_parts, prepare, read_day
+from evaluation.reproduction.day_twins import PART_WINDOWS, prepare, read_day, simulate_parts
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART, Curves, Figure4Config, curves, quick, table
 from evaluation.reproduction.offload import (
     DayParts,
@@ -93,7 +93,7 @@ def test_parts_share_their_shapes_and_hold_every_request_once(how):
 def test_a_part_with_too_few_requests_is_named(log, how):
     held = read_day(log, how.encoding, TINY.simulated_day)
     with pytest.raises(ConfigError, match="of 40 of the day holds"):
-        live_parts(None, how, None, held, DayParts(preset("small").day_s, 40), 2, SilentProgress())
+        simulate_parts(None, how, None, held, DayParts(preset("small").day_s, 40), 2, SilentProgress())
 
 
 def made(one_twin: float, per_part: float, noise: float, num_seeds: int = 3) -> list[Curves]:

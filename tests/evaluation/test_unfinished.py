@@ -19,8 +19,8 @@ from evaluation.comparison.report import Curve
 from evaluation.comparison.shifts import TestDays
 from evaluation.jobs.engine.config import EngineConfig
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
+from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.placement_entries import PolicyEntries
-from evaluation.judges.windows import Candidate, Evaluation, Judge
 from evaluation.problems.placement.comparing import _tried
 from logs_schema.mapping import one_by_one
 from logs_schema.progress import SilentProgress

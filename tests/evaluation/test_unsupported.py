@@ -12,9 +12,9 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME, NotApplicable
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.judges.config import JudgeConfig
+from evaluation.judges.judge import Evaluation, Judge
 from evaluation.judges.placement_entries import PolicyEntries
 from evaluation.judges.unsupported import lacks, unspecified, without
-from evaluation.judges.windows import Evaluation, Judge
 from evaluation.problems.placement import comparing
 from logs_schema import NODES, REQUESTS, Archive, ArchiveWriter
 from logs_schema.errors import ConfigError

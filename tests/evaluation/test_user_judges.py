@@ -20,9 +20,9 @@ from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.report import Report, write_report
 from evaluation.comparison.tabulation import printed, tabulate
 from evaluation.judges.host_policy import HostPolicy
+from evaluation.judges.judge import Candidate
 from evaluation.judges.players import HISTORY, as_logged, of_policy
 from evaluation.judges.user_judges import UserJudge, judged_by_users, named_judges
-from evaluation.judges.windows import Candidate
 from evaluation.problems.kit import Kit
 from evaluation.problems.kits import KITS
 from evaluation.problems.placement.judging_days import JudgedPolicy, judged_policies

@@ -10,10 +10,10 @@ import pytest
 
 from evaluation.baselines import LEAST_BACKLOG, Baseline
 from evaluation.baselines.baseline import node_feature
+from evaluation.judges.judge import Candidate, Evaluation, replay_judge, replay_program
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import players_of
 from evaluation.judges.user_policies import UserPolicy, named_policies
-from evaluation.judges.windows import Candidate, Evaluation, replay_judge, replay_program
 from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for

@@ -133,7 +133,7 @@ def test_paths_and_methods(app):
      (b"Basic " + base64.b64encode(b"any:" + TOKEN.encode()), 200), (b"Basic " + base64.b64encode(TOKEN.encode()), 401),
      (b"Basic %%%", 401), (b"Basic", 401), (b"Bearer", 401), (b"\xff\xfe", 401)],
 )  # fmt: skip
-def test_the_token_opens_the_doors(header, status):
+def test_the_token_opens_the_endpoints(header, status):
     app = App(made_service(), TOKEN)
     headers = [(b"authorization", header)] if header else []
     content = {"Pod": pod(), "NodeNames": ["node-0"]}
@@ -272,9 +272,9 @@ def test_the_search_for_garbage_rests_while_a_large_content_is_parsed_and_goes_o
 
 def test_questions_are_turned_away_unread_while_the_server_is_behind():
     app = App(made_service())
-    app.service.pressure.lag_s = SHED_LAG_S + 0.01
+    app.service.loop_lag.lag_s = SHED_LAG_S + 0.01
     assert asked(app, "/decide", b"not even JSON")[0] == 400  # its callers wait for a deadline of 5 s
-    app.service.pressure.lag_s = app.service.config.deadline_s + 0.01
+    app.service.loop_lag.lag_s = app.service.config.deadline_s + 0.01
     for path in ("/filter", "/prioritize", "/decide"):
         assert asked(app, path, b"not even JSON")[0] == 503
     assert metric(app.service, "shed_total") == 3

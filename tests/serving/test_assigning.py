@@ -192,7 +192,7 @@ def test_the_network_is_where_the_search_begins():
     assert seen == [(2, 2)]
 
 
-def test_doors_of_other_bundles_are_closed(trained):
+def test_endpoints_of_other_bundles_are_closed(trained):
     for path in ("/decide", "/filter", "/nodes", "/order"):
         status, answer = asked(trained, path, {})
         assert status == 404

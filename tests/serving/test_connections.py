@@ -173,14 +173,14 @@ def test_who_is_turned_away_early_may_finish_and_ask_again(monkeypatch):
     async def live() -> list[bytes]:
         async with listening(App(service)) as port:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            service.pressure.stop()
-            service.pressure.lag_s = 2 * service.config.deadline_s
+            service.loop_lag.stop()
+            service.loop_lag.lag_s = 2 * service.config.deadline_s
             writer.write(QUESTION[:-20])
             lines = [await reader.readline()]
             await reader.readuntil(b"}")
             writer.write(QUESTION[-20:])
             await asyncio.sleep(1.0)
-            service.pressure.lag_s = 0.0
+            service.loop_lag.lag_s = 0.0
             writer.write(QUESTION)
             lines.append(await reader.readline())
             writer.close()

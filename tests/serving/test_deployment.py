@@ -95,8 +95,8 @@ def test_scheduler_configurations_have_known_fields_and_survive_an_outage(conten
     assert extender["ignorable"] is True
     assert extender["httpTimeout"].endswith("ms")
     assert int(extender["httpTimeout"].removesuffix("ms")) <= 500
-    doors = App(made_service())._doors
-    assert {f"/{extender['filterVerb']}", f"/{extender['prioritizeVerb']}"} <= set(doors)
+    endpoints = App(made_service())._endpoints
+    assert {f"/{extender['filterVerb']}", f"/{extender['prioritizeVerb']}"} <= set(endpoints)
     assert extender["enableHTTPS"] == extender["urlPrefix"].startswith("https")
 
 

@@ -222,7 +222,7 @@ def test_a_job_larger_than_the_machine_is_named_and_keeps_nobody_waiting():
     assert asked(app, "/order", question(waiting[1:2]))[1]["too_large"] == []
 
 
-def test_other_doors_are_answered_while_the_rule_looks_at_the_queue(monkeypatch):
+def test_other_endpoints_are_answered_while_the_rule_looks_at_the_queue(monkeypatch):
     looked = []
 
     def look(*_):

@@ -16,10 +16,10 @@ from offline_rl.runner.watch import Watch
 from offline_rl.serving.app import App
 from offline_rl.serving.cluster import PATIENCE_S
 from offline_rl.serving.config import ServiceConfig
+from offline_rl.serving.loop_lag import BEAT_S, LoopLag
 from offline_rl.serving.notices import AGAIN_S, Notices
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.policies import PolicySlot, load_policy
-from offline_rl.serving.pressure import BEAT_S, Pressure
 from offline_rl.serving.queries import PlacementQuery
 from tests.serving.bundles import make_bundle
 from tests.serving.making import NAMES, asked, made_policy, made_service, metric
@@ -130,7 +130,7 @@ def test_a_policy_that_is_slow_is_not_waited_for_and_one_that_hangs_is_not_asked
 def test_a_server_that_is_behind_answers_by_the_fallback_and_says_so(tmp_path):
     asked_policy = []
     service = made_service(made_policy(lambda decision: asked_policy.append(1) or decision), log=tmp_path)
-    service.pressure.lag_s = service.config.deadline_s + 0.01
+    service.loop_lag.lag_s = service.config.deadline_s + 0.01
     answer = asyncio.run(service.decide(query()))
     assert (answer.arm, answer.reason, answer.scores.count(10)) == ("fallback", "overload", 1)
     assert not asked_policy
@@ -141,26 +141,26 @@ def test_a_server_that_is_behind_answers_by_the_fallback_and_says_so(tmp_path):
 
 
 def test_a_row_of_pauses_is_an_overload_and_one_pause_is_none():
-    pressure = Pressure()
+    loop_lag = LoopLag()
     lags = []
     for late_s in (0.1, *[0.0] * 20, *[0.1] * 10, *[-0.001] * 20):
-        pressure.look(late_s)
-        lags.append(pressure.lag_s)
+        loop_lag.look(late_s)
+        lags.append(loop_lag.lag_s)
     assert max(lags[:21]) < 0.05 < lags[30]
     assert 0.0 <= lags[-1] < 0.01
 
 
 def test_the_lag_is_that_of_the_running_loop():
-    pressure = Pressure()
+    loop_lag = LoopLag()
 
     async def live() -> float:
-        pressure.start()
+        loop_lag.start()
         for _ in range(3):
             await asyncio.sleep(BEAT_S / 2)
             time.sleep(0.1)  # the loop is held up
         await asyncio.sleep(0)
-        pressure.stop()
-        return pressure.lag_s
+        loop_lag.stop()
+        return loop_lag.lag_s
 
     assert asyncio.run(live()) > 0.01
 

@@ -1,4 +1,4 @@
-"""Other doors to an environment; nothing inside the project uses them.
+"""Other interfaces of an environment; nothing inside the project uses them.
 
 `stepwise` needs nothing more. `gymnasium_env`, `pettingzoo_env` and `minari_dataset` need the package of their name and
 are imported where they are used.

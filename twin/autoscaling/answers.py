@@ -24,7 +24,7 @@ DAY_S = 86400.0
 
 
 class TwinApplicationState(NamedTuple):
-    """What nobody sees; leaves [deployments, *streams] unless said otherwise."""
+    """The hidden state; leaves [deployments, *streams] unless said otherwise."""
 
     queue: Array  # calls that wait beyond those of the law, in all
     ready: Array

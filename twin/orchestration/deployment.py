@@ -2,9 +2,8 @@
 
 An `Orchestration` names H nodes and for each a change `l` (KaiS, section III-B.3; KMPS, section III-B): `l = w` adds a
 replica of service w, `l = -w` removes one, 0 leaves the node alone; w is an index of the cluster's vocabulary of
-services, whose 0 means "unknown" and so never names a service. It is applied between two slots, by
-`schedule(case, deployment, action, clock_s)` (`twin`-side code need not know when), as a rule every frame when
-`slot_environment` is given an orchestrator `(key, SlotState) -> Orchestration`.
+services, whose 0 means "unknown" and so never names a service. `schedule(case, deployment, action, clock_s)` applies it
+between two slots: every frame where `slot_response` is given an orchestrator `(key, SlotState) -> Orchestration`.
 
 An addition takes its memory at once. Where the node has the service's image (it hosts a replica) it serves from the
 next slot on; otherwise the image is pulled from the cloud first, which takes the WAN's latency and the image's size

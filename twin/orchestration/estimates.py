@@ -1,4 +1,4 @@
-"""What the hybrid strategy believes a service takes: `E <- lambda E + (1 - lambda) T` (KMPS, eq. 3).
+"""The hybrid strategy's estimates of service times: `E <- lambda E + (1 - lambda) T` (KMPS, eq. 3).
 
 `T` is the mean over the service's requests completed in a long slot: at access points from dispatch to the answer, at
 nodes the service alone. Before anything is known, `E` is the mean work that the service declares.

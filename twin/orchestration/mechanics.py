@@ -38,7 +38,7 @@ Orchestrator = Callable[[Array, SlotState], Orchestration]
 
 
 class Private(NamedTuple):
-    """What nobody sees."""
+    """The hidden state."""
 
     slot: Array  # [] int32: slots since the beginning
     queues: Queues

@@ -1,4 +1,4 @@
-"""Replay under predicted run times: exact, event by event, as `twin.ordering.replay`, but requests are not believed.
+"""Replay under predicted run times: exact, event by event, as `twin.ordering.replay` under requested ones.
 
 A job's run time is predicted when it arrives: the mean of its user's last two finished jobs, at most what it requests;
 the request itself where the user has not finished two. Predictions order the queue and the backfilling, and give when
@@ -37,7 +37,7 @@ class PredictedOrder:
     Attributes:
         run_weight, width_weight: of the logarithms of run time and processors.
         ageing: by how much the score falls in a day of waiting, >= 0.
-        predicts: whether run times are predicted from users' own jobs; otherwise requests are believed.
+        predicts: whether run times are predicted from users' own jobs; otherwise they are those that jobs request.
         reserves: whether predictions give when running jobs end as well; otherwise they only order jobs, and a blocked
             head is promised its processors by requests.
         short_first: whether jobs are backfilled by shortest run first; otherwise in the queue's own order.

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from evaluation.comparison.entries import OffPolicyRow
 from evaluation.comparison.shifts import TestDays
+from evaluation.judges.judge import Candidate, Shape, window_units
 from evaluation.judges.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.judges.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.judges.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
 from evaluation.judges.players import HISTORY, SAMPLED, PlayerInput, Players, choose
-from evaluation.judges.windows import Candidate, Shape, window_units
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example

@@ -16,12 +16,12 @@ from evaluation.judges.descriptions import (
     LADDER,
     TWIN_POLICY,
 )
+from evaluation.judges.judge import (
+    Candidate,
+)
 from evaluation.judges.players import GREEDY, HISTORY, SAMPLED
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.judges.windows import (
-    Candidate,
-)
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.shifted import ShiftedTwins
 from logs_schema import Archive

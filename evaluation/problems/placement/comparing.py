@@ -24,16 +24,7 @@ from evaluation.judges.descriptions import (
     TRAINING_TWIN,
     USERS,
 )
-from evaluation.judges.named import refuse_taken
-from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
-from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
-from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
-from evaluation.judges.players import Players, players_of
-from evaluation.judges.trust import TRUTH, judges_trust
-from evaluation.judges.truth import truth_judge, truth_program, workload_beside
-from evaluation.judges.unsupported import lacks, unspecified, without
-from evaluation.judges.user_judges import judged_by_users
-from evaluation.judges.windows import (
+from evaluation.judges.judge import (
     Candidate,
     Judge,
     common_shape,
@@ -43,6 +34,15 @@ from evaluation.judges.windows import (
     twin_program,
     window_units,
 )
+from evaluation.judges.named import refuse_taken
+from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
+from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
+from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
+from evaluation.judges.players import Players, players_of
+from evaluation.judges.trust import TRUTH, judges_trust
+from evaluation.judges.truth import truth_judge, truth_program, workload_beside
+from evaluation.judges.unsupported import lacks, unspecified, without
+from evaluation.judges.user_judges import judged_by_users
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.judging_days import judged_days, judged_policies
 from evaluation.problems.placement.seeds import joined, spread_of

@@ -6,9 +6,9 @@ from functools import cache, partial
 
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.host_policy import HostPolicy
+from evaluation.judges.judge import Candidate
 from evaluation.judges.players import HISTORY, Player, PlayerInput, Players
 from evaluation.judges.user_judges import JudgedDays
-from evaluation.judges.windows import Candidate
 from evaluation.problems.placement.case import Case
 from evaluation.problems.placement.shifted import key_of_shift
 from twin.contracts import Array, PyTree

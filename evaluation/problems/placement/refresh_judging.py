@@ -18,9 +18,7 @@ from evaluation.comparison.metrics import main_metric
 from evaluation.comparison.products import archive_facts
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.contender import Contender
-from evaluation.judges.players import HISTORY, Players, as_logged
-from evaluation.judges.unsupported import unspecified, without
-from evaluation.judges.windows import (
+from evaluation.judges.judge import (
     Candidate,
     Judge,
     common_shape,
@@ -30,6 +28,8 @@ from evaluation.judges.windows import (
     twin_program,
     window_units,
 )
+from evaluation.judges.players import HISTORY, Players, as_logged
+from evaluation.judges.unsupported import unspecified, without
 from evaluation.problems.refresh_parts import CONTENDERS, NEW, NEWEST, REPLAY, RUNNING
 from logs_schema import Archive
 from logs_schema.errors import ConfigError

@@ -8,7 +8,7 @@ from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import Run
 from evaluation.comparison.metrics import Metric
 from evaluation.comparison.shifts import TestDays
-from evaluation.judges.windows import Evaluation
+from evaluation.judges.judge import Evaluation
 
 
 def spread_of(run: Run, shift: TestDays, metric: Metric) -> list[str]:

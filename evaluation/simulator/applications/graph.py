@@ -1,4 +1,4 @@
-"""ServiceCall graphs as arrays, and the time that a request takes on its way through one.
+"""Graphs of service calls as arrays, and the time that a request takes on its way through one.
 
 Means and variances of independent times add up along a sequence; calls made at once take as long as the longest of them
 (Clark 1961, for normal variables). A call that happens in a share p of the cases contributes `p m` and

@@ -1,4 +1,4 @@
-"""Lives through slots and counts: on-time throughput frame by frame, without keeping a trajectory."""
+"""Plays slots and counts: on-time throughput frame by frame, without keeping a trajectory."""
 
 from typing import NamedTuple
 

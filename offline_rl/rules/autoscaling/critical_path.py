@@ -1,4 +1,4 @@
-"""FIRM (Qiu et al. 2020): a support vector machine finds whose fault a slow request is, DDPG scales that deployment.
+"""FIRM (Qiu et al. 2020): a support vector machine finds the deployment that slows requests, DDPG scales it.
 
     relative importance   correlation of a deployment's time in a request with the whole of it, over the window
     congestion            its response time now over the median of the window

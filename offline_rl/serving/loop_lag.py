@@ -4,15 +4,15 @@ import asyncio
 
 BEAT_S = 0.02
 """Seconds between two looks at the clock."""
-NEWS_WEIGHT = 0.2
+LAST_WEIGHT = 0.2
 """Weight of the last look: one long pause is no overload, a row of them is."""
 
 
-class Pressure:
-    """Looks at the clock over and over; how much later than planned it gets to do so is the lag.
+class LoopLag:
+    """Looks at the clock at regular intervals; the lag is how much later than planned it does so.
 
     Attributes:
-        lag_s: The lag of late, in seconds; 0 before `start`.
+        lag_s: The lag, smoothed, in seconds; 0 before `start`.
     """
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Pressure:
 
     def look(self, late_s: float) -> None:
         """Weighs in one look at the clock that came this many seconds later than planned."""
-        self.lag_s += NEWS_WEIGHT * (max(0.0, late_s) - self.lag_s)
+        self.lag_s += LAST_WEIGHT * (max(0.0, late_s) - self.lag_s)
 
     def stop(self) -> None:
         """Ends."""
