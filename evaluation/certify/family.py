@@ -37,12 +37,12 @@ def settled(lines: Sequence[Line], num_days: int) -> list[Line]:
     return found
 
 
-def holm(chances: Sequence[float], level: float = FAMILY) -> np.ndarray:
+def holm(chances: Sequence[float]) -> np.ndarray:
     """Which hypotheses Holm's procedure rejects, [hypotheses] bool; NaN stands for none."""
     chance = np.asarray(chances, float)
     known = np.flatnonzero(np.isfinite(chance))
     order = known[np.argsort(chance[known], kind="stable")]
-    below = chance[order] <= level / np.arange(len(order), 0, -1)
+    below = chance[order] <= FAMILY / np.arange(len(order), 0, -1)
     rejected = np.zeros(len(chance), bool)
     rejected[order[: int(np.argmin([*below, False]))]] = True
     return rejected

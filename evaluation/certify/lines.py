@@ -13,12 +13,12 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 from evaluation.comparison.bootstrap import (
-    MAX_UNDEFINED,
     Estimate,
     IntervalConfig,
     Statistic,
     student_width,
     weights_of,
+    without_interval,
 )
 from evaluation.comparison.formatting import number
 
@@ -81,8 +81,6 @@ def against_floor(
     num_units: int,
     tolerance: float,
     config: IntervalConfig,
-    *,
-    reason: str = "",
 ) -> Line:
     """A line whose value may exceed the noise floor by at most `tolerance`.
 
@@ -93,7 +91,6 @@ def against_floor(
         num_units: Units of both.
         tolerance: Largest accepted difference of the two.
         config: Of the intervals; twin and floor are drawn together, so what is common cancels.
-        reason: Remark for readers.
 
     Returns:
         The line.
@@ -104,7 +101,7 @@ def against_floor(
     return Line(
         section, name, unit, around(values, num_units, config), around(floors, num_units, config),
         judged, tolerance, False, f"floor + {number(tolerance)}",
-        verdict_of(judged, tolerance, higher_is_better=False), reason or _why(judged),
+        verdict_of(judged, tolerance, higher_is_better=False), _why(judged),
         chance_of(judged, tolerance, config, higher_is_better=False),
     )  # fmt: skip
 
@@ -226,14 +223,9 @@ def around(values: np.ndarray, num_units: int, config: IntervalConfig, ceiling: 
         ceiling: Largest possible value.
     """
     value, replicates = float(values[0]), values[num_units + 1 :]
-    if not np.isfinite(value):
-        return Estimate(None, None, None, num_units, "undefined: no row counts for it")
-    if num_units < config.min_units:
-        units = "1 unit is" if num_units == 1 else f"{num_units} units are"
-        return Estimate(value, None, None, num_units, f"no interval: {units} fewer than {config.min_units}")
     defined = np.isfinite(replicates)
-    if np.mean(~defined) > MAX_UNDEFINED:
-        return Estimate(value, None, None, num_units, "no interval: it is undefined on too many units")
+    if (lone := without_interval(value, defined, num_units, config)) is not None:
+        return lone
     half = student_width(num_units, config.level) * float(np.std(replicates[defined], ddof=1))
     return Estimate(value, value - half, min(value + half, ceiling), num_units)
 

@@ -155,16 +155,33 @@ def summarise(values: np.ndarray, num_units: int, config: IntervalConfig) -> Est
         The value; its interval, or the reason why there is none.
     """
     value, without_one, replicates = float(values[0]), values[1 : num_units + 1], values[num_units + 1 :]
+    defined = np.isfinite(replicates)
+    enough = defined & np.all(np.isfinite(without_one))
+    if (lone := without_interval(value, enough, num_units, config)) is not None:
+        return lone
+    low, high = _bca(value, replicates[defined], without_one, config.level)
+    return Estimate(value, low, high, num_units)
+
+
+def without_interval(
+    value: float, defined: np.ndarray, num_units: int, config: IntervalConfig
+) -> Estimate | None:
+    """The estimate and why it has no interval; None where it can have one.
+
+    Args:
+        value: Of all units.
+        defined: [replicates] bool, whether the statistic is finite.
+        num_units: Number of units.
+        config: As the weights were drawn with.
+    """
     if not np.isfinite(value):
         return Estimate(None, None, None, num_units, "undefined: no row counts for it")
     if num_units < config.min_units:
         units = "1 unit is" if num_units == 1 else f"{num_units} units are"
         return Estimate(value, None, None, num_units, f"no interval: {units} fewer than {config.min_units}")
-    defined = np.isfinite(replicates)
-    if np.mean(~defined) > MAX_UNDEFINED or not np.all(np.isfinite(without_one)):
+    if np.mean(~defined) > MAX_UNDEFINED:
         return Estimate(value, None, None, num_units, "no interval: it is undefined on too many units")
-    low, high = _bca(value, replicates[defined], without_one, config.level)
-    return Estimate(value, low, high, num_units)
+    return None
 
 
 def estimate(statistic: Statistic, num_units: int, config: IntervalConfig) -> Estimate:

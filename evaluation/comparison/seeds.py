@@ -8,12 +8,11 @@ from evaluation.comparison.bootstrap import Estimate, verdict
 from offline_rl.confidence import half_width
 
 
-def over_seeds(values: Sequence[float], *, level: float = 0.95) -> Estimate:
-    """The mean over seeds with Student's interval; without one for a single seed.
+def over_seeds(values: Sequence[float]) -> Estimate:
+    """The mean over seeds with Student's 95 % interval; without one for a single seed.
 
     Args:
         values: One a seed; none may be missing.
-        level: Coverage aimed at.
     """
     num_seeds = len(values)
     if not num_seeds or not np.all(np.isfinite(values)):
@@ -21,7 +20,7 @@ def over_seeds(values: Sequence[float], *, level: float = 0.95) -> Estimate:
     mean = float(np.mean(values))
     if num_seeds == 1:
         return Estimate(mean, None, None, 1, "no interval: one seed")
-    half = half_width(np.asarray(values), 0.5 + 0.5 * level)
+    half = half_width(np.asarray(values), 0.975)
     return Estimate(mean, mean - half, mean + half, num_seeds)
 
 

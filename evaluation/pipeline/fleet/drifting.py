@@ -16,18 +16,17 @@ from evaluation.pipeline.refresh.appending import ARCHIVE
 from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
-from logs_schema.mapping import TaskMap, one_by_one
+from logs_schema.mapping import one_by_one
 from offline_rl.bundle import origin_of
 
 
-def drift_of(work: Path, running: Path | None, num_days: int, run_tasks: TaskMap = one_by_one) -> LogDrift:
+def drift_of(work: Path, running: Path | None, num_days: int) -> LogDrift:
     """The drift of the history in a work folder since its running policy was trained.
 
     Args:
         work: Work folder of a refresh.
         running: The running bundle; None without one.
         num_days: Most training days, the newest ones, and most newest days.
-        run_tasks: Counts the days, a task for each.
     """
     if running is None:
         return LogDrift((), "no policy is running", "")
@@ -40,7 +39,7 @@ def drift_of(work: Path, running: Path | None, num_days: int, run_tasks: TaskMap
         trained, newest = split_days(days, origin.first_day, origin.last_day, num_days)
         if not (trained and newest):
             return LogDrift((), _why_none(trained), "")
-        found = survey(archive, SurveyConfig(), run_tasks, [*trained, *newest])
+        found = survey(archive, SurveyConfig(), one_by_one, [*trained, *newest])
     except SchedtwinError as error:
         return LogDrift((), error.what, "")
     known = [day in set(trained) for day in found.days]
