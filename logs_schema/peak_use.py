@@ -28,13 +28,11 @@ class PeakUse:
     Attributes:
         places: Names of places in order of first use; a place is a node or a site.
         peak: Largest use per place and resource `[places, 3]`, in the order of `RESOURCES`.
-        num_placed: Requests that began to run.
-        num_without_node: Those of them whose node is unknown.
+        num_without_node: Requests that began to run on an unknown node.
     """
 
     places: dict[str, int] = field(default_factory=dict)
     peak: np.ndarray = field(default_factory=lambda: np.zeros((0, len(RESOURCES))))
-    num_placed: int = 0
     num_without_node: int = 0
     _use: np.ndarray = field(default_factory=lambda: np.zeros((0, len(RESOURCES))))
     _times_us: np.ndarray = field(default_factory=lambda: np.zeros(0, np.int64))
@@ -81,7 +79,6 @@ class PeakUse:
             shares += [1 / len(nodes)] * len(nodes)
         self._grow()
         yield np.array(rows, np.int64), np.array(places, np.int64), np.array(shares).reshape(-1, 1)
-        self.num_placed += len(runs)
         self.num_without_node += int((~spread & (node < 0)).sum())
 
     def _labels(self, column: pa.Array, prefix: str) -> np.ndarray:

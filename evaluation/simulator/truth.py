@@ -3,7 +3,6 @@
 Twin and truth differ in the response alone, so a policy fitted to logs acts here unchanged.
 """
 
-import datetime as dt
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,9 +16,8 @@ from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.modulation import Path, draw_rate
 from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.unfolding import seated, unfolding_response, unseated
-from evaluation.simulator.workloads import FACT, Workload, missing_arrivals
+from evaluation.simulator.workloads import Workload
 from evaluation.simulator.world import World
-from evaluation.simulator.world_files import world_of
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, Environment, Outcome, PyTree, Response, Streams
 from twin.environment import environment
@@ -171,47 +169,6 @@ def truth_of(
     today, names = day_of_truth(world, day, workload), names_in(world, cluster)
     response = truth_response(world, cluster, config.depth, today, names, weekday=weekday, begin_s=begin_s)
     return environment(placement(cluster, config), response)
-
-
-def truth_environment(
-    facts: Mapping[str, Any],
-    day: dt.date,
-    cluster: Cluster,
-    config: PlacementConfig,
-    *,
-    begin_s: float = 0.0,
-    workload: Workload | None = None,
-) -> Environment:
-    """The environment of the calendar day `day` of the world that wrote an archive.
-
-    Args:
-        facts: The archive's facts; `ground_truth` holds the world and its first day.
-        day: A day on or after the first one; it may lie after the log's end.
-        cluster: As encoded from the archive.
-        config: The placement problem's configuration.
-        begin_s: Time of day at which episodes begin.
-        workload: As `load_workload` reads it beside the archive, if its requests came from another one.
-
-    Returns:
-        See `truth_of`.
-
-    Raises:
-        ConfigError: the archive was not simulated, the day lies before its first, or the workload is missing.
-    """
-    truth = ground_truth(facts)
-    if FACT in truth and workload is None:
-        raise missing_arrivals(truth[FACT], "ground truth")
-    first_day = dt.date.fromisoformat(truth["first_day"])
-    if day < first_day:
-        raise ConfigError(
-            f"the simulated world has no day {day}", where="ground truth", allowed=f"{first_day} and later",
-            advice="choose a later day",
-        )  # fmt: skip
-    world = world_of(truth)
-    return truth_of(
-        world, cluster, config, (day - first_day).days,
-        weekday=day.weekday(), begin_s=begin_s, workload=workload,
-    )  # fmt: skip
 
 
 def day_of_truth(world: World, day: float, workload: Workload | None) -> DayConditions:

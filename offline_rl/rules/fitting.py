@@ -47,8 +47,6 @@ class RuleNumbers(NamedTuple):
     wait_scale: float
     behind_scale: float
     crowding: tuple[float, float, float]
-    num_runs: int
-    num_delays: int
 
     def params(self, rule: str, **numbers: float) -> PyTree:
         """The parameters of a rule, with further `numbers`."""
@@ -79,9 +77,7 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     latency, per_mib = _transfers(kind[at_once], mib[at_once], delay[at_once])
     wait_scale = _scale(delay[begun], backlog[begun], 1.0)
     behind_scale = _scale(delay[begun], behind[begun], 0.0)
-    return RuleNumbers(
-        float(spread), latency, per_mib, wait_scale, behind_scale, crowding, int(ended.sum()), int(begun.sum()),
-    )  # fmt: skip
+    return RuleNumbers(float(spread), latency, per_mib, wait_scale, behind_scale, crowding)
 
 
 def _scale(delay: np.ndarray, work: np.ndarray, usual: float) -> float:

@@ -17,6 +17,9 @@ from evaluation.simulator.world import World
 from twin.contracts import Array, Environment, EnvironmentState, PyTree
 from twin.environment import environment
 from twin.orchestration.deployment import Orchestration
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_mechanics import Dispatch, frame_response
+from twin.orchestration.frames import frame_problem
 from twin.orchestration.mechanics import slot_response
 from twin.orchestration.nodes import finishes
 from twin.orchestration.slots import SlotState, slot_problem
@@ -102,6 +105,12 @@ def system_of(case: Instance, *, orchestrated: bool = False) -> Environment:
     """The environment of an instance, its deployment shuffled or left alone."""
     orchestrator = shuffling(case) if orchestrated else None
     return environment(slot_problem(case.public), slot_response(case.public, true_chance(case), orchestrator))
+
+
+def frame_environment(case: Instance, dispatch: Dispatch, config: FrameConfig) -> Environment:
+    """Orchestration of an instance, frame by frame, while `dispatch` plays the slots in between."""
+    response = frame_response(case.public, true_chance(case), dispatch, config)
+    return environment(frame_problem(case.public, config), response)
 
 
 def runner(

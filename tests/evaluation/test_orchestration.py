@@ -15,7 +15,6 @@ from evaluation.baselines.horizontal_scaling import (
     recommended,
     stabilised,
 )
-from evaluation.simulator.frames import FrameConfig, FrameState, Scaling
 from evaluation.simulator.slots import Deployment, Orchestration, SlotConfig, time_scaled
 from evaluation.simulator.slots.instance import instance
 from logs_schema.errors import ConfigError
@@ -23,8 +22,16 @@ from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.counts import nothing_counted
 from twin.orchestration.deployment import first_deployed, schedule
 from twin.orchestration.edge_cloud import EdgeCloud
-from twin.orchestration.frame_config import history_frames, validate_frames
-from twin.orchestration.frame_state import Load, Measured, as_orchestration, removable, specified
+from twin.orchestration.frame_config import FrameConfig, history_frames, validate_frames
+from twin.orchestration.frame_state import (
+    FrameState,
+    Load,
+    Measured,
+    Scaling,
+    as_orchestration,
+    removable,
+    specified,
+)
 
 TWO = FrameConfig(num_changes=2)
 

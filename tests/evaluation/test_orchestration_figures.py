@@ -9,12 +9,12 @@ from evaluation.reproduction.carry_over import CARRIED, carry_over
 from evaluation.reproduction.centralised import centralised
 from evaluation.reproduction.orchestration import OrchestrationConfig, twin_of
 from evaluation.reproduction.showing_orchestration import as_tables
-from evaluation.simulator.frames import FrameConfig
 from evaluation.simulator.slots import SlotConfig
 from logs_schema.progress import SilentProgress
 from offline_rl.orchestration_config import COPIES, TrainingBudget
 from offline_rl.recipes.slot_learners import ANY_SIZE
 from tests.evaluation.slot_runs import small_kais
+from twin.orchestration.frame_config import FrameConfig
 
 SLOTS = SlotConfig(node_places=6, queue_places=8, slots_per_frame=20, image_mib_per_gib=20.0)
 BENCH = OrchestrationBenchConfig(2, 2, num_frames=4, slots=SLOTS, frames=FrameConfig(samples_per_frame=5))

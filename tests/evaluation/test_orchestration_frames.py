@@ -32,26 +32,20 @@ from evaluation.problems.orchestration.bench import (
 )
 from evaluation.reproduction.benches.orchestration_table import as_json, as_table
 from evaluation.simulator.conditions import conditions, world_draw
-from evaluation.simulator.frames import (
-    FrameConfig,
-    Scaling,
-    deployed_on,
-    few_waiting,
-    frame_environment,
-    observing,
-    on_time_share,
-)
 from evaluation.simulator.laws import constant
 from evaluation.simulator.presets import preset
 from evaluation.simulator.slots import SlotConfig, time_scaled
-from evaluation.simulator.slots.instance import Instance, instance
+from evaluation.simulator.slots.instance import Instance, deployed_on, instance
 from evaluation.simulator.world import Link, World, WorldNode, WorldService
 from logs_schema.errors import ConfigError
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.networks import example_of
-from tests.evaluation.slot_runs import small_kais
+from tests.evaluation.slot_runs import frame_environment, small_kais
 from twin.contracts import Array, Environment, EnvironmentState
-from twin.orchestration.frame_state import FrameOutcome
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_mechanics import observing
+from twin.orchestration.frame_state import FrameOutcome, Scaling
+from twin.orchestration.frames import few_waiting, on_time_share
 from twin.placement.features import one_hot
 from twin.rollout import follow, rollout
 

@@ -22,7 +22,6 @@ from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of
 from evaluation.reproduction.orchestration_learners import learners
 from evaluation.reproduction.orchestration_pairs import LEARNED_PAIRS, NAMES, absent, name_of, pairs_of
 from evaluation.reproduction.orchestration_repeats import BEST_BASELINE, over_worlds, repeated
-from evaluation.simulator.frames import FrameConfig
 from evaluation.simulator.slots import SlotConfig
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world
@@ -32,6 +31,7 @@ from logs_schema.progress import SilentProgress
 from offline_rl.orchestration_config import COPIES, TrainingBudget
 from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.fit import FittedCluster, fit_orchestration
+from twin.orchestration.frame_config import FrameConfig
 
 SLOTS = SlotConfig(node_places=6, queue_places=8, slots_per_frame=20, image_mib_per_gib=20.0)
 FRAMES = FrameConfig(samples_per_frame=5)

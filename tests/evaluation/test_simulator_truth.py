@@ -19,7 +19,7 @@ from evaluation.simulator.laws import exponential
 from evaluation.simulator.logs import DAYS_AT_ONCE, FIRST_DAY, day_of, on_time, simulate, truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
-from evaluation.simulator.truth import truth_environment, truth_of
+from evaluation.simulator.truth import ground_truth, truth_of
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
@@ -119,7 +119,7 @@ def test_the_command_simulates(tmp_path, capsys):
 def test_a_policy_earns_in_the_environment_what_it_earns_in_the_history(archive, encoding):
     num_steps, num_streams = 500, 16
     config = replace(encoding.problem, depth=64, reward="on_time")
-    truth = truth_environment(archive.facts, FIRST_DAY, encoding.cluster, config)
+    truth = truth_of(SMALL, encoding.cluster, config, 0.0)
     run = jax.jit(lambda key: rollout(key, truth, uniform_policy, num_steps, (num_streams,)))
     trajectory = run(jax.random.key(3))
     assert bool(jnp.all(trajectory.settled & trajectory.active))
@@ -183,7 +183,7 @@ def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
         (encoding.cluster, actions),
         (reordered(encoding.cluster, order), np.argsort(order)[actions]),
     ):
-        truth = truth_environment(archive.facts, FIRST_DAY, cluster, replace(encoding.problem, depth=40))
+        truth = truth_of(SMALL, cluster, replace(encoding.problem, depth=40), 0.0)
         run = jax.jit(partial(follow, environment=truth, actions=jnp.asarray(taken, jnp.int32)))
         outcomes.append(run(jax.random.key(1)))
     for name in ("start_s", "finish_s", "status"):
@@ -196,20 +196,18 @@ def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
 def test_an_episode_ends_with_its_day(archive, encoding):
     config = replace(encoding.problem, depth=40)
     begin_s = SMALL.day_s - 600.0
-    truth = truth_environment(archive.facts, FIRST_DAY, encoding.cluster, config, begin_s=begin_s)
+    truth = truth_of(SMALL, encoding.cluster, config, 0.0, begin_s=begin_s)
     trajectory = jax.jit(lambda key: rollout(key, truth, uniform_policy, 60, (3,)))(jax.random.key(0))
     assert bool(jnp.all(trajectory.done[-1]))
     last_s = jnp.max(jnp.where(trajectory.active, trajectory.decision_info.arrival_s, 0.0))
     assert 300.0 < float(last_s) < 600.0
 
 
-def test_what_has_no_truth_is_refused(archive, encoding):
+def test_what_has_no_truth_is_refused(encoding):
     cluster, config = encoding.cluster, encoding.problem
     with pytest.raises(ConfigError, match="no ground truth"):
-        truth_environment({}, FIRST_DAY, cluster, config)
-    with pytest.raises(ConfigError, match="no day 2023-12-31"):
-        truth_environment(archive.facts, dt.date(2023, 12, 31), cluster, config)
+        ground_truth({})
     with pytest.raises(ConfigError, match="2 seats"):
-        truth_environment(archive.facts, FIRST_DAY, cluster, replace(config, num_seats=2))
+        truth_of(SMALL, cluster, replace(config, num_seats=2), 0.0)
     with pytest.raises(ConfigError, match=r"service.*service-05"):
-        truth_environment(archive.facts, FIRST_DAY, replace(cluster, services=cluster.services[:-1]), config)
+        truth_of(SMALL, replace(cluster, services=cluster.services[:-1]), config, 0.0)

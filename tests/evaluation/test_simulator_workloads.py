@@ -15,9 +15,9 @@ from evaluation.baselines import BASELINES, TRUTH_BASELINES
 from evaluation.commands import cli
 from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.shifts import ShiftConfig, plan_shifts
+from evaluation.judges.judge import Candidate
 from evaluation.judges.players import players_of
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
-from evaluation.judges.windows import Candidate
 from evaluation.simulator.conditions import service_mix, world_draw
 from evaluation.simulator.logs import simulate, truth_folder
 from evaluation.simulator.names import names_in
@@ -25,9 +25,10 @@ from evaluation.simulator.patterns import PATTERNS, PERIODS, SWING, loads, swing
 from evaluation.simulator.pool import HIDDEN, classes_of, mean_work_s, read_pool
 from evaluation.simulator.presets import preset
 from evaluation.simulator.request_lists import STEP_ULPS, DayRequests, distinct, next_row, padded
-from evaluation.simulator.truth import day_of_truth, truth_arrivals, truth_environment
+from evaluation.simulator.truth import day_of_truth, truth_arrivals, truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.workloads import FILE, load_workload, workload
+from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import import_log
@@ -292,10 +293,9 @@ def test_the_truth_needs_the_arrivals_kept_beside_the_log(tasks, tmp_path, capsy
     assert log.facts["ground_truth"]["arrivals"] == kept.facts == told["arrivals"]
     assert kept.archive == tasks.content_hash
     assert_listed(log, kept.days)
-    cluster, config = cluster_of(SMALL), PlacementConfig()
-    assert truth_environment(log.facts, date(2024, 1, 2), cluster, config, workload=kept)
+    assert truth_of(SMALL, cluster_of(SMALL), PlacementConfig(), 1.0, workload=kept)
     with pytest.raises(ConfigError, match="cannot be rebuilt") as refused:
-        truth_environment(log.facts, date(2024, 1, 2), cluster, config)
+        truth_program(log.facts, fit_encoding(log, log.days("requests")), {})
     assert tasks.content_hash in str(refused.value)
     truth = log.facts["ground_truth"]
     with pytest.raises(ConfigError, match="are not those it was made of"):
@@ -340,7 +340,8 @@ def test_the_logs_behaviour_lives_the_listed_day_again_as_it_was_logged(tasks, t
     log = Archive(tmp_path / "log")
     days, kept = log.days("requests"), workload_beside(log)
     encoding = fit_encoding(log, days)
-    system = truth_environment(log.facts, days[1], encoding.cluster, encoding.problem, workload=kept)
+    world = world_of(log.facts["ground_truth"])
+    system = truth_of(world, encoding.cluster, encoding.problem, 1.0, workload=kept)
     network = actor(example_of(system))
     nothing = network.init(jax.random.key(0))
     players = players_of(encoding.cluster, network, BASELINES)

@@ -1,6 +1,5 @@
 """Worlds as files: what is read, what is refused by name, and logs that carry the world that wrote them."""
 
-import datetime as dt
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +21,7 @@ from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.pool import read_pool
 from evaluation.simulator.presets import PRESETS, preset
-from evaluation.simulator.truth import ground_truth, truth_environment
+from evaluation.simulator.truth import ground_truth, truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world, facts_of, load_world, plain, redrawn, world_of
@@ -178,7 +177,7 @@ def test_the_truth_of_a_log_is_played_without_the_file(log: Archive, tmp_path: P
     world = world_of(truth)
     assert world == load_world(written(tmp_path, TINY))
     assert (truth["preset"], world.run.kind) == ("tiny", "exponential")
-    day = truth_environment(log.facts, dt.date(2024, 1, 1), cluster_of(world), PlacementConfig(depth=16))
+    day = truth_of(world, cluster_of(world), PlacementConfig(depth=16), 0.0)
     state = jax.jit(lambda key: day.reset(key, (2,)))(jax.random.key(0))
     assert jax.tree.leaves(state)
 

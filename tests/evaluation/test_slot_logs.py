@@ -12,12 +12,11 @@ import pytest
 
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.orchestration.simulating import SlotLogConfig, SlotLogReport, simulate_slots
-from evaluation.simulator.frames import FrameConfig, deployed_on
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.forecast import true_forecast
-from evaluation.simulator.slots.instance import Instance
+from evaluation.simulator.slots.instance import Instance, deployed_on
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError, ConfigError
 from tests.evaluation.slot_runs import random_policy, small_kais
@@ -27,6 +26,7 @@ from twin.orchestration.behaviour import fit_clone
 from twin.orchestration.chance import SlotAnswer
 from twin.orchestration.encode import SlotRows, read_replicas, read_rows
 from twin.orchestration.fit import FittedCluster, fit_orchestration
+from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.mechanics import slot_response
 from twin.orchestration.persistence import load_fitted, save_fitted

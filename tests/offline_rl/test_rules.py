@@ -355,14 +355,12 @@ def test_little_is_taken_from_a_thin_log() -> None:
     assert few.spread < 3.0
     nothing = fit_rules(jax.tree.map(lambda leaf: leaf[..., :0], offers), encoding)
     assert nothing.spread == pytest.approx(RUN_TIME_SPREAD)
-    assert nothing.num_runs == 0
 
 
 @pytest.mark.slow
 def test_a_made_log_of_refusals_drops_and_failures_gives_finite_numbers() -> None:
     encoding, windows = made_system()
     found = fit_rules(labelled_offers(windows, encoding), encoding)
-    assert 0.0 < found.num_runs < found.num_delays
     assert all(np.isfinite([found.spread, found.wait_scale, *found.latency, *found.per_mib]))
     assert min(*found.latency, *found.per_mib) >= 0.0
 

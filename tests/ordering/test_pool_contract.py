@@ -19,7 +19,7 @@ from twin.ordering.arrivals import Begun, Coming, JobArrivals
 from twin.ordering.config import COSTS, OrderingConfig
 from twin.ordering.costs import accrued
 from twin.ordering.features import JOB_FEATURES, NUM_GLOBAL, POOL_FEATURES
-from twin.ordering.job_windows import JobWindows, drawn_jobs
+from twin.ordering.job_windows import JobWindows
 from twin.ordering.orders import by_requested
 from twin.ordering.play import actions_of, by_order, by_policy, by_scorer, play
 from twin.ordering.problem import ordering
@@ -257,14 +257,9 @@ def test_one_stream_alone_mapped_or_padded_is_the_same(trajectory):
 
 
 @pytest.mark.slow
-def test_policies_play_drawn_windows_and_rules_leave_actions_to_follow(trajectory):
-    """Shortest of the visible first, as a policy and as a rule, on windows that a generator draws at reset."""
-    given = jax.tree.map(jnp.asarray, WINDOWS)
-
-    def draw(_key, count):
-        return JobWindows(*jax.tree.map(lambda leaf: leaf[..., :count], given))
-
-    system = environment(ordering(POOL, CONFIG), queue_response(POOL, CONFIG, drawn_jobs(draw, NUM_JOBS)))
+def test_policies_play_windows_and_rules_leave_actions_to_follow(trajectory):
+    """Shortest of the visible first, as a policy and as a rule, a window for each stream."""
+    system = system_of(POOL, CONFIG, WINDOWS)
 
     def policy(_key, observation, legal):
         return jnp.argmin(jnp.where(legal, observation.job[1], jnp.inf), axis=0).astype(jnp.int32)

@@ -7,7 +7,6 @@ import numpy as np
 from evaluation.baselines.random import RANDOM
 from evaluation.simulator.applications.presets import application as preset
 from evaluation.simulator.applications.response import application_response, limits_of
-from evaluation.simulator.frames import FrameConfig, observing
 from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, instance
@@ -20,13 +19,14 @@ from twin.autoscaling.problem import autoscaling_problem
 from twin.autoscaling.rewards import cost_under_slo
 from twin.contracts import Array, Environment, Outcome, PyTree, Response, Streams
 from twin.environment import environment
-from twin.orchestration.frame_mechanics import frame_response
+from twin.orchestration.frame_config import FrameConfig
+from twin.orchestration.frame_mechanics import frame_response, observing
 from twin.orchestration.frames import frame_problem
 from twin.orchestration.joint import joint_problem, joint_response
 from twin.orchestration.mechanics import slot_response
 from twin.orchestration.slots import slot_problem
 from twin.ordering.config import OrderingConfig
-from twin.ordering.job_windows import JobWindows, drawn_jobs
+from twin.ordering.job_windows import replayed_jobs
 from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response
 from twin.ordering.types import Pool
@@ -82,14 +82,7 @@ def batches(length: int, drawn: bool = True) -> Environment:
 def queue(num_jobs: int, drawn: bool = True) -> Environment:
     """A queue that replays one of four windows, drawn at reset."""
     windows = joined([cut_whole(_crowded(seed, num_jobs), POOL, ORDERING) for seed in range(4)])
-
-    def draw(key: Array, count: int) -> JobWindows:
-        which = jax.random.randint(key, (count,), 0, 4)
-        return JobWindows(
-            *jax.tree.map(lambda leaf: jnp.take(jnp.asarray(leaf), which, axis=-1), tuple(windows))
-        )
-
-    response = queue_response(POOL, ORDERING, drawn_jobs(draw, num_jobs))
+    response = queue_response(POOL, ORDERING, replayed_jobs(windows))
     return environment(ordering(POOL, ORDERING), response if drawn else without_chance(response))
 
 

@@ -49,7 +49,6 @@ def joint_problem(
     case: EdgeCloud,
     config: FrameConfig,
     worth: Callable[[FrameOutcome], Array] = on_time_share,
-    time_unit_s: float = 1.0,
 ) -> Problem:
     """The problem of both groups; everything by seat is a mapping from group to what its own problem says.
 
@@ -57,9 +56,8 @@ def joint_problem(
         case: The cluster.
         config: Of frames.
         worth: Of a frame.
-        time_unit_s: Unit of durations in dispatchers' features.
     """
-    slots, frames = slot_problem(case, time_unit_s), frame_problem(case, config, worth)
+    slots, frames = slot_problem(case), frame_problem(case, config, worth)
 
     def start(outcome: Outcome) -> JointState:
         observed_events: JointEvents = outcome.observed_events

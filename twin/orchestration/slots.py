@@ -84,14 +84,12 @@ class SlotDecisionInfo(NamedTuple):
     clock_s: Leaf
 
 
-def placement_config(case: EdgeCloud, time_unit_s: float = 1.0) -> PlacementConfig:
+def placement_config(case: EdgeCloud) -> PlacementConfig:
     """The configuration of the placement problem underneath."""
-    return PlacementConfig(
-        depth=case.config.node_places, time_unit_s=time_unit_s, reward="on_time", num_seats=case.num_seats
-    )
+    return PlacementConfig(depth=case.config.node_places, reward="on_time", num_seats=case.num_seats)
 
 
-def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
+def slot_problem(case: EdgeCloud) -> Problem:
     """The slot problem of an instance.
 
     Legal is every node that is up, hosts a replica of the request's service and has a place for it; with
@@ -100,12 +98,11 @@ def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
 
     Args:
         case: The instance.
-        time_unit_s: Unit of durations in features.
 
     Returns:
         The problem; actions are int32 node indices [seats, *streams].
     """
-    base = placement(case.cluster, placement_config(case, time_unit_s))
+    base = placement(case.cluster, placement_config(case))
 
     def joined(inner: PlacementState, view: View) -> SlotState:
         here = _here(inner, view.deployment)
@@ -140,7 +137,7 @@ def slot_problem(case: EdgeCloud, time_unit_s: float = 1.0) -> Problem:
 
     def observation(state: SlotState, seen: Observation, in_full: bool) -> Observation:
         node = jnp.concatenate([seen.node, _node_features(case, state, in_full)])
-        return Observation(node, jnp.concatenate([seen.request, _request_features(state, time_unit_s)]))
+        return Observation(node, jnp.concatenate([seen.request, _request_features(state)]))
 
     return base._replace(
         start=start,
@@ -218,10 +215,8 @@ def _node_features(case: EdgeCloud, state: SlotState, in_full: bool) -> Array:
     )
 
 
-def _request_features(state: SlotState, time_unit_s: float) -> Array:
+def _request_features(state: SlotState) -> Array:
     """[3, seats, *streams]."""
     view, clock = state.view, state.placement.clock_s[None]
     waited_s = jnp.where(view.holding, jnp.maximum(clock - view.arrived_s, 0.0), 0.0)
-    return jnp.stack(
-        [jnp.log1p(waited_s / time_unit_s), jnp.log1p(view.queued), jnp.log1p(view.oldest_s / time_unit_s)]
-    )
+    return jnp.stack([jnp.log1p(waited_s), jnp.log1p(view.queued), jnp.log1p(view.oldest_s)])

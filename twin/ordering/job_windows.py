@@ -1,4 +1,4 @@
-"""Windows of jobs as arrays, `W` at a time: the arrivals of replay, or of a generator that draws whole windows at once.
+"""Windows of jobs as arrays, `W` at a time: the arrivals of replay.
 
 A window begins at tick 0 with what ran and waited at that moment and with the users' history up to then.
 """
@@ -6,7 +6,6 @@ A window begins at tick 0 with what ran and waited at that moment and with the u
 from collections.abc import Callable
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -36,10 +35,6 @@ class JobWindows(NamedTuple):
     end: Leaf  # [rows, W] int32 ticks: when it will end
     users: Users  # leaves [num_agents, W]
     week: Leaf  # [W] int32: ticks from Monday 00:00 to the beginning
-
-
-DrawWindows = Callable[[Array, int], JobWindows]
-"""(key, number of windows) -> windows, as JAX arrays."""
 
 
 def standing_order(jobs: Jobs, rule: Rule) -> np.ndarray:
@@ -207,37 +202,12 @@ def replayed_jobs(windows: JobWindows) -> JobArrivals:
 
     With as many streams as windows each has its own; otherwise windows are drawn with replacement at reset.
     """
-    num_windows = windows.length.shape[0]
+    num_jobs, num_windows = windows.run.shape
 
-    def draw(key: Array, streams: Streams) -> JobWindows:
-        window = choose_windows(key, num_windows, streams)
-        return JobWindows(*take(windows, window))
-
-    return _walks(draw, windows.run.shape[0])
-
-
-def drawn_jobs(draw: DrawWindows, num_jobs: int) -> JobArrivals:
-    """Arrivals from a generator that draws whole windows at reset, one for every stream.
-
-    Args:
-        draw: The generator.
-        num_jobs: Length `N` of its windows.
-    """
-
-    def shaped(key: Array, streams: Streams) -> JobWindows:
-        count = int(np.prod(streams, dtype=int))
-        return JobWindows(
-            *jax.tree.map(lambda leaf: leaf.reshape((*leaf.shape[:-1], *streams)), draw(key, count))
-        )
-
-    return _walks(shaped, num_jobs)
-
-
-def _walks(draw: Callable[[Array, Streams], JobWindows], num_jobs: int) -> JobArrivals:
     def init(key: Array, streams: Streams) -> tuple[_JobWalk, Begun]:
-        windows = draw(key, streams)
-        walk = _JobWalk(windows.requests, windows.run, windows.length, jnp.zeros(streams, jnp.int32))
-        return walk, Begun(windows.running, windows.end, windows.users, windows.week)
+        own = JobWindows(*take(windows, choose_windows(key, num_windows, streams)))
+        walk = _JobWalk(own.requests, own.run, own.length, jnp.zeros(streams, jnp.int32))
+        return walk, Begun(own.running, own.end, own.users, own.week)
 
     def peek(walk: _JobWalk) -> Coming:
         request = JobRequests(*(get(leaf, walk.position) for leaf in walk.requests))

@@ -12,7 +12,6 @@ A job that was given up has no run time, so it is in no figure; but it may have 
 Jobs larger than a pool and jobs that outrun their request are counted by the replay, which has the pool.
 """
 
-from collections.abc import Iterable
 from datetime import date
 
 import numpy as np
@@ -42,7 +41,6 @@ GIVEN_UP, UNSURE = ("killed", "dropped", "rejected"), ("failed", "unknown")
 def read_jobs(
     archive: Archive,
     *,
-    days: Iterable[date] | None = None,
     pool: str | None = None,
     withdraw: bool = False,
     counted: tuple[date, date] | None = None,
@@ -51,7 +49,6 @@ def read_jobs(
 
     Args:
         archive: where from.
-        days: days of arrival to read (all if None).
         pool: name of the pool whose jobs are read; the jobs of all nodes together if None.
         withdraw: whether jobs that were cancelled before they started wait until then, in place of being left out.
         counted: first and last day of arrival of the jobs that `counts` is about; all that are read if None.
@@ -61,9 +58,9 @@ def read_jobs(
 
     Raises:
         ConfigError: the archive has no such pool.
-        NoJobsError: no job of these days is usable.
+        NoJobsError: no job is usable.
     """
-    rows, left_out = _rows(archive, days, pool, counted)
+    rows, left_out = _rows(archive, pool, counted)
     arrival_us, start_us, finish_us = (_instants_us(rows[name]) for name in ("arrival", "start", "finish"))
     run_s = np.where(np.isnan(finish_us - start_us), _numbers(rows["run_s"]), (finish_us - start_us) / 1e6)
     processors, requested_s = _numbers(rows["cpu_cores"]), _numbers(rows["requested_run_s"])
@@ -112,11 +109,11 @@ def read_jobs(
 
 
 def _rows(
-    archive: Archive, days: Iterable[date] | None, pool: str | None, counted: tuple[date, date] | None
+    archive: Archive, pool: str | None, counted: tuple[date, date] | None
 ) -> tuple[pa.Table, dict[str, int]]:
     if pool is None:
-        return archive.read("requests", days=days, columns=COLUMNS), {}
-    rows = archive.read("requests", days=days, columns=(*COLUMNS, *NODES_OF_JOBS))
+        return archive.read("requests", columns=COLUMNS), {}
+    rows = archive.read("requests", columns=(*COLUMNS, *NODES_OF_JOBS))
     own, left_out = rows_of_pool(archive, rows, pool)
     if counted is not None:
         left_out = rows_of_pool(archive, rows.filter(pa.array(_within(rows, counted))), pool)[1]

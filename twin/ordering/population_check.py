@@ -9,8 +9,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twin.ordering.population import DAY_S, JobPopulation, JobPopulationConfig, day_of, generate
+from twin.ordering.population import DAY_S, JobPopulation, day_of, generate
 from twin.ordering.types import Jobs
+
+LEVEL = 0.9
+"""Width of the range of each generated figure."""
 
 
 class StretchFigures(NamedTuple):
@@ -95,9 +98,7 @@ def check_population(
     num_days: int,
     processors: float,
     *,
-    config: JobPopulationConfig | None = None,
     num_generated: int = 100,
-    level: float = 0.9,
 ) -> PopulationCheck:
     """Sets days that the population has not seen beside days that it generates.
 
@@ -107,18 +108,13 @@ def check_population(
         first_day: days since 1970 (UTC) of the first held-out day.
         num_days: how many.
         processors: of the pool.
-        config: as jobs are generated.
         num_generated: stretches to generate, from seeds 0, 1, ...
-        level: width of the range of each generated figure, in (0, 1).
     """
     rows = [
-        stretch_figures(
-            generate(population, seed, first_day, num_days, config), first_day, num_days, processors
-        )
+        stretch_figures(generate(population, seed, first_day, num_days), first_day, num_days, processors)
         for seed in range(num_generated)
     ]
-    tails = [0.5 - 0.5 * level, 0.5 + 0.5 * level]
-    low, high = np.nanquantile(np.array(rows), tails, axis=0)
+    low, high = np.nanquantile(np.array(rows), [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
     real = stretch_figures(held_out, first_day, num_days, processors)
     return PopulationCheck(real, StretchFigures(*low), StretchFigures(*high), num_generated)
 

@@ -17,19 +17,14 @@ from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES, gsp_ss_disp
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, estimate, ratio_over_units
 from evaluation.problems.orchestration.pairs import PairProgram, pair_program
 from evaluation.problems.orchestration.references import REFERENCES, reference
-from evaluation.simulator.frames import (
-    Dispatch,
-    FrameConfig,
-    deployed_on,
-    observing,
-)
 from evaluation.simulator.slots import Counts, SlotConfig, time_scaled
 from evaluation.simulator.slots.chance import true_chance
-from evaluation.simulator.slots.instance import Instance
+from evaluation.simulator.slots.instance import Instance, deployed_on
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from twin.orchestration.edge_cloud import EdgeCloud
-from twin.orchestration.frame_config import validate_frames
+from twin.orchestration.frame_config import FrameConfig, validate_frames
+from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.orchestrating import Orchestrate
 from twin.placement.types import Cluster
 
@@ -59,7 +54,7 @@ class OrchestrationBenchConfig:
     Attributes:
         num_seeds: Independent repetitions.
         days_per_seed: Times that each plays the day.
-        num_frames: Frames after which a day is cut short (default: the whole day).
+        num_frames: Frames after which a day is cut short; without it the whole day.
         seed: Of everything drawn.
         slots, frames: See there.
     """

@@ -13,7 +13,7 @@ from evaluation.baselines.static_deployment import STATIC_DEPLOYMENT
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.forecast import true_forecast
 from evaluation.simulator.slots.instance import Instance
-from offline_rl.rules.orchestration.lookahead import DeploymentLookahead, ModelOf, lookahead
+from offline_rl.rules.orchestration.lookahead import ModelOf, lookahead
 from offline_rl.rules.orchestration.planned import PlannedConfig, planned
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
@@ -51,7 +51,6 @@ def planning(
     model_of: ModelOf,
     dispatch: Dispatch,
     frames: FrameConfig,
-    config: DeploymentLookahead | None = None,
     follows: bool = True,
 ) -> Orchestrate:
     """The orchestrator called `name` with a forecast and a model, of the truth or of a twin.
@@ -60,7 +59,7 @@ def planning(
     """
     if name == PLANNED:
         return planned(case, forecast, frames, PlannedConfig(follows=follows))
-    return lookahead(case, model_of, dispatch, frames, proposing(case, forecast, frames, follows), config)
+    return lookahead(case, model_of, dispatch, frames, proposing(case, forecast, frames, follows))
 
 
 def reference(name: str, case: Instance, dispatch: Dispatch, frames: FrameConfig) -> Orchestrate:

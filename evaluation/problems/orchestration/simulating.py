@@ -84,7 +84,6 @@ def simulate_slots(
     seed: int,
     out: Path,
     *,
-    days: tuple[int, ...] | None = None,
     first_day: dt.date = FIRST_DAY,
     replace: bool = False,
     progress: Callable[[float, float | None], None] = lambda done, total: None,
@@ -97,7 +96,6 @@ def simulate_slots(
         config: Who decides, and the settings of the system.
         seed: Of the histories, >= 0.
         out: Folder of the archive.
-        days: Days of the world to write instead of all of them.
         first_day: Calendar day of day 0.
         replace: Whether what is already there may be replaced.
         progress: Told how many days are done, of how many.
@@ -110,7 +108,7 @@ def simulate_slots(
     validate_days(first_day, num_days)
     refuse_too_large(world, DAYS_AT_ONCE)
     pace = time_scaled(world, config.slots)
-    days = tuple(range(num_days)) if days is None else days
+    days = tuple(range(num_days))
     record = recorder(
         pace, config.slots, config.frames, lambda public: _dispatch(public, config), _rule(config)
     )
