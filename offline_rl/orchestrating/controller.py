@@ -4,7 +4,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from logs_schema.errors import ConfigError, SchedtwinError, first
 from offline_rl.errors import PolicyInputError
@@ -38,9 +38,9 @@ class ControllerConfig:
 
 
 class FrameResult(NamedTuple):
-    """What became of a frame."""
+    """What became of a frame; `follows`: another controller leads."""
 
-    outcome: str  # of `recording.OUTCOMES`
+    outcome: Literal["changed", "nothing_to_change", "dry_run", "paused", "follows", "failed"]
     reason: str
     writes: list[Write]
     left_out: list[str]

@@ -18,8 +18,6 @@ from offline_rl.serving.journal import Journal
 
 REPLICA_COLUMNS = ("service", "node_id", "num_replicas", "time")
 FRAME_COLUMNS = ("time", "outcome", "reason", "changes", "left_out", "took_s", "bundle")
-OUTCOMES = ("changed", "nothing_to_change", "dry_run", "paused", "follows", "failed")
-"""What becomes of a frame; `follows`: another controller leads."""
 
 
 class Recording:

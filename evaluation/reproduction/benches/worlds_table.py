@@ -127,7 +127,7 @@ def as_table(found: Sequence[Mapping[str, Any]]) -> Group:
 
 def _policies(found: Mapping[str, Any]) -> Table:
     table = Table(title=Text(f"{found['world']}, seed {found['seed']}, {found['shift_days']} days later"))
-    for column in ("policy", "on time", "interval", "promised", "response [s]", "in-model [s]"):
+    for column in ("policy", "on time", "interval", "in-model", "response [s]", "in-model [s]"):
         table.add_column(column, justify="left" if column == "policy" else "right")
     for row in sorted(rows(found), key=lambda row: -row["on_time"]):
         mark = FAR_MARK if row["marked"] else ""
