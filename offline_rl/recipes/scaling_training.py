@@ -104,18 +104,19 @@ def build_policy(
     config: ScaleConfig,
     seeds: Sequence[int],
     progress: Progress,
+    *,
+    off_by: float = 0.0,
+    is_trusted: bool = True,
 ) -> dict[str, Any]:
     """Calibrates and trains what there is, tries all of it in fresh days of the twin, and takes what is handed over
-    (`choose_autoscaler`); facts of the product."""
+    (`choose_autoscaler`, which says what `off_by` and `is_trusted` are); facts of the product."""
     setting = setting_of(config, twin, log)
     rates = made_rates(twin.load, DAYS, TRIAL_SEED)
     starts = np.linspace(0, len(rates) - config.trial_steps - 2, 2 * config.trial_episodes).astype(int)
     candidates: dict[str, Autoscaler] = {}
     chosen: dict[str, Mapping[str, float]] = {}
     with progress.stage("calibrate", unit="rules") as stage:
-        rules = autoscalers(
-            *setting, twin, log, config.trial_episodes, RULES, cost_under_slo(config.violation_weight)
-        )
+        rules = autoscalers(*setting, twin, log, config.trial_episodes, RULES, config.violation_weight)
         for done, (name, make) in enumerate(rules.items(), 1):
             made = make()
             candidates[name], chosen[name] = made.autoscaler, made.chosen
@@ -129,15 +130,17 @@ def build_policy(
     starts = np.concatenate([starts[::2], starts[1::2]])  # both halves see all of the days
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
     taken = choose_autoscaler(
-        {name: one["reward"] for name, one in tried.items()}, BEST_RULE, candidates.keys() - set(RULES)
-    )
+        {name: one["reward"] for name, one in tried.items()}, BEST_RULE, candidates.keys() - set(RULES),
+        num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
+    )  # fmt: skip
     means = {
         name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
     }
     return {
         "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None, "tried": means,
         "chosen": chosen, "recommended": taken.name, "best_learned": taken.best, "gain": taken.gain,
-        "gain_low": taken.low if np.isfinite(taken.low) else None, "seeds": list(seeds),
+        "gain_low": taken.low if np.isfinite(taken.low) else None, "gain_least": taken.least, "off_by": off_by,
+        "held_back": taken.why, "seeds": list(seeds),
     }  # fmt: skip
 
 

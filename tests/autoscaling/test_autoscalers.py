@@ -10,7 +10,7 @@ import pytest
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler
 from offline_rl.rules.autoscaling.calibration import repeated
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
-from offline_rl.rules.autoscaling.lookahead import CORE_GIB, Candidates, plan
+from offline_rl.rules.autoscaling.lookahead import CORE_GIB, Candidates, LookaheadConfig, plan
 from offline_rl.rules.autoscaling.quartile_q import MOVES, NUM_STATES, moved, quartile_q, state_index
 from offline_rl.rules.autoscaling.rate_target import rate_target, static
 from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
@@ -56,10 +56,30 @@ def test_the_plan_is_nearly_the_cheapest_that_keeps_the_objective(rate):
     quantile_s, cost = evaluate(jnp.asarray(choices[both][:, :, 1]), jnp.asarray(choices[both][:, :, 0]))
     goal_s = 0.2 * float(config.slo_s)
     cheapest = float(np.min(np.where(np.asarray(quantile_s) <= goal_s, cost, np.inf)))
-    found = plan(config, known, candidates, jnp.full(2, rate), jnp.ones(2), 0.2)
+    found = plan(config, known, candidates, jnp.full(2, rate), jnp.ones(2), LookaheadConfig(0.2, weight=1e6))
     kept_s, paid = of_plan(known, rate, *found)
     assert float(kept_s) <= 1.01 * goal_s
     assert float(paid) <= 1.25 * cheapest
+
+
+def test_an_objective_out_of_reach_costs_no_more_than_to_miss_it():
+    known, rate = laws([0.008, 0.004], [1.0, 2.0]), jnp.full(2, 60.0)
+    choices = np.array(list(product(range(1, 21), (0.5, 1.0, 1.5))))
+    candidates = Candidates(*(jnp.asarray(np.repeat(choices[:, [column]], 2, axis=1)) for column in (1, 0)))
+    planned = [
+        of_plan(
+            known,
+            60.0,
+            *plan(CONFIG, known, candidates, rate, jnp.ones(2), LookaheadConfig(0.05, weight=weight)),
+        )
+        for weight in (1.0, 10.0, 1e6)
+    ]
+    quantile_s, cost = np.asarray(planned).T
+    assert quantile_s.min() > 0.05 * CONFIG.slo_s
+    assert cost[0] < cost[1] < 0.5 * cost[2]  # any price at all buys replicas that hardly help
+    worth = 10.0 * np.log(quantile_s / (0.05 * CONFIG.slo_s)) + cost
+    assert worth[1] < worth[0]
+    assert worth[1] < worth[2]
 
 
 def test_the_rate_rule_divides_by_what_a_replica_of_its_cores_takes():

@@ -21,6 +21,24 @@ def test_what_is_surely_better_is_taken_and_what_only_seems_so_is_not():
     assert doubtful.low < 0.0
 
 
+@pytest.mark.parametrize(
+    ("doubt", "why"),
+    [
+        ({"is_trusted": False}, "failed its certificate"),
+        ({"off_by": 1.5}, "is off by 1.50"),
+        ({"num_members": 5}, "one member of the twin puts the gain at -1.00"),
+    ],
+)
+def test_in_a_twin_that_cannot_be_believed_so_far_the_rule_stays(doubt, why):
+    gains = np.tile([1.5, 1.5, 1.5, 1.5, -1.0], 20)  # five members take turns
+    rewards = {"rule": np.zeros(100), "good-0": gains}
+    taken = choose_autoscaler(rewards, "rule", ("good-0",))
+    assert (taken.name, taken.why) == ("good-0", "")
+    kept = choose_autoscaler(rewards, "rule", ("good-0",), **doubt)
+    assert (kept.name, kept.best) == ("rule", "good-0")
+    assert why in kept.why
+
+
 def test_the_best_of_many_that_are_as_good_as_the_rule_is_rarely_taken():
     """They are chosen on other episodes than they are held against the rule on: 2.5 % is the level."""
     taken = 0

@@ -90,6 +90,32 @@ def test_what_a_log_says_is_recovered(laws):
             np.testing.assert_allclose(found, [true, true], rtol=0.08)
 
 
+@pytest.mark.parametrize(("waits_s", "quickest_s"), [(0.0, (0.8, 2.0)), (0.1, (0.85, 1.1))])
+def test_cores_that_were_never_granted_save_processor_time_and_no_other(waits_s, quickest_s):
+    """Of calls at a quarter of a core the law at a whole one is the time that they wait, and that of the processor."""
+    cores, use = np.full((len(LOG.time_s), 2), 0.25), LOG.columns["request_rate_per_s"] * WORK_S
+    rho = np.clip(np.random.default_rng(1).uniform(0.2, 0.9, use.shape), 0.2, 0.9)
+    own = (waits_s + WORK_S / cores) / (1.0 - rho)
+    ready = use / cores / rho
+    columns = {
+        **LOG.columns,
+        "cpu_cores": cores,
+        "ready_replicas": ready,
+        "num_replicas": ready,
+        "response_s": own,
+    }
+    columns["cpu_cores_used"] = rho * cores
+    gateway = {**LOG.gateway, "response_s": own @ CALLS, "response_p95_s": 2.5 * own @ CALLS}
+    laws = fit_laws(replace(LOG, columns=columns, gateway=gateway), LawsConfig(members=2))
+    np.testing.assert_array_equal(laws.most_cores, 1.0)
+    for rho in (0.3, 0.6, 0.8):
+        found = law_s(
+            laws.log_floor, laws.gamma, laws.log_beta, laws.log_power, jnp.float32(rho), jnp.float32(1.0)
+        )  # fmt: skip
+        ratio = np.asarray(found) * (1.0 - rho) / (waits_s + WORK_S)
+        assert quickest_s[0] < ratio.min() <= ratio.max() < quickest_s[1]
+
+
 @pytest.mark.parametrize("column", ["cpu_cores_used", "request_rate_per_s", "ready_replicas", "num_replicas"])
 def test_gaps_in_one_metric_change_no_ratio(column):
     gaps = np.random.default_rng(0).random(len(LOG.time_s)) < 0.3

@@ -20,6 +20,10 @@ from twin.contracts import Array
 from twin.descent import descend
 
 HOUR_S = 3600.0
+WHOLE_CORE = 1.0
+"""Cores that a replica can use even where the log granted less: a call runs on one core at a time."""
+USUAL_POWER = -1.5
+"""Of `Laws.log_power`, where a log says little: near 1 / (1 - rho), the law of processors that are shared."""
 MARGIN_SHARE = 0.99
 """Share of the intervals whose use of memory stays within the margin above the line."""
 
@@ -141,7 +145,7 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
     return {
         "calls_per_request": calls,
         "work_s": work,
-        "most_cores": np.nanmax(every["cpu_cores"], axis=0),
+        "most_cores": np.maximum(np.nanmax(every["cpu_cores"], axis=0), WHOLE_CORE),
         "start_up_s": np.clip(start_up, 0.0, 600.0),
         "connections": np.maximum(np.nanmax(number, axis=0), 5.0),
         "memory_gib": np.array([line[0] for line in memory]),
@@ -186,11 +190,13 @@ def _fit_own_times(
     log_s = jnp.asarray(np.log(np.where(known, response, 1.0)), jnp.float32)
     rho_j, cores_j = (jnp.asarray(np.where(known, one, 0.5), jnp.float32) for one in (rho, cores))
     work = jnp.asarray(np.stack([part["work_s"] for part in parts]), jnp.float32)
+    most = np.clip(np.nanmax(log.columns["cpu_cores"], axis=0), 0.05, WHOLE_CORE)
+    seen = jnp.asarray(np.broadcast_to(most, work.shape), jnp.float32)
     start = {
         "log_floor": jnp.log(jnp.maximum(work, 1e-6)),
         "gamma": jnp.full(work.shape, 0.8),
         "log_beta": jnp.zeros(work.shape),
-        "log_power": jnp.zeros(work.shape),
+        "log_power": jnp.full(work.shape, USUAL_POWER),
     }
 
     def away(params: dict[str, Array]) -> Array:
@@ -198,9 +204,16 @@ def _fit_own_times(
         law = law_s(floor, gamma, beta, power, rho_j, cores_j)
         return jnp.log(law) - log_s
 
+    def too_quick(params: dict[str, Array]) -> Array:
+        """By how much the law at a whole core lies below what the processor time saved allows; logarithms."""
+        unloaded = jnp.exp(params["log_floor"]) / seen ** params["gamma"]
+        least = jnp.maximum(unloaded - work * (1.0 / seen - 1.0), jnp.minimum(work, unloaded))
+        return jnp.maximum(jnp.log(jnp.maximum(least, 1e-9)) - params["log_floor"], 0.0)
+
     def loss(params: dict[str, Array]) -> Array:
         held = sum(jnp.sum((params[name] - start[name]) ** 2) for name in ("gamma", "log_beta", "log_power"))
-        return jnp.sum(optax.huber_loss(away(params), delta=0.2) * weight) / weight.shape[1] + 1e-4 * held
+        missed = jnp.sum(optax.huber_loss(away(params), delta=0.2) * weight) / weight.shape[1]
+        return missed + 1e-4 * held + 0.1 * jnp.sum(too_quick(params) ** 2)
 
     optimizer = optax.adam(config.learning_rate)
 

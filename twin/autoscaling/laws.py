@@ -1,12 +1,14 @@
 """How a deployment answers to load and grants: a law with parameters learned from its log.
 
-    rho   = rate work / (ready min(cores, most))           most: cores that the log has seen used at most
+    rho   = rate work / (ready min(cores, most))           most: the most that the log has granted, one core at least
     own   = floor / min(cores, 1)^gamma (1 + beta rho^m / (1 - rho))          response time while nothing queues
     queue : what arrives beyond the capacity waits, is worked off later, and is refused beyond `connections` a replica
 
 floor, gamma, beta and m are fitted for every deployment; beyond the largest rho of the log the law grows without bound,
-which is the pessimism wanted there. From end to end the mean is a weighted sum of the own times, its 95 % quantile a
-multiple of the mean that depends on how crowded and how concentrated the time is; the distribution is a gamma.
+which is the pessimism wanted there. A call runs on one core at a time: where the log never granted a whole one, more
+saves processor time, `work (1 / cores - 1)` at most, and no other time. From end to end the mean is a weighted sum of
+the own times, its 95 % quantile a multiple of the mean that depends on how crowded and how concentrated the time is;
+the distribution is a gamma.
 """
 
 from typing import NamedTuple

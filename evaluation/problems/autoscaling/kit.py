@@ -18,7 +18,7 @@ from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
-from evaluation.problems.autoscaling.certifying import certify
+from evaluation.problems.autoscaling.certifying import certify, value_off_by
 from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.notifying import notice_from
@@ -34,7 +34,7 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
-from offline_rl.recipes.scaling_training import BEST_RULE, build_policy, policy_of
+from offline_rl.recipes.scaling_training import BEST_RULE, build_policy, policy_of, setting_of
 from twin.autoscaling.answered.inputs import load_source_of
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (
@@ -114,9 +114,14 @@ def train_plan(config: RunConfig) -> StepPlan:
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         twin, facts = load_application_twin(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
-        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
-        found = build_policy(out, twin, load_log(inputs["twin"]), scale, seeds, progress)
-        return {KEY: NAME, "train_days": facts["train_days"], **found, **known}
+        known = certification_in(inputs[CERTIFICATE]) if CERTIFICATE in inputs else None
+        log = load_log(inputs["twin"])
+        slo_s = setting_of(scale, twin, log).scaling.slo_s
+        found = build_policy(
+            out, twin, log, scale, seeds, progress, is_trusted=known is None or not known.failed,
+            off_by=value_off_by(twin, log, slo_s, scale.violation_weight),
+        )  # fmt: skip
+        return {KEY: NAME, "train_days": facts["train_days"], **found, **(known.facts() if known else {})}
 
     return StepPlan("policy", build, {"scale": scale, "seeds": seeds}, config.seed, SCALE_CODE)
 
@@ -210,6 +215,7 @@ def trained(facts: Facts) -> list[str]:
     low = facts["gain_low"]
     gain = f"{best} gains {facts['gain']:.2f} over {BEST_RULE} in the twin"
     gain += ", one episode says nothing of how sure" if low is None else f", {low:.2f} at least (95 %)"
+    gain += f", but {facts['held_back']}" if facts["held_back"] else ""
     return [*lines, f"{gain}: {facts['recommended']} is handed over"]
 
 

@@ -6,7 +6,9 @@ log over as many intervals. Then
     minimise cost(grants)   subject to   quantile of the response time <= margin * objective
 
 is solved through its Lagrangian: for a price of response time every deployment chooses its best candidate (replicas and
-cores) alone, and the price is found by bisection. What was wanted within a window is kept, against flapping.
+cores) alone, and the price is found by bisection. Where the objective is out of reach, or costs more than to miss it a
+little, the price stays at what a violation costs: `weight` cores for a quantile e times the objective. What was wanted
+within a window is kept, against flapping.
 """
 
 from typing import NamedTuple
@@ -37,12 +39,14 @@ class LookaheadConfig(NamedTuple):
         quantile: Of how far rates moved, that is provided for.
         keep: Intervals whose largest plan is kept.
         horizon: Intervals looked ahead.
+        weight: Price of a violation of the objective in cores (`twin.autoscaling.rewards.cost_under_slo`).
     """
 
     margin: float | Array = 0.8
     quantile: float = 0.9
     keep: int = 6
     horizon: int = 3
+    weight: float = 10.0
 
 
 class Candidates(NamedTuple):
@@ -87,7 +91,7 @@ def lookahead(
         usual = along(mean.calls_per_request, calls)
         rate = jnp.maximum(now.measured.rate_per_s, 0.2 * usual * now.gateway.rate_per_s[None])
         rate = rate * grows[None]
-        cores, replicas = plan(config, mean, candidates, rate, calls / usual, settings.margin)
+        cores, replicas = plan(config, mean, candidates, rate, calls / usual, settings)
         memory = jnp.concatenate([memory[1:], replicas[None]])
         gib = along(mean.memory_gib, replicas) + along(mean.memory_per_call_gib * mean.connections, replicas)
         gib = jnp.minimum(MEMORY_MARGIN * gib, along(limits.max_memory_gib, replicas))
@@ -103,7 +107,7 @@ def plan(
     candidates: Candidates,
     rate: Array,
     mix: Array,
-    margin: float | Array,
+    settings: LookaheadConfig,
 ) -> tuple[Array, Array]:
     """Cores and replicas [deployments, *streams] that are cheapest for a load.
 
@@ -113,7 +117,7 @@ def plan(
         candidates: Grants to choose among.
         rate: [deployments, *streams] calls a second.
         mix: [deployments, *streams] calls per request now, as a multiple of those of the log.
-        margin: The objective is aimed at times this.
+        settings: How much of the objective is aimed at, and what a violation costs.
     """
     streams = rate.shape[1:]
     cores, replicas = (along(leaf, jnp.zeros((*leaf.shape, *streams))) for leaf in candidates)
@@ -123,7 +127,7 @@ def plan(
     own = law_s(mine.log_floor[None], mine.gamma[None], mine.log_beta[None], mine.log_power[None], rho, used)
     time_s = (mix * mine.weight)[None] * own
     cost = replicas * (cores + mine.memory_gib[None] / CORE_GIB) + 1e4 * jnp.maximum(rho - LARGEST_RHO, 0.0)
-    goal = jnp.log(margin * config.slo_s)
+    goal = jnp.log(settings.margin * config.slo_s)
 
     def chosen(log_price: Array) -> Array:
         return jnp.argmin(cost + jnp.exp(log_price)[None, None] * time_s, axis=0)
@@ -137,7 +141,8 @@ def plan(
         index = chosen(middle)
         here, crowded = take(time_s, index), take(rho, index)
         ratio = jnp.clip(jnp.sum(mine.tail * tail_features(here, crowded), axis=0), 0.3, 1.4)
-        slow = jnp.log(jnp.sum(here, axis=0)) + ratio > goal
+        total_s = jnp.sum(here, axis=0)
+        slow = (jnp.log(total_s) + ratio > goal) & (jnp.exp(middle) * total_s < settings.weight)
         return jnp.where(slow, middle, low), jnp.where(slow, high, middle)
 
     ends = jnp.full(streams, -3.0), jnp.full(streams, 12.0)

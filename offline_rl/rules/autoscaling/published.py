@@ -25,7 +25,7 @@ from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.persistence import ApplicationTwin
-from twin.autoscaling.rewards import Reward, cost_under_slo
+from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
@@ -37,7 +37,7 @@ POD_GRID = tuple(
     PodAutoscalerConfig(target=target, down_window_s=window_s, tolerance=tolerance)
     for target, window_s, tolerance in product((0.3, 0.4, 0.5, 0.6, 0.7), (60.0, 300.0), (0.05, 0.1))
 )
-LOOKAHEAD_GRID = tuple(LookaheadConfig(margin=margin) for margin in (0.5, 0.6, 0.7, 0.8, 0.9, 1.0))
+LOOKAHEAD_GRID = tuple(LookaheadConfig(margin=margin) for margin in (0.6, 0.7, 0.8, 0.9, 1.0, 1.1))
 TWIN_DAYS, TWIN_EPISODES, TWIN_STEPS = 20, 10, 480
 """Days of load that settings are tried under in the twin, episodes of a setting, intervals of an episode."""
 
@@ -74,7 +74,7 @@ def autoscalers(
     log: ScalingLog,
     num_traces: int,
     names: Sequence[str] | None = None,
-    reward: Reward | None = None,
+    violation_weight: float = 10.0,
 ) -> Mapping[str, Callable[[], Setting]]:
     """Name -> how the autoscaler is made; calibration takes place when it is.
 
@@ -85,12 +85,12 @@ def autoscalers(
         log: That it was learned from.
         num_traces: Streams that the autoscalers are to play in.
         names: Which are wanted; all of them if None.
-        reward: What they are calibrated for; `cost_under_slo()` if None.
+        violation_weight: They are calibrated for `cost_under_slo` of this.
 
     Raises:
         ConfigError: An unknown name.
     """
-    reward, free = cost_under_slo() if reward is None else reward, free_config(config)
+    reward, free = cost_under_slo(violation_weight), free_config(config)
     work_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0))
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
@@ -127,7 +127,7 @@ def autoscalers(
         return horizontal_pod(config, limits, settings)
 
     def ahead(settings: LookaheadConfig) -> Autoscaler:
-        whole = LookaheadConfig()._replace(margin=settings.margin)
+        whole = LookaheadConfig(margin=settings.margin, weight=violation_weight)
         return lookahead(config, limits, twin.laws, twin.load, whole)
 
     makers: dict[str, Callable[[], Setting]] = {
