@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.problems.autoscaling.certifying import simulated_again
+from evaluation.problems.autoscaling import certifying
+from evaluation.problems.autoscaling.certifying import simulated_again, value_off_by
 from evaluation.problems.autoscaling.notifying import rewards_of
 from evaluation.reproduction import drpc
 from evaluation.reproduction.drpc import DrpcConfig, traces_of
@@ -44,6 +45,22 @@ def test_small_changes_of_cores_count_in_the_interval_in_which_they_are_granted(
     log.gateway["request_rate_per_s"][:] = log.gateway["request_rate_per_s"][0]
     found = simulated_again(twin, log).mean_s[10:]
     assert np.median(found[is_more[10:]]) < 0.7 * np.median(found[~is_more[10:]])
+
+
+def test_the_twins_value_of_logged_grants_is_off_by_what_violations_cost_more_or_less(monkeypatch):
+    log = cut(LOG)
+    logged_s, mine_s = log.gateway["response_p95_s"], np.full(len(log.time_s), 0.4)
+    logged_s[:] = 0.2
+    mine_s[:10], logged_s[10], log.gateway["num_failures"][11] = (
+        0.05,
+        np.nan,
+        1e6,
+    )  # the last two do not count
+    played = certifying.ReplayedDays(mine_s, mine_s, mine_s, mine_s[:, None])
+    monkeypatch.setattr(certifying, "simulated_again", lambda _twin, _log: played)
+    assert value_off_by(None, log, 0.3, 10.0) == pytest.approx(10.0 * 28 * np.log(0.4 / 0.3) / 38)
+    logged_s[:] = np.nan
+    assert value_off_by(None, log, 0.3, 10.0) == 0.0
 
 
 @pytest.mark.parametrize("interval_s", [5.0, 30.0])
