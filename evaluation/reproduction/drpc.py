@@ -50,7 +50,7 @@ MEASURES = (
     "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
     "cpu_core_hours", "reward",
 )  # fmt: skip
-RIVALS = ("hpa_calibrated", "lookahead")
+RIVALS = ("hpa_calibrated", "hpa_sized", "lookahead")
 """The rules that what is learned must earn its place against."""
 
 

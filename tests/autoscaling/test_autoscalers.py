@@ -9,7 +9,7 @@ import pytest
 
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler
 from offline_rl.rules.autoscaling.calibration import repeated
-from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from offline_rl.rules.autoscaling.lookahead import CORE_GIB, Candidates, LookaheadConfig, plan
 from offline_rl.rules.autoscaling.quartile_q import MOVES, NUM_STATES, moved, quartile_q, state_index
 from offline_rl.rules.autoscaling.rate_target import rate_target, static
@@ -88,6 +88,21 @@ def test_the_rate_rule_divides_by_what_a_replica_of_its_cores_takes():
         state = state_of(2.0, 2.0, 0.1, cores=cores)  # one call a second arrives
         _, wanted = rule.decide(KEY, rule.init(state.grants), state)
         assert float(wanted.replicas[0]) == replicas
+
+
+@pytest.mark.parametrize(
+    ("size", "granted"), [(0.0, 0.45), (0.75, 0.75), (99.0, float(limits(1).max_cpu_cores[0]))]
+)
+def test_the_pod_rule_gives_replicas_a_size_within_the_limits_or_leaves_it(size, granted):
+    state = state_of(2.0, 2.0, 0.4, cores=0.45)
+    plain, sized = (
+        horizontal_pod(CONFIG, limits(1), PodAutoscalerConfig(cpu_cores=one)) for one in (0.0, size)
+    )
+    (_, as_it_was), (_, wanted) = (
+        rule.decide(KEY, rule.init(state.grants), state) for rule in (plain, sized)
+    )
+    assert float(wanted.cpu_cores[0]) == pytest.approx(granted)
+    assert float(wanted.replicas[0]) == float(as_it_was.replicas[0])
 
 
 def test_static_grants_never_change():

@@ -31,6 +31,7 @@ class PodAutoscalerConfig(NamedTuple):
         up_share: Replicas added in `PERIOD_S`, at most, as a share of those running...
         up_replicas: ...or so many, whichever is more.
         down_share: Replicas removed in `PERIOD_S`, at most.
+        cpu_cores: Of every replica, within the limits; 0 leaves them as they are.
     """
 
     target: float | Array = 0.75
@@ -40,6 +41,7 @@ class PodAutoscalerConfig(NamedTuple):
     up_share: float | Array = 1.0
     up_replicas: float | Array = 4.0
     down_share: float | Array = 1.0
+    cpu_cores: float | Array = 0.0
 
 
 PERIOD_S = 15.0
@@ -48,7 +50,7 @@ PERIOD_S = 15.0
 def horizontal_pod(
     config: AutoscalingConfig, limits: GrantLimits, settings: PodAutoscalerConfig | None = None
 ) -> Autoscaler:
-    """The autoscaler; cores and memory of a replica stay as they are. Default settings are those of Kubernetes."""
+    """The autoscaler; memory of a replica stays as it is. Default settings are those of Kubernetes."""
     settings = settings or PodAutoscalerConfig()
     remembered = intervals_of(config, settings)
 
@@ -59,8 +61,14 @@ def horizontal_pod(
         desired = desired_replicas(config, settings, state)
         memory = jnp.concatenate([memory[1:], desired[None]])
         replicas = stabilised(config, settings, state.grants.replicas, memory)
-        low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))
-        return memory, state.grants._replace(replicas=jnp.clip(replicas, jnp.maximum(low, 1.0), high))
+        low, high, least, most = (
+            along(one, replicas)
+            for one in (limits.min_replicas, limits.max_replicas, limits.min_cpu_cores, limits.max_cpu_cores)
+        )
+        size = jnp.broadcast_to(along(settings.cpu_cores, replicas), replicas.shape)
+        cores = jnp.where(size > 0.0, jnp.clip(size, least, most), state.grants.cpu_cores)
+        replicas = jnp.clip(replicas, jnp.maximum(low, 1.0), high)
+        return memory, state.grants._replace(cpu_cores=cores, replicas=replicas)
 
     return Autoscaler(init, decide)
 

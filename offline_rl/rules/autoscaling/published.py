@@ -37,6 +37,10 @@ POD_GRID = tuple(
     PodAutoscalerConfig(target=target, down_window_s=window_s, tolerance=tolerance)
     for target, window_s, tolerance in product((0.3, 0.4, 0.5, 0.6, 0.7), (60.0, 300.0), (0.05, 0.1))
 )
+SIZED_GRID = tuple(
+    PodAutoscalerConfig(target=target, down_window_s=window_s, cpu_cores=cores)
+    for target, window_s, cores in product((0.5, 0.6, 0.7, 0.8), (60.0, 300.0), (0.25, 0.5, 0.75, 1.0))
+)
 LOOKAHEAD_GRID = tuple(LookaheadConfig(margin=margin) for margin in (0.6, 0.7, 0.8, 0.9, 1.0, 1.1))
 TWIN_DAYS, TWIN_EPISODES, TWIN_STEPS = 20, 10, 480
 """Days of load that settings are tried under in the twin, episodes of a setting, intervals of an episode."""
@@ -62,7 +66,7 @@ class Setting(NamedTuple):
 
 
 NAMES = (
-    "logged", "hpa", "hpa_calibrated", "vpa", "rate_target", "static", "coscal", "firm", "lookahead",
+    "logged", "hpa", "hpa_calibrated", "hpa_sized", "vpa", "rate_target", "static", "coscal", "firm", "lookahead",
 )  # fmt: skip
 """All of them."""
 
@@ -134,6 +138,7 @@ def autoscalers(
         "logged": lambda: Setting(operated(config, limits, len(twin.deployments), num_traces, 1)),
         "hpa": lambda: Setting(pods(PodAutoscalerConfig())),
         "hpa_calibrated": lambda: calibrate(pods, POD_GRID, with_seats=True),
+        "hpa_sized": lambda: calibrate(pods, SIZED_GRID, with_seats=True),
         "vpa": lambda: Setting(vertical_pod(config, limits)),
         "rate_target": lambda: Setting(rate_target(config, limits, PLANNED_USE / work_s)),
         "static": lambda: Setting(static(peak_grants(log, twin))),
