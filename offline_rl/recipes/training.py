@@ -58,6 +58,7 @@ from offline_rl.training_loop import Experience
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.placement.disagreement import disagreement
+from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
@@ -94,6 +95,33 @@ class Contenders(NamedTuple):
         return self.found._replace(ladder=steps)
 
 
+class TrainingStart(NamedTuple):
+    """What everything that is trained begins at: the log, the shapes, and the clone."""
+
+    history: Trajectory
+    example: Example
+    network: Actor
+    clone: PyTree
+    clone_curve: np.ndarray  # [looks, 2]
+
+    def in_twin(
+        self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
+    ) -> list[Selected]:
+        """PPO in the twin, a run for each seed."""
+        key_seeds = jax.random.split(key, 3)[1]
+        return train_in_twin(key_seeds, twin, self.example, self.network, self.clone, config, progress, keep)
+
+    def from_log(
+        self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
+    ) -> tuple[dict[str, PyTree], dict[str, LearnerSearch]]:
+        """Learners from the log alone, all seeds of each."""
+        key_logs = jax.random.split(key, 3)[2]
+        return learn_from_log(
+            key_logs, self.history, self.example, self.network, self.clone, horizon_s(twin), config.from_logs,
+            config.seeds, config.from_logs_updates, config.held_out, progress, keep,
+        )  # fmt: skip
+
+
 def train_contenders(
     key: Array,
     twin: PlacementTwin,
@@ -102,6 +130,7 @@ def train_contenders(
     *,
     keep: Path | None = None,
     ahead: Callable[[Sequence[str]], None] = lambda names: None,
+    begun: Background[TrainingStart] | None = None,
 ) -> Contenders:
     """Trains the clone, one policy for each seed and all other candidates of the ladder.
 
@@ -112,10 +141,11 @@ def train_contenders(
         progress: Where to show how far it is.
         keep: Folder for what is not finished: killed and called again, training goes on from there, to the same bits.
         ahead: Called with the names of parts that `train_part` can make, each alone, before they are needed.
+        begun: `start_of` this very twin's log, where it was begun before the twin was there.
     """
     config = even_streams(config, twin.config.num_members)
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
-    start = _start(key, twin, config, progress, keep)
+    start = begun.result() if begun else _start(key, twin, config, progress, keep)
     ahead([*(f"{SEED} {seed}" for seed in config.seeds), *config.from_logs])
     example, network, clone = start.example, start.network, start.clone
     known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
@@ -146,39 +176,23 @@ def train_contenders(
     return Contenders(judges, network, correctors, found, config.most_response)
 
 
-class TrainingStart(NamedTuple):
-    """What everything that is trained begins at: the log, the shapes, and the clone."""
-
-    history: Trajectory
-    example: Example
-    network: Actor
-    clone: PyTree
-    clone_curve: np.ndarray  # [looks, 2]
-
-    def in_twin(
-        self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
-    ) -> list[Selected]:
-        """PPO in the twin, a run for each seed."""
-        key_seeds = jax.random.split(key, 3)[1]
-        return train_in_twin(key_seeds, twin, self.example, self.network, self.clone, config, progress, keep)
-
-    def from_log(
-        self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
-    ) -> tuple[dict[str, PyTree], dict[str, LearnerSearch]]:
-        """Learners from the log alone, all seeds of each."""
-        key_logs = jax.random.split(key, 3)[2]
-        return learn_from_log(
-            key_logs, self.history, self.example, self.network, self.clone, horizon_s(twin), config.from_logs,
-            config.seeds, config.from_logs_updates, config.held_out, progress, keep,
-        )  # fmt: skip
-
-
 def _start(
     key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
 ) -> TrainingStart:
-    """The log and its clone, which is taken from `keep` where it is kept."""
+    return start_of(key, twin.disjoint_windows(), twin.encoding, config, progress, keep)
+
+
+def start_of(
+    key: Array,
+    windows: Windows,
+    encoding: Encoding,
+    config: TrainingConfig,
+    progress: Progress,
+    keep: Path | None = None,
+) -> TrainingStart:
+    """The log and its clone, which is taken from `keep` where it is kept; `windows`: a twin's disjoint ones."""
     key_clone = jax.random.split(key, 3)[0]
-    history = replay_log(twin.disjoint_windows(), twin.encoding)
+    history = replay_log(windows, encoding)
     example = example_in(history)
     network = NETWORKS[config.network](example)
     file = None if keep is None else keep / CLONE

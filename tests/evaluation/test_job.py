@@ -232,13 +232,14 @@ def test_in_a_twin_that_has_not_passed_nothing_is_trained_unless_asked_for(
     for name in ("build_policy", "build_bundle"):
         monkeypatch.setattr(placement, name, lambda *_, **__: {})
     begun: list[str] = []
+    monkeypatch.setattr(placement, "start_beside", lambda *_: begun.append("start"))
     monkeypatch.setattr(placement, "train_beside", lambda *_: begun.append("policy"))
     monkeypatch.setattr(placement, "build_comparison", build)
     products = whole_job.run(
         native_log, tmp_path, tmp_path / "work", SilentProgress(), title="ruled", force=force
     )
     assert [name for name in products if name not in ("archive", "twin", "certificate", "report")] == steps
-    assert begun == ["policy"] * (force and not without)
+    assert begun == ["start"] * force + ["policy"] * (force and not without)
     assert len(told["warnings"]) == (steps == ["comparison"] and not without)
     held_back = read_manifest(products["comparison"]).config.get("held_back", "")
     assert told["warnings"] == ([held_back] if held_back else [])

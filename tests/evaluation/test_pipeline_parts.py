@@ -20,15 +20,14 @@ from evaluation.comparison.training_days import plan_of
 from evaluation.jobs.engine.config import EngineConfig
 from evaluation.problems.configuration import LogConfig
 from evaluation.problems.placement.shifted import fit_beside
+from evaluation.problems.placement.starting import start_beside
 from logs_schema import Archive
 from logs_schema.mapping import TaskMap, one_by_one
 from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
 from offline_rl.recipes.config import TrainingConfig
-from offline_rl.recipes.schedulers import (
-    Schedulers,
-)
-from offline_rl.recipes.training import train_contenders
+from offline_rl.recipes.schedulers import Schedulers, load_schedulers
+from offline_rl.recipes.training import start_of, train_contenders
 from tests.evaluation.tiny_job import KNOWING, TINY, do, make_small
 from twin.placement.model import PlacementTwin, fit_twin
 
@@ -179,6 +178,19 @@ def test_policies_of_ones_own_stand_beside_ours(
         assert cells[0] == cells[1], judge
         assert cells[2] is not None, judge
         assert cells[3] is None, judge
+
+
+@pytest.mark.slow
+def test_a_training_begun_beside_the_fit_begins_at_the_twins_own_log_and_its_clone(
+    products: dict[str, Path],
+) -> None:
+    twin = PlacementTwin.load(products["twin"])
+    key, windows = jax.random.key(TINY.seed), twin.disjoint_windows()
+    wanted = start_of(key, windows, twin.encoding, TINY.train, SilentProgress())
+    begun = start_beside(products["archive"] / "archive", TINY).result()
+    jax.tree.map(np.testing.assert_array_equal, begun.history, wanted.history)
+    jax.tree.map(np.testing.assert_array_equal, begun.clone, wanted.clone)
+    jax.tree.map(np.testing.assert_array_equal, begun.clone, load_schedulers(products["policy"])[0].clone)
 
 
 @pytest.mark.slow

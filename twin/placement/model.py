@@ -92,7 +92,7 @@ class PlacementTwin:
 
     def disjoint_windows(self) -> Windows:
         """Every second window: `fit_twin` lets windows overlap by half, and what is held out must not be elsewhere."""
-        return select(self.windows, np.arange(0, self.windows.num_windows, 2))
+        return disjoint(self.windows)
 
     def history(self) -> Trajectory:
         """The log that it was fitted on as a trajectory, one stream a window, no request in two of them."""
@@ -287,6 +287,21 @@ def fit_programs(encoding: Encoding, config: AnswerConfig) -> FitPrograms:
     return FitPrograms(offer_program(encoding), fit_program(encoding, config))
 
 
+def fit_windows(
+    archive: Archive, encoding: Encoding, days: Sequence[dt.date], num_steps: int
+) -> tuple[Windows, Windows]:
+    """The windows of some days that a twin is fitted on, and those it is left with, which overlap by half; raises as
+    `training_windows`."""
+    stride = max(1, num_steps // 2)
+    logged, starts = training_windows(archive, encoding, days, num_steps=num_steps, strides=(None, stride))
+    return logged, starts
+
+
+def disjoint(windows: Windows) -> Windows:
+    """Every second of `fit_windows`' overlapping windows."""
+    return select(windows, np.arange(0, windows.num_windows, 2))
+
+
 def fit_twin(
     key: Array,
     archive: Archive,
@@ -315,8 +330,7 @@ def fit_twin(
         ConfigError: Too few requests with a known decision, or no run time among them.
     """
     programs = fit_programs(encoding, config) if programs is None else programs
-    stride = max(1, num_steps // 2)
-    logged, starts = training_windows(archive, encoding, days, num_steps=num_steps, strides=(None, stride))
+    logged, starts = fit_windows(archive, encoding, days, num_steps)
     if not np.isfinite(logged.fate.finish_s[logged.valid()]).any():
         raise ConfigError(
             "no request of these days is known to have ended, so there is no run time to learn",

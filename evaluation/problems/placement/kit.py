@@ -40,6 +40,7 @@ from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.refreshing import placement_parts
 from evaluation.problems.placement.shifted import ShiftedTwins, fit_beside
 from evaluation.problems.placement.spreading import spread_in_words
+from evaluation.problems.placement.starting import start_beside, train_beside
 from evaluation.problems.placement.steps import (
     POLICY_CODE,
     POPULATION,
@@ -48,7 +49,6 @@ from evaluation.problems.placement.steps import (
     build_policy,
     build_twin,
     refuse_other_nodes,
-    train_beside,
 )
 from evaluation.problems.usual_job import bundle_step
 from logs_schema import Archive
@@ -216,17 +216,20 @@ def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options
 def run(job: Job) -> dict[str, Path]:
     """Fit, certify, train, compare, export; without a choice of node, or a passed certificate, no training.
 
-    What is trained whatever the certificate says is trained beside it, and beside the rest of that training the twins
-    of shifted days are fitted.
+    What is trained whatever the certificate says is trained beside it, begins beside the fit, and beside the rest of
+    that training the twins of shifted days are fitted.
     """
     config = job.config
     _refuse_untestable(config, Archive(job.archive))
+    is_beside, start = job.force and config.engine.is_here, None
+    if is_beside and not (job.archive.parents[1] / "twin").exists():
+        start = start_beside(job.archive, config)
     twin = job.make([fit_plan(config).step("twin", ("archive",), job.resolve)])["twin"]
     without = no_choice_in(twin)
     has_choice = not without
     out, begun = twin.with_name("policy"), None
-    if job.force and has_choice and config.engine.is_here and not out.exists():
-        begun = train_beside(out, twin, config.train, config.seed, job.progress)
+    if is_beside and has_choice and not out.exists():
+        begun = train_beside(out, twin, config.train, config.seed, job.progress, start)
     products = job.make([job.certificate])
     held_back = certification_in(products[CERTIFICATE]).held_back if has_choice and not job.force else ""
     inputs = ("archive", "twin")

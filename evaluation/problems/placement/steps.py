@@ -37,7 +37,7 @@ from evaluation.problems.placement.reporting import make_report
 from evaluation.problems.placement.shifted import ShiftedTwins
 from evaluation.problems.placement.spreading import spread_of
 from logs_schema import Archive
-from logs_schema.background import Background, NotesAlone
+from logs_schema.background import Background
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import fingerprint, read_manifest
 from logs_schema.progress import Progress
@@ -54,7 +54,7 @@ from offline_rl.recipes.schedulers import (
     policy_params,
     save_schedulers,
 )
-from offline_rl.recipes.training import Contenders, train_contenders, train_part
+from offline_rl.recipes.training import Contenders, TrainingStart, train_contenders, train_part
 from offline_rl.recipes.training_days import load_training_days
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
@@ -193,14 +193,14 @@ def build_policy(
 
     Unfinished parts are saved beside `out`, so that a killed training is resumed. The state of the twin's certificate
     goes into the manifest, for bundles and reports; in a twin that failed it (`is_trusted` false) small gains do not
-    count in the ladder. `begun`: this very training, begun before by `train_beside`.
+    count in the ladder. `begun`: this very training, begun before by `starting.train_beside`.
 
     Raises:
         ConfigError: The twin's log leaves a scheduler no choice.
         ProductError: This is no twin.
     """
     if begun is None:
-        contenders = _contenders(out, twin_path, config, seed, progress, engine)
+        contenders = contenders_of(out, twin_path, config, seed, progress, engine)
     else:
         with progress.stage("train (begun beside the certificate)"):
             contenders = begun.result()
@@ -219,17 +219,11 @@ def build_policy(
     }
 
 
-def train_beside(
-    out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress
-) -> Background[Contenders]:
-    """Begins the training of the product `out` beside other work; of its progress the notes are shown."""
-    return Background(lambda: _contenders(out, twin_path, config, seed, NotesAlone(progress), HERE))
-
-
-def _contenders(
-    out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress, engine: EngineConfig
-) -> Contenders:
-    """All policies of a training, before one is chosen; raises as `build_policy`."""
+def contenders_of(
+    out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress, engine: EngineConfig,
+    begun: Background[TrainingStart] | None = None,
+) -> Contenders:  # fmt: skip
+    """All policies of a training, before one is chosen; `begun` as of `train_contenders`; raises as `build_policy`."""
     refuse_no_choice(twin_path)
     twin = PlacementTwin.load(twin_path)
     keep = _unfinished(out, twin_path, config, seed, engine)
@@ -238,7 +232,8 @@ def _contenders(
         tasks = [TrainingTask(twin_path.absolute(), config, seed, keep.folder, name) for name in names]
         keep.ahead(train_alone, tasks, "train", progress, [twin_path])
 
-    return train_contenders(jax.random.key(seed), twin, config, progress, keep=keep.folder, ahead=ahead)
+    key = jax.random.key(seed)
+    return train_contenders(key, twin, config, progress, keep=keep.folder, ahead=ahead, begun=begun)
 
 
 def _unfinished(
