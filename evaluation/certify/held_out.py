@@ -12,13 +12,14 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
-from twin.placement.encoding import DAY_S, Encoding, day_start_s
+from twin.placement.encoding import DAY_S, Encoding, day_start_s, decided_node
 
 DAY = dt.timedelta(days=1)
 MAX_DAYS = 28
 _INSTANTS = ("arrival", "start", "finish")
 _VOCABULARIES = {"service": "services", "scenario": "scenarios", "queue": "queues", "site": "sites"}
-_TREATED = {"offered_node": "left out", "site": "taken as the first site"}
+DECIDED = "decided node"
+_TREATED = {DECIDED: "left out", "site": "taken as the first site"}
 
 
 @dataclass(frozen=True)
@@ -154,16 +155,12 @@ def _weekend(day: dt.date) -> bool:
 
 def unseen_labels(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> tuple[str, ...]:
     """Notes on labels of these days that are not in the training data (or too rare to be kept)."""
-    columns = [*_VOCABULARIES, "offered_node"]
-    rows = archive.read("requests", days=list(days), columns=columns)
+    rows = archive.read("requests", days=list(days), columns=[*_VOCABULARIES, "offered_node", "ran_node"])
+    nodes = sorted({*encoding.node_of_name, *encoding.cluster.node_names})
+    labels_of = {name: (rows[name], getattr(encoding.cluster, of)) for name, of in _VOCABULARIES.items()}
     notes = []
-    for name in columns:
-        known = (
-            sorted({*encoding.node_of_name, *encoding.cluster.node_names})
-            if name == "offered_node"
-            else getattr(encoding.cluster, _VOCABULARIES[name])
-        )
-        column = pc.cast(rows[name], pa.string())
+    for name, (column, known) in {**labels_of, DECIDED: (decided_node(rows), nodes)}.items():
+        column = pc.cast(column, pa.string())
         strange = pc.and_(
             pc.is_valid(column), pc.invert(pc.is_in(column, value_set=pa.array(known, pa.string())))
         )

@@ -279,6 +279,13 @@ def test_a_service_unseen_in_training_is_noted(made, tmp_path):
     assert unseen_labels(Archive(made / "archive"), encoding, [day]) == ()
 
 
+def test_a_node_unseen_in_training_is_noted_where_the_log_names_only_the_node_that_ran(made, tmp_path):
+    archive = Archive(altered(made, tmp_path / "archive", {"offered_node": None, "ran_node": "brand new"}))
+    (note,) = unseen_labels(archive, load_encoding(made / "twin"), [dt.date(2024, 1, 2)])
+    assert note.startswith("decided node: ")
+    assert note.endswith("left out (brand new)")
+
+
 def test_days_of_many_requests_are_looked_at_in_parts(made, monkeypatch):
     monkeypatch.setattr("evaluation.certify.playing.MAX_WINDOWS", 4)
     encoding = load_encoding(made / "twin")
