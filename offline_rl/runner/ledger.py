@@ -12,17 +12,25 @@ longer those of training.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.cold_starts import LedgerColdStarts, ServiceUse
-from offline_rl.runner.descriptions import Decision, Explanation, Held, Node, Request, described
+from offline_rl.runner.descriptions import (
+    Decision,
+    Explanation,
+    Held,
+    Node,
+    Request,
+    described,
+    refuse_other_types,
+)
 from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
-from offline_rl.runner.reading import as_held
+from offline_rl.runner.reading import as_held, impossible
 from offline_rl.runner.run_levels import LedgerRunLevels
 from offline_rl.runner.setting import RESOURCES
 from offline_rl.runner.watch import Watch
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
     from offline_rl.runner.policy import Policy
     from offline_rl.runner.table import NodeTable
 
+Answer = TypeVar("Answer", Decision, Explanation)
 _WAITING_CORES, _RUNNING, _WAITING, _WAITING_WORK, _OLDEST = range(len(RESOURCES), len(RESOURCES) + 5)
 """Rows of `LOAD`, after the used resources; the work of waiting requests stands where all work will."""
 
@@ -221,25 +230,32 @@ class Ledger:
             self._available[row] = available
 
     def decide(self, request: Request | Mapping[str, Any], clock_s: float) -> Decision:
-        """The decision for a request in hand, now; see `Policy.decide`."""
-        request = described(Request, request)
-        load = self.load(clock_s)
-        decision = self._policy.decide_on(
-            self.table_for(request, clock_s), load, self._available, request, clock_s
-        )
+        """The decision for a request in hand, now; errors as for `Policy.decide`."""
+        decision = self._asked(self._policy.decide_on, request, clock_s)
         self.watch.decided(decision.unlike)
         return decision
 
     def explain(self, request: Request | Mapping[str, Any], clock_s: float) -> Explanation:
-        """The decision and what it rests on; see `Policy.explain`."""
-        request = described(Request, request)
-        load = self.load(clock_s)
-        return self._policy.explain_on(
-            self.table_for(request, clock_s), load, self._available, request, clock_s
-        )
+        """The decision and what it rests on; errors as for `Policy.explain`."""
+        return self._asked(self._policy.explain_on, request, clock_s)
+
+    def _asked(self, ask: Callable[..., Answer], request: Any, clock_s: float) -> Answer:
+        try:
+            request = described(Request, request)
+            load = self.load(clock_s)
+            return ask(self.table_for(request, clock_s), load, self._available, request, clock_s)
+        except (AttributeError, TypeError):
+            refuse_other_types((), request, clock_s)
+            raise
 
     def load(self, clock_s: float) -> np.ndarray:
-        """What every node holds at a decision [load rows, rows]; moves the fading memory of waits to it."""
+        """What every node holds at a decision [load rows, rows]; moves the fading memory of waits to it.
+
+        Raises:
+            PolicyInputError: The clock is not finite; nothing has moved.
+        """
+        if not math.isfinite(clock_s):
+            raise impossible("clock_s", clock_s, "seconds since 1970")
         elapsed_s = 0.0 if self._decided_s is None else max(clock_s - self._decided_s, 0.0)
         self._decided_s = clock_s
         if self._levels is not None:

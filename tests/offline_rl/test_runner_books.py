@@ -42,6 +42,21 @@ def test_books_forget_what_left_and_ignore_strangers(policy):
     assert not ledger.decide(REQUEST, NOW_S).legal[0]
 
 
+def test_books_refuse_requests_and_clocks_of_other_types_by_name_and_stay_as_they_were(policy):
+    books, before = policy.ledger(nodes_of(policy), NOW_S), policy.ledger(nodes_of(policy), NOW_S)
+    for request, clock_s, message in (
+        (replace(REQUEST, cpu_cores="2"), NOW_S, "cpu_cores: '2'"),
+        (replace(REQUEST, service=["a"]), NOW_S, "service: "),
+        (REQUEST, "now", "clock_s is no number"),
+        (REQUEST, None, "clock_s is no number"),
+        (REQUEST, math.nan, "clock_s nan"),
+    ):
+        for ask in (books.decide, books.explain):
+            with pytest.raises(PolicyInputError, match=message):
+                ask(request, clock_s)
+    np.testing.assert_array_equal(books.load(NOW_S), before.load(NOW_S))
+
+
 def test_books_learn_run_times_of_nodes_from_runs_that_end(policy):
     """Each run moves the logarithm of what is expected on its node by a gain, of an innovation that is cut."""
     ledger, other = policy.ledger(nodes_of(policy)), policy.ledger(nodes_of(policy))
