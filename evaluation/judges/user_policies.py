@@ -126,7 +126,13 @@ def _ready(name: str, policy: Any, takes: Takes[Ready]) -> Ready:
                 raise ConfigError(f"policy {name!r} is {words}", where="--policy", allowed=takes.signature)
             return make(name, policy)
     if not callable(policy):
-        raise ConfigError(f"policy {name!r} is no function", where="--policy", allowed=takes.signature)
+        advice = "a folder of a bundle is given as pathlib.Path" if isinstance(policy, str) else ""
+        raise ConfigError(
+            f"policy {name!r} is no function",
+            where=repr(policy)[:200],
+            allowed=takes.signature,
+            advice=advice,
+        )
     return takes.function(name, policy)
 
 

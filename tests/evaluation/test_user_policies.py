@@ -13,7 +13,7 @@ from evaluation.baselines.baseline import node_feature
 from evaluation.judges.judge import Candidate, Evaluation, replay_judge, replay_program
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import players_of
-from evaluation.judges.user_policies import UserPolicy, named_policies
+from evaluation.judges.user_policies import Takes, UserPolicy, enter, named_policies
 from logs_schema.errors import ConfigError
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
@@ -141,6 +141,13 @@ def test_one_that_fails_is_refused_by_name(found: Found, name: str, said: str) -
     assert name not in found.node
     with pytest.raises(type(found.entered.refused[name]), match=f"(?s){said}"):
         raise found.entered.refused[name]
+
+
+def test_a_bundle_named_by_a_text_is_refused_with_what_to_do() -> None:
+    entered = enter({"old": "work/bundle"}, (), Takes("a function", lambda _, policy: policy))  # type: ignore[dict-item]
+    told = str(entered.refused["old"])
+    assert "where: 'work/bundle'" in told
+    assert "what to do: a folder of a bundle is given as pathlib.Path" in told
 
 
 def test_names_of_ours_cannot_be_taken() -> None:
