@@ -11,7 +11,7 @@ import jax
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
-from evaluation.certify.lines import Line, Verdict, about_zero, not_applicable, silent
+from evaluation.certify.lines import NO_CLONE, Line, Verdict, about_zero, not_applicable, silent
 from evaluation.certify.resampled import mean_of
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from logs_schema.progress import Progress
@@ -21,7 +21,6 @@ from offline_rl.scorer import scorer
 from twin.placement.history import replay_log
 
 NAME = "surprise of the clone at the logged decisions, over its own entropy"
-EXCUSE = "the clone is not shown to decide as the log did, so the closed loop is no evidence about the twin"
 NUM_STREAMS, HELD_OUT = 16, 0.15
 
 
@@ -60,5 +59,5 @@ def resting_on(clone: Line, lines: Sequence[Line]) -> list[Line]:
     if clone.verdict is Verdict.PASS:
         return list(lines)
     return [
-        not_applicable(line.section, line.name, line.reason if silent(line) else EXCUSE) for line in lines
+        not_applicable(line.section, line.name, line.reason if silent(line) else NO_CLONE) for line in lines
     ]

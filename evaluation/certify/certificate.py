@@ -7,8 +7,8 @@ from typing import Any
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
+from evaluation.certify.lines import NO_CLONE, Verdict
 from evaluation.certify.lines import Line as Line
-from evaluation.certify.lines import Verdict
 from evaluation.comparison.report import Chart
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
@@ -65,6 +65,11 @@ class Certificate:
         """The verdict of the lines about what training uses."""
         return overall(self.lines, but_for=self.beside)
 
+    @property
+    def untested(self) -> tuple[str, ...]:
+        """Names of the lines that need a clone of the behaviour and had none; the verdict says nothing of them."""
+        return tuple(line.name for line in self.lines if line.reason == NO_CLONE)
+
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""
         plain: dict[str, Any] = to_plain(self)
@@ -85,7 +90,8 @@ class Certificate:
             return f"cannot tell: {self.refusal}"
         counts = ", ".join(f"{count} {name}" for name, count in self.counts().items() if count)
         apart = "" if self.training is self.verdict else f"; for what training uses: {self.training.value}"
-        return f"{self.verdict.value} ({counts}){apart}"
+        untested = f"; closed loop: {NO_CLONE}" if self.untested else ""
+        return f"{self.verdict.value} ({counts}){apart}{untested}"
 
 
 def certificate_of(

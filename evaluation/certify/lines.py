@@ -23,6 +23,11 @@ from evaluation.comparison.bootstrap import (
 from evaluation.comparison.formatting import number
 
 NONE = Estimate(None, None, None, 0, "not measured")
+NO_CLONE = (
+    "not tested, since the clone is not shown to decide as the log did; more updates of the clone ([certify] "
+    "clone_updates) or more held-out days may show it"
+)
+"""Why a line of the closed loop does not apply."""
 
 
 class Verdict(Enum):

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.family import FAMILY
-from evaluation.certify.lines import Line, Verdict
+from evaluation.certify.lines import NO_CLONE, Line, Verdict
 from evaluation.comparison.formatting import NO_VALUE, interval, number, with_interval
 from evaluation.comparison.report.pages import page_environment
 from evaluation.comparison.report.plots import chart_plot
@@ -58,6 +58,8 @@ def render(certificate: Certificate, title: str) -> str:
         pairs=_stretches(certificate.days, certificate.partners),
         failed=failed,
         family=FAMILY,
+        untested=certificate.untested,
+        no_clone=NO_CLONE,
         decides=any(line.deciding for line in certificate.lines),
         unsure=unsure,
     )

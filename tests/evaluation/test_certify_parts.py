@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 from scipy.stats import spearmanr
 
+from evaluation.certify.behaving import resting_on
 from evaluation.certify.calibrated import LEVELS, calibration_error
-from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section
+from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
 from evaluation.certify.generating import arrival_lines
@@ -189,6 +190,27 @@ def test_a_certificate_comes_back_from_json():
     assert made.verdict is Verdict.FAIL
     assert EXIT_STATUS[made.verdict] == 3
     assert made.in_words() == "fail (1 pass, 1 fail, 1 not applicable)"
+
+
+def test_a_verdict_without_a_closed_loop_says_so():
+    made = made_certificate()
+    clone = replace(made.lines[0], verdict=Verdict.CANNOT_TELL)
+    good = replace(made.lines[1], verdict=Verdict.PASS, deciding=True)
+    level = replace(good, section="closed loop", name="share on time, twin less log")
+    (resting,) = resting_on(clone, [level])
+    made = certificate_of(
+        [clone, good, resting], {"answers": "", "closed loop": ""}, {}, QUICK, twin="aa", archive="bb",
+        train_days=[dt.date(2024, 1, 1)],
+    )  # fmt: skip
+    assert made.verdict is Verdict.PASS
+    assert made.untested == ("share on time, twin less log",)
+    assert made.in_words().startswith(
+        "pass (1 pass, 1 cannot tell, 1 not applicable); closed loop: not tested"
+    )
+    page = render(made, "a title")
+    assert "The verdict says nothing of share on time, twin less log." in page
+    assert "clone_updates" in page
+    assert made_certificate().untested == ()
 
 
 def test_training_counts_the_sections_that_it_uses():
