@@ -272,7 +272,8 @@ class LiveCluster:
             begun_s = time.monotonic()
             nodes = list(self._of_policy(self.inventory.facts.values()))
             if self._policy.any_nodes:
-                self._guests_in_books = frozenset(self.tallies.guests()[:MAX_GUESTS])
+                guests = [name for name in self.tallies.guests() if name not in self._policy.node_of_machine]
+                self._guests_in_books = frozenset(guests[:MAX_GUESTS])
                 nodes += map(Node, self._guests_in_books)
             self._books = self._policy.open_books(nodes, now_s)
             if self._older is not None:
@@ -296,7 +297,8 @@ class LiveCluster:
     def _hold(self, placement: PlacedRequest, start_s: float | None) -> None:
         """Files a request under its node: waiting, or running without its wait having been seen."""
         name, identity = placement.node, placement.query.request_id
-        if self._policy.any_nodes and name not in self.inventory.facts:
+        known = name in self.inventory.facts or name in self._policy.node_of_machine
+        if self._policy.any_nodes and not known:
             self._new_guests |= name not in self._guests_in_books
         self.placements[identity] = placement
         self._sets.take(placement)

@@ -28,6 +28,7 @@ def contract_of(
     hidden: tuple[int, ...] = (16, 8),
     machines: dict[str, str] | None = None,
     cold_starts: dict[str, object] | None = None,
+    any_nodes: bool = False,
 ) -> PolicyContract:
     """A placement policy of nodes `node-0`, ... with 16 cores and 64 GiB each, in two zones; `machines` of nodes."""
     names = [f"node-{index}" for index in range(num_nodes)]
@@ -66,7 +67,7 @@ def contract_of(
         choice_features=tuple(FeatureFacts(name, "1", -1.0, 20.0) for name in NODE_FEATURES),
         context_features=tuple(FeatureFacts(name, "1", -1.0, 20.0) for name in context),
         choices=tuple(names),
-        network=NetworkFacts("scorer", hidden, machines is not None, True),
+        network=NetworkFacts("scorer", hidden, machines is not None and not any_nodes, True),
         legality="the node can ever run it",
         setting=setting,
     )
@@ -82,9 +83,10 @@ def make_bundle(
     rule: str | None = None,
     stand_in: str | None = None,
     cold_starts: dict[str, object] | None = None,
+    any_nodes: bool = False,
 ) -> Path:
     """Writes a bundle whose weights, or whose rule's numbers, are drawn from `seed`; a rule may lie beside it."""
-    contract = contract_of(num_nodes, machines=machines, cold_starts=cold_starts)
+    contract = contract_of(num_nodes, machines=machines, cold_starts=cold_starts, any_nodes=any_nodes)
     contract = replace(contract, network=replace(contract.network, stand_in=stand_in))
     if rule is not None:
         contract = replace(contract, network=NetworkFacts(rule, ()))

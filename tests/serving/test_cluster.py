@@ -378,3 +378,17 @@ def test_a_policy_of_classes_scores_the_machines_of_a_class(tmp_path):
     assert [answer.arm for answer in answers] == ["policy"] * 4
     assert [answer.node for answer in answers] == [*names, *names]  # of equal machines the emptier one
     assert metric(service, "unknown_nodes_total") == 0
+
+
+def test_machines_of_a_class_are_no_guests_of_a_policy_of_any_nodes(tmp_path):
+    machines = {"rack-1-a": "node-1", "rack-2-a": "node-2"}
+    bundle = make_bundle(tmp_path / "bundle", machines=machines, any_nodes=True)
+    cluster = LiveCluster(load_policy(bundle))
+    asked = query(names=tuple(machines))
+    before = cluster.question(asked, 0.0)()
+    placed(cluster, "held", "rack-1-a", 0.0)
+    cluster._close_books()  # as a change of nodes does, or a guest
+    after = cluster.question(asked, 2.0)()
+    assert after.nodes == before.nodes
+    assert after.legal.tolist() == before.legal.tolist()
+    assert after.node in {"node-1", "node-2"}
