@@ -95,6 +95,8 @@ class QueueDoor:
         ]
         names, waiting = _jobs(asked, "waiting", _WAITING_KEYS, "arrival")
         runs, running = _jobs(asked, "running", _RUNNING_KEYS, "started")
+        if both := set(names) & set(runs):
+            raise QueryError("a job both waits and runs", where=min(both), allowed="each name once")
         users = _with_ended(self._users, ended, policy.setting["time_unit_s"])
         kept_s = self._predicted_s if policy.predicts else {}
         predicted_s = {

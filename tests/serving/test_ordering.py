@@ -107,6 +107,10 @@ def test_another_kind_of_error_is_said_although_one_was_said_before(capsys):
     ("content", "said"),
     [
         (question([job("a", 10), job("a", 20)]), "stands twice"),
+        (
+            question([job("a", 10)], [{"job": "a", "processors": 1, "started": 0, "requested_s": 9}]),
+            "both waits and runs",
+        ),
         (question([job("a", 10, processors=0)]), "cannot be used"),
         (question([job("a", None)]), "an instant"),
         (question([job("b", 50), job("a", 10)]), "in order of arrival"),
