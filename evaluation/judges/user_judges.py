@@ -182,7 +182,10 @@ def _values_of(
     if (failed := getattr(policy, "error", None)) is not None:  # of plain NumPy, inside a compiled program
         raise wrong(f"was given a policy that raised {error_in_words(failed)}", "policies that decide")
     if not isinstance(found, UnitValues) or not isinstance(found.values, Mapping) or not found.values:
-        raise wrong(f"returns {form_of(found)} where a UnitValues with values is required")
+        told = form_of(found)
+        if isinstance(found, UnitValues):
+            told += f" of {form_of(found.values)}" if found.values else " without values"
+        raise wrong(f"returns {told} where a UnitValues of a mapping is required")
     if unknown := [one for one in found.values if one not in metrics]:
         raise wrong(f"returns the unknown metric {unknown[0]!r}", ", ".join(metrics))
     named = {**found.values, **({} if found.weight is None else {"weight": found.weight})}

@@ -134,8 +134,9 @@ def breaks_later(policy: Any, days: JudgedDays) -> UnitValues:
     [
         (raises, "judge 'wrong' raised RuntimeError: no model today\n  where: policy 'rule', shift 0d"),
         (breaks_later, "returns on_time that is not finite in 14 of 14 units\n  where: policy 'good'"),
-        (lambda policy, days: {"on_time": [1.0]}, "returns dict where a UnitValues with values is required"),
-        (lambda policy, days: UnitValues({}), "returns UnitValues where a UnitValues with values"),
+        (lambda policy, days: {"on_time": [1.0]}, "returns dict where a UnitValues of a mapping is"),
+        (lambda policy, days: UnitValues({}), "returns UnitValues without values where"),
+        (lambda policy, days: UnitValues("day", {"on_time": [1.0]}), "returns UnitValues of str where"),
         (lambda policy, days: UnitValues({"luck": [1.0]}), "unknown metric 'luck'.*allowed: on_time"),
         (lambda policy, days: UnitValues({"on_time": 1.0}), r"returns on_time of shape \[\]"),
         (lambda policy, days: UnitValues({"on_time": [[1.0]]}), r"returns on_time of shape \[1, 1\]"),
