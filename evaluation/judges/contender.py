@@ -121,10 +121,10 @@ def refuse_other_nodes(contract: PolicyContract, cluster: Cluster, bundle: Path)
         differences = [f"removed since: {first(gone)}"] if gone else []
         differences += [f"new: {first(fresh)}"] if fresh else []
         raise OtherSystemError(
-            "the running policy was trained for other nodes",
+            "the bundle was trained for other nodes",
             where=f"{bundle}: {'; '.join(differences)}",
             allowed=", ".join(cluster.node_names),
-            advice="it is not compared with; the certificate alone decides",
+            advice="train and export a policy for this system",
         )
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from evaluation.judges.contender import OtherSystemError, load_contender
 from evaluation.judges.views import answered, translation_of, with_views
+from evaluation.pipeline.refresh.job import choose_running
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.errors import ProductError
@@ -181,6 +183,14 @@ def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: 
     with pytest.raises(OtherSystemError, match="newcomer"):
         load_contender(tmp_path / "bound", judged)
     assert load_contender(tmp_path / "free", judged).order == tuple(range(len(names)))
+    made_policy(tmp_path / "candidate" / "bundle", judged, BOUND)
+    products = {"candidate": tmp_path / "candidate", "twin": tmp_path / "twin"}
+    parts = SimpleNamespace(refuse_other=lambda running, _: load_contender(running, judged))
+    running, (note,) = choose_running(tmp_path / "bound", tmp_path, products, parts)  # type: ignore[arg-type]
+    assert running is None
+    assert note.startswith(
+        "the running policy is not compared with: the bundle was trained for other nodes (removed"
+    )
     (tmp_path / "bound" / "policy.npz").write_bytes(b"spoiled")
     with pytest.raises(ProductError):
         load_contender(tmp_path / "bound", judged)

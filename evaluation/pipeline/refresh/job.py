@@ -228,7 +228,8 @@ def choose_running(
     try:
         parts.refuse_other(running, products["twin"])
     except OtherSystemError as error:
-        return None, [f"{error.what} ({error.where.split(': ', 1)[-1]}); {error.advice}"]
+        why = f"{error.what} ({error.where.split(': ', 1)[-1]})"
+        return None, [f"the running policy is not compared with: {why}; the certificate alone decides"]
     return running, []
 
 

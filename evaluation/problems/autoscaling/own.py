@@ -74,10 +74,10 @@ def bundled_autoscaler(
     setting = load_scaling(bundle).setting
     if setting.names != tuple(deployments):
         raise OtherSystemError(
-            "the running policy was trained for other deployments",
+            "the bundle was trained for other deployments",
             where=f"{bundle}: {', '.join(setting.names)}",
             allowed=", ".join(deployments),
-            advice="it is not compared with; the certificate alone decides",
+            advice="train and export a policy for this system",
         )
     if setting.form == POD_RULE:
         return horizontal_pod(*config_of(setting), pod_rule(setting))

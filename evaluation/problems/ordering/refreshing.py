@@ -99,10 +99,10 @@ def refuse_other(bundle: Path, twin_path: Path) -> None:
     _, own = policy_of_bundle(bundle)
     if (own.processors, own.name) != (pool.processors, pool.name):
         raise OtherSystemError(
-            "the running policy was trained for another pool",
+            "the bundle was trained for another pool",
             where=f"{bundle}: {_named(own)}",
             allowed=_named(pool),
-            advice="it is not compared with; the certificate alone decides",
+            advice="train and export a policy for this system",
         )
 
 
