@@ -37,13 +37,6 @@ RESIDUAL = "residual"
 """A network that corrects the expected on-time rule."""
 ANY_SIZE = "residual_any_size"
 """The same, for clusters of any size."""
-BY_NODE = "cmmac_by_node"
-"""cMMAC from nothing, with a scorer that nodes share."""
-LEARNED_MARGIN = 1.0
-"""Nats below the best logit within which it draws evenly. In a twin of `kmps` 0, .3, 1 and 2 gave .921, .922, .939 and
-.933 on time, draws from what was learned .941, the rule .927."""
-CANDIDATES = (RESIDUAL, BY_NODE)
-"""Dispatchers that a training tries; the first begins as the rule."""
 
 
 class DispatchLearner(NamedTuple):
@@ -115,9 +108,9 @@ def coordinated(example: Example, _rule: PyTree, network: Actor | None = None) -
 
 
 def by_node(make: Callable[[Example, PyTree, Actor], DispatchLearner]) -> MakeDispatch:
-    """The same learner with a scorer that all nodes share, for clusters of any number of nodes."""
+    """The same learner with a scorer that all nodes share, for clusters of any number of nodes; drawn as learned."""
     config = ScorerConfig(identity=False)
-    return lambda example, rule: make(example, rule, scorer(example, config))._replace(margin=LEARNED_MARGIN)
+    return lambda example, rule: make(example, rule, scorer(example, config))
 
 
 def coordinated_in_one_place(example: Example, rule: PyTree) -> DispatchLearner:
@@ -143,7 +136,7 @@ def dispatchers() -> dict[str, MakeDispatch]:
     """Who learns to dispatch, by name."""
     return {
         RESIDUAL: residual, ANY_SIZE: residual_any_size, "mappo": mappo, "mappo_by_node": by_node(mappo),
-        "cmmac": coordinated, BY_NODE: by_node(coordinated),
+        "cmmac": coordinated, "cmmac_by_node": by_node(coordinated),
         "cmmac_central": coordinated_in_one_place, "ac": actor_critic, "ddpg": deterministic,
     }  # fmt: skip
 

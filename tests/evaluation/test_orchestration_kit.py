@@ -9,13 +9,11 @@ import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
-from evaluation.problems.orchestration import training
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.orchestration.simulating import simulate_slots
 from logs_schema import Archive
 from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
-from offline_rl.recipes.slot_learners import BY_NODE
 from tests.evaluation.test_slot_logs import LOG, WORLD
 from twin.orchestration.fit import fit_orchestration
 
@@ -74,20 +72,13 @@ def test_a_twin_makes_up_days_that_are_a_log_again(folder: Path) -> None:
     assert main([*words, "--policy", "nobody+hpa", "--replace"]) != 0
 
 
-@pytest.mark.parametrize("handed_over", ["what is best", f"{BY_NODE}+planned"])
-def test_a_trained_pair_is_exported_and_decides_without_jax(
-    folder: Path, handed_over: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if "+" in handed_over:
-        monkeypatch.setattr(training, "chosen_pair", lambda _tried: handed_over)
-    words = ["train", str(folder / "twin"), "--force", "--replace", "--out", str(folder / "policy")]
+def test_a_trained_pair_is_exported_and_decides_without_jax(folder: Path) -> None:
+    words = ["train", str(folder / "twin"), "--force", "--out", str(folder / "policy")]
     assert main([*words, "--config", str(folder / "settings.toml")]) == 0
-    assert main(["export", str(folder / "policy"), "--replace", "--out", str(folder / "bundle")]) == 0
+    assert main(["export", str(folder / "policy"), "--out", str(folder / "bundle")]) == 0
     chosen = read_manifest(folder / "policy").extra["chosen"]
-    assert "+" not in handed_over or chosen == handed_over
     words = ["compare", str(folder / "log"), str(folder / "twin"), str(folder / "policy"), "--shifts", "0d"]
-    words += ["--replace", "--out", str(folder / "with"), "--config", str(folder / "settings.toml")]
-    assert main(words) == 0
+    assert main([*words, "--out", str(folder / "with"), "--config", str(folder / "settings.toml")]) == 0
     told = json.loads((folder / "with" / "comparison.json").read_text())
     assert {cell["judge"] for cell in told["cells"] if cell["policy"] == chosen} == {
         "twin of shifted days",

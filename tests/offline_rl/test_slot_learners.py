@@ -27,8 +27,7 @@ def example(num_nodes=3, num_seats=2):
 
 @pytest.mark.parametrize(
     ("name", "shares"), [("cmmac", (0.5, 0.3, 0.2)), ("mappo", (0.5, 0.3, 0.2)), ("ac", (0.5, 0.3, 0.2)),
-                         ("cmmac_central", (0.5, 0.3, 0.2)), ("cmmac_by_node", (1 / 3, 1 / 3, 1 / 3)),
-                         ("ddpg", (1.0, 0.0, 0.0))]
+                         ("cmmac_central", (0.5, 0.3, 0.2)), ("ddpg", (1.0, 0.0, 0.0))]
 )  # fmt: skip
 def test_dispatchers_of_the_papers_are_judged_by_what_they_learned_to_draw(name, shares):
     learner = dispatchers()[name](example(), replica_rule_params())

@@ -1,5 +1,6 @@
 """What a training of dispatcher and orchestrator has left: its networks, and its pair among those that are compared."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,7 +9,7 @@ import jax
 from evaluation.problems.orchestration.bench import Entrants, Pair
 from logs_schema.product import read_manifest
 from offline_rl.networks import near_best_policy
-from offline_rl.recipes.slot_learners import CANDIDATES, RESIDUAL, dispatchers
+from offline_rl.recipes.slot_learners import RESIDUAL, residual
 from offline_rl.recipes.slot_training import (
     corrected_plan,
     dispatch_example,
@@ -16,7 +17,7 @@ from offline_rl.recipes.slot_training import (
     shown_plan,
 )
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
-from offline_rl.rules.orchestration.expected_on_time import latencies
+from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, latencies
 from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import load_arrays
 from twin.contracts import PyTree
@@ -32,14 +33,10 @@ GPG = "gpg"
 
 
 class KeptNetwork(NamedTuple):
-    """A network and its parameters; those of the rule that it would correct, where the rule was chosen.
-
-    A dispatcher draws evenly among nodes whose logits are at most `margin` below the best.
-    """
+    """A network and its parameters; those of the rule that it would correct, where the rule was chosen."""
 
     network: Any
     params: PyTree
-    margin: float = 0.0
 
 
 class TrainedPair(NamedTuple):
@@ -51,46 +48,37 @@ class TrainedPair(NamedTuple):
     @property
     def is_learned(self) -> bool:
         """Whether a side of it is no rule."""
-        return self.pair.dispatch in CANDIDATES or self.pair.orchestration == GPG
+        return self.pair.dispatch == RESIDUAL or self.pair.orchestration == GPG
 
 
 def read_networks(policy: Path, fitted: FittedCluster) -> tuple[KeptNetwork, KeptNetwork]:
     """Dispatcher and orchestrator of a training's product."""
-    key, chosen = jax.random.key(0), _chosen(policy).dispatch
-    learner = dispatchers()[chosen if chosen in CANDIDATES else RESIDUAL]
-    dispatcher = learner(dispatch_example(fitted), replica_rule_params(latencies(fitted)))
-    orchestrator, margin = corrected_plan(fitted), dispatcher.margin
-    assert margin is not None, "a dispatcher that is handed over says how it draws"
-    shapes = jax.eval_shape(dispatcher.network.init, key), jax.eval_shape(orchestrator.init, key)
+    key = jax.random.key(0)
+    dispatcher = residual(dispatch_example(fitted), replica_rule_params(latencies(fitted))).network
+    orchestrator = corrected_plan(fitted)
     return (
-        KeptNetwork(dispatcher.network, load_arrays(policy / DISPATCHER, shapes[0]), margin),
-        KeptNetwork(orchestrator, load_arrays(policy / ORCHESTRATOR, shapes[1])),
+        KeptNetwork(dispatcher, load_arrays(policy / DISPATCHER, jax.eval_shape(dispatcher.init, key))),
+        KeptNetwork(orchestrator, load_arrays(policy / ORCHESTRATOR, jax.eval_shape(orchestrator.init, key))),
     )
-
-
-def _chosen(policy: Path) -> Pair:
-    return Pair(*read_manifest(policy, "policy").extra["chosen"].split("+"))
 
 
 def trained_pair(policy: Path) -> TrainedPair:
     """The pair that a training has chosen, and those of its sides that are no rules."""
     fitted = load_fitted(policy)
-    pair = _chosen(policy)
+    pair = Pair(*read_manifest(policy, "policy").extra["chosen"].split("+"))
     dispatcher, orchestrator = read_networks(policy, fitted)
-    dispatches = near_best_policy(dispatcher.network, dispatcher.params, dispatcher.margin)
+    dispatches = near_best_policy(dispatcher.network, dispatcher.params, RULE_MARGIN)
     changes = stepwise_policy(orchestrator.network, orchestrator.params, draws=False)
 
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
         model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
         return orchestrating(shown_plan(fitted, model, frames), changes)
 
-    def dispatch(case: EdgeCloud) -> Dispatch:
-        return observing(case, dispatches)
-
+    named: Mapping[str, Any] = {RESIDUAL: lambda case: observing(case, dispatches)}
     return TrainedPair(
         pair,
         Entrants(
-            {pair.dispatch: dispatch} if pair.dispatch in CANDIDATES else {},
+            {name: make for name, make in named.items() if name == pair.dispatch},
             {GPG: orchestrate} if pair.orchestration == GPG else {},
         ),
     )

@@ -22,7 +22,7 @@ from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.orchestration_config import TrainingBudget
 from offline_rl.orchestration_export import Plan, export_pair
-from offline_rl.recipes.slot_learners import CANDIDATES, RESIDUAL, SMALL
+from offline_rl.recipes.slot_learners import RESIDUAL, SMALL
 from offline_rl.recipes.slot_training import (
     TrainedDispatch,
     TrainedOrchestration,
@@ -31,7 +31,7 @@ from offline_rl.recipes.slot_training import (
     train_dispatch,
     train_orchestration,
 )
-from offline_rl.rules.orchestration.expected_on_time import dispatch_rule
+from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, dispatch_rule
 from offline_rl.rules.orchestration.planned import ADVICE, planned
 from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import save_arrays
@@ -49,17 +49,14 @@ def build_policy(
     out: Path, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """Trains both sides, tries them in fresh frames of the twin, writes the best pair; facts of the product."""
-    dispatches = {name: train_dispatch(name, fitted, budget, seed, progress) for name in CANDIDATES}
+    dispatch = train_dispatch(RESIDUAL, fitted, budget, seed, progress)
     orchestration = train_orchestration(GPG, fitted, budget, seed, progress)
     with progress.stage("try in the twin"):
-        tried = tried_pairs(fitted, dispatches, orchestration, budget.num_trial_frames)
+        tried = tried_pairs(fitted, dispatch, orchestration, budget.num_trial_frames)
     best = chosen_pair(tried)
     dispatcher, orchestrator = best.split("+")
     key = jax.random.key(seed)  # what is not trained is the rule itself
-    save_arrays(
-        out / DISPATCHER,
-        dispatches[dispatcher].params if dispatcher in dispatches else dispatches[RESIDUAL].network.init(key),
-    )
+    save_arrays(out / DISPATCHER, dispatch.params if dispatcher == RESIDUAL else dispatch.network.init(key))
     save_arrays(
         out / ORCHESTRATOR,
         orchestration.state.actor if orchestrator == GPG else orchestration.network.init(key),
@@ -87,16 +84,12 @@ def _gain(tried: Mapping[str, np.ndarray], name: str) -> Estimate:
 
 
 def tried_pairs(
-    fitted: FittedCluster,
-    dispatches: Mapping[str, TrainedDispatch],
-    orchestration: TrainedOrchestration,
-    num_frames: int,
+    fitted: FittedCluster, dispatch: TrainedDispatch, orchestration: TrainedOrchestration, num_frames: int
 ) -> dict[str, np.ndarray]:
     """Pair -> [runs] share of requests answered in time in frames of the twin; first the rules that both began as."""
     edge, frames = fitted.edge, fitted.frames
     corrected = stepwise_policy(orchestration.network, orchestration.state.actor, draws=False)
-    learned = {name: one.policy() for name, one in dispatches.items()}
-    dispatchers = {EXPECTED_ON_TIME: dispatch_rule(fitted), **learned}
+    dispatchers = {EXPECTED_ON_TIME: dispatch_rule(fitted), RESIDUAL: dispatch.policy()}
     begin_s = jnp.linspace(0.0, 0.8 * float(fitted.tables.day_s), NUM_TRIALS)
     orchestrators = {
         PLANNED: planned(edge, learned_forecast(edge, fitted.tables), frames, ADVICE, begin_s=begin_s),
@@ -121,7 +114,7 @@ def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool
     manifest, fitted = read_manifest(policy, "policy"), load_fitted(policy)
     edge, extra = fitted.edge, manifest.extra
     plan = Plan(edge, fitted.frames, learned_forecast(edge, fitted.tables))
-    dispatcher, orchestrator = read_networks(policy, fitted)
+    dispatcher, orchestrator = (one.params for one in read_networks(policy, fitted))
     facts = {
         "policy": extra["chosen"],
         "seed": extra["seed"],
@@ -130,7 +123,7 @@ def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool
     }
     trained_on = {"days": extra["train_days"], "tried": extra["tried"], **trained_in(manifest)}
     export_pair(
-        dispatcher.params, orchestrator.params, plan, SMALL, out, margin=dispatcher.margin, trained_on=trained_on,
+        dispatcher, orchestrator, plan, SMALL, out, margin=RULE_MARGIN, trained_on=trained_on,
         certificate=extra.get("certificate"), licence=licence,
         seed=extra["seed"], made_from={"policy": manifest.content_hash}, extra=facts, replace=replace,
     )  # fmt: skip
