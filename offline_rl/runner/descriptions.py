@@ -164,6 +164,7 @@ class Explanation:
 
 
 Described = TypeVar("Described", Request, Held, Node)
+Answer = TypeVar("Answer", Decision, Explanation)
 
 
 def described(kind: type[Described], content: Described | Mapping[str, Any]) -> Described:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner.cold_starts import LedgerColdStarts, ServiceUse
 from offline_rl.runner.descriptions import (
+    Answer,
     Decision,
     Explanation,
     Held,
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from offline_rl.runner.policy import Policy
     from offline_rl.runner.table import NodeTable
 
-Answer = TypeVar("Answer", Decision, Explanation)
 _WAITING_CORES, _RUNNING, _WAITING, _WAITING_WORK, _OLDEST = range(len(RESOURCES), len(RESOURCES) + 5)
 """Rows of `LOAD`, after the used resources; the work of waiting requests stands where all work will."""
 

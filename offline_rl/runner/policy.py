@@ -9,7 +9,7 @@ is, nothing is decided (in training every available node would then be legal, so
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -21,6 +21,7 @@ from offline_rl.contract import FeatureFacts
 from offline_rl.numpy_networks import MASKED_LOGIT
 from offline_rl.runner import features, reading, table
 from offline_rl.runner.descriptions import (
+    Answer,
     Decision,
     Explanation,
     Node,
@@ -126,20 +127,18 @@ class Policy:
         Raises:
             PolicyInputError: A description is not one, or holds impossible numbers.
         """
-        try:
-            known, load, available = self.read(nodes, clock_s)
-            return self.decide_on(known, load, available, described(Request, request), clock_s)
-        except (AttributeError, TypeError):
-            refuse_other_types(nodes, request, clock_s)
-            raise
+        return self._asked(self.decide_on, nodes, request, clock_s)
 
     def explain(
         self, nodes: Sequence[Node | Mapping[str, Any]], request: Request | Mapping[str, Any], clock_s: float
     ) -> Explanation:
         """The decision and what it rests on; arguments and errors as for `decide`."""
+        return self._asked(self.explain_on, nodes, request, clock_s)
+
+    def _asked(self, ask: Callable[..., Answer], nodes: Any, request: Any, clock_s: float) -> Answer:
         try:
             known, load, available = self.read(nodes, clock_s)
-            return self.explain_on(known, load, available, described(Request, request), clock_s)
+            return ask(known, load, available, described(Request, request), clock_s)
         except (AttributeError, TypeError):
             refuse_other_types(nodes, request, clock_s)
             raise

@@ -272,7 +272,7 @@ class LiveCluster:
             begun_s = time.monotonic()
             nodes = list(self._of_policy(self.inventory.facts.values()))
             if self._policy.any_nodes:
-                guests = [name for name in self.tallies.guests() if name not in self._policy.node_of_machine]
+                guests = [name for name in self.tallies.guests() if self._is_guest(name)]
                 self._guests_in_books = frozenset(guests[:MAX_GUESTS])
                 nodes += map(Node, self._guests_in_books)
             self._books = self._policy.open_books(nodes, now_s)
@@ -294,11 +294,14 @@ class LiveCluster:
         node_of = self._policy.node_of_machine
         return (node for node in nodes if node_of.get(node.name, node.name) == node.name)
 
+    def _is_guest(self, name: str) -> bool:
+        """Whether neither the inventory nor the policy knows a node; a machine is known with its class."""
+        return name not in self.inventory.facts and name not in self._policy.node_of_machine
+
     def _hold(self, placement: PlacedRequest, start_s: float | None) -> None:
         """Files a request under its node: waiting, or running without its wait having been seen."""
         name, identity = placement.node, placement.query.request_id
-        known = name in self.inventory.facts or name in self._policy.node_of_machine
-        if self._policy.any_nodes and not known:
+        if self._policy.any_nodes and self._is_guest(name):
             self._new_guests |= name not in self._guests_in_books
         self.placements[identity] = placement
         self._sets.take(placement)

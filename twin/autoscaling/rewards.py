@@ -88,7 +88,16 @@ def paper_reward(ideal_cpu: float = 0.6, ideal_memory: float = 0.75, quotient: b
     return reward
 
 
-def cost_under_slo(violation_weight: float = 10.0, core_gib: float = 8.0) -> Reward:
+VIOLATION_WEIGHT = 10.0
+"""Usual price of a violation of the objective, in cores; see `cost_under_slo`."""
+
+
+def violation(quantile_s: Array, slo_s: float) -> Array:
+    """By how much quantiles of the response time [...] miss the objective: 1 for e times it, 3 at most."""
+    return jnp.clip(jnp.log(jnp.maximum(quantile_s, 1e-6) / slo_s), 0.0, 3.0)
+
+
+def cost_under_slo(violation_weight: float = VIOLATION_WEIGHT, core_gib: float = 8.0) -> Reward:
     """Minus the cores granted, minus a price where the objective is not kept; in cores.
 
     Args:
@@ -99,8 +108,7 @@ def cost_under_slo(violation_weight: float = 10.0, core_gib: float = 8.0) -> Rew
 
     def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
         cost = grants.replicas * (grants.cpu_cores + grants.memory_gib / core_gib)
-        excess = jnp.log(jnp.maximum(outcome.gateway_quantile_s, 1e-6) / config.slo_s)
-        price = jnp.clip(excess, 0.0, 3.0) + 10.0 * outcome.failed_share
+        price = violation(outcome.gateway_quantile_s, config.slo_s) + 10.0 * outcome.failed_share
         return -cost - violation_weight * price * outcome.time_share
 
     return reward

@@ -21,7 +21,7 @@ from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
 from twin.placement.crowding import crowded_runs, fit_pressure
-from twin.placement.naming import decision_names, wants_classes
+from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
@@ -315,11 +315,10 @@ def vocabulary(values: Iterable[str | None], *, limit: int = MAX_VOCABULARY) -> 
 
 
 def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, dict[str, int]]:
-    named = {
-        *pc.unique(decided_node(rows)).to_pylist(),
-        *pc.unique(pc.list_flatten(rows["candidates"])).to_pylist(),
-    }
-    names = decision_names(nodes, named, by_class=by_class)
+    if by_class:
+        names = class_names(nodes, decided_node(rows), pc.list_flatten(rows["candidates"]))
+    else:
+        names = nodes["node_id"].to_pylist()
     distinct = tuple(dict.fromkeys(names))
     index = np.array([distinct.index(name) for name in names])
     per_machine = np.stack([amount(nodes, name, np.nan) for name in RESOURCES])

@@ -23,7 +23,7 @@ from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.fitting import rho_of
 from twin.autoscaling.persistence import ApplicationTwin
-from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.rewards import cost_under_slo, violation
 from twin.autoscaling.scaling_log import DAY_S, ScalingLog, read_scaling_log
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import Grants, quantile_s
@@ -99,8 +99,8 @@ def value_off_by(twin: ApplicationTwin, log: ScalingLog, slo_s: float, violation
     usable = ~log.censored & np.isfinite(logged_s)
     if not usable.any():
         return 0.0
-    excess = [np.clip(np.log(np.maximum(one[usable], 1e-6) / slo_s), 0.0, 3.0) for one in (mine_s, logged_s)]
-    return float(violation_weight * abs(np.mean(excess[0] - excess[1])))
+    mine, logged = (np.asarray(violation(one[usable], slo_s)) for one in (mine_s, logged_s))
+    return float(violation_weight * abs(np.mean(mine - logged)))
 
 
 def certify(

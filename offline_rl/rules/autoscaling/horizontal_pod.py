@@ -65,7 +65,7 @@ def horizontal_pod(
             along(one, replicas)
             for one in (limits.min_replicas, limits.max_replicas, limits.min_cpu_cores, limits.max_cpu_cores)
         )
-        size = jnp.broadcast_to(along(settings.cpu_cores, replicas), replicas.shape)
+        size = along(settings.cpu_cores, replicas)
         cores = jnp.where(size > 0.0, jnp.clip(size, least, most), state.grants.cpu_cores)
         replicas = jnp.clip(replicas, jnp.maximum(low, 1.0), high)
         return memory, state.grants._replace(cpu_cores=cores, replicas=replicas)

@@ -20,6 +20,7 @@ import numpy as np
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import Laws, law_s, tail_features
+from twin.autoscaling.rewards import VIOLATION_WEIGHT
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import BIN_S, LoadModel
@@ -46,7 +47,7 @@ class LookaheadConfig(NamedTuple):
     quantile: float = 0.9
     keep: int = 6
     horizon: int = 3
-    weight: float = 10.0
+    weight: float = VIOLATION_WEIGHT
 
 
 class Candidates(NamedTuple):

@@ -25,7 +25,7 @@ from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.persistence import ApplicationTwin
-from twin.autoscaling.rewards import cost_under_slo
+from twin.autoscaling.rewards import VIOLATION_WEIGHT, cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
@@ -78,7 +78,7 @@ def autoscalers(
     log: ScalingLog,
     num_traces: int,
     names: Sequence[str] | None = None,
-    violation_weight: float = 10.0,
+    violation_weight: float = VIOLATION_WEIGHT,
 ) -> Mapping[str, Callable[[], Setting]]:
     """Name -> how the autoscaler is made; calibration takes place when it is.
 
