@@ -74,7 +74,7 @@ def _deployments(facts: dict[str, Any]) -> Section:
             one["name"], f"{one['min_replicas']} to {one['max_replicas']}",
             f"{one['min_cpu_cores']:.3g} to {one['max_cpu_cores']:.3g}",
             f"{one['min_memory_gib']:.3g} to {one['max_memory_gib']:.3g}", f"{one['most_rate_per_s']:.4g}",
-            f"{one['target']:.0%}",
+            f"{one['target']:.0%} of {one['rule_cpu_cores'] or 'the'} cores",
         )
         for one in facts["setting"]["deployments"]
     ]  # fmt: skip

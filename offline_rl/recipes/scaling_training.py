@@ -1,6 +1,7 @@
 """Policies for an application: rules calibrated in its twin, a teacher, its students; the best of them in the twin."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,9 +35,9 @@ from twin.environment import environment
 from twin.nested import nested
 
 KEPT_SHARE = 0.9
-RULES = ("hpa", "hpa_calibrated", "rate_target", "lookahead")
-BEST_RULE = "hpa_calibrated"
-"""The rule that is handed over where nothing learned is surely better: the best that a bundle can hold."""
+POD_RULES = ("hpa_calibrated", "hpa_sized")
+"""The rules that a bundle can hold; the better one in the twin is handed over where nothing learned surely beats it."""
+RULES = ("hpa", *POD_RULES, "rate_target", "lookahead")
 TAUGHT = {"students": StudentConfig(), "students_discrete": StudentConfig(discrete=True)}
 TEACHERS = ("teacher", "teacher_lookahead")
 """Networks for all deployments: of TD3 from nothing, and one that imitates the planner."""
@@ -78,7 +79,7 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
 def scaling_setting(
     twin: ApplicationTwin, task: ScalingTask, fallback: PodAutoscalerConfig
 ) -> ScalingSetting:
-    """What a bundle says of an application; `fallback` is the calibrated pod autoscaler."""
+    """What a bundle says of an application; `fallback` is a calibrated pod autoscaler."""
     scaling, limits = task
     leaves = {name: np.asarray(leaf, float).tolist() for name, leaf in limits._asdict().items()}
     deployments = tuple(
@@ -86,15 +87,33 @@ def scaling_setting(
             name=name, min_cpu_cores=leaves["min_cpu_cores"][place], max_cpu_cores=leaves["max_cpu_cores"][place],
             min_memory_gib=leaves["min_memory_gib"][place], max_memory_gib=leaves["max_memory_gib"][place],
             min_replicas=int(leaves["min_replicas"][place]), max_replicas=int(leaves["max_replicas"][place]),
-            most_rate_per_s=float(twin.coverage.most_rate_per_s[place]), target=float(fallback.target),
+            most_rate_per_s=float(twin.coverage.most_rate_per_s[place]),
         )
         for place, name in enumerate(twin.deployments)
     )  # fmt: skip
-    return ScalingSetting(
+    setting = ScalingSetting(
         TEACHER, deployments, scaling.interval_s, scaling.delay_intervals, scaling.cpu_step_cores,
         scaling.memory_step_gib, scaling.dead_zone, scaling.reach, scaling.slo_s, scaling.slo_share,
-        float(fallback.down_window_s), float(fallback.tolerance),
     )  # fmt: skip
+    return with_rule(setting, fallback)
+
+
+def with_rule(setting: ScalingSetting, rule: PodAutoscalerConfig) -> ScalingSetting:
+    """The setting with another pod autoscaler to fall back to, its replicas' size within the bounds."""
+    size, target = float(rule.cpu_cores), float(rule.target)
+    deployments = tuple(
+        replace(
+            one, target=target,
+            rule_cpu_cores=size and float(np.clip(size, one.min_cpu_cores, one.max_cpu_cores)),
+        )
+        for one in setting.deployments
+    )  # fmt: skip
+    return replace(
+        setting,
+        deployments=deployments,
+        down_window_s=float(rule.down_window_s),
+        tolerance=float(rule.tolerance),
+    )
 
 
 def build_policy(
@@ -121,7 +140,6 @@ def build_policy(
             made = make()
             candidates[name], chosen[name] = made.autoscaler, made.chosen
             stage(float(done), float(len(rules)))
-    write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen["hpa_calibrated"])))
     with progress.stage("train", unit="seeds") as stage:
         for done, seed in enumerate(seeds if config.updates else (), 1):
             policies = _learned(out, twin, log, setting, config, candidates["lookahead"], seed)
@@ -129,16 +147,18 @@ def build_policy(
             stage(float(done), float(len(seeds)))
     starts = np.concatenate([starts[::2], starts[1::2]])  # both halves see all of the days
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
-    taken = choose_autoscaler(
-        {name: one["reward"] for name, one in tried.items()}, BEST_RULE, candidates.keys() - set(RULES),
-        num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
-    )  # fmt: skip
     means = {
         name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
     }
+    rule = max(POD_RULES, key=lambda name: means[name]["reward"])
+    write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen[rule])))
+    taken = choose_autoscaler(
+        {name: one["reward"] for name, one in tried.items()}, rule, candidates.keys() - set(RULES),
+        num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
+    )  # fmt: skip
     return {
         "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None, "tried": means,
-        "chosen": chosen, "recommended": taken.name, "best_learned": taken.best, "gain": taken.gain,
+        "chosen": chosen, "rule": rule, "recommended": taken.name, "best_learned": taken.best, "gain": taken.gain,
         "gain_low": taken.low if np.isfinite(taken.low) else None, "gain_least": taken.least, "off_by": off_by,
         "held_back": taken.why, "seeds": list(seeds),
     }  # fmt: skip

@@ -4,7 +4,7 @@
     policy.npz     a teacher's layers `Dense_0/kernel`, ..., or those of all students with a leading deployment axis;
                    empty where the pod autoscaler's rule is handed over, whose settings stand in scaling.json
     golden.npz     metrics, grants, and the places that the original took (in [-1, 1] of its reach; of the rule: the
-                   replicas that it adds)
+                   cores and the replicas that it adds)
 
 Features and rescaling are those of training (`twin.autoscaling.observing`, `twin.autoscaling.problem`); the goldens
 hold both against the original.
@@ -46,6 +46,7 @@ class DeploymentSetting:
         min_replicas, max_replicas: Of the deployment.
         most_rate_per_s: The largest rate of calls in the log.
         target: Use of granted cores that the fallback aims at.
+        rule_cpu_cores: Of a replica by the fallback; 0 leaves them as they are.
     """
 
     name: str
@@ -57,6 +58,7 @@ class DeploymentSetting:
     max_replicas: int
     most_rate_per_s: float
     target: float = 0.75
+    rule_cpu_cores: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -145,15 +147,17 @@ class ScalingPolicy:
         """
         places = self.places(granted, now, before)
         if self.setting.form == POD_RULE:
-            return bounded(self.setting, granted._replace(replicas=granted.replicas + places[2]))
+            cores, replicas = granted.cpu_cores + places[0], granted.replicas + places[2]
+            return bounded(self.setting, granted._replace(cpu_cores=cores, replicas=replicas))
         return rescaled(self.setting, granted, places)
 
     def places(self, granted: Granted, now: Reading, before: Reading) -> np.ndarray:
-        """[3, deployments] changes of cores, memory and replicas, as shares of the reach; of the rule, replicas that it
-        adds before its window stabilises them."""
+        """[3, deployments] changes of cores, memory and replicas, as shares of the reach; of the rule, cores added to a
+        replica, and replicas before its window stabilises them."""
         if self.setting.form == POD_RULE:
             added = desired_replicas(self.setting, granted, now) - granted.replicas
-            return np.stack([np.zeros_like(added), np.zeros_like(added), added])
+            cores = rule_cores(self.setting, granted) - granted.cpu_cores
+            return np.stack([cores, np.zeros_like(added), added])
         local = local_features(self.setting, granted, now, before)
         if self.setting.form == TEACHER:
             values = self._central(
@@ -181,13 +185,19 @@ class ScalingPolicy:
         return values[:, 0].T
 
 
+def rule_cores(setting: ScalingSetting, granted: Granted) -> np.ndarray:
+    """[deployments] cores of a replica by the pod autoscaler's rule: one step towards its size, or what is granted."""
+    size, step = setting.limit("rule_cpu_cores"), setting.cpu_step_cores
+    return granted.cpu_cores + np.where(size > 0.0, np.clip(size - granted.cpu_cores, -step, step), 0.0)
+
+
 def desired_replicas(setting: ScalingSetting, granted: Granted, now: Reading) -> np.ndarray:
     """[deployments] replicas by the pod autoscaler's rule, as in `offline_rl.rules.autoscaling.horizontal_pod`; NaN
     where the use of processors is not known."""
     current, target = granted.replicas, setting.limit("target")
     most = np.maximum(current, 1.0)
     ready = np.clip(np.round(now.ready), 1.0, most)
-    use = now.cpu_cores_used / np.maximum(granted.cpu_cores, 1e-6)
+    use = now.cpu_cores_used / np.maximum(rule_cores(setting, granted), 1e-6)
     unready, high = current > ready, use > target
     ratio = np.where(unready & high, use / target * ready / most, use / target)
     within = (np.abs(ratio - 1.0) <= setting.tolerance) | (unready & high & (ratio < 1.0))

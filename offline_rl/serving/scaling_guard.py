@@ -6,7 +6,7 @@ the use of processors is not known either, grants stay. No decision goes beyond 
 """
 
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from offline_rl.runner.scaling import (
     ScalingSetting,
     bounded,
     desired_replicas,
+    rule_cores,
 )
 
 POLICY, FALLBACK, HOLD = "policy", "fallback", "hold"
@@ -103,7 +104,9 @@ class Guard:
         """
         setting = self.policy.setting
         with np.errstate(invalid="ignore"):
-            by_rules = granted._replace(replicas=self._rules(now_s, setting, granted, now))
+            rule = setting if self.config.resources else _keeping_sizes(setting)
+            replicas = self._rules(now_s, rule, granted, now)
+            by_rules = granted._replace(cpu_cores=rule_cores(rule, granted), replicas=replicas)
             is_rule = setting.form == POD_RULE
             by_policy = by_rules if is_rule else self.policy.decide(granted, now, before)
         answers = np.isfinite(by_policy.replicas if is_rule else np.sum(by_policy, axis=0))
@@ -204,3 +207,10 @@ class Guard:
         most = np.max([np.where(np.isfinite(one), one, -np.inf) for _, one in self.desired], axis=0)
         rules = np.where(desired < granted.replicas, np.minimum(most, granted.replicas), desired)
         return np.where(granted.replicas > 0.0, rules, np.nan)  # whoever switched it off will switch it on
+
+
+def _keeping_sizes(setting: ScalingSetting) -> ScalingSetting:
+    """The setting where the rule leaves replicas as large as they are, since nobody writes another size."""
+    return replace(
+        setting, deployments=tuple(replace(one, rule_cpu_cores=0.0) for one in setting.deployments)
+    )

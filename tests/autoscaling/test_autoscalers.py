@@ -91,18 +91,20 @@ def test_the_rate_rule_divides_by_what_a_replica_of_its_cores_takes():
 
 
 @pytest.mark.parametrize(
-    ("size", "granted"), [(0.0, 0.45), (0.75, 0.75), (99.0, float(limits(1).max_cpu_cores[0]))]
+    ("size", "now", "next_size", "replicas"),
+    [
+        (0.0, 0.45, 0.45, 3.0),  # left as it is: ceil(2 * .4 / .45 / .75)
+        (0.75, 0.45, 0.70, 2.0),  # a step of .25, and as many of that size as are needed
+        (99.0, 1.90, float(limits(1).max_cpu_cores[0]), 1.0),
+        (0.25, 0.45, 0.25, 5.0),
+    ],
 )
-def test_the_pod_rule_gives_replicas_a_size_within_the_limits_or_leaves_it(size, granted):
-    state = state_of(2.0, 2.0, 0.4, cores=0.45)
-    plain, sized = (
-        horizontal_pod(CONFIG, limits(1), PodAutoscalerConfig(cpu_cores=one)) for one in (0.0, size)
-    )
-    (_, as_it_was), (_, wanted) = (
-        rule.decide(KEY, rule.init(state.grants), state) for rule in (plain, sized)
-    )
-    assert float(wanted.cpu_cores[0]) == pytest.approx(granted)
-    assert float(wanted.replicas[0]) == float(as_it_was.replicas[0])
+def test_the_pod_rule_moves_replicas_to_its_size_in_steps_within_the_limits(size, now, next_size, replicas):
+    state = state_of(2.0, 2.0, 0.4, cores=now)
+    rule = horizontal_pod(CONFIG, limits(1), PodAutoscalerConfig(cpu_cores=size, down_window_s=0.0))
+    _, wanted = rule.decide(KEY, rule.init(state.grants), state)
+    assert float(wanted.cpu_cores[0]) == pytest.approx(next_size)
+    assert float(wanted.replicas[0]) == replicas
 
 
 def test_static_grants_never_change():

@@ -289,9 +289,14 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     assert judged == {("twin", 0), ("truth", 0), ("truth", 1)}
     logged = [cell.policy for cell in found.cells if cell.policy == "logged"]
     assert logged
-    assert {"hpa_calibrated", "lookahead", "teacher", "teacher_lookahead", "students_lookahead"} <= {
-        one.name for one in found.policies
-    }
+    assert {
+        "hpa_calibrated",
+        "hpa_sized",
+        "lookahead",
+        "teacher",
+        "teacher_lookahead",
+        "students_lookahead",
+    } <= {one.name for one in found.policies}
     kept = found.cell("truth", 0, "lookahead", "objective_kept")
     assert 0.0 <= kept.low <= kept.value <= 1.0
     assert main(["export", policy, "--policy", "students_lookahead", "--out", bundle]) == 0
@@ -301,7 +306,7 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
         bundled_autoscaler(tmp_path / "b", names[::-1], policy_of)
     mine = "tests.autoscaling.test_commands"
     rule = str(tmp_path / "rule")
-    assert main(["export", policy, "--policy", "hpa_calibrated", "--out", rule]) == 0
+    assert main(["export", policy, "--policy", "hpa_sized", "--out", rule]) == 0
     for own in (f"old={bundle}", f"ruled={rule}", f"still={mine}:still", f"wrong={mine}:wrong"):
         arguments += ["--policy", own]
     arguments += ["--judge", f"start={mine}:cores_at_start"]
@@ -311,7 +316,7 @@ def test_what_is_trained_is_compared_on_later_days_and_exported(tmp_path, capsys
     assert set(found.refused) == {"wrong"}
     assert "returns a tuple of arrays" in found.refused["wrong"]
     for metric in ("reward", "cpu_cores"):  # the bundle decides as what it was made from
-        for one, other in (("old", "students_lookahead"), ("ruled", "hpa_calibrated")):
+        for one, other in (("old", "students_lookahead"), ("ruled", "hpa_sized")):
             same = [found.cell("twin", 0, name, metric).value for name in (one, other)]
             assert same[0] == pytest.approx(same[1], rel=1e-4)
     assert found.cell("twin", 0, "still", "cpu_cores").value > 0.0

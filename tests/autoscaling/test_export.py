@@ -84,9 +84,10 @@ def test_numpy_grants_what_training_grants(tmp_path, form):
             np.testing.assert_allclose(mine, np.asarray(theirs)[:, row], atol=2e-3)
 
 
-def test_the_rule_that_is_handed_over_is_that_of_the_comparison(tmp_path):
+@pytest.mark.parametrize("size", [0.0, 0.75])
+def test_the_rule_that_is_handed_over_is_that_of_the_comparison(tmp_path, size):
     setting = replace(setting_of("hpa"), tolerance=0.05, down_window_s=60.0)
-    deployments = tuple(replace(one, target=0.4) for one in setting.deployments)
+    deployments = tuple(replace(one, target=0.4, rule_cpu_cores=size) for one in setting.deployments)
     setting = replace(setting, deployments=deployments)
     export_scaling({}, pod_places(setting), tmp_path / "bundle", setting, seed=2)
     loaded = load_scaling(tmp_path / "bundle")
@@ -105,7 +106,8 @@ def test_the_rule_that_is_handed_over_is_that_of_the_comparison(tmp_path):
         theirs = np.asarray(wished.replicas)[:, row]
         slower = theirs < found.replicas  # the rule adds so many a period at most
         np.testing.assert_allclose(found.replicas[~slower], theirs[~slower])
-        np.testing.assert_allclose(found.cpu_cores, granted.cpu_cores)
+        np.testing.assert_allclose(found.cpu_cores, np.asarray(wished.cpu_cores)[:, row], rtol=1e-6)
+        assert np.array_equal(found.cpu_cores, granted.cpu_cores) == (not size)
         changed += int(np.sum(found.replicas != granted.replicas))
     assert changed > 10
 

@@ -1,5 +1,7 @@
 """The guard by itself: limits, the rules' window, and a rule that was handed over."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -32,6 +34,23 @@ def test_the_rules_keep_what_was_desired_within_the_window():
     grown = GRANTED._replace(replicas=np.array([4.0, 4.0]))
     assert guard.decide(60.0, grown, idle, idle).by_rules.replicas[0] == 4.0
     assert guard.decide(400.0, grown, idle, idle).by_rules.replicas[0] == 1.0
+
+
+def test_where_the_policy_cannot_decide_the_rules_size_is_approached_with_replicas_to_match():
+    policy, _ = policy_of(0.6)
+    deployments = tuple(replace(one, rule_cpu_cores=0.25) for one in policy.setting.deployments)
+    policy.setting = replace(policy.setting, deployments=deployments)
+    unlike = readings(rate=1000.0, cores=0.4)
+    large = GRANTED._replace(cpu_cores=np.array([0.75, 0.25]))
+    found = Guard(policy, GuardConfig(resources=True)).decide(0.0, large, unlike, unlike)
+    assert found.arms == (FALLBACK, FALLBACK)
+    np.testing.assert_allclose(found.wanted.cpu_cores, [0.5, 0.25])
+    np.testing.assert_array_equal(found.wanted.replicas, [4.0, 6.0])  # ceil(2 * .4 / .5 / .5), and 2 + 4 of 7
+    kept = Guard(policy, GuardConfig()).decide(0.0, large, unlike, unlike)
+    np.testing.assert_array_equal(kept.wanted.cpu_cores, large.cpu_cores)
+    np.testing.assert_array_equal(
+        kept.wanted.replicas, [3.0, 6.0]
+    )  # ceil(2 * .4 / .75 / .5) of the size they keep
 
 
 def test_a_rule_that_was_handed_over_decides_by_use_alone():

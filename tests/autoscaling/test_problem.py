@@ -132,7 +132,8 @@ def state_of(replicas, ready, used, cores=0.5):
     ],
 )
 def test_the_pod_autoscaler_desires_what_its_controller_does(replicas, ready, use, desired):
-    found = desired_replicas(CONFIG, PodAutoscalerConfig(), state_of(replicas, ready, 0.5 * use))
+    state = state_of(replicas, ready, 0.5 * use)
+    found = desired_replicas(CONFIG, PodAutoscalerConfig(), state, state.grants.cpu_cores)
     assert float(found[0]) == desired
 
 

@@ -114,7 +114,7 @@ def compare_autoscalers(
     reward: Reward,
     progress: Progress,
     *,
-    references: Sequence[str] = ("hpa_calibrated", "lookahead", LOGGED, RUNNING),
+    references: Sequence[str] = ("hpa_calibrated", "hpa_sized", "lookahead", LOGGED, RUNNING),
     seed: int = 0,
     config: IntervalConfig | None = None,
 ) -> Comparison:

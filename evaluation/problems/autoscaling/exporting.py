@@ -9,8 +9,8 @@ from evaluation.problems.kit import ExportOptions
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from offline_rl.autoscaling.export import export_scaling, network_places
-from offline_rl.recipes.scaling_training import BEST_RULE, policy_of, read_policies
-from offline_rl.rules.autoscaling.horizontal_pod import pod_places
+from offline_rl.recipes.scaling_training import POD_RULES, policy_of, read_policies, with_rule
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, pod_places
 from offline_rl.runner.scaling import (
     POD_RULE,
     STUDENTS,
@@ -33,7 +33,7 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
     """Writes one of a training's policies as a bundle: the one asked for, else what training recommends.
 
     Raises:
-        ConfigError: No such policy, or another rule than the calibrated one is asked for.
+        ConfigError: No such policy, or another rule than a calibrated pod autoscaler is asked for.
     """
     manifest = read_manifest(policy, "policy")
     tried: dict[str, dict[str, float]] = manifest.extra["tried"]
@@ -42,18 +42,20 @@ def export_policy(out: Path, policy: Path, options: ExportOptions) -> dict[str, 
         raise ConfigError(
             "there is no such autoscaler to export",
             where=f"{policy}: --policy {options.policy}, --seed {options.seed}",
-            allowed=f"--policy {', '.join((*FORMS, BEST_RULE))}; --seed {', '.join(map(str, manifest.extra['seeds']))}",
-            advice="other rules are for comparisons alone",
+            allowed=f"--policy {', '.join((*FORMS, *POD_RULES))}; "
+            f"--seed {', '.join(map(str, manifest.extra['seeds']))}", advice="other rules are for comparisons alone",
         )  # fmt: skip
-    name, _, text = chosen.rpartition("-") if chosen != BEST_RULE else (chosen, "", "")
+    name, _, text = (chosen, "", "") if chosen in POD_RULES else chosen.rpartition("-")
     seed, setting = int(text or 0), read_setting(policy)
     setting = replace(setting, form=FORMS.get(name, POD_RULE))
+    if name in POD_RULES:
+        setting = with_rule(setting, PodAutoscalerConfig(**manifest.extra["chosen"][name]))
     params = read_policies(policy, seed)[name] if text else {}
     places_of = network_places(policy_of(name, params), setting) if text else pod_places(setting)
     facts = {
         "chosen": chosen, "in_twin": tried[chosen], "licence": options.licence, "seed": seed,
         "train_days": manifest.extra.get("train_days"), "certificate": manifest.extra.get("certificate"),
-        **{word: manifest.extra.get(word) for word in ("recommended", "best_learned", "gain", "gain_low")},
+        **{word: manifest.extra.get(word) for word in ("recommended", "rule", "best_learned", "gain", "gain_low")},
         **trained_in(manifest),
     }  # fmt: skip
     export_scaling(
@@ -68,10 +70,10 @@ def _chosen(tried: dict[str, dict[str, float]], recommended: str, options: Expor
     if options.rule is not None or options.comparison is not None:
         return None
     by_default = options.policy is None and options.seed is None
-    if by_default and (recommended == BEST_RULE or recommended.rsplit("-", 1)[0] in FORMS):
+    if by_default and (recommended in POD_RULES or recommended.rsplit("-", 1)[0] in FORMS):
         return recommended
-    if options.policy == BEST_RULE:
-        return BEST_RULE if BEST_RULE in tried and options.seed is None else None
+    if options.policy in POD_RULES:
+        return options.policy if options.policy in tried and options.seed is None else None
     wanted = {
         name: found["reward"] for name, found in tried.items()
         if name.rsplit("-", 1)[0] in FORMS and options.policy in (None, name.rsplit("-", 1)[0])

@@ -34,7 +34,7 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
-from offline_rl.recipes.scaling_training import BEST_RULE, build_policy, policy_of, setting_of
+from offline_rl.recipes.scaling_training import build_policy, policy_of, setting_of
 from twin.autoscaling.answered.inputs import load_source_of
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (
@@ -213,7 +213,7 @@ def trained(facts: Facts) -> list[str]:
     if not (best := facts["best_learned"]):
         return [*lines, f"recommended: {facts['recommended']}; nothing was learned ([scale] updates)"]
     low = facts["gain_low"]
-    gain = f"{best} gains {facts['gain']:.2f} over {BEST_RULE} in the twin"
+    gain = f"{best} gains {facts['gain']:.2f} over {facts['rule']} in the twin"
     gain += ", one episode says nothing of how sure" if low is None else f", {low:.2f} at least (95 %)"
     gain += f", but {facts['held_back']}" if facts["held_back"] else ""
     return [*lines, f"{gain}: {facts['recommended']} is handed over"]

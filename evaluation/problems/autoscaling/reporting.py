@@ -33,7 +33,14 @@ from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.recipes.scaling_training import RULES, ScalingTask, policy_of, read_policies, setting_of
+from offline_rl.recipes.scaling_training import (
+    POD_RULES,
+    RULES,
+    ScalingTask,
+    policy_of,
+    read_policies,
+    setting_of,
+)
 from offline_rl.rules.autoscaling.autoscaler import learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead
@@ -45,6 +52,7 @@ from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 WORDS = {
     "hpa": "the rules of Kubernetes' pod autoscaler at their defaults",
     "hpa_calibrated": "the same, its settings searched in the training twin",
+    "hpa_sized": "the same, the size of a replica searched too, one for all deployments",
     "rate_target": "replicas by request rate",
     "lookahead": "the cheapest grants with which the training twin keeps the objective, a few intervals ahead",
     "teacher": "TD3 over all deployments, in the training twin",
@@ -140,10 +148,9 @@ def contenders_of(
     rules = {"hpa": horizontal_pod(scaling, limits)}
     rules["rate_target"] = autoscalers(*task, twin, log, 1, ("rate_target",))["rate_target"]().autoscaler
     chosen = facts.get("chosen", {})
-    if "hpa_calibrated" in chosen:
-        rules["hpa_calibrated"] = horizontal_pod(
-            scaling, limits, PodAutoscalerConfig(**chosen["hpa_calibrated"])
-        )
+    for name in POD_RULES:
+        if name in chosen:
+            rules[name] = horizontal_pod(scaling, limits, PodAutoscalerConfig(**chosen[name]))
     planned = chosen.get("lookahead", LookaheadConfig()._asdict())
     whole = {**planned, "keep": int(planned["keep"]), "horizon": int(planned["horizon"])}
     rules["lookahead"] = lookahead(scaling, limits, twin.laws, twin.load, LookaheadConfig(**whole))

@@ -31,7 +31,8 @@ class PodAutoscalerConfig(NamedTuple):
         up_share: Replicas added in `PERIOD_S`, at most, as a share of those running...
         up_replicas: ...or so many, whichever is more.
         down_share: Replicas removed in `PERIOD_S`, at most.
-        cpu_cores: Of every replica, within the limits; 0 leaves them as they are.
+        cpu_cores: Of every replica, within the limits, reached in steps of `AutoscalingConfig.cpu_step_cores`; 0 leaves
+            them as they are.
     """
 
     target: float | Array = 0.75
@@ -58,19 +59,30 @@ def horizontal_pod(
         return jnp.broadcast_to(grants.replicas[None], (remembered, *grants.replicas.shape))
 
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
-        desired = desired_replicas(config, settings, state)
+        cores = sized(config, settings, limits, state.grants)
+        desired = desired_replicas(config, settings, state, cores)
         memory = jnp.concatenate([memory[1:], desired[None]])
         replicas = stabilised(config, settings, state.grants.replicas, memory)
-        low, high, least, most = (
-            along(one, replicas)
-            for one in (limits.min_replicas, limits.max_replicas, limits.min_cpu_cores, limits.max_cpu_cores)
-        )
-        size = along(settings.cpu_cores, replicas)
-        cores = jnp.where(size > 0.0, jnp.clip(size, least, most), state.grants.cpu_cores)
+        low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))
         replicas = jnp.clip(replicas, jnp.maximum(low, 1.0), high)
         return memory, state.grants._replace(cpu_cores=cores, replicas=replicas)
 
     return Autoscaler(init, decide)
+
+
+def sized(
+    config: AutoscalingConfig, settings: PodAutoscalerConfig, limits: GrantLimits, granted: Grants
+) -> Array:
+    """Cores [deployments, *streams] of every replica next: they move to the rule's size in steps, since replicas cannot
+    be added as fast as a smaller size needs them."""
+    least, most, size = (
+        along(one, granted.cpu_cores)
+        for one in (limits.min_cpu_cores, limits.max_cpu_cores, settings.cpu_cores)
+    )
+    step = jnp.clip(
+        jnp.clip(size, least, most) - granted.cpu_cores, -config.cpu_step_cores, config.cpu_step_cores
+    )
+    return granted.cpu_cores + jnp.where(size > 0.0, step, 0.0)
 
 
 def intervals_of(config: AutoscalingConfig, settings: PodAutoscalerConfig) -> int:
@@ -81,27 +93,32 @@ def intervals_of(config: AutoscalingConfig, settings: PodAutoscalerConfig) -> in
 
 def pod_rule(setting: ScalingSetting) -> PodAutoscalerConfig:
     """The settings of the rule that a bundle hands over."""
-    target = jnp.asarray(setting.limit("target"), jnp.float32)
+    target, cores = (jnp.asarray(setting.limit(name), jnp.float32) for name in ("target", "rule_cpu_cores"))
     return PodAutoscalerConfig(
-        target=target, tolerance=setting.tolerance, down_window_s=setting.down_window_s
+        target=target, tolerance=setting.tolerance, down_window_s=setting.down_window_s, cpu_cores=cores
     )
 
 
 def pod_places(setting: ScalingSetting) -> Callable[[AutoscalingConfig, GrantLimits, ScalingState], Array]:
-    """What that rule decides, as goldens have it: [3, deployments, *streams], no cores, no GiB, replicas added."""
+    """What that rule decides, as goldens have it: [3, deployments, *streams] cores added to a replica, no GiB, replicas
+    added."""
 
-    def places_of(config: AutoscalingConfig, _limits: GrantLimits, state: ScalingState) -> Array:
-        added = desired_replicas(config, pod_rule(setting), state) - state.grants.replicas
-        return jnp.stack([jnp.zeros_like(added), jnp.zeros_like(added), added])
+    def places_of(config: AutoscalingConfig, limits: GrantLimits, state: ScalingState) -> Array:
+        rule, granted = pod_rule(setting), state.grants
+        cores = sized(config, rule, limits, granted)
+        added = desired_replicas(config, rule, state, cores) - granted.replicas
+        return jnp.stack([cores - granted.cpu_cores, jnp.zeros_like(added), added])
 
     return places_of
 
 
-def desired_replicas(config: AutoscalingConfig, settings: PodAutoscalerConfig, state: ScalingState) -> Array:
-    """Replicas [deployments, *streams] by the metrics."""
+def desired_replicas(
+    config: AutoscalingConfig, settings: PodAutoscalerConfig, state: ScalingState, cores: Array
+) -> Array:
+    """Replicas [deployments, *streams] of so many cores by the metrics."""
     measured, current = known(config, state).measured, state.grants.replicas
     ready = jnp.clip(jnp.round(measured.ready), 1.0, jnp.maximum(current, 1.0))
-    use = measured.cpu_cores_used / jnp.maximum(state.grants.cpu_cores, 1e-6)
+    use = measured.cpu_cores_used / jnp.maximum(cores, 1e-6)
     ratio = use / along(settings.target, use)
     with_idle = ratio * ready / jnp.maximum(current, 1.0)
     unready = current > ready
