@@ -113,7 +113,7 @@ def stand_in():
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     shown.url = f"http://127.0.0.1:{server.server_port}"
     yield shown
     server.shutdown()

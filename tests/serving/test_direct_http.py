@@ -29,7 +29,7 @@ def answering(code, **headers):
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), OneAnswer)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
     yield f"http://127.0.0.1:{server.server_port}", tokens
     server.shutdown()
     server.server_close()
