@@ -30,6 +30,12 @@ def sleeps(seconds: float) -> float:
     return seconds
 
 
+def takes_a_second(file: Path) -> str:
+    time.sleep(1.0)
+    file.touch()
+    return file.name
+
+
 def writes_aside(path: Path) -> None:
     """Begins a product and never ends it."""
     with writing(path, "twin") as folder:

@@ -11,12 +11,21 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.jobs.engine import ray_cluster
 from evaluation.jobs.engine.config import EngineConfig, engine_of, tasks_on
 from evaluation.jobs.engine.errors import EngineError
 from evaluation.jobs.engine.ray_cluster import connected, refuse_other_versions, versions
 from logs_schema.errors import ConfigError, FormatError
 from logs_schema.progress import SilentProgress
-from tests.evaluation.engine_tasks import always_dies, dies_once, refuses, sleeps, square, writes_aside
+from tests.evaluation.engine_tasks import (
+    always_dies,
+    dies_once,
+    refuses,
+    sleeps,
+    square,
+    takes_a_second,
+    writes_aside,
+)
 
 
 @pytest.fixture(scope="module")
@@ -160,6 +169,31 @@ def test_two_nodes_give_the_same_and_outlive_a_worker(tmp_path: Path) -> None:
         pytest.raises(EngineError, match="did not end within 5 s"),
     ):
         tasks(sleeps, [0.0, 600.0], "days")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("lost_after", [3, 7])
+def test_what_ran_on_a_node_that_is_lost_runs_on_the_other(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, lost_after: int
+) -> None:
+    pytest.importorskip("ray", reason="Ray is not installed")
+    begun = []
+    start = ray_cluster._started
+    monkeypatch.setattr(ray_cluster, "_started", lambda workers: begun.append(start(workers)) or begun[0])
+    files = [tmp_path / f"{number}" for number in range(10)]
+    with tasks_on(engine_of("local-cluster", 2, 60.0), SilentProgress(), [tmp_path]) as tasks:
+        assert list(tasks(square, range(4))) == [0, 1, 4, 9]  # workers of both nodes are up
+
+        def lose_a_node() -> None:
+            while sum(file.exists() for file in files) < lost_after:
+                time.sleep(0.05)
+            begun[0].remove_node(*begun[0].worker_nodes, allow_graceful=False)
+
+        losing = threading.Thread(target=lose_a_node)
+        losing.start()
+        assert list(tasks(takes_a_second, files)) == [file.name for file in files]
+        losing.join()
+        assert not begun[0].worker_nodes
 
 
 SUMS = """
