@@ -74,12 +74,16 @@ def _deployments(facts: dict[str, Any]) -> Section:
             one["name"], f"{one['min_replicas']} to {one['max_replicas']}",
             f"{one['min_cpu_cores']:.3g} to {one['max_cpu_cores']:.3g}",
             f"{one['min_memory_gib']:.3g} to {one['max_memory_gib']:.3g}", f"{one['most_rate_per_s']:.4g}",
-            f"{one['target']:.0%} of {one['rule_cpu_cores'] or 'the'} cores",
+            f"{one['target']:.0%} of {_cores(one['rule_cpu_cores'])}",
         )
         for one in facts["setting"]["deployments"]
     ]  # fmt: skip
     heads = ("deployment", "replicas", "cores each", "GiB each", "most calls a second", "rule's target")
     return "within which bounds (calls: of the training days)", heads, rows
+
+
+def _cores(size: float) -> str:
+    return f"{size:.3g} cores" if size else "its cores"
 
 
 def _provenance(facts: dict[str, Any]) -> Section:
