@@ -28,6 +28,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE
+from offline_rl.recipes.scaling_training import POD_RULES
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from offline_rl.rules.autoscaling.published import NAMES as RULES
 from offline_rl.rules.autoscaling.published import Setting, autoscalers
@@ -50,7 +51,7 @@ MEASURES = (
     "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
     "cpu_core_hours", "reward",
 )  # fmt: skip
-RIVALS = ("hpa_calibrated", "hpa_sized", "lookahead")
+RIVALS = (*POD_RULES, "lookahead")
 """The rules that what is learned must earn its place against."""
 
 

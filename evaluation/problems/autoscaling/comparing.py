@@ -42,7 +42,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from logs_schema.tables import GATEWAY
-from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
@@ -114,7 +114,7 @@ def compare_autoscalers(
     reward: Reward,
     progress: Progress,
     *,
-    references: Sequence[str] = ("hpa_calibrated", "hpa_sized", "lookahead", LOGGED, RUNNING),
+    references: Sequence[str] = (*POD_RULES, "lookahead", LOGGED, RUNNING),
     seed: int = 0,
     config: IntervalConfig | None = None,
 ) -> Comparison:

@@ -1,6 +1,5 @@
 """What a training of dispatcher and orchestrator has left: its networks, and its pair among those that are compared."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -70,15 +69,17 @@ def trained_pair(policy: Path) -> TrainedPair:
     dispatches = near_best_policy(dispatcher.network, dispatcher.params, RULE_MARGIN)
     changes = stepwise_policy(orchestrator.network, orchestrator.params, draws=False)
 
+    def dispatch(case: EdgeCloud) -> Dispatch:
+        return observing(case, dispatches)
+
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
         model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
         return orchestrating(shown_plan(fitted, model, frames), changes)
 
-    named: Mapping[str, Any] = {RESIDUAL: lambda case: observing(case, dispatches)}
     return TrainedPair(
         pair,
         Entrants(
-            {name: make for name, make in named.items() if name == pair.dispatch},
+            {RESIDUAL: dispatch} if pair.dispatch == RESIDUAL else {},
             {GPG: orchestrate} if pair.orchestration == GPG else {},
         ),
     )
