@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
 from evaluation.certify.lines import Line, not_applicable
-from evaluation.certify.playing import ANSWERS, DayOutcomes, HeldOutDay, rows_of
+from evaluation.certify.logged_days import ANSWERS, DayOutcomes, HeldOutDay, rows_of
 from evaluation.certify.resampled import Units
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, two_sample_lines

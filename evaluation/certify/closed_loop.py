@@ -8,7 +8,7 @@ import numpy as np
 from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive, table_of, together
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
-from evaluation.certify.playing import DayOutcomes, HeldOutDay, known_in_log, request_column
+from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, known_in_log, request_column
 from evaluation.certify.resampled import Units, mean_of
 from evaluation.certify.two_samples import Trio, distribution_lines, keep
 from evaluation.comparison.bootstrap import Statistic

@@ -14,7 +14,7 @@ import numpy as np
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, not_applicable
-from evaluation.certify.playing import HORIZONS, HeldOutDay
+from evaluation.certify.logged_days import HORIZONS, HeldOutDay
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.report import Chart, Curve
 
@@ -33,7 +33,7 @@ def horizon_lines(
 
     Args:
         held: The held-out days.
-        simulated: The twin's states of them, from `states_with_logged_luck`.
+        simulated: The twin's states of them, from `Simulation.states_with_logged_luck`.
         partners: Another real day for each.
         config: Of the certificate.
     """

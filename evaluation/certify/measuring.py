@@ -26,12 +26,13 @@ from evaluation.certify.held_out import HeldOutDays, end_of_log_s, hold_out
 from evaluation.certify.horizons import SECTION as HORIZON
 from evaluation.certify.horizons import horizon_lines
 from evaluation.certify.lines import Line
+from evaluation.certify.logged_days import HeldOutDay, real_days
 from evaluation.certify.model_class import model_class_lines
 from evaluation.certify.offloading import SECTION as OFFLOAD
 from evaluation.certify.offloading import offload_lines
-from evaluation.certify.playing import HeldOutDay, closed_loop_days, real_days, states_with_logged_luck
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
+from evaluation.certify.simulating import Simulation
 from evaluation.certify.tested_system import SystemUnderTest, of_twin, seen_in_full
 from evaluation.certify.two_samples import pairs_chart
 from evaluation.comparison.report import Chart
@@ -76,7 +77,10 @@ class CertificateParts:
     @cached_property
     def real(self) -> Mapping[dt.date, HeldOutDay]:
         """Logged windows and outcomes of these days."""
-        return logged_days(self.archive, self.twin.encoding, self.chosen, self.config)
+        encoding = seen_in_full(
+            of_twin(self.twin)
+        ).encoding  # as what is measured: one program follows the log
+        return logged_days(self.archive, encoding, self.chosen, self.config)
 
     def part(self, name: str, progress: Progress) -> MeasuredSections:
         """One of `PARTS`."""
@@ -161,7 +165,6 @@ def measure(
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
         parts = [encode_days(archive, encoding, [day], num_steps=config.num_steps) for day in chosen.days]
         refuse_few(parts, config.min_rows)
-        states = states_with_logged_luck(tested, held, seed=config.seed)
     behaviour = fit_behaviour(tested, config, progress)
     with progress.stage("forecast them"):
         end_s = end_of_log_s(archive)
@@ -169,13 +172,14 @@ def measure(
         trio = answers_trio(forecasts, partners)
         clone = clone_line(CLOSED, forecasts, config)
     with progress.stage("play them in closed loop"):
-        simulated = closed_loop_days(tested, behaviour, held, seed=config.seed, known_until_s=end_s)
+        simulation = Simulation(tested, behaviour, held, seed=config.seed)
+        simulated = simulation.closed_loop(end_s)
     with progress.stage("compare twin and log"):
         calibrated, calibration_charts = calibration_lines(forecasts, config)
         closed = closed_trio(held, simulated, partners)
         resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
         offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
-        horizon, horizon_charts = horizon_lines(held, states, partners, config)
+        horizon, horizon_charts = horizon_lines(held, simulation.states_with_logged_luck(), partners, config)
         lines = [
             *answer_lines(trio, config), *bias_lines(forecasts, config), *calibrated,
             *model_class_lines(forecasts, config), clone, *resting_on(clone, [*resting, *offload]), *horizon,

@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
-from evaluation.certify.playing import DayOutcomes, HeldOutDay, known_in_log, request_column
+from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, known_in_log, request_column
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.report import Chart, Curve
 from twin.placement.encoding import Encoding

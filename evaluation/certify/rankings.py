@@ -14,7 +14,7 @@ import numpy as np
 from evaluation.baselines import BASELINES
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_limit, not_applicable
-from evaluation.certify.playing import HeldOutDay
+from evaluation.certify.logged_days import HeldOutDay
 from evaluation.comparison.bootstrap import Statistic, mean_over_units
 from evaluation.comparison.entries import is_far
 from evaluation.comparison.metrics import main_metric

@@ -25,10 +25,9 @@ from offline_rl.recipes.schedulers import example_for
 from twin.contracts import Array, PyTree
 from twin.placement.encode import EncodedRows, cut_windows, read_rows
 from twin.placement.encoding import DAY_S, Encoding, day_start_s, fit_encoding
-from twin.placement.fit import MIN_ROWS, fit_answers
+from twin.placement.fit import MIN_ROWS, FitProgram, fit_answers, fit_program
 from twin.placement.history import labelled_offers, replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel
-from twin.placement.model import FitPrograms, fit_programs
 from twin.placement.windows import Windows, pad_windows, select
 
 PART_WINDOWS = 16
@@ -58,7 +57,7 @@ class Learning(NamedTuple):
     num_steps: int
     example: Example
     network: Actor
-    programs: FitPrograms
+    fit: FitProgram
     program: Program  # simulates windows
 
 
@@ -86,9 +85,9 @@ def prepare(
     learned = read_day(archive, encoding, day, known_until_s=day_start_s(day + DAY))
     example = example_for(encoding, cut_windows(learned.rows, learned.wanted, encoding, num_steps=num_steps))
     network = NETWORKS[training.network](example)
-    programs = fit_programs(encoding, answers)
+    fit = fit_program(encoding, answers)
     program = twin_program(encoding, answers, players_of(encoding.cluster, network))
-    return Learning(encoding, learned, answers, training, num_steps, example, network, programs, program)
+    return Learning(encoding, learned, answers, training, num_steps, example, network, fit, program)
 
 
 def clone_engine(key: Array, how: Learning, progress: Progress) -> PyTree:
@@ -185,8 +184,8 @@ def _part_windows(how: Learning, wanted: np.ndarray, longest: int) -> Windows:
 def _learn(key: Array, windows: Windows, how: Learning, progress: Progress) -> AnswerModel:
     """Fits answers to logged windows that do not overlap."""
     with progress.stage("answers"):
-        offers = labelled_offers(windows, how.encoding, how.programs.offers)
-        model, _ = fit_answers(key, offers, how.encoding, how.answers, how.programs.fit)
+        offers = labelled_offers(windows, how.encoding)
+        model, _ = fit_answers(key, offers, how.encoding, how.answers, how.fit)
     return model
 
 

@@ -18,9 +18,9 @@ from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import Policy, PyTree
 from twin.networks import flatten_features
 from twin.placement.encoding import Encoding
-from twin.placement.history import replay_log
+from twin.placement.history import replay_log, shapes_of_replay
 from twin.placement.model import PlacementTwin, load_encoding
-from twin.placement.windows import Windows, select
+from twin.placement.windows import Windows
 
 
 class Schedulers(NamedTuple):
@@ -48,7 +48,7 @@ class Schedulers(NamedTuple):
 
 def example_for(encoding: Encoding, windows: Windows) -> Example:
     """The shapes of a policy's observation on this cluster, from a replay of one window."""
-    return example_in(jax.eval_shape(lambda: replay_log(select(windows, np.arange(1)), encoding)))
+    return example_in(shapes_of_replay(windows, encoding))
 
 
 def network_for(schedulers: Schedulers, example: Example) -> Actor:

@@ -242,7 +242,7 @@ def _residual(
         return {}
     best, _ = chosen_of(climb(_rule_rungs(rules), judge))
     network = correctors[kind_of(rules[best])]
-    start = on_rule(network.init(key), rules[best])
+    start = on_rule(jax.jit(network.init)(key), rules[best])
     alone = replace(
         config,
         seeds=config.seeds[:1],

@@ -11,6 +11,7 @@ from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.held_out import unseen_labels
 from evaluation.certify.lines import Verdict
+from evaluation.certify.logged_days import counted_once, days_windows
 from evaluation.certify.persistence import (
     certification_in,
     find_certification,
@@ -18,7 +19,6 @@ from evaluation.certify.persistence import (
     load_certificate,
     refuse_uncertified,
 )
-from evaluation.certify.playing import counted_once, days_windows
 from evaluation.commands.cli import main
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
@@ -123,7 +123,7 @@ def test_the_same_certificate_twice(made, status, tmp_path):
 
 
 def test_every_request_counts_once(made, monkeypatch):
-    monkeypatch.setattr("evaluation.certify.playing.MAX_WINDOWS", 1000)
+    monkeypatch.setattr("evaluation.certify.logged_days.MAX_WINDOWS", 1000)
     encoding = load_encoding(made / "twin")
     archive = Archive(made / "archive")
     (windows,) = days_windows(archive, encoding, [dt.date(2024, 1, 2)], num_steps=128)
@@ -287,7 +287,7 @@ def test_a_node_unseen_in_training_is_noted_where_the_log_names_only_the_node_th
 
 
 def test_days_of_many_requests_are_looked_at_in_parts(made, monkeypatch):
-    monkeypatch.setattr("evaluation.certify.playing.MAX_WINDOWS", 4)
+    monkeypatch.setattr("evaluation.certify.logged_days.MAX_WINDOWS", 4)
     encoding = load_encoding(made / "twin")
     (windows,) = days_windows(Archive(made / "archive"), encoding, [dt.date(2024, 1, 2)], num_steps=128)
     rows = windows.row[counted_once(windows)]

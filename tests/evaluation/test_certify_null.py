@@ -14,8 +14,9 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import forecast
 from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Verdict
+from evaluation.certify.logged_days import real_days
 from evaluation.certify.measuring import measure
-from evaluation.certify.playing import real_days, states_with_logged_luck
+from evaluation.certify.simulating import Simulation
 from evaluation.certify.tested_system import seen_in_full
 from evaluation.problems.placement.certifying import ABOUT
 from evaluation.simulator.logs import simulate, truth_folder
@@ -90,9 +91,10 @@ def test_the_clone_is_as_sure_of_the_log_as_the_behaviour_was(made):
 
 def test_with_the_logged_luck_the_truth_repeats_the_log(made):
     (day,) = real_days(made.archives[0], made.tested.encoding, HELD[:1], num_steps=128).values()
-    (states,) = states_with_logged_luck(made.tested, [day], seed=0)
+    (states,) = Simulation(made.tested, made.clone, [day], seed=0).states_with_logged_luck()
     np.testing.assert_allclose(states, day.states, atol=0.02)
-    (halved,) = states_with_logged_luck(waits_halved(made.tested), [day], seed=0)
+    slow = waits_halved(made.tested)
+    (halved,) = Simulation(slow, made.clone, [day], seed=0).states_with_logged_luck()
     assert np.abs(halved - day.states).max() > 0.1
 
 

@@ -22,9 +22,9 @@ from evaluation.certify.horizons import growth_exponent, mean_earth_mover
 from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
 from evaluation.certify.offloading import _correlation
 from evaluation.certify.page import picture, render
-from evaluation.certify.playing import deal
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
+from evaluation.certify.simulating import deal
 from evaluation.comparison.rank_correlation import known_rank_correlation, rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.placement.certifying import certify
@@ -84,11 +84,15 @@ def test_partners_are_real_days_of_the_same_kind_and_never_held_out():
 
 @pytest.mark.parametrize(("num_windows", "num_members"), [(7, 3), (1, 5), (6, 2), (12, 1)])
 def test_windows_are_dealt_to_members_in_turn(num_windows, num_members):
-    chosen, place = deal(num_windows, num_members)
-    assert len(chosen) % num_members == 0
-    assert chosen[place].tolist() == list(range(num_windows))
-    share = len(chosen) // num_members
-    assert (place // share).tolist() == [window % num_members for window in range(num_windows)]
+    members = []
+    for turn in range(num_members):
+        chosen, place = deal(num_windows, num_members, turn)
+        assert len(chosen) % num_members == 0
+        assert chosen[place].tolist() == list(range(num_windows))
+        share = len(chosen) // num_members
+        members.append((place // share).tolist())
+        assert members[-1] == [(window - turn) % num_members for window in range(num_windows)]
+    assert all(sorted(window) == list(range(num_members)) for window in zip(*members, strict=True))
 
 
 def test_the_state_distance_of_shifted_states_is_the_shift():

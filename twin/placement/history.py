@@ -3,8 +3,9 @@
 The features of a row are those the rollout computed, so they mean in training exactly what they mean in the twin.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache, partial
+from threading import Lock
 from typing import NamedTuple
 
 import jax
@@ -25,9 +26,11 @@ from twin.placement.windows import Windows, pad_windows, replayed_arrivals, sele
 from twin.rollout import follow
 
 AT_ONCE = 64
-"""Windows whose offers are made at once: what a rollout records of a window is far more than what is kept of it."""
+"""Windows that are followed at once: what a rollout records of a window is far more than what is kept of its offers."""
 FEW = 16
 """So many or fewer are padded to so many, all others to `AT_ONCE`: two shapes, two programs."""
+_COMPILING = Lock()
+"""A job follows its log in two threads at once; the second finds the program compiled."""
 
 
 def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable | None = None) -> Environment:
@@ -44,21 +47,55 @@ def answers_of_history(windows: Windows, encoding: Encoding, donors: Windows | N
     return replay_table(windows, encoding.cluster.num_nodes, own_run=encoding.states_run, donors=donors)
 
 
-def _follow_log(encoding: Encoding, windows: Windows, table: ReplayTable) -> Trajectory:
-    system = replay_environment(windows, encoding, table)
-    actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-    return follow(jax.random.key(0), system, actions, (windows.arrival_s.shape[1],))
+class Followed(NamedTuple):
+    """Logged windows followed through the bookkeeping."""
+
+    history: Trajectory  # leaves [..., W]
+    offers: Array  # [inputs, T, W] what the network of the answers is shown of every offer
 
 
 def replay_log(windows: Windows, encoding: Encoding) -> Trajectory:
     """History as a trajectory: the logged decisions followed through the bookkeeping, one stream a window."""
-    return _log_program(encoding.to_json())(windows, answers_of_history(windows, encoding))
+    parts = [followed.history for _, followed in followed_parts(windows, encoding)]
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
+
+
+def shapes_of_replay(windows: Windows, encoding: Encoding) -> Trajectory:
+    """Shapes and dtypes of `replay_log`, but for the last axis, without a replay."""
+    first = pad_windows(select(windows, np.arange(1)), windows.num_steps, FEW)
+    table = answers_of_history(first, encoding)
+    return jax.eval_shape(_replay_program(encoding.to_json()), first, table).history
+
+
+def followed_parts(windows: Windows, encoding: Encoding) -> Iterator[tuple[np.ndarray, Followed]]:
+    """The log followed some windows at a time: their indices, and what was recorded as NumPy arrays."""
+    width = AT_ONCE if windows.num_windows > FEW else FEW
+    for first in range(0, windows.num_windows, width):
+        part = np.arange(first, min(first + width, windows.num_windows))
+        padded = pad_windows(select(windows, part), windows.num_steps, width)
+        table = answers_of_history(padded, encoding, windows)
+        with _COMPILING:
+            found = _replay_program(encoding.to_json())(padded, table)
+        yield part, jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[..., : len(part)], found)
 
 
 @lru_cache(maxsize=8)
-def _log_program(encoding: str) -> Callable[[Windows, ReplayTable], Trajectory]:
-    """`_follow_log` under an encoding's text, compiled once for each shape: a job replays its log several times."""
-    return jax.jit(partial(_follow_log, Encoding.from_json(encoding)))
+def _replay_program(text: str) -> Callable[[Windows, ReplayTable], Followed]:
+    """The replay under an encoding's text, compiled once for each shape: a job follows its log for the fit, for clones,
+    for rules and for its report."""
+    encoding = Encoding.from_json(text)
+
+    def run(windows: Windows, table: ReplayTable) -> Followed:
+        actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+        system = replay_environment(windows, encoding, table)
+        history = follow(jax.random.key(0), system, actions, (windows.arrival_s.shape[1],))
+        steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -1), history.global_observation)
+        node = jnp.moveaxis(history.decision_info.node, 0, -1)
+        pending = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), history.response_aux)
+        inputs = answer_inputs(encoding.cluster, steps, node, pending, encoding.problem.time_unit_s)
+        return Followed(history, jnp.moveaxis(inputs[:, 0], -1, 1))
+
+    return jax.jit(run)
 
 
 class Offers(NamedTuple):
@@ -69,73 +106,30 @@ class Offers(NamedTuple):
     window: np.ndarray  # [rows] which window a row is from
 
 
-def offer_program(encoding: Encoding) -> Callable[[Windows, ReplayTable], tuple[Array, Array]]:
-    """Compiled once for each shape: windows, table -> inputs [inputs, T, W] of every offer, illegal [T, W]."""
-    return _offer_program(encoding.to_json())
-
-
-@lru_cache(maxsize=8)
-def _offer_program(text: str) -> Callable[[Windows, ReplayTable], tuple[Array, Array]]:
-    """`offer_program` of an encoding's text: a job labels its log for the fit, for rules and for its report."""
-    encoding = Encoding.from_json(text)
-
-    def run(windows: Windows, table: ReplayTable) -> tuple[Array, Array]:
-        history = _follow_log(encoding, windows, table)
-        steps = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:-1], 0, -1), history.global_observation)
-        node = jnp.moveaxis(history.decision_info.node, 0, -1)
-        pending = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), history.response_aux)
-        inputs = answer_inputs(encoding.cluster, steps, node, pending, encoding.problem.time_unit_s)
-        return jnp.moveaxis(inputs[:, 0], -1, 1), history.illegal[:, 0]
-
-    return jax.jit(run)
-
-
-def labelled_offers(
-    windows: Windows,
-    encoding: Encoding,
-    program: Callable[[Windows, ReplayTable], tuple[Array, Array]] | None = None,
-) -> Offers:
+def labelled_offers(windows: Windows, encoding: Encoding) -> Offers:
     """The offers of some windows with their answers.
 
     Args:
         windows: Logged windows.
         encoding: What they mean.
-        program: Another one than `offer_program`'s.
 
     Returns:
         One row an offer, step by step and window by window; durations of unfinished requests are lower bounds, known up
         to the window's last instant.
     """
-    run = offer_program(encoding) if program is None else program
     rows = windows.valid() & (windows.node >= 0)
     column = np.cumsum(rows).reshape(rows.shape) - 1
     inputs = np.empty((num_inputs(encoding.cluster), rows.sum()), np.float32)
     legal = np.ones(rows.shape, bool)
-    for first in range(0, windows.num_windows, AT_ONCE):
-        part = np.arange(first, min(first + AT_ONCE, windows.num_windows))
-        part_inputs, illegal = _offers_of(windows, part, encoding, run)
+    for part, followed in followed_parts(windows, encoding):
         here = rows[:, part]
-        inputs[:, column[:, part][here]] = part_inputs[:, here]
-        legal[:, part] = ~illegal
+        inputs[:, column[:, part][here]] = followed.offers[:, here]
+        legal[:, part] = ~followed.history.illegal[:, 0]
     kept = legal[rows]
     rows &= legal
     window = np.broadcast_to(np.arange(windows.num_windows), rows.shape)
     observed = Observed(*(np.asarray(leaf)[rows] for leaf in observed_answers(windows)))
     return Offers(inputs if kept.all() else inputs[:, kept], observed, window[rows])
-
-
-def _offers_of(
-    windows: Windows,
-    part: np.ndarray,
-    encoding: Encoding,
-    run: Callable[[Windows, ReplayTable], tuple[Array, Array]],
-) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs [inputs, T, part] of the offers of some windows (indices), and which are illegal [T, part]."""
-    width = AT_ONCE if windows.num_windows > FEW else FEW
-    padded = pad_windows(select(windows, part), windows.num_steps, width)
-    table = answers_of_history(padded, encoding, windows)
-    inputs, illegal = run(padded, table)
-    return np.asarray(inputs)[..., : len(part)], np.asarray(illegal)[..., : len(part)]
 
 
 def observed_answers(windows: Windows) -> Observed:

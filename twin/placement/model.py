@@ -2,7 +2,7 @@
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -20,11 +20,10 @@ from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows, read_pieces, read_rows
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
-from twin.placement.fit import FitProgram, FitReport, fit_answers, fit_program
-from twin.placement.history import labelled_offers, offer_program, replay_log
+from twin.placement.fit import FitProgram, FitReport, fit_answers
+from twin.placement.history import labelled_offers, replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
 from twin.placement.randomisation import Randomisation
-from twin.placement.replay import ReplayTable
 from twin.placement.responses import drawn_response
 from twin.placement.rewards import lost_is_worst
 from twin.placement.run_filter import NodeLevel
@@ -275,18 +274,6 @@ def training_windows(
     return [joined(cut) for cut in cuts]
 
 
-class FitPrograms(NamedTuple):
-    """What fitting compiles, kept so that several twins of one encoding share it."""
-
-    offers: Callable[[Windows, ReplayTable], tuple[Array, Array]]
-    fit: FitProgram
-
-
-def fit_programs(encoding: Encoding, config: AnswerConfig) -> FitPrograms:
-    """The programs that fit twins of this encoding and configuration."""
-    return FitPrograms(offer_program(encoding), fit_program(encoding, config))
-
-
 def fit_windows(
     archive: Archive, encoding: Encoding, days: Sequence[dt.date], num_steps: int
 ) -> tuple[Windows, Windows]:
@@ -310,7 +297,7 @@ def fit_twin(
     config: AnswerConfig,
     *,
     num_steps: int = 128,
-    programs: "FitPrograms | None" = None,
+    program: FitProgram | None = None,
 ) -> PlacementTwin:
     """Learns a twin from some days of an archive; what happened after the last of them is not looked at.
 
@@ -321,7 +308,7 @@ def fit_twin(
         days: Days to learn from (the training days, or the shifted days a policy is judged on).
         config: Of the ensemble.
         num_steps: Requests per window.
-        programs: From `fit_programs`, where several twins are fitted.
+        program: From `fit_program`, where several twins of this encoding and configuration are fitted.
 
     Returns:
         The twin.
@@ -329,7 +316,6 @@ def fit_twin(
     Raises:
         ConfigError: Too few requests with a known decision, or no run time among them.
     """
-    programs = fit_programs(encoding, config) if programs is None else programs
     logged, starts = fit_windows(archive, encoding, days, num_steps)
     if not np.isfinite(logged.fate.finish_s[logged.valid()]).any():
         raise ConfigError(
@@ -338,6 +324,6 @@ def fit_twin(
             allowed="requests with start and finish",
             advice="log when requests end, or train on days when some did",
         )
-    offers = labelled_offers(logged, encoding, programs.offers)
-    model, report = fit_answers(key, offers, encoding, config, programs.fit)
+    offers = labelled_offers(logged, encoding)
+    model, report = fit_answers(key, offers, encoding, config, program)
     return PlacementTwin(encoding, config, model, starts, report)

@@ -54,8 +54,9 @@ from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.schedulers import example_for, network_for
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import Array
+from twin.placement.fit import FitProgram, fit_program
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import FitPrograms, PlacementTwin, encode_days, fit_programs, fit_twin
+from twin.placement.model import PlacementTwin, encode_days, fit_twin
 from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
@@ -184,7 +185,7 @@ def _runs(
     replay = replay_program(encoding, in_windows, others)
     program = twin_program(encoding, case.twin.config, in_windows, others)
     config = config_of_shifted(case.twin, case.config)
-    programs = fit_programs(encoding, config)
+    fit = fit_program(encoding, config)
     tried = _tried_of(case, entered, network)
     nothing = tried[0].params
     elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
@@ -208,7 +209,7 @@ def _runs(
             simulate = partial(twin_judge, program, encoding, part, copies=case.config.copies, others=seen)
             if case.wants(SHIFTED_TWIN, shift):
                 stage(done, text=f"shift {shift.name}: fit a twin of these days")
-                shifted = _shifted_twin(key, case, config, programs, shift, judge_notes)
+                shifted = _shifted_twin(key, case, config, fit, shift, judge_notes)
                 if shifted is not None:
                     judges.append(without(simulate(model=shifted.model, shape=shape), here))
             if case.wants(TRAINING_TWIN, shift):
@@ -332,7 +333,7 @@ def _true_runs(
 
 
 def _shifted_twin(
-    key: Array, case: Case, config: AnswerConfig, programs: FitPrograms, shift: TestDays, notes: list[str]
+    key: Array, case: Case, config: AnswerConfig, program: FitProgram, shift: TestDays, notes: list[str]
 ) -> PlacementTwin | None:
     """A twin fitted on the test days, or None with a note where they lack what it needs."""
 
@@ -340,7 +341,7 @@ def _shifted_twin(
         begun = {} if case.shifted is None else case.shifted.result()
         if shift.name in begun:
             return begun[shift.name]
-        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, programs=programs)
+        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, program=program)
 
     try:
         return case.keep.unit(f"twin, {shift.name}", fit, PlacementTwin.save, PlacementTwin.load)

@@ -15,8 +15,9 @@ from logs_schema import Archive
 from logs_schema.background import Background
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
+from twin.placement.fit import fit_program
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, fit_programs, fit_twin
+from twin.placement.model import PlacementTwin, fit_twin
 
 FEW_STEPS = 200
 """On a day of the world `small` a held-out row's log likelihood is -3.6, -0.1, 1.7, 2.3 and 3.0 after 50, 100, 200, 300
@@ -50,11 +51,11 @@ def fit_shifted(
 ) -> ShiftedTwins:
     """Fits a twin on the days of every shift; those whose days lack what it takes are left out."""
     config = config_of_shifted(twin, judge)
-    programs, found = fit_programs(twin.encoding, config), {}
+    program, found = fit_program(twin.encoding, config), {}
     for shift in shifts:
         with suppress(ConfigError):  # the comparison names it
             found[shift.name] = fit_twin(
-                key_of_shift(judge, shift), archive, twin.encoding, shift.days, config, programs=programs
+                key_of_shift(judge, shift), archive, twin.encoding, shift.days, config, program=program
             )
     return found
 
