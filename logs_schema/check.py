@@ -40,6 +40,9 @@ FAR_BEYOND = 1.5
 USES = {"cpu_cores_used": "cpu_cores", "memory_gib_used": "memory_gib"}
 """Columns of deployments: what a replica uses, and what it is granted."""
 
+SLOW_S, RESPONSES = 10.0, ("response_s", "response_p95_s", "response_p99_s")
+"""Columns of deployments in which most values are below so many seconds, unless they are milliseconds."""
+
 COLUMNS = tuple(
     dict.fromkeys((*capabilities.COLUMNS, *peak_use.COLUMNS, *overlap.COLUMNS, "requested_run_s"))
 )
@@ -89,6 +92,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_node_warnings(capacities, unknown_nodes),
             *_guess_warnings(guessed),
             *_grant_warnings(archive),
+            *_response_warnings(archive),
         ),
         problems=tuple(_problems(tables)),
     )
@@ -224,6 +228,23 @@ def _grant_warnings(archive: Archive) -> Iterator[str]:
             yield (
                 f"{used} is more than {FAR_BEYOND:g} times {granted} in {num_beyond:,} of {num_known:,} rows, at most "
                 f"{largest:,.4g} times ({worst}): are both of one replica, in the unit of their column?"
+            )
+
+
+def _response_warnings(archive: Archive) -> Iterator[str]:
+    """Response times that are seconds of most applications only in another unit."""
+    counts: dict[str, list[float]] = {name: [0, 0, 0.0] for name in RESPONSES}
+    for batch in archive.scan("deployment_samples", columns=RESPONSES):
+        for name, count in counts.items():
+            values = batch[name].drop_null().to_numpy(zero_copy_only=False)
+            count[0] += len(values)
+            count[1] += int((values > SLOW_S).sum())
+            count[2] = max(count[2], float(values.max(initial=0.0)))
+    for name, (num_known, num_slow, largest) in counts.items():
+        if num_slow > 0.5 * num_known:
+            yield (
+                f"{name} is above {SLOW_S:g} s in {num_slow:,} of {num_known:,} rows, at most {largest:,.4g}: is it in "
+                "seconds?"
             )
 
 

@@ -133,3 +133,12 @@ def test_grants_of_a_log_without_memory_are_numbers(tmp_path):
     log = read_scaling_log(archive(tmp_path / "log", rows + [row(at, GATEWAY) for at in range(3)]))
     np.testing.assert_array_equal(log.memory_granted, [[1.0, 0.25]] * 3)
     np.testing.assert_array_equal(typical_grants(log).memory_gib, [1.0, 0.25])
+
+
+def test_an_instant_far_from_all_others_and_intervals_of_no_length_are_refused(tmp_path):
+    far = archive(tmp_path / "far", [*usual_rows(), row(2880 * 36525, "web")])
+    with pytest.raises(ArchiveError, match="none between 2024-01-01 00:02 and 2124-01-02 00:00") as error:
+        read_scaling_log(far)
+    assert "clock was wrong" in str(error.value)
+    with pytest.raises(ArchiveError, match="intervals of 0 s"):
+        read_scaling_log(archive(tmp_path / "none", [one | {"interval_s": 0.0} for one in usual_rows()]))

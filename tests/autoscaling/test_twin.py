@@ -18,7 +18,7 @@ from twin.autoscaling.problem import ScalingAction, autoscaling_problem
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants, quantile_s
-from twin.autoscaling.workload import fit_load, made_rates
+from twin.autoscaling.workload import fit_load, known_profile, made_rates
 from twin.environment import environment
 from twin.rollout import rollout
 
@@ -244,6 +244,20 @@ def test_new_days_ask_as_the_logged_ones_did():
     logged = LOG.gateway["request_rate_per_s"].reshape(2, 24, -1).mean(axis=(0, 2))
     np.testing.assert_allclose(hours, logged, rtol=0.12)
     assert not np.array_equal(rates, made_rates(load, 4, 1))
+
+
+def test_new_days_have_the_hours_and_the_intervals_in_which_nobody_asked():
+    random, asked = np.random.default_rng(2), LOG.gateway["request_rate_per_s"].copy()
+    night, seldom = (LOG.time_s % 86400.0) < 6 * 3600.0, random.random(len(asked)) < 0.8
+    asked[night | seldom] = 0.0
+    load = fit_load(replace(LOG, gateway=LOG.gateway | {"request_rate_per_s": asked}))
+    made = made_rates(load, 40, 0).reshape(40, 2880)
+    assert np.isfinite(made).all()
+    assert made[:, :720].max() == 0.0
+    assert made.mean() == pytest.approx(asked.mean(), rel=0.1)
+    assert (made[:, 720:] == 0.0).mean() == pytest.approx(0.8, abs=0.02)
+    assert np.isfinite(known_profile(load)).all()
+    np.testing.assert_allclose(known_profile(load)[12:], load.log_rate[12:])
 
 
 def test_days_to_learn_in_are_busier_and_quieter_as_a_whole():

@@ -125,6 +125,23 @@ def test_deployments_that_use_many_times_their_grant_are_named(tmp_path):
     )
 
 
+def test_response_times_that_look_like_milliseconds_are_named(tmp_path):
+    rows = [
+        {
+            "time": 60 * place,
+            "interval_s": 60.0,
+            "deployment": "cart",
+            "response_s": 0.2,
+            "response_p95_s": tail,
+        }
+        for place, tail in enumerate([250.0, 310.0, 9.0, None])
+    ]
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
+    (warning,) = check_archive(tmp_path / "archive").warnings
+    assert warning == "response_p95_s is above 10 s in 2 of 3 rows, at most 310: is it in seconds?"
+
+
 def test_late_is_after_the_last_arrival_of_all(tmp_path):
     rows = [
         request(1, 0, finish=10 * DAY_S),

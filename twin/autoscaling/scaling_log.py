@@ -27,6 +27,8 @@ DEPLOYMENT_COLUMNS = (
     "request_rate_per_s", "response_s", "num_failures",
 )  # fmt: skip
 NEEDED = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
+MOST_GAPS, MOST_ROWS = 100, 1_000_000
+"""Longer logs than so many intervals, of which fewer than one in so many has a row, are refused: clocks were wrong."""
 P95_OF_EXPONENTIAL = 2.9957
 """95 % quantile of an exponential time over its mean."""
 GATEWAY_COLUMNS = ("request_rate_per_s", "response_s", "response_p95_s", "response_p99_s", "num_failures")
@@ -112,8 +114,9 @@ def read_scaling_log(
         whole: Whether the metrics that the laws of stations are learned from have to be there.
 
     Raises:
-        ArchiveError: There are no samples, intervals of several lengths or off the grid, no rows of the gateway, or no
-            deployment with grants, rate and response; or a deployment asked for is not there.
+        ArchiveError: There are no samples, intervals of several lengths, of none or off the grid, instants far from all
+            others, no rows of the gateway, or no deployment with grants, rate and response; or a deployment asked for
+            is not there.
     """
     table = archive.read(TABLE, days=days)
     if not len(table):
@@ -128,6 +131,7 @@ def read_scaling_log(
     _refuse_off_grid(archive, time_s - begin_s, row, interval_s)
     first_row = row.min()
     num_rows = row.max() - first_row + 1
+    _refuse_far_apart(archive, row, num_rows, begin_s, interval_s)
     names = np.asarray(table["deployment"].cast(pa.string()))
     found = sorted(set(names) - {GATEWAY})
     deployments = tuple(found if deployments is None else deployments)
@@ -202,7 +206,31 @@ def _interval_of(table: pa.Table, archive: Archive) -> float:
             allowed=f"one length; there are {first(f'{one:g} s' for one in lengths)}",
             advice="import the metrics with one step",
         )  # fmt: skip
+    if lengths[0] <= 0.0:
+        raise ArchiveError(
+            f"the log has intervals of {lengths[0]:g} s", where=f"{archive.path}: table {TABLE}, column interval_s",
+            allowed="seconds, more than 0", advice="import the metrics with the step that they were measured with",
+        )  # fmt: skip
     return float(lengths[0])
+
+
+def _refuse_far_apart(
+    archive: Archive, row: np.ndarray, num_rows: int, begin_s: float, interval_s: float
+) -> None:
+    """ArchiveError where the longest gap between samples is nearly all of the log."""
+    told = np.unique(row)
+    if num_rows <= MOST_ROWS or num_rows <= MOST_GAPS * len(told):
+        return
+    gap = int(np.argmax(np.diff(told)))
+    ends = [
+        dt.datetime.fromtimestamp(begin_s + float(one) * interval_s, dt.UTC) for one in told[gap : gap + 2]
+    ]
+    raise ArchiveError(
+        f"the samples lie too far apart: there is none between {ends[0]:%Y-%m-%d %H:%M} and {ends[1]:%Y-%m-%d %H:%M}",
+        where=f"{archive.path}: table {TABLE}, column time",
+        allowed=f"samples in one of {MOST_GAPS} intervals of {interval_s:g} s, at least",
+        advice="leave rows out whose clock was wrong, or name the days ([days] first_day, last_day)",
+    )  # fmt: skip
 
 
 def _refuse_off_grid(archive: Archive, time_s: np.ndarray, row: np.ndarray, interval_s: float) -> None:

@@ -1,7 +1,9 @@
 """How many requests users send: a daily profile, and deviations from it in pieces that were seen.
 
 The profile is the mean logarithm of the rate by half hours of the day, learned from intervals that are not censored.
-New days are the profile with hours of logged deviations laid end to end, so that bursts come as they came.
+New days are the profile with hours of logged deviations laid end to end, so that bursts come as they came. The
+logarithm of no requests is minus infinity: a half hour without any has it in the profile, single intervals without any
+have it among the deviations.
 """
 
 from typing import NamedTuple
@@ -17,8 +19,8 @@ PIECE_S = 3600.0
 class LoadModel(NamedTuple):
     """Rates of requests as learned from a log; NumPy."""
 
-    log_rate: np.ndarray  # [bins of the day] mean logarithm of requests a second
-    deviation: np.ndarray  # [pieces, intervals of a piece] logarithms
+    log_rate: np.ndarray  # [bins of the day] mean logarithm of requests a second, -inf where none ever came
+    deviation: np.ndarray  # [pieces, intervals of a piece] logarithms, -inf where none came
     interval_s: np.ndarray  # []
 
     @property
@@ -30,21 +32,28 @@ class LoadModel(NamedTuple):
 def fit_load(log: ScalingLog) -> LoadModel:
     """Learns the rates of a log."""
     rate = log.gateway["request_rate_per_s"]
-    known = np.isfinite(rate) & (rate > 0.0) & ~log.censored
-    logs = np.where(known, np.log(np.where(known, rate, 1.0)), np.nan)
+    known = np.isfinite(rate) & ~log.censored
+    asked = known & (rate > 0.0)
+    told = np.where(asked, np.log(np.where(asked, rate, 1.0)), np.nan)
+    logs = np.where(known & ~asked, -np.inf, told)
     middle_s = log.time_s + 0.5 * log.interval_s
-    place = ((middle_s % DAY_S) // BIN_S).astype(int)
+    place = _bin_of(middle_s)
     num_bins = int(DAY_S // BIN_S)
     seen = np.array(
-        [np.nanmean(logs[place == one]) if np.any(known[place == one]) else np.nan for one in range(num_bins)]
+        [
+            np.nanmean(told[here]) if np.any(asked[here]) else -np.inf if np.any(known[here]) else np.nan
+            for here in (place == one for one in range(num_bins))
+        ]
     )
     holes, there = np.flatnonzero(np.isnan(seen)), np.flatnonzero(np.isfinite(seen))
-    seen[holes] = np.interp(holes, there, seen[there], period=num_bins)
-    away = logs - _profile(seen, middle_s)
+    seen[holes] = np.interp(holes, there, seen[there], period=num_bins) if len(there) else -np.inf
+    usual = _profile(seen, middle_s)
+    away = np.where(np.isfinite(usual), logs - np.where(np.isfinite(usual), usual, 0.0), np.nan)
     length = max(int(PIECE_S // log.interval_s), 1)
     pieces = away[: len(away) // length * length].reshape(-1, length)
-    whole = pieces[np.mean(np.isfinite(pieces), axis=1) > 0.8] if len(pieces) else np.zeros((1, length))
-    whole = np.where(np.isfinite(whole), whole, 0.0) if len(whole) else np.zeros((1, length))
+    whole = pieces[np.mean(~np.isnan(pieces), axis=1) > 0.8] if len(pieces) else np.zeros((1, length))
+    usually = np.where(np.mean(np.isneginf(whole), axis=1, keepdims=True) > 0.5, -np.inf, 0.0)
+    whole = np.where(np.isnan(whole), usually, whole) if len(whole) else np.zeros((1, length))
     return LoadModel(seen, whole, np.asarray(log.interval_s))
 
 
@@ -72,6 +81,25 @@ def made_rates(model: LoadModel, num_days: int, seed: int, level_spread: float =
     return np.exp(_profile(model.log_rate, time_s) + away + level).astype(np.float32)
 
 
+def known_profile(model: LoadModel) -> np.ndarray:
+    """[bins of the day] the profile, straight across the half hours in which no requests came; 0 where none ever did."""
+    there = np.flatnonzero(np.isfinite(model.log_rate))
+    every = np.arange(len(model.log_rate))
+    if not len(there):
+        return np.zeros(len(every))
+    return np.interp(every, there, model.log_rate[there], period=len(every))
+
+
+def _bin_of(time_s: np.ndarray) -> np.ndarray:
+    found: np.ndarray = ((time_s % DAY_S) // BIN_S).astype(int)
+    return found
+
+
 def _profile(log_rate: np.ndarray, time_s: np.ndarray) -> np.ndarray:
-    place = (time_s % DAY_S) / BIN_S - 0.5
-    return np.interp(place, np.arange(len(log_rate)), log_rate, period=len(log_rate))
+    """Straight between the middles of half hours; beside one without requests each half hour has its own value."""
+    place, own = (time_s % DAY_S) / BIN_S - 0.5, _bin_of(time_s)
+    asked = np.isfinite(log_rate)
+    finite = np.where(asked, log_rate, 0.0)
+    between = np.interp(place, np.arange(len(log_rate)), finite, period=len(log_rate))
+    below = np.floor(place).astype(int) % len(log_rate)
+    return np.where(asked[below] & asked[(below + 1) % len(log_rate)], between, log_rate[own])

@@ -23,7 +23,7 @@ from twin.autoscaling.laws import Laws, law_s, tail_features
 from twin.autoscaling.rewards import VIOLATION_WEIGHT
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
-from twin.autoscaling.workload import BIN_S, LoadModel
+from twin.autoscaling.workload import BIN_S, LoadModel, known_profile
 from twin.contracts import Array
 
 BISECTIONS = 14
@@ -77,7 +77,7 @@ def lookahead(
     mean = jax.tree.map(lambda leaf: jnp.mean(jnp.asarray(leaf), axis=0), laws)
     candidates = _candidates(config, limits, mean)
     moved = _moved(load, settings, config.delay_intervals + settings.horizon)
-    profile = jnp.asarray(load.log_rate, jnp.float32)
+    profile = jnp.asarray(known_profile(load), jnp.float32)
 
     def init(grants: Grants) -> Array:
         return jnp.broadcast_to(grants.replicas[None], (settings.keep, *grants.replicas.shape))
@@ -167,14 +167,13 @@ def _candidates(config: AutoscalingConfig, limits: GrantLimits, laws: Laws) -> C
 
 
 def _moved(load: LoadModel, settings: LookaheadConfig, intervals: int) -> float:
-    """Quantile of how far the logarithm of the rate moved from its profile within so many intervals."""
+    """Quantile of how far the logarithm of the rate moved from its profile within so many intervals, where requests came
+    before and after."""
     pieces = load.deviation
     step = min(intervals, pieces.shape[1] - 1)
-    return (
-        float(np.quantile(pieces[:, step:] - pieces[:, : pieces.shape[1] - step], settings.quantile))
-        if step
-        else 0.0
-    )
+    before, after = pieces[:, : pieces.shape[1] - step], pieces[:, step:]
+    came = np.isfinite(before) & np.isfinite(after)
+    return float(np.quantile(after[came] - before[came], settings.quantile)) if step and came.any() else 0.0
 
 
 def _at(profile: Array, place: Array) -> Array:

@@ -21,7 +21,7 @@ from twin.autoscaling.problem import action_towards, autoscaling_problem
 from twin.autoscaling.rewards import Reward, earned
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants, quantile_s
-from twin.autoscaling.workload import BIN_S, LoadModel
+from twin.autoscaling.workload import BIN_S, LoadModel, known_profile
 from twin.contracts import Array, Response
 from twin.environment import environment
 
@@ -50,7 +50,7 @@ def state_index(config: AutoscalingConfig, load: LoadModel, state: ScalingState)
     use = jnp.clip(jnp.floor(QUARTILES * cpu_use(now, state.grants)), 0, QUARTILES - 1)
     memory = now.measured.memory_gib_used / jnp.maximum(state.grants.memory_gib, 1e-6)
     memory = jnp.clip(jnp.floor(QUARTILES * memory), 0, QUARTILES - 1)
-    profile = jnp.asarray(load.log_rate, jnp.float32)
+    profile = jnp.asarray(known_profile(load), jnp.float32)
     place = (now.time_s / BIN_S).astype(jnp.int32)
     ahead = ((now.time_s + AHEAD * config.interval_s) / BIN_S).astype(jnp.int32)
     expected = profile[ahead % len(profile)] - profile[place % len(profile)]
