@@ -82,7 +82,7 @@ def made_rates(model: LoadModel, num_days: int, seed: int, level_spread: float =
 
 
 def known_profile(model: LoadModel) -> np.ndarray:
-    """[bins of the day] the profile, straight across the half hours in which no requests came; 0 where none ever did."""
+    """[bins of the day] the profile, straight across half hours in which no requests came; 0 where none ever did."""
     there = np.flatnonzero(np.isfinite(model.log_rate))
     every = np.arange(len(model.log_rate))
     if not len(there):

@@ -167,8 +167,8 @@ def _candidates(config: AutoscalingConfig, limits: GrantLimits, laws: Laws) -> C
 
 
 def _moved(load: LoadModel, settings: LookaheadConfig, intervals: int) -> float:
-    """Quantile of how far the logarithm of the rate moved from its profile within so many intervals, where requests came
-    before and after."""
+    """Quantile of how far the logarithm of the rate moved from its profile within so many intervals, where
+    requests came before and after."""
     pieces = load.deviation
     step = min(intervals, pieces.shape[1] - 1)
     before, after = pieces[:, : pieces.shape[1] - step], pieces[:, step:]
