@@ -12,13 +12,14 @@ S_PER_MIB = (1.0, 2.0, 3.0)
 SPREAD = 0.2
 
 
-def write_log(path, num_days=1, num_rows=90, slower=1.0, **columns):
+def write_log(path, num_days=1, num_rows=90, slower=1.0, cores=4.0, **columns):
     """An archive of `num_days` days of `num_rows` requests, two seconds apart, on n0, n1, n2 of sites a, b, b.
 
     Args:
         path: Of the archive.
         num_days, num_rows: How much.
         slower: Factor of computing times on the last day.
+        cores: Of every node.
         columns: In place of the usual columns of requests, or beside them; None leaves one out.
     """
     rng = np.random.default_rng(0)
@@ -42,7 +43,7 @@ def write_log(path, num_days=1, num_rows=90, slower=1.0, **columns):
         "node_id": ["n0", "n1", "n2"],
         "site": ["a", "b", "b"],
         "tier": ["edge"] * 3,
-        "cpu_cores": [4.0] * 3,
+        "cpu_cores": [cores] * 3,
     }
     with ArchiveWriter(path) as writer:
         writer.write("nodes", pa.table(nodes), source="the test")

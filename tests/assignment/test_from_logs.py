@@ -141,3 +141,21 @@ def test_requests_that_hold_no_cores_leave_an_edge_its_replicas(tmp_path):
     cores = np.where(np.arange(90) < 60, 0.0, 2.0)
     edges = fit_edges(Archive(write_log(tmp_path / "log", cpu_cores=cores)))
     assert set(edges.replicas.values()) == {2}
+
+
+def test_nodes_without_cores_serve_as_many_requests_at_once_as_they_did(tmp_path):
+    edges = fit_edges(Archive(write_log(tmp_path / "log", cores=0.0)))
+    rows = read_ran(Archive(tmp_path / "log"), ("n0", "n1", "n2"))
+    begin_s, end_s = rows.arrival_s + rows.delay_s, rows.arrival_s + rows.delay_s + rows.seconds
+    for index, name in enumerate(("n0", "n1", "n2")):
+        mine = rows.edge == index
+        at_once = [np.sum((begin_s <= one) & (end_s > one) & mine) for one in begin_s[mine]]
+        assert edges.replicas[name] == max(at_once) > 1
+    assert any("no node has any cores" in note for note in edges.notes)
+    assert set(fit_edges(Archive(write_log(tmp_path / "known"))).replicas.values()) == {4}
+
+
+def test_a_column_of_zeros_is_no_size(tmp_path):
+    edges = fit_edges(Archive(write_log(tmp_path / "log", input_mib=np.zeros(90), cpu_cores=np.ones(90))))
+    assert any(note.startswith("the log has no input_mib: cpu_cores stands") for note in edges.notes)
+    assert "inf" not in " ".join(edges.notes)

@@ -24,6 +24,7 @@ from twin.assignment.compute_times import (
 )
 from twin.assignment.ran_requests import COLUMNS, SIZES, RanRequests, known, read_ran
 from twin.assignment.ways import Way, fit_ways
+from twin.placement.encoding import cores_in_use
 
 _BETTER = 0.02
 """What a later size column must gain on an earlier one, relatively."""
@@ -123,14 +124,15 @@ def fit_edges(
     compute = fit_compute_times(names, classes, *ran)
     held = rows.cores[rows.cores > 0.0]
     usual_cores = float(np.median(held)) if len(held) else 1.0
-    replicas = [_replicas(one, usual_cores) for one in cores]
+    known_cores = cores if any(cores) else _most_at_once(archive, days)
+    replicas = [_replicas(one, usual_cores) for one in known_cores]
     return EdgesFromLog(
         compute=compute,
         replicas=dict(zip(names, replicas, strict=True)),
         size=size,
         sizes=tuple(np.quantile(rows.sizes[size][used], np.linspace(0.0, 1.0, QUANTILES)).tolist()),
         num_rows=int(used.sum()),
-        notes=tuple(_notes(compute, size, errors, rows.num_left_out + int(np.sum(~used)))),
+        notes=tuple(_notes(compute, size, errors, rows.num_left_out + int(np.sum(~used)), any(cores))),
         sites=dict(zip(names, sites, strict=True)),
         classes={name: one for name, one in zip(names, classes, strict=True) if one is not None},
         ways=fit_ways(rows, sites, np.array([one or 1.0 for one in cores])),
@@ -151,6 +153,15 @@ def with_newcomers(edges: EdgesFromLog, archive: Archive) -> tuple[EdgesFromLog,
         replicas[name], sites[name] = _replicas(one["cpu_cores"], edges.usual_cores), one["site"]
         notes.append(f"{name}: not there in training, so the function of {compute[name].source}")
     return replace(edges, compute=compute, replicas=replicas, sites=sites), notes
+
+
+def _most_at_once(archive: Archive, days: Sequence[dt.date] | None) -> list[float]:
+    """Cores of every node, where the log has none of any: the most that its requests had at once."""
+    columns = ["start", "finish", "ran_node", "offered_node", "cpu_cores", "num_nodes"]
+    found: list[float] = cores_in_use(
+        archive.nodes(), archive.read("requests", columns=columns, days=days)
+    ).tolist()
+    return found
 
 
 def _replicas(cores: float | None, usual_cores: float) -> int:
@@ -182,11 +193,19 @@ def _best_size(errors: Mapping[str, float]) -> str:
 
 
 def _notes(
-    compute: Mapping[str, ComputeTime], size: str, errors: Mapping[str, float], num_left: int
+    compute: Mapping[str, ComputeTime],
+    size: str,
+    errors: Mapping[str, float],
+    num_left: int,
+    has_cores: bool,
 ) -> list[str]:
     notes = [f"{name}: too few requests of its own, so the function of {found.source}"
              for name, found in compute.items() if found.source != "own"]  # fmt: skip
-    if SIZES[0] not in errors:
+    if not has_cores:
+        notes.append(
+            "no node has any cores, so each serves as many requests at once as it did in the log: a guess"
+        )
+    if not np.isfinite(errors.get(SIZES[0], np.inf)):
         notes.append(f"the log has no {SIZES[0]}: {size} stands for the size")
     elif size != SIZES[0]:
         notes.append(

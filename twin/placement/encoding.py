@@ -326,7 +326,7 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
         per_machine[2] = 0.0
     per_machine = np.where(np.isnan(per_machine), np.inf, per_machine)
     if not per_machine[0].any():
-        per_machine[0] = _cores_in_use(nodes, rows)
+        per_machine[0] = cores_in_use(nodes, rows)
     total, unit = np.zeros((NUM_RESOURCES, len(distinct))), np.zeros((NUM_RESOURCES, len(distinct)))
     for node in range(len(distinct)):
         total[:, node] = per_machine[:, index == node].sum(axis=1)
@@ -353,7 +353,7 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
     return cluster, node_of_name
 
 
-def _cores_in_use(nodes: pa.Table, rows: pa.Table) -> np.ndarray:
+def cores_in_use(nodes: pa.Table, rows: pa.Table) -> np.ndarray:
     """[machines] the most cores that requests are known to have had at once: a guess of what none is known of."""
     node = index_of(decided_node(rows), nodes["node_id"].to_pylist(), missing=-1)
     cores = amount(rows, "cpu_cores", 1.0) / amount(rows, "num_nodes", 1.0)
