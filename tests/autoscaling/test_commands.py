@@ -230,7 +230,7 @@ def test_the_truth_of_a_logged_day_has_the_load_of_its_log(monkeypatch):
     task = SimpleNamespace(scaling=AutoscalingConfig(), limits=None)
     names = [service.name for service in app.services]
     for known in (log, None):
-        comparing._true_day(truth, dt.date(2024, 1, 3), 1, task, names, known).respond(240)
+        comparing._true_day(truth, dt.date(2024, 1, 3), 1, task, names, known).respond(240, None)
     asked[5] = asked[4]
     np.testing.assert_allclose(told[0].sum(axis=1), asked, rtol=1e-5)
     np.testing.assert_allclose(told[0].sum(axis=1)[0] * told[1][0] / told[1][0].sum(), told[0][0], rtol=1e-5)

@@ -1,12 +1,15 @@
 """Days that autoscalers are compared on: as many episodes as the log holds, at their hours."""
 
 import datetime as dt
+from pathlib import Path
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
+from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.shifts import ShiftConfig, TestDays, plan_shifts
 from evaluation.problems import usual_refresh as usual_refresh_module
 from evaluation.problems.autoscaling import comparing
@@ -17,7 +20,9 @@ from evaluation.problems.refresh_parts import NEW, RUNNING
 from evaluation.problems.usual_refresh import usual_refresh
 from evaluation.simulator.applications.presets import application
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
 from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from tests.autoscaling.test_twin import CONFIG, LIMITS, made_log
 from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
@@ -66,7 +71,7 @@ def test_a_log_that_begins_at_eight_is_played_at_eight(monkeypatch):
     names = [service.name for service in application("chain").services]
     truth = comparing._true_day(facts, dt.date(2024, 1, 2), 0, TASK, names, log)
     for day, place in ((twin, 3), (truth, 2)):
-        day.respond(239)
+        day.respond(239, LIMITS)
         given, named = told[day.judge]
         np.testing.assert_array_equal(named["starts"], [960, 1200, 1440])
         rates = np.asarray(given[place]).reshape(len(given[place]), -1).sum(axis=1)
@@ -91,6 +96,29 @@ def test_too_few_episodes_cannot_tell(monkeypatch):
     assert gap.estimate.value > 1.0
     assert gap.verdict is DifferenceVerdict.CANNOT_TELL
     assert "3 units are fewer than 6" in gap.estimate.reason
+
+
+def test_the_log_plays_its_own_grants_and_who_asks_for_no_numbers_is_left_out(monkeypatch):
+    """The training days had half a core at most and three replicas, the judged day has left both."""
+    monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
+    log = cut_out(DAY, MORNING)
+    narrow = ScalingTask(CONFIG, LIMITS._replace(max_cpu_cores=0.5 + 0 * LIMITS.max_cpu_cores,
+                                                 max_replicas=3.0 + 0 * LIMITS.max_replicas))  # fmt: skip
+    day = comparing._twin_day(log, 0, narrow)
+    monkeypatch.setattr(comparing, "_days", lambda *_: ((), [day]))
+    lost = Autoscaler(lambda _: (), lambda _key, memory, state: (
+        memory, state.grants._replace(replicas=jnp.nan * state.grants.replicas)))  # fmt: skip
+    archive = SimpleNamespace(path=Path("log"), content_hash="", num_rows=lambda _: 0)
+    found = comparing.compare_autoscalers(
+        archive, [day_of(1)], [], narrow, log.deployments,
+        [comparing.ComparedAutoscaler(PolicyFacts("lost", "baseline", ""), [lost], is_users=True)],
+        cost_under_slo(), SilentProgress(),
+    )  # fmt: skip
+    assert list(found.refused) == ["lost"]
+    assert "no numbers were asked for in 717 of 717 intervals" in found.refused["lost"]
+    (cores,) = (one.estimate.value for one in found.cells if one.metric == "cpu_cores")
+    granted = (log.columns["num_replicas"] * log.columns["cpu_cores"]).sum(axis=1).reshape(3, 240)
+    assert cores == pytest.approx(granted[:, 21:].mean(), rel=1e-4)
 
 
 def test_a_day_that_is_not_whole_says_so(monkeypatch):

@@ -18,9 +18,9 @@ from evaluation.certify.lines import about_zero
 from evaluation.comparison.bootstrap import Statistic, ratio_over_units
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, free_limits
 from twin.autoscaling.answers import twin_response
-from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.fitting import rho_of
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.rewards import cost_under_slo, violation
@@ -69,7 +69,7 @@ def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     granted[1] = np.where(np.isfinite(granted[1]), granted[1], 1e3)  # memory that is not logged is enough
     grants = Grants(*(jnp.asarray(one, jnp.float32) for one in granted))
     number, length = len(twin.deployments), len(asked)
-    free = GrantLimits(*(jnp.full(number, value) for value in (0.0, 1e3, 0.0, 1e6, 0.0, 1e4)))
+    free = free_limits(number)
     config = AutoscalingConfig(interval_s=twin.interval_s, window=2)
     first = jax.tree.map(lambda leaf: leaf[0], grants)
     rates = np.concatenate([asked[:1], asked])  # the first interval is the one before

@@ -43,9 +43,10 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from logs_schema.tables import GATEWAY
 from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, free_limits
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
+from twin.autoscaling.config import GrantLimits
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.rewards import Reward
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
@@ -95,12 +96,12 @@ class ComparedAutoscaler(NamedTuple):
 
 
 class Day(NamedTuple):
-    """A judge's shifted day: number of intervals of an episode -> the system, and grants that its log had."""
+    """A judge's shifted day: number of intervals of an episode, limits -> the system, and grants that its log had."""
 
     judge: str
     shift_days: int
     starts: np.ndarray  # [episodes] rows of the day that its episodes begin with
-    respond: Callable[[int], Response]
+    respond: Callable[[int, GrantLimits], Response]
     logged: Grants | None  # leaves [intervals of the day, deployments]
 
 
@@ -143,7 +144,10 @@ def compare_autoscalers(
                         why = error if isinstance(error, ConfigError) else raised(one.facts.name, error)
                         refused[one.facts.name] = str(why)
             if day.logged is not None:
-                found[LOGGED] = _sums(day, task, [as_that_day(day.logged, day.starts)], reward, seed)
+                free = ScalingTask(
+                    task.scaling, free_limits(len(deployments))
+                )  # the day may have left the bounds
+                found[LOGGED] = _sums(day, free, [as_that_day(day.logged, day.starts)], reward, seed)
             made = _judged(day, found, references, config)
             cells += made[0]
             differences += made[1]
@@ -242,10 +246,10 @@ def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
     starts = starts_of(log.gateway["request_rate_per_s"], log.interval_s)
     rates, before = _from_midnight(log)
 
-    def respond(length: int) -> Response:
+    def respond(length: int, limits: GrantLimits) -> Response:
         free = free_config(task.scaling)
         return twin_response(
-            twin.laws, free, task.limits, rates, length, typical_grants(log), starts=starts + before
+            twin.laws, free, limits, rates, length, typical_grants(log), starts=starts + before
         )
 
     return Day(TWIN, shift, starts, respond, grants)
@@ -268,7 +272,7 @@ def _true_day(
         total, before = _from_midnight(log)
         rates = split_rates(app, total, number * DAY_S + np.arange(len(total)) * interval_s)
 
-    def respond(length: int) -> Response:
+    def respond(length: int, limits: GrantLimits) -> Response:
         return application_response(
             app,
             free_config(task.scaling),
@@ -276,7 +280,7 @@ def _true_day(
             length,
             starts=starts + before,
             grants=usual_grants(app, rates[before:]),
-            limits=task.limits,
+            limits=limits,
         )
 
     return Day(TRUTH, shift, starts, respond, None)
@@ -297,13 +301,21 @@ def _sums(
     skip = int(WARM_UP_S / task.scaling.interval_s)
 
     def play(key: Array, autoscaler: Autoscaler) -> dict[str, Array]:
-        played = follow(key, day.respond(length), *task, autoscaler, reward, length, day.starts.shape)
-        return _counted(jax.tree.map(lambda leaf: leaf[skip:], played), task)
+        response = day.respond(length, task.limits)
+        played = follow(key, response, *task, autoscaler, reward, length, day.starts.shape)
+        unknown = jnp.sum(~played.asked, axis=0)
+        return _counted(jax.tree.map(lambda leaf: leaf[skip:], played), task) | {"unknown": unknown}
 
     found = [
         jax.jit(partial(play, autoscaler=one))(jax.random.key(1000 * seed + row))
         for row, one in enumerate(autoscalers)
     ]
+    if num_unknown := int(sum(np.sum(one.pop("unknown")) for one in found)):
+        raise ConfigError(
+            f"grants that are no numbers were asked for in {num_unknown} of "
+            f"{len(found) * length * len(day.starts)} intervals", where=f"{day.judge}, shift {day.shift_days}d",
+            allowed="finite cores, GiB and replicas of every deployment",
+        )  # fmt: skip
     return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
 
 

@@ -39,6 +39,7 @@ class Played(NamedTuple):
     measured: DeploymentMetrics
     gateway: GatewayMetrics
     reward: Array  # [intervals, deployments, *streams]
+    asked: Array  # [intervals, *streams] bool: all grants that were asked for are numbers
 
 
 def follow(
@@ -65,11 +66,12 @@ def follow(
         state, memory = carry
         key_decide, key_step = jax.random.split(key)
         memory, wanted = autoscaler.decide(key_decide, memory, state.problem)
+        asked = jnp.all(jnp.stack([jnp.isfinite(leaf).all(axis=0) for leaf in wanted]), axis=0)
         action = action_towards(free, state.problem.grants, wanted)
         state, _ = system.step(key_step, state, action)
         events = jax.tree.map(lambda leaf: leaf[-1], state.problem.window)
         worth = reward(config, limits, state.problem.grants, earned(config, events))
-        return (state, memory), Played(state.problem.grants, events.measured, events.gateway, worth)
+        return (state, memory), Played(state.problem.grants, events.measured, events.gateway, worth, asked)
 
     begin = first, autoscaler.init(first.problem.grants)
     return jax.lax.scan(one, begin, jax.random.split(key_steps, num_steps))[1]
@@ -78,6 +80,11 @@ def follow(
 def free_config(config: AutoscalingConfig) -> AutoscalingConfig:
     """The configuration in which an action may lead anywhere, and small changes count."""
     return replace(config, reach=(FREE_REACH,) * 3, dead_zone=1e-3)
+
+
+def free_limits(num_deployments: int) -> GrantLimits:
+    """Limits within which every grant of a log lies."""
+    return GrantLimits(*(jnp.full(num_deployments, value) for value in (0.0, 1e3, 0.0, 1e6, 0.0, 1e4)))
 
 
 def learned(config: AutoscalingConfig, limits: GrantLimits, policy: Policy) -> Autoscaler:
