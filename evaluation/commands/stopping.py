@@ -7,6 +7,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from evaluation.commands.statuses import INTERRUPTED, TERMINATED
+
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM has come; raised in the main thread wherever it is, as Ctrl-C raises KeyboardInterrupt."""
@@ -50,12 +52,14 @@ def sigterm_raises() -> Iterator[None]:
 
 
 def leave_threads(status: int) -> None:
-    """Ends the process at once where threads go on, such as a training beside a certificate.
+    """Ends the process at once where a signal has ended the command, or threads go on, such as a training beside a
+    certificate.
 
     The interpreter would wait for none of them, and abort the process (SIGABRT) where one comes back from compiled code
-    meanwhile. What commands write aside has been removed before.
+    meanwhile; but it would wait, for minutes, until what a compiler has begun in threads of its own is done. What
+    commands write aside has been removed before.
     """
-    if threading.active_count() > 1:
+    if status in (INTERRUPTED, TERMINATED) or threading.active_count() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(status)

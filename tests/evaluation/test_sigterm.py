@@ -1,8 +1,10 @@
 """SIGTERM ends jobs as Ctrl-C does: nothing half written stays, no process goes on."""
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.commands.statuses import TERMINATED
-from evaluation.commands.stopping import AGAIN_S, Terminated, sigterm_raises
+from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERROR
+from evaluation.commands.stopping import AGAIN_S, Terminated, leave_threads, sigterm_raises
 from tests.evaluation.test_killed import started
 
 
@@ -109,3 +111,13 @@ def test_a_job_that_is_terminated_leaves_no_process_and_no_remains(
     time.sleep(2.0)  # for a process that only tracks resources of others
     assert not [path for path in remains(tmp_path) if path.parent == tmp_path / "work"]
     assert not [pid for pid in began if is_alive(pid)]
+
+
+def test_what_a_signal_has_ended_waits_for_no_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler's own threads are none that Python counts, and the interpreter would wait for them."""
+    left: list[int] = []
+    monkeypatch.setattr(os, "_exit", left.append)
+    monkeypatch.setattr(threading, "active_count", lambda: 1)
+    for status in (DONE, USER_ERROR, INTERRUPTED, TERMINATED):
+        leave_threads(status)
+    assert left == [INTERRUPTED, TERMINATED]
