@@ -5,6 +5,7 @@ What is not known is refused by name, with what is allowed.
 
 import dataclasses
 import datetime as dt
+import math
 import tomllib
 import types
 from collections.abc import Mapping
@@ -89,6 +90,8 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return _date(value, where)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise ConfigError(f"{value!r} is of the wrong type", where=where, allowed=kind.__name__)
+    if kind is float and not math.isfinite(value):
+        raise ConfigError(f"{value!r} is no setting", where=where, allowed="a finite number")
     return value
 
 

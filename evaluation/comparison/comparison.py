@@ -173,7 +173,10 @@ def compare(
         groups.setdefault((run.judge, run.shift_days), []).append(run)
     if not groups:
         raise ConfigError(
-            "no policy was judged", advice="choose at least one shift with test days in the log"
+            "no policy was judged",
+            where="; ".join(one.note for one in shifts if one.note),
+            allowed=f"days after the last training day, {train_days[-1]}" if train_days else "",
+            advice="choose at least one shift with test days in the log",
         )
     cells: list[Cell] = []
     differences: list[Difference] = []

@@ -40,9 +40,8 @@ def compared(runs, **options):
         unit_kind="days",
         policies=[PolicyFacts(name, "baseline", name) for name in names],
         judges=[JudgeFacts("replay", "made up")],
-        shifts=[ShiftFacts(shift, ("2030-01-02",), 400) for shift in shifts],
         config=CONFIG,
-        **options,
+        **{"shifts": [ShiftFacts(shift, ("2030-01-02",), 400) for shift in shifts]} | options,
     )
 
 
@@ -105,8 +104,10 @@ def test_different_units_are_refused():
 
 
 def test_no_run_is_refused():
-    with pytest.raises(ConfigError, match="no policy was judged"):
-        compared([])
+    with pytest.raises(ConfigError, match="no policy was judged") as caught:
+        compared([], shifts=[ShiftFacts(7, (), None, "the log is too short")])
+    assert caught.value.where == "the log is too short"
+    assert caught.value.allowed
 
 
 def test_censored_and_overflown_requests_are_counted():

@@ -103,6 +103,8 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, te
         ("[train]\nseeds = [0, 9223372036854775808]", "seeds = 9223372036854775808", "train: seeds"),
         ('[log]\npreset = "small"\nworld_seed = -1', "world_seed = -1", "log: world_seed"),
         ("[days]\nnum_days = 1.5", "1.5 is of the wrong type", "days: num_days"),
+        ("[scale]\nslo_s = nan", "nan is no setting", "scale: slo_s"),
+        ("[scale]\nviolation_weight = inf", "inf is no setting", "scale: violation_weight"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_its_file_table_and_key(tmp_path, text, what, where):
