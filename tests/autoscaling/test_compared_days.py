@@ -1,6 +1,7 @@
 """Days that autoscalers are compared on: as many episodes as the log holds, at their hours."""
 
 import datetime as dt
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -141,6 +142,26 @@ def test_a_day_that_is_not_whole_says_so(monkeypatch):
     assert [one.days for one in facts] == [("2024-01-02",), (), ()]
     with pytest.raises(ConfigError, match="holds no episode"):
         comparing._days(archive, [first], shifts[1:2], TASK, ("a", "b"))
+
+
+def test_a_day_that_makes_no_twin_is_noted_and_the_others_are_judged(monkeypatch):
+    short = replace(DAY, gateway=DAY.gateway | {"num_failures": DAY.gateway["request_rate_per_s"] * 30.0})
+    archive = SimpleNamespace(days=lambda _table: [day_of(2), day_of(3)], facts={}, path="here")
+    monkeypatch.setattr(
+        comparing, "read_scaling_log", lambda _archive, days, _names: short if days == [day_of(2)] else DAY
+    )
+    twin_day = comparing._twin_day
+    monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
+    monkeypatch.setattr(
+        comparing, "_twin_day", lambda log, shift, task: twin_day(log, shift, task) if log is short else shift
+    )
+    shifts = [TestDays(one, (), None) for one in (0, 1)]
+    facts, days = comparing._days(archive, [day_of(1)], shifts, TASK, ("a", "b"))
+    assert days == [1]
+    assert facts[0].note.startswith("no twin of 2024-01-02: 0 intervals show how")
+    assert [one.days for one in facts] == [(), ("2024-01-03",)]
+    with pytest.raises(ConfigError, match="no twin of 2024-01-02"):
+        comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"))
 
 
 def day_of(number):

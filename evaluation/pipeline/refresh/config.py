@@ -14,7 +14,8 @@ class RefreshConfig:
     """Held-out days and the condition of an export.
 
     Attributes:
-        judge_days: Newest days that are held out for certificate and comparison; without it 2, of a queue 28.
+        judge_days: Newest days that are held out for certificate and comparison; without it 2, of a queue 28, of
+            deployments 1.
         accept: Required verdict of the comparison on the new policy.
         force: Also without new decisions, or with a twin that has not passed its certificate: export a policy that is
             better than the running one.

@@ -212,10 +212,16 @@ def _days(
         name = f"{date}" if len(dates) < 2 else f"{date} to {dates[-1]}"
         told = f"holds {number} of {whole} episodes of {name}" if number else f"holds no episode of {name}"
         note = f"the log has no samples of {name}" if log is None else f"the log {told}"
-        known = tuple(day.isoformat() for day in dates) if number else ()
-        facts.append(ShiftFacts(shift, known, None, "" if number and number == whole else note))
+        notes = [] if number and number == whole else [note]
+        judged = bool(truth and number)
         if log is not None and number:
-            days.append(_twin_day(log, shift, task))
+            try:
+                days.append(_twin_day(log, shift, task))
+                judged = True
+            except ConfigError as error:
+                notes.append(f"no twin of {name}: {error.what}")
+        known = tuple(day.isoformat() for day in dates) if judged else ()
+        facts.append(ShiftFacts(shift, known, None, "; ".join(notes)))
         if truth and (number or not truth.get("series")):  # how a series of rates goes on is not known
             days.append(_true_day(truth, date, shift, task, deployments, log if number else None))
     if not days:
