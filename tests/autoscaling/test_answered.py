@@ -94,6 +94,22 @@ def test_the_load_is_the_best_that_a_log_tells():
         fit_forecaster(log, "response_p99_s")
 
 
+def test_a_log_that_never_tells_replicas_is_refused_by_that_name():
+    log = arm(0, (2, 8), rows=50)
+    log.columns["num_replicas"][:] = np.nan
+    with pytest.raises(ConfigError, match="how many replicas"):
+        load_source_of(log)
+
+
+def test_persistence_sees_nothing_of_the_first_interval(forecaster):
+    other = arm(1, (3, 7), rows=60)
+    other.gateway[QUANTITY][0] = 7.0
+    found = forecast_rows(forecaster, arm(0, (2, 8)), other)
+    assert found.rows[0] == 0
+    assert found.simple["persistence"][0] == np.median(found.logged)
+    np.testing.assert_array_equal(found.simple["persistence"][1:], found.logged[:-1])
+
+
 def test_inputs_hold_changes_but_not_over_gaps():
     log = arm(0, (2, 8), rows=40)
     log.gateway["request_rate_per_s"][:3] = [1.0, np.e, np.nan]

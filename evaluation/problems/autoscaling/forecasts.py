@@ -137,7 +137,7 @@ def forecast_rows(forecaster: AnswerForecaster, log: ScalingLog, other: ScalingL
         name: np.exp(fit(mine.features[fit_rows], np.log(learned[fit_rows]), columns)(theirs.features[rows]))
         for name, fit in SIMPLE.items()
     }
-    before = logged[np.maximum(rows - 1, 0)]
+    before = np.where(rows > 0, logged[rows - 1], np.nan)  # before the first there is none
     with np.errstate(invalid="ignore"):
         simple["persistence"] = np.where(before > 0.0, before, np.median(logged[rows]))
     found = forecaster.forecast(other)

@@ -46,7 +46,7 @@ def load_source_of(log: ScalingLog) -> str:
     """Which of the three a log has in most intervals.
 
     Raises:
-        ConfigError: None of them.
+        ConfigError: None of them, or the log never tells how many replicas there were.
     """
     having = {
         RATE: np.isfinite(log.gateway["request_rate_per_s"]),
@@ -54,6 +54,11 @@ def load_source_of(log: ScalingLog) -> str:
         CORES: np.isfinite(log.columns["cpu_cores_used"]).all(axis=1),
     }
     there = np.isfinite(log.columns["num_replicas"]).any(axis=1)
+    if not there.any():
+        raise ConfigError(
+            "the log never tells how many replicas there were", where="deployment_samples, column num_replicas",
+            allowed="replicas of every deployment", advice="import them; where they never change, as a constant",
+        )  # fmt: skip
     for name, known in having.items():
         if known[there].mean() > 0.5:
             return name
