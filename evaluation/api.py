@@ -82,7 +82,14 @@ class Compared:
     comparison: Comparison
 
     def table(self, metric: str | None = None) -> str:
-        """One table for each judge: policies by shifts with intervals; by default of the main metric."""
+        """One table for each judge: policies by shifts with intervals; by default of the main metric.
+
+        Raises:
+            ConfigError: There is no such metric.
+        """
+        known = [one.name for one in self.comparison.metrics]
+        if metric is not None and metric not in known:
+            raise ConfigError(f"there is no metric {metric!r}", allowed=", ".join(known))
         return printed(tabulate(self.comparison, metric=metric))
 
     def in_words(self) -> list[str]:

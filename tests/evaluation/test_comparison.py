@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from evaluation.api import Compared
 from evaluation.comparison import metrics
 from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
@@ -108,6 +109,14 @@ def test_no_run_is_refused():
         compared([], shifts=[ShiftFacts(7, (), None, "the log is too short")])
     assert caught.value.where == "the log is too short"
     assert caught.value.allowed
+
+
+def test_a_table_of_an_unknown_metric_is_refused_with_those_that_are_known():
+    found = Compared(compared(two_policies()))
+    with pytest.raises(ConfigError, match="no metric 'on_tme'") as caught:
+        found.table("on_tme")
+    assert "on_time" in caught.value.allowed
+    assert "replay" in found.table("on_time")
 
 
 def test_censored_and_overflown_requests_are_counted():

@@ -66,7 +66,8 @@ def follow(
         state, memory = carry
         key_decide, key_step = jax.random.split(key)
         memory, wanted = autoscaler.decide(key_decide, memory, state.problem)
-        asked = jnp.all(jnp.stack([jnp.isfinite(leaf).all(axis=0) for leaf in wanted]), axis=0)
+        numbers = [jnp.isfinite(leaf) for leaf in wanted]  # some of one value for all streams
+        asked = jnp.all(numbers[0] & numbers[1] & numbers[2], axis=0)
         action = action_towards(free, state.problem.grants, wanted)
         state, _ = system.step(key_step, state, action)
         events = jax.tree.map(lambda leaf: leaf[-1], state.problem.window)
