@@ -62,6 +62,25 @@ def test_intervals_of_which_something_is_not_known_have_no_reward():
     assert len(rewards_of(setting(), WEIGHT, holed)[0]) == len(DAY) - 2
 
 
+def test_a_deployment_that_is_not_called_takes_no_reward_away_and_the_price_is_the_others():
+    seldom, never = log(DAY, response_s=0.5), log(DAY, response_s=0.5, calls=np.array([1.0, 0.0]))
+    never.columns["response_s"][:, 1] = np.nan
+    found = rewards_of(setting(), WEIGHT, never).reward
+    assert len(found) == len(DAY)
+    price = found + (never.columns["num_replicas"] * 0.6).sum(axis=1)
+    assert price == pytest.approx(
+        rewards_of(setting(), WEIGHT, seldom).reward + (seldom.columns["num_replicas"] * 0.6).sum(axis=1),
+        rel=1e-4,
+    )
+
+
+def test_what_was_never_called_in_training_changes_the_composition():
+    trained = log(DAY, calls=np.array([1.0, 0.0]))
+    notice = retraining_notice(setting(), WEIGHT, trained, log(DAY), None)
+    assert notice.needed
+    assert any("web inf" in reason for reason in notice.reasons)
+
+
 def test_what_was_earned_at_a_load_is_that_of_its_neighbours():
     rates = np.random.default_rng(0).permutation(np.arange(200.0))
     asked = np.array([-5.0, 100.0, 500.0])

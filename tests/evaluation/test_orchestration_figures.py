@@ -4,14 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.orchestration.bench import OrchestrationBenchConfig
+from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.reproduction.carry_over import CARRIED, carry_over
 from evaluation.reproduction.centralised import centralised
 from evaluation.reproduction.orchestration import OrchestrationConfig, twin_of
 from evaluation.reproduction.showing_orchestration import as_tables
 from evaluation.simulator.slots import SlotConfig
 from logs_schema.progress import SilentProgress
-from offline_rl.orchestration_config import COPIES, TrainingBudget
+from offline_rl.orchestration_config import COPIES, ORCHESTRATION_CODE, TrainingBudget
 from offline_rl.recipes.slot_learners import ANY_SIZE
 from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.frame_config import FrameConfig
@@ -47,3 +49,13 @@ def test_the_later_the_decisions_of_one_place_come_the_later_are_its_answers(tmp
     assert rows[0.3, "one_place", 1.5]["on_time_of_sent"] < at_once["on_time_of_sent"]
     assert rows[1.5, "access_points", 0.0]["response_s"] > rows[0.3, "access_points", 0.0]["response_s"]
     assert len(as_tables(found).rows) == 8
+
+
+def test_all_steps_are_made_again_where_the_code_changes():
+    config = RunConfig()
+    plans = (
+        ORCHESTRATION_KIT.fit(config),
+        ORCHESTRATION_KIT.train(config),
+        ORCHESTRATION_KIT.compare(config, "", {}),
+    )
+    assert {plan.code_version for plan in plans} == {ORCHESTRATION_CODE}

@@ -43,7 +43,8 @@ def earned(config: AutoscalingConfig, events: ScalingEvents) -> Earned:
     """The outcome of the decisions of an interval, from its events."""
     measured, gateway = events.measured, events.gateway
     requests = jnp.maximum(gateway.rate_per_s * config.interval_s, 1e-6)
-    time_s = measured.rate_per_s * measured.response_s
+    called = measured.rate_per_s > 0.0  # what is not called has no response time in a log
+    time_s = jnp.where(called, measured.rate_per_s * measured.response_s, 0.0)
 
     def shared(value: Array) -> Array:
         return jnp.broadcast_to(value[None], measured.ready.shape)

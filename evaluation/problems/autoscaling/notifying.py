@@ -175,7 +175,7 @@ def _composition(trained: ScalingLog, newest: ScalingLog) -> list[str]:
     before, now = calls_per_request(trained), calls_per_request(newest)
     with np.errstate(invalid="ignore", divide="ignore"):
         factor = now / before
-    changed = np.isfinite(factor) & (np.maximum(factor, 1.0 / np.maximum(factor, 1e-9)) > CHANGED)
+    changed = ~np.isnan(factor) & (np.maximum(factor, 1.0 / np.maximum(factor, 1e-9)) > CHANGED)
     if not changed.any():
         return []
     found = [f"{newest.deployments[place]} {factor[place]:.2g}" for place in np.flatnonzero(changed)]

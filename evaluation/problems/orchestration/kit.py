@@ -110,7 +110,7 @@ def compare_plan(
     settings = {"shifts": config.shifts, "intervals": config.intervals, "play": play, "title": title}
     settings |= {"policies": sorted(policies)} if policies else {}
     settings |= {"judges": sorted(judges)} if judges else {}
-    return StepPlan("comparison", build, settings, config.judge.seed)
+    return StepPlan("comparison", build, settings, config.judge.seed, ORCHESTRATION_CODE)
 
 
 def judge(
