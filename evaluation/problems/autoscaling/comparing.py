@@ -144,9 +144,8 @@ def compare_autoscalers(
                         why = error if isinstance(error, ConfigError) else raised(one.facts.name, error)
                         refused[one.facts.name] = str(why)
             if day.logged is not None:
-                free = ScalingTask(
-                    task.scaling, free_limits(len(deployments))
-                )  # the day may have left the bounds
+                # the day may have left the bounds
+                free = ScalingTask(task.scaling, free_limits(len(deployments)))
                 found[LOGGED] = _sums(day, free, [as_that_day(day.logged, day.starts)], reward, seed)
             made = _judged(day, found, references, config)
             cells += made[0]
