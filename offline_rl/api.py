@@ -17,7 +17,7 @@ from logs_schema.progress import Progress, SilentProgress
 from offline_rl.networks import Actor, Example, example_in, greedy_policy, sampling_policy
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams
-from offline_rl.recipes.training import train_in_twin
+from offline_rl.recipes.training import referee_of, train_in_twin
 from twin.contracts import Policy, PyTree, Trajectory
 from twin.placement.model import Rollouts
 
@@ -134,7 +134,8 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
         twin = rollouts.twin
         config = even_streams(replace(config, **settings), twin.config.num_members)
         key = jax.random.key(0)  # each seed's own is folded in, so it learns the same alone or beside others
-        runs = train_in_twin(key, twin, start.example, start.network, clone, config, progress, None)
+        judge = referee_of(key, twin, config, [(start.network, clone)]).select
+        runs = train_in_twin(key, twin, start.example, start.network, clone, judge, config, progress, None)
         params = _stacked([run.best.params.actor for run in runs])
         return Trained("ppo", start.network, start.example, params, seeds, start.network_name)
 

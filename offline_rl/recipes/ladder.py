@@ -20,6 +20,7 @@ first rung's.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from threading import Lock
 from typing import NamedTuple
 
 import jax
@@ -60,6 +61,11 @@ class RungResult(NamedTuple):
     out_of_support: float  # share of decisions on queues that the log does not know
     response_s: np.ndarray  # [members, windows] mean response time of completed requests; NaN where none was
 
+    @property
+    def mean(self) -> float:
+        """Mean reward over members and windows; NaN where nothing was settled."""
+        return _mean(self.value)
+
 
 class RungStep(NamedTuple):
     """One rung as the referee valued it."""
@@ -83,7 +89,8 @@ _NOTHING = RungResult(np.zeros((1, 0)), 0.0, np.zeros((1, 0)))
 
 
 class Referee(NamedTuple):
-    """Two judges of different luck: one chooses seeds, the other rungs, so that no choice judges itself."""
+    """Two judges of different luck: one chooses among updates and seeds, the other among rungs, so that no choice
+    judges itself."""
 
     select: Judge
     judge: Judge
@@ -114,7 +121,7 @@ def referee(
     parameters = jax.tree.map(
         lambda leaf: jnp.asarray(leaf)[:, None], model.parameters
     )  # one member at a time
-    shared = dict(known)
+    shared, compiling = dict(known), Lock()  # several threads may ask; the program is compiled once
 
     @cache
     def program(networks: tuple[Actor, ...]) -> Callable[..., tuple[Array, Array, Array]]:
@@ -148,9 +155,10 @@ def referee(
     def judge(keys: Array, network: Actor, params: PyTree) -> RungResult:
         each = shared | {network: params} if network in shared else {network: params}
         number = jnp.int32(tuple(each).index(network))
-        reward, response_s, out_of_support = program(tuple(each))(
-            arrays, parameters, number, jax.tree.map(np.asarray, tuple(each.values())), keys
-        )
+        params_of_each = jax.tree.map(np.asarray, tuple(each.values()))
+        with compiling:
+            found = program(tuple(each))(arrays, parameters, number, params_of_each, keys)
+        reward, response_s, out_of_support = found
         return RungResult(
             np.asarray(reward).mean(axis=1),
             float(np.mean(out_of_support)),
@@ -185,7 +193,7 @@ def climb(
         )
         taken = not held or (low > 0.0 and gain >= least and not too_slow)
         steps[rung.name] = RungStep(
-            _mean(played.value), gain, low, played.out_of_support, taken, rung.row, False,
+            played.mean, gain, low, played.out_of_support, taken, rung.row, False,
             _mean(played.response_s), too_slow,
         )  # fmt: skip
         if taken:
@@ -199,7 +207,7 @@ def gain_of(played: RungResult, held: RungResult) -> tuple[float, float]:
     Windows that one of the two settled nothing in are left out; minus infinity is the bound of a member with fewer
     than two windows.
     """
-    guessed = max(0.0, played.out_of_support - held.out_of_support) * abs(_mean(held.value))
+    guessed = max(0.0, played.out_of_support - held.out_of_support) * abs(held.mean)
     difference = played.value - held.value
     gain = _mean(difference)
     return (gain if np.isfinite(gain) else 0.0), min(_lows(difference)) - guessed
@@ -230,7 +238,7 @@ def select_row(judge: Judge, network: Actor, stacked: PyTree) -> int:
     if num_seeds == 1:
         return 0
     each = [jax.tree.map(lambda leaf, row=row: leaf[row], stacked) for row in range(num_seeds)]
-    return int(np.argmax([_mean(judge(network, params).value) for params in each]))
+    return int(np.argmax([judge(network, params).mean for params in each]))
 
 
 def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:

@@ -16,17 +16,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.tree_util import Partial
 
 from logs_schema.background import Background, NotesAlone
 from logs_schema.progress import Progress, SilentProgress
-from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.contract import RULES
 from offline_rl.export import network_facts
-from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import (
@@ -34,7 +30,6 @@ from offline_rl.recipes.config import (
     TrainingConfig,
     episodes_of,
     even_streams,
-    num_held_out_members,
 )
 from offline_rl.recipes.correcting import correctors_of, kind_of, shaped_as
 from offline_rl.recipes.ladder import (
@@ -50,14 +45,13 @@ from offline_rl.recipes.ladder import (
 )
 from offline_rl.recipes.log_learners import LearnerSearch, learn_from_log
 from offline_rl.recipes.schedulers import Schedulers, policy_params
+from offline_rl.recipes.twin_experience import members_of, rollouts_in
 from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import DESCRIPTIONS, rules_in_words, rules_of, tune_rules
 from offline_rl.rules.residual import on_rule
 from offline_rl.selecting import Selected, train_selecting
-from offline_rl.training_loop import Experience
 from twin.arrays import load_structure, save_arrays
-from twin.contracts import Array, Policy, PyTree, Trajectory
-from twin.placement.disagreement import disagreement
+from twin.contracts import Array, PyTree, Trajectory
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerModel
@@ -73,8 +67,6 @@ _RESIDUAL = 5
 RESIDUAL, SEED, CLONE = "residual", "seed", "clone.npz"
 RESIDUAL_KL = 0.003
 """Weight of the divergence from the rule that a residual begins at; its entropy has none."""
-LOOK_REQUESTS = 12_288
-"""Requests with which a policy is looked at with the members held out."""
 
 
 class Contenders(NamedTuple):
@@ -105,11 +97,19 @@ class TrainingStart(NamedTuple):
     clone_curve: np.ndarray  # [looks, 2]
 
     def in_twin(
-        self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
+        self,
+        key: Array,
+        twin: PlacementTwin,
+        judge: Judge,
+        config: TrainingConfig,
+        progress: Progress,
+        keep: Path | None,
     ) -> list[Selected]:
         """PPO in the twin, a run for each seed."""
         key_seeds = jax.random.split(key, 3)[1]
-        return train_in_twin(key_seeds, twin, self.example, self.network, self.clone, config, progress, keep)
+        return train_in_twin(
+            key_seeds, twin, self.example, self.network, self.clone, judge, config, progress, keep
+        )
 
     def from_log(
         self, key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
@@ -147,17 +147,14 @@ def train_contenders(
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
     start = begun.result() if begun else _start(key, twin, config, progress, keep)
     ahead([*(f"{SEED} {seed}" for seed in config.seeds), *config.from_logs])
-    example, network, clone = start.example, start.network, start.clone
-    known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(network, clone)]
-    correctors = correctors_of(example, rules, config.network) if config.residual_updates else {}
-    known += [(one, shaped_as(one, key, rules, rule)) for rule, one in correctors.items()]
-    episodes = episodes_of(twin, config)
-    judges = referee(jax.random.fold_in(key, _LADDER), twin, episodes, _members(twin)[1], known)
+    judges, correctors = _referee(key, twin, config, start, rules)
     key_residual, beside = jax.random.fold_in(key, _RESIDUAL), NotesAlone(progress)
     corrected = Background(
-        lambda: _residual(key_residual, twin, example, rules, correctors, judges.select, config, beside, keep)
+        lambda: _residual(
+            key_residual, twin, start.example, rules, correctors, judges.select, config, beside, keep
+        )
     )
-    runs = start.in_twin(key, twin, config, progress, keep)
+    runs = start.in_twin(key, twin, judges.select, config, progress, keep)
     with progress.stage("correct the best rule (begun beside)"):
         rules = rules | corrected.result()
     learned, searches = start.from_log(key, twin, config, progress, keep)
@@ -173,7 +170,32 @@ def train_contenders(
         {},
         searches,
     )
-    return Contenders(judges, network, correctors, found, config.most_response)
+    return Contenders(judges, start.network, correctors, found, config.most_response)
+
+
+def _referee(
+    key: Array,
+    twin: PlacementTwin,
+    config: TrainingConfig,
+    start: TrainingStart,
+    rules: Mapping[str, PyTree],
+) -> tuple[Referee, dict[str, Actor]]:
+    """The referee, and the networks that may correct a rule.
+
+    Of the rules their kinds count, tuned or not: whoever trains one part alone makes the same referee.
+    """
+    known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(start.network, start.clone)]
+    correctors = correctors_of(start.example, rules, config.network) if config.residual_updates else {}
+    known += [(one, shaped_as(one, key, rules, rule)) for rule, one in correctors.items()]
+    return referee_of(key, twin, config, known), correctors
+
+
+def referee_of(
+    key: Array, twin: PlacementTwin, config: TrainingConfig, known: Sequence[tuple[Actor, PyTree]]
+) -> Referee:
+    """The referee of a training with this key: with the members held out, see `referee`."""
+    episodes, held_out = episodes_of(twin, config), members_of(twin)[1]
+    return referee(jax.random.fold_in(key, _LADDER), twin, episodes, held_out, known)
 
 
 def _start(
@@ -221,7 +243,8 @@ def train_part(key: Array, twin: PlacementTwin, config: TrainingConfig, keep: Pa
     start, quiet = _start(key, twin, config, SilentProgress(), keep), SilentProgress()
     kind, _, seed = name.partition(" ")
     if kind == SEED:
-        start.in_twin(key, twin, replace(config, seeds=(int(seed),)), quiet, keep)
+        judges, _ = _referee(key, twin, config, start, rules_of(twin))
+        start.in_twin(key, twin, judges.select, replace(config, seeds=(int(seed),)), quiet, keep)
     else:
         start.from_log(key, twin, replace(config, from_logs=(name,)), quiet, keep)
 
@@ -251,7 +274,7 @@ def _residual(
         kl_to_clone=RESIDUAL_KL,
     )
     folder = None if keep is None else keep / RESIDUAL
-    (run,) = train_in_twin(key, twin, example, network, start, alone, progress, folder)
+    (run,) = train_in_twin(key, twin, example, network, start, judge, alone, progress, folder)
     return {RESIDUAL: run.best.params.actor}
 
 
@@ -285,7 +308,7 @@ def _rules(key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Pr
     progress.note(rules_in_words(rules, twin.encoding))
     if config.tuning_streams:
         with progress.stage("tune rules in the twin"):
-            episodes, model = episodes_of(twin, config), _members(twin)[0]
+            episodes, model = episodes_of(twin, config), members_of(twin)[0]
             num_requests = config.tuning_streams * twin.windows.num_steps
             num_streams = _streams_for(num_requests, episodes, model)
             tuned, _ = tune_rules(key, twin, episodes, model, rules, num_streams)
@@ -304,11 +327,15 @@ def train_in_twin(
     example: Example,
     network: Actor,
     clone: PyTree,
+    judge: Judge,
     config: TrainingConfig,
     progress: Progress,
     keep: Path | None,
 ) -> list[Selected]:
-    """PPO in the twin from the parameters of a clone, one run for each seed; unfinished runs are kept in `keep`."""
+    """PPO in the twin from the parameters of a clone, one run for each seed; unfinished runs are kept in `keep`.
+
+    The best update of a run is the judge's: by the mean reward of its greedy policy with the members held out.
+    """
     settings = PPOConfig(
         horizon_s=horizon_s(twin),
         gae_lambda=config.gae_lambda,
@@ -317,9 +344,11 @@ def train_in_twin(
         learning_rate=config.learning_rate,
     )
     algorithm = ppo(example, settings, clone, network)
-    trained_with, held_out = _members(twin)
-    experience = rollouts_in(twin, trained_with, config)
-    look = _look_with(twin, episodes_of(twin, config), held_out, algorithm, key)
+    experience = rollouts_in(twin, members_of(twin)[0], config)
+
+    def look(state: PyTree) -> float:
+        return judge(network, state.params.actor).mean
+
     total, runs = config.num_updates * len(config.seeds), []
     with progress.stage("train in the twin", total=total, unit="updates") as stage:
         for number, seed in enumerate(config.seeds):
@@ -338,56 +367,7 @@ def train_in_twin(
     return runs
 
 
-def _members(twin: PlacementTwin) -> tuple[AnswerModel, AnswerModel]:
-    """The members to train with, and those to look at policies with; the same one where there is only one."""
-
-    def some(part: slice) -> AnswerModel:
-        parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf[part]), twin.model.parameters)
-        return twin.model._replace(parameters=parameters)
-
-    if twin.config.num_members == 1:
-        return some(slice(None)), some(slice(None))
-    first = twin.config.num_members - num_held_out_members(twin.config.num_members)
-    return some(slice(first)), some(slice(first, None))
-
-
-def rollouts_in(twin: PlacementTwin, model: AnswerModel, config: TrainingConfig) -> Experience:
-    """Experience from the twin: fresh windows in every stream, each stream with one member of the ensemble.
-
-    The reward of a decision is lessened by the members' disagreement on its worth.
-    """
-
-    def act(windows: Windows, model: AnswerModel, key: Array, policy: Policy) -> Trajectory:
-        key_run, key_disagreement = jax.random.split(key)
-        episodes = twin.played(
-            key_run, policy, config.num_streams, windows=windows, model=model,
-            randomisation=config.randomisation, over_devices=True,
-        )  # fmt: skip
-        if config.disagreement == 0.0:
-            return episodes
-        uncertainty = disagreement(key_disagreement, twin.encoding, twin.config, model, episodes)
-        return episodes._replace(reward=episodes.reward - config.disagreement * uncertainty)
-
-    return Partial(act, jax.tree.map(jnp.asarray, twin.windows), model)
-
-
 def _streams_for(num_requests: int, episodes: Windows, model: AnswerModel) -> int:
     """Streams of episodes that make up about so many requests, as many of them for every member."""
     num_members = len(jax.tree.leaves(model.parameters)[0])
     return max(1, num_requests // (episodes.num_steps * num_members)) * num_members
-
-
-def _look_with(
-    twin: PlacementTwin, episodes: Windows, model: AnswerModel, algorithm: Algorithm, key: Array
-) -> Callable[[PyTree], float]:
-    """How a state's greedy policy does with a member: mean reward of settled decisions, the same windows every time."""
-    num_streams = _streams_for(LOOK_REQUESTS, episodes, model)
-
-    @jax.jit
-    def play(windows: Windows, model: AnswerModel, state: PyTree) -> Array:
-        key_look = jax.random.fold_in(key, 2**31 - 1)
-        played = twin.played(key_look, algorithm.greedy(state), num_streams, windows=windows, model=model)
-        return weighted_mean(played.reward, played.active.astype(jnp.float32))
-
-    windows = jax.tree.map(jnp.asarray, episodes)
-    return lambda state: float(play(windows, model, state))
