@@ -77,9 +77,8 @@ class CertificateParts:
     @cached_property
     def real(self) -> Mapping[dt.date, HeldOutDay]:
         """Logged windows and outcomes of these days."""
-        encoding = seen_in_full(
-            of_twin(self.twin)
-        ).encoding  # as what is measured: one program follows the log
+        # Seen as what is measured is, so that one program follows both logs where windows are as long.
+        encoding = seen_in_full(of_twin(self.twin)).encoding
         return logged_days(self.archive, encoding, self.chosen, self.config)
 
     def part(self, name: str, progress: Progress) -> MeasuredSections:
