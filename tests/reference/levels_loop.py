@@ -32,6 +32,10 @@ class LevelsLoop:
     def mean(self, service: int, node: int) -> float:
         return self.pair.get((service, node), (0.0, 0.0))[0] + self.of_node(node)[0]
 
+    def told(self, service: int, node: int) -> float:
+        """What the answers are told of it."""
+        return min(max(self.mean(service, node), -1.5), 1.5)
+
     @staticmethod
     def innovation(residual: float, mean: float, variance: float) -> float:
         most = 2.0 * (0.2 + variance) ** 0.5

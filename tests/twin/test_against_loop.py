@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -137,7 +138,7 @@ def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
     assert np.abs(windows.level.mean[FAST, ..., 1:]).max() > 0.05  # what ended before a window is known in it
     windows = windows._replace(level=fresh_level(DYNAMICS, windows.level.mean.shape[1:], windows.age_s[None]))
     fates = replay_table(windows, cluster.num_nodes, own_run=False)
-    answers = replayed_answers(windows, fates)
+    answers = replayed_answers(windows, fates)._replace(response_aux=partial(pending_fates, cluster))
     response = drawn_response(cluster, 1, replayed_arrivals(windows), answers)
     system = environment(placement(cluster, problem), response)
     actions = jnp.asarray(
@@ -162,6 +163,8 @@ def test_books_follow_run_times(case: tuple[Encoding, Windows]) -> None:
             seen = history.observation.node[step, shown, :, 0, window]
             np.testing.assert_allclose(seen, np.log1p(np.array(mean_run_s) / problem.time_unit_s), rtol=2e-4)
             node = history.action[step, 0, window]
+            level = history.response_aux.level[step, 0, window]
+            np.testing.assert_allclose(level, loop.told(service, node), rtol=1e-4, atol=2e-4)
             fate = {name: getattr(fates.fate, name)[node, step, window].item() for name in NEVER}
             before = held.get(node)
             if fate["accepted"] and (before is None or before["finish_s"] <= clock_s):
@@ -197,6 +200,7 @@ def run_of(held: dict) -> float:
 
 def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> None:
     encoding, windows = case
+    encoding = replace(encoding, cluster=replace(encoding.cluster, dynamics=DYNAMICS))
     cluster, unit_s, streams = encoding.cluster, encoding.problem.time_unit_s, 2
     config = AnswerConfig(num_members=2, hidden=(16, 16))
     network = answer_network(config)
@@ -225,15 +229,13 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         fate = answer(key_answers, state.problem, node, pending)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
-            crowding, stretch, availability_s = (
-                float(leaf[0, stream]) for leaf in (pending.crowding, pending.stretch, pending.availability_s)
-            )
+            availability_s, stretch, crowding, level = (float(leaf[0, stream]) for leaf in pending)
             inputs = np.concatenate(
                 [
                     full.node[:, node[0, stream], 0, stream],
                     chosen,
                     full.request[:, 0, stream],
-                    networks_loop.pending_inputs(crowding, stretch, availability_s, unit_s),
+                    networks_loop.pending_inputs(level, crowding, stretch, availability_s, unit_s),
                 ]
             )
             outputs = networks_loop.forward(networks_loop.layers_of(parameters, stream), inputs)

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from tests.twin.made import made_cluster, made_requests
-from twin.placement.availability import time_to_availability_s
+from twin.placement.availability import pending_fates, time_to_availability_s
 from twin.placement.bookkeeping import empty_table
-from twin.placement.types import UNKNOWN, PlacementState
+from twin.placement.run_filter import FAST, SLOW, NodeLevel
+from twin.placement.types import UNKNOWN, PlacementState, RunLevels
 
 CLUSTER = made_cluster(num_edge=2)
 DEPTH = 40
@@ -60,6 +61,20 @@ def test_what_ends_at_an_unknown_time_is_expected_to_run_as_long_as_it_said() ->
     table.decision[0, 0], table.start_s[0, 0], table.demand[0, 0, 0] = 1, 2.0, 4.0
     table.expected_run_s[0, 0] = 10.0
     assert float(availability(state_of(table, 5.0), np.array([0], np.int32))[0]) == pytest.approx(7.0)
+
+
+def test_the_level_of_a_request_is_its_pairs_and_its_nodes() -> None:
+    """A service on a node: .3 of the pair, .1 and -.6 of the node; what is far off counts 1.5; 0 without a filter."""
+    state = state_of(empty_table(3, DEPTH, ()), 0.0)
+    pair, node = np.zeros((len(CLUSTER.services), 3), np.float32), np.zeros((2, 3), np.float32)
+    service = state.request.service[0]
+    pair[service, :2], node[SLOW, 0], node[FAST, 0], node[SLOW, 1] = (0.3, 2.0), 0.1, -0.6, 1.0
+    pair[service - 1] = 9.0
+    followed = state._replace(levels=RunLevels(pair, pair, NodeLevel(node, node), np.float32(0.0)))
+    for offered, level in enumerate([-0.2, 1.5, 0.0]):
+        at = np.array([offered], np.int32)
+        assert float(pending_fates(CLUSTER, followed, at).level[0]) == pytest.approx(level)
+        assert float(pending_fates(CLUSTER, state, at).level[0]) == 0.0
 
 
 @pytest.mark.slow

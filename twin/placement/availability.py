@@ -12,6 +12,8 @@ How long the runs on the node take predicts the next one too: a node that is slo
 The feature is the mean residual of the pending runs, beyond the levels of run times (`run_filter`).
 And so does who they are: how long each will be beside the next run is settled, and how hard it presses is in the log
 (`crowding`).
+The level itself is a feature too, though it is part of the usual run time: where the log's runs follow it by less than
+one for one, because what moved it is told otherwise as well, the two must be told apart.
 """
 
 from typing import NamedTuple
@@ -20,11 +22,12 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
+from twin.placement.run_levels import usual_levels
 from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, PlacementState
 
 _TOLERANCE = 1e-5
 _MOST_STRETCH = 1.5
-"""Of the logarithm of a pending run over its usual time: one that takes far longer counts no more."""
+"""Of the logarithm of a run over its usual time, of a pending run as of a level: what is far longer counts no more."""
 _LEAST_RUN_S = 1e-3
 MOST_CROWDING = 3.0
 """Of the logarithm of how much longer a run takes for who is beside it."""
@@ -36,13 +39,17 @@ class PendingFates(NamedTuple):
     availability_s: Leaf  # until they leave room
     stretch: Leaf  # mean log of their runs over what is usual now, drawn to 0 by how few they are
     crowding: Leaf  # log of how much longer the run should take beside them; 0 where no service presses
+    level: Leaf  # log of how much longer it usually takes there now than by the tables; 0 where nothing is followed
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
     """The fates drawn of those on the nodes offered, from a state as of `time_to_availability_s`."""
     availability_s = time_to_availability_s(cluster, state, node)
     return PendingFates(
-        availability_s, _stretch(state, node), _crowding(cluster, state, node, availability_s)
+        availability_s,
+        _stretch(state, node),
+        _crowding(cluster, state, node, availability_s),
+        _level(state, node),
     )
 
 
@@ -67,6 +74,15 @@ def _crowding(cluster: Cluster, state: PlacementState, node: Array, availability
     pressure = jnp.asarray(cluster.pressure, jnp.float32)[here(table.service)]
     share = jnp.where(runs, jnp.maximum(common_s, 0.0), 0.0) / usual_s[None]
     return jnp.clip(jnp.sum(pressure * share, axis=0), -MOST_CROWDING, MOST_CROWDING)
+
+
+def _level(state: PlacementState, node: Array) -> Array:
+    """[seats, *streams] the level of the offered node and of the requested service on it."""
+    levels = usual_levels(state)
+    if levels is None:
+        return jnp.zeros(node.shape, jnp.float32)
+    level = jnp.take_along_axis(levels, node[None], axis=0)[0]
+    return jnp.clip(level, -_MOST_STRETCH, _MOST_STRETCH)
 
 
 def _stretch(state: PlacementState, node: Array) -> Array:

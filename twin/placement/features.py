@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
-from twin.placement.run_levels import startups_s
+from twin.placement.run_levels import startups_s, usual_levels
 from twin.placement.slots import fold_slots
 from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
 
@@ -235,10 +235,8 @@ def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
     startup_s = startups_s(cluster, state)
     if startup_s is not None:
         run_s += startup_s
-    if state.levels is None:
-        return run_s
-    pair = jnp.take_along_axis(state.levels.pair[:, :, None], request.service[None, None], axis=0)[0]
-    return run_s * jnp.exp(pair + jnp.sum(state.levels.node.mean, axis=0)[:, None])
+    levels = usual_levels(state)
+    return run_s if levels is None else run_s * jnp.exp(levels)
 
 
 def _expected(

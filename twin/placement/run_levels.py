@@ -32,6 +32,16 @@ def first_levels(cluster: Cluster, observed_events: PlacementEvents, age_s: Arra
     return RunLevels(jnp.zeros(shape, jnp.float32), jnp.broadcast_to(known, shape), node, since_s)
 
 
+def usual_levels(state: PlacementState) -> Array | None:
+    """[nodes, seats, *streams] the levels of the nodes and of the requested services on them, together: the logarithm
+    of how much longer runs take now than by the tables. None where nothing is followed."""
+    if state.levels is None:
+        return None
+    of_service = state.request.service[None, None]
+    pair = jnp.take_along_axis(state.levels.pair[:, :, None], of_service, axis=0)[0]
+    return pair + jnp.sum(state.levels.node.mean, axis=0)[:, None]
+
+
 def pair_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array, filed_s: Array) -> Array:
     """[*streams] how long the seat's request should run on `node`, but for the node's own level; `filed_s` of
     `filed_run_s`."""
