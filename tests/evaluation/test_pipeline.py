@@ -118,6 +118,18 @@ def test_a_second_run_makes_nothing_again(products: dict[str, Path]) -> None:
     assert {name: read_manifest(path).created for name, path in again.items() if path.is_dir()} == before
 
 
+def test_a_twin_of_another_version_is_refused(products: dict[str, Path], tmp_path: Path) -> None:
+    twin = shutil.copytree(products["twin"], tmp_path / "twin")
+    with np.load(twin / "answers.npz") as file:
+        arrays = {
+            name: leaf[:, :-1] if "Dense_0" in name and leaf.ndim == 3 else leaf
+            for name, leaf in file.items()
+        }
+    np.savez(twin / "answers.npz", **arrays)
+    with pytest.raises(ProductError, match="of another version"):
+        PlacementTwin.load(twin)
+
+
 def test_the_bundle_decides_as_the_policy(products: dict[str, Path], tmp_path: Path) -> None:
     build_bundle(tmp_path / "bundle", products["policy"], policy=TWIN_POLICY)
     twin = PlacementTwin.load(products["twin"])

@@ -15,7 +15,7 @@ from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
 from logs_schema.product import MANIFEST
 from twin.arrays import load_structure, save_arrays
-from twin.contracts import Array, Environment, Policy, Trajectory
+from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows, read_pieces, read_rows
@@ -127,12 +127,27 @@ class PlacementTwin:
         inputs = np.zeros((num_inputs(encoding.cluster), 1), np.float32)
         shape = jax.eval_shape(answer_network(config).init, jax.random.key(0), inputs)
         report = FitReport(*(0 for _ in FitReport._fields))
+        model = load_structure(folder / "answers.npz", AnswerModel(shape, 0.0, 0.0, 0.0))
+        _refuse_other_shapes(folder, model, shape)
         return PlacementTwin(
             encoding,
             config,
-            load_structure(folder / "answers.npz", AnswerModel(shape, 0.0, 0.0, 0.0)),
+            model,
             load_windows(folder / "windows.npz", has_cold_starts=encoding.cluster.cold is not None),
             load_structure(folder / "fit.npz", report),
+        )
+
+
+def _refuse_other_shapes(folder: Path, model: AnswerModel, member: PyTree) -> None:
+    """ProductError where the parameters are not those of a network of this version."""
+    found = [leaf.shape[1:] for leaf in jax.tree.leaves(model.parameters)]
+    wanted = [leaf.shape for leaf in jax.tree.leaves(member)]
+    if found != wanted:
+        raise ProductError(
+            "the twin's answers are of another version: their network has other inputs",
+            where=f"{folder / 'answers.npz'}: shapes {first(found)}",
+            allowed=first(wanted),
+            advice="fit the twin again with this version (schedtwin fit)",
         )
 
 
