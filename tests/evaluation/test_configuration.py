@@ -102,9 +102,9 @@ def test_a_job_imports_by_tasks_where_it_has_an_engine(
         ("[days]\nfirst_day = 2024-03-05\nlast_day = 2024-03-01", "before the first"),
         ("[twin]\nnum_members = 0", "1 or more of num_members"),
         ("[twin]\nhidden = [32, 0]", "every width"),
-        ("[twin]\nlearning_rate = nan", "positive learning rate"),
+        ("[twin]\nlearning_rate = -1.0", "positive learning rate"),
         ("[train]\nheld_out = 1.5", "held_out between 0 and 1"),
-        ("[train]\nkl_to_clone = nan", "weights of 0 or more"),
+        ("[train]\nkl_to_clone = -0.5", "weights of 0 or more"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:
