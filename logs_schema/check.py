@@ -233,14 +233,13 @@ def _grant_warnings(archive: Archive) -> Iterator[str]:
 
 def _response_warnings(archive: Archive) -> Iterator[str]:
     """Response times that are seconds of most applications only in another unit."""
-    counts: dict[str, list[float]] = {name: [0, 0, 0.0] for name in RESPONSES}
-    for batch in archive.scan("deployment_samples", columns=RESPONSES):
-        for name, count in counts.items():
+    for name in RESPONSES:
+        num_slow, num_known, largest = 0, 0, 0.0
+        for batch in archive.scan("deployment_samples", columns=(name,)):
             values = batch[name].drop_null().to_numpy(zero_copy_only=False)
-            count[0] += len(values)
-            count[1] += int((values > SLOW_S).sum())
-            count[2] = max(count[2], float(values.max(initial=0.0)))
-    for name, (num_known, num_slow, largest) in counts.items():
+            num_known += len(values)
+            num_slow += int((values > SLOW_S).sum())
+            largest = max(largest, float(values.max(initial=0.0)))
         if num_slow > 0.5 * num_known:
             yield (
                 f"{name} is above {SLOW_S:g} s in {num_slow:,} of {num_known:,} rows, at most {largest:,.4g}: is it in "

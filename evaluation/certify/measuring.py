@@ -158,7 +158,8 @@ def measure(
     Raises:
         ConfigError: Days without requests, or too few with known decisions and outcomes.
     """
-    tested, encoding = seen_in_full(tested), tested.encoding
+    tested = seen_in_full(tested)
+    encoding = tested.encoding
     with progress.stage("play the held-out days"):
         real = logged_days(archive, encoding, chosen, config) if logged is None else logged()
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))

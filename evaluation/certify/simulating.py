@@ -51,32 +51,9 @@ class Simulation:
             days: What is simulated.
             seed: Seed of all draws.
         """
-        self._tested, self._params, self._days = tested, behaviour.params, days
+        self._tested, self._behaviour, self._days = tested, behaviour, days
         self._windows, self._key = joined([day.windows for day in days]), jax.random.key(seed)
-        self.num_copies = -(-MIN_COPIES // tested.num_members) * tested.num_members
-        """Times that every window is simulated in closed loop: as often by each member."""
-
-        def run(
-            key: Array, windows: Windows, model: PyTree, params: PyTree, follows: Array
-        ) -> SimulatedWindows:
-            def decide(key: Array, observation: PyTree, legal: Array, logged: Array) -> Array:
-                return jnp.where(
-                    follows, logged, sample(key, behaviour.network.logits(params, observation, legal))
-                )
-
-            encoding = tested.encoding
-            answers = with_logged_luck(tested.answers(model), windows, follows)
-            problem = placement(encoding.cluster, encoding.problem)
-            system = environment(
-                problem._replace(observe_global=lambda state: problem.observe_global(state).node[STATES]),
-                drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers),
-            )
-            logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-            found = unroll(key, system, decide, logged, windows.num_steps, (windows.arrival_s.shape[1],))
-            outcome, node = jax.tree.map(lambda leaf: leaf[:, 0], (found.outcome, found.action))
-            return SimulatedWindows(outcome, node, at_horizons(found.global_observation))
-
-        self._run = jax.jit(run)
+        self._program = jax.jit(self._run)
 
     def states_with_logged_luck(self) -> list[np.ndarray]:
         """The states at the horizons with logged decisions, run times and acceptances, and waits by the system under
@@ -88,9 +65,12 @@ class Simulation:
     def closed_loop(self, known_until_s: float) -> list[DayOutcomes]:
         """The same requests under the clone, one list entry a day: the rows of the first replication come first.
 
+        Every window is simulated `MIN_COPIES` times at least, as often by each member.
         Outcomes later than `known_until_s`, the end of the log, count as unknown, as they do in the log.
         """
-        copies = [self._simulated(1 + copy, follows=False) for copy in range(self.num_copies)]
+        members = self._tested.num_members
+        num_copies = -(-MIN_COPIES // members) * members
+        copies = [self._simulated(1 + copy, follows=False) for copy in range(num_copies)]
         found, begin = [], 0
         for day in self._days:
             here = slice(begin, begin + day.windows.num_windows)
@@ -103,8 +83,29 @@ class Simulation:
         """All windows once, as NumPy arrays; in one number after the other, members simulate other windows."""
         chosen, place = deal(self._windows.num_windows, self._tested.num_members, number)
         key = jax.random.fold_in(self._key, number)
-        found = self._run(key, select(self._windows, chosen), self._tested.model, self._params, follows)
+        windows, params = select(self._windows, chosen), self._behaviour.params
+        found = self._program(key, windows, self._tested.model, params, follows)
         return jax.tree.map(lambda leaf: np.asarray(leaf)[..., place], found)
+
+    def _run(
+        self, key: Array, windows: Windows, model: PyTree, params: PyTree, follows: Array
+    ) -> SimulatedWindows:
+        """The windows once, by the log's decisions and luck where `follows`, else by the clone's."""
+        encoding, network = self._tested.encoding, self._behaviour.network
+
+        def decide(key: Array, observation: PyTree, legal: Array, logged: Array) -> Array:
+            return jnp.where(follows, logged, sample(key, network.logits(params, observation, legal)))
+
+        answers = with_logged_luck(self._tested.answers(model), windows, follows)
+        problem = placement(encoding.cluster, encoding.problem)
+        system = environment(
+            problem._replace(observe_global=lambda state: problem.observe_global(state).node[STATES]),
+            drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers),
+        )
+        logged = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
+        found = unroll(key, system, decide, logged, windows.num_steps, (windows.arrival_s.shape[1],))
+        outcome, node = jax.tree.map(lambda leaf: leaf[:, 0], (found.outcome, found.action))
+        return SimulatedWindows(outcome, node, at_horizons(found.global_observation))
 
 
 def deal(num_windows: int, num_members: int, turn: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -157,8 +157,9 @@ def referee(
         number = jnp.int32(tuple(each).index(network))
         params_of_each = jax.tree.map(np.asarray, tuple(each.values()))
         with compiling:
-            found = program(tuple(each))(arrays, parameters, number, params_of_each, keys)
-        reward, response_s, out_of_support = found
+            reward, response_s, out_of_support = program(tuple(each))(
+                arrays, parameters, number, params_of_each, keys
+            )
         return RungResult(
             np.asarray(reward).mean(axis=1),
             float(np.mean(out_of_support)),

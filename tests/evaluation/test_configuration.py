@@ -105,6 +105,8 @@ def test_a_job_imports_by_tasks_where_it_has_an_engine(
         ("[twin]\nlearning_rate = -1.0", "positive learning rate"),
         ("[train]\nheld_out = 1.5", "held_out between 0 and 1"),
         ("[train]\nkl_to_clone = -0.5", "weights of 0 or more"),
+        ("[twin]\nlearning_rate = nan", r"nan is no setting\n.*twin: learning_rate"),
+        ("[train]\nkl_to_clone = nan", r"nan is no setting\n.*train: kl_to_clone"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(tmp_path: Path, text: str, said: str) -> None:

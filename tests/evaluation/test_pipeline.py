@@ -136,7 +136,7 @@ def test_the_bundle_decides_as_the_policy(products: dict[str, Path], tmp_path: P
     schedulers, _ = load_schedulers(products["policy"])
     seeds = read_manifest(products["policy"]).extra["seeds"]
     chosen = seeds.index(read_manifest(tmp_path / "bundle").seed)
-    history = replay_log(twin.disjoint_windows(), twin.encoding)  # by the program of the certificate
+    history = replay_log(twin.disjoint_windows(), twin.encoding)  # by the program of the fit
     network = network_for(schedulers, example_in(history))
     params = jax.tree.map(lambda leaf: leaf[chosen], schedulers.trained)
     logits = jax.vmap(lambda seen, legal: network.logits(params, seen, legal))(

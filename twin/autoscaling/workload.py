@@ -45,13 +45,12 @@ def fit_load(log: ScalingLog) -> LoadModel:
             for here in (place == one for one in range(num_bins))
         ]
     )
-    holes, there = np.flatnonzero(np.isnan(seen)), np.flatnonzero(np.isfinite(seen))
-    seen[holes] = np.interp(holes, there, seen[there], period=num_bins) if len(there) else -np.inf
+    seen = np.where(np.isnan(seen), _across(seen, -np.inf), seen)
     usual = _profile(seen, middle_s)
     away = np.where(np.isfinite(usual), logs - np.where(np.isfinite(usual), usual, 0.0), np.nan)
     length = max(int(PIECE_S // log.interval_s), 1)
     pieces = away[: len(away) // length * length].reshape(-1, length)
-    whole = pieces[np.mean(~np.isnan(pieces), axis=1) > 0.8] if len(pieces) else np.zeros((1, length))
+    whole = pieces[np.mean(~np.isnan(pieces), axis=1) > 0.8]
     usually = np.where(np.mean(np.isneginf(whole), axis=1, keepdims=True) > 0.5, -np.inf, 0.0)
     whole = np.where(np.isnan(whole), usually, whole) if len(whole) else np.zeros((1, length))
     return LoadModel(seen, whole, np.asarray(log.interval_s))
@@ -83,11 +82,15 @@ def made_rates(model: LoadModel, num_days: int, seed: int, level_spread: float =
 
 def known_profile(model: LoadModel) -> np.ndarray:
     """[bins of the day] the profile, straight across half hours in which no requests came; 0 where none ever did."""
-    there = np.flatnonzero(np.isfinite(model.log_rate))
-    every = np.arange(len(model.log_rate))
+    return _across(model.log_rate, 0.0)
+
+
+def _across(log_rate: np.ndarray, otherwise: float) -> np.ndarray:
+    """[bins of the day] straight from finite bin to finite bin, around midnight too; `otherwise` where none is."""
+    there, size = np.flatnonzero(np.isfinite(log_rate)), len(log_rate)
     if not len(there):
-        return np.zeros(len(every))
-    return np.interp(every, there, model.log_rate[there], period=len(every))
+        return np.full(size, otherwise)
+    return np.interp(np.arange(size), there, log_rate[there], period=size)
 
 
 def _bin_of(time_s: np.ndarray) -> np.ndarray:
