@@ -15,7 +15,7 @@ class JudgeConfig:
         copies: Replications of every test window in a twin; a multiple of the ensemble's members.
         num_steps: Longest stretch of requests judged in one piece; longer days are cut, each piece starting from
             the logged state.
-        num_fit_steps: Gradient steps of the twins of shifted days.
+        num_fit_steps: Gradient steps of the twins of shifted days; 0 leaves that judge out.
         off_policy_updates: Gradient steps of the fitted off-policy estimates; 0 leaves those estimates out.
         num_true_days: Replications of a day in the simulated truth, for logs of the ground truth.
         baselines: Names of the published rules to compare with; those that read the simulated world's tables act in
@@ -37,14 +37,12 @@ class JudgeConfig:
             raise ConfigError(
                 f"no baseline {', '.join(unknown)}", where="[judge] baselines", allowed=", ".join(known)
             )
-        if self.off_policy_updates < 0:
-            raise ConfigError(
-                f"off_policy_updates = {self.off_policy_updates}", where="[judge]", allowed="0 or more"
-            )
+        for name in ("num_fit_steps", "off_policy_updates"):
+            if (value := getattr(self, name)) < 0:
+                raise ConfigError(f"{name} = {value}", where="[judge]", allowed="0 or more")
         refuse_below_one(
-            "[judge]", copies=self.copies, num_steps=self.num_steps, num_fit_steps=self.num_fit_steps,
-            num_true_days=self.num_true_days,
-        )  # fmt: skip
+            "[judge]", copies=self.copies, num_steps=self.num_steps, num_true_days=self.num_true_days
+        )
 
     def compared(self) -> tuple[Baseline, ...]:
         """The baselines that need the cluster only."""

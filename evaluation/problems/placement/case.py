@@ -14,6 +14,7 @@ from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import (
     LADDER,
+    SHIFTED_TWIN,
     TWIN_POLICY,
 )
 from evaluation.judges.judge import (
@@ -63,6 +64,8 @@ class Case:
 
     def wants(self, judge: str, shift: TestDays) -> bool:
         """Whether a judge is to evaluate a shift."""
+        if judge == SHIFTED_TWIN and not self.config.num_fit_steps:
+            return False
         return self.only is None or self.only == (judge, shift.shift_days)
 
     @cached_property

@@ -6,7 +6,7 @@ arrivals, so that its in-model values can be compared with the others.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -46,7 +46,7 @@ from evaluation.judges.user_judges import judged_by_users
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.judging_days import judged_days, judged_policies
 from evaluation.problems.placement.seeds import joined, spread_of
-from evaluation.problems.placement.shifted import config_of_shifted, key_of_shift, notes_on_fits
+from evaluation.problems.placement.shifted import fit_of_shifted, key_of_shift, notes_on_fits
 from logs_schema.background import Background, NotesAlone
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -54,7 +54,7 @@ from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.schedulers import example_for, network_for
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import Array
-from twin.placement.fit import FitProgram, fit_program
+from twin.placement.fit import FitProgram
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, encode_days, fit_twin
 from twin.placement.windows import Windows
@@ -184,8 +184,7 @@ def _runs(
     in_windows = {**players, **entered.window_players()}
     replay = replay_program(encoding, in_windows, others)
     program = twin_program(encoding, case.twin.config, in_windows, others)
-    config = config_of_shifted(case.twin, case.config)
-    fit = fit_program(encoding, config)
+    fit = cache(partial(fit_of_shifted, case.twin, case.config))
     tried = _tried_of(case, entered, network)
     nothing = tried[0].params
     elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
@@ -209,7 +208,7 @@ def _runs(
             simulate = partial(twin_judge, program, encoding, part, copies=case.config.copies, others=seen)
             if case.wants(SHIFTED_TWIN, shift):
                 stage(done, text=f"shift {shift.name}: fit a twin of these days")
-                shifted = _shifted_twin(key, case, config, fit, shift, judge_notes)
+                shifted = _shifted_twin(key, case, fit, shift, judge_notes)
                 if shifted is not None:
                     judges.append(without(simulate(model=shifted.model, shape=shape), here))
             if case.wants(TRAINING_TWIN, shift):
@@ -333,7 +332,11 @@ def _true_runs(
 
 
 def _shifted_twin(
-    key: Array, case: Case, config: AnswerConfig, program: FitProgram, shift: TestDays, notes: list[str]
+    key: Array,
+    case: Case,
+    fit_of: Callable[[], tuple[AnswerConfig, FitProgram]],
+    shift: TestDays,
+    notes: list[str],
 ) -> PlacementTwin | None:
     """A twin fitted on the test days, or None with a note where they lack what it needs."""
 
@@ -341,6 +344,7 @@ def _shifted_twin(
         begun = {} if case.shifted is None else case.shifted.result()
         if shift.name in begun:
             return begun[shift.name]
+        config, program = fit_of()
         return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, program=program)
 
     try:

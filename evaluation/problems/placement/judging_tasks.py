@@ -12,6 +12,7 @@ from pathlib import Path
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan, answerable, plan_shifts
 from evaluation.comparison.training_days import plan_of
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import REPLAY, SHIFTED_TWIN, TRAINING_TWIN
 from evaluation.judges.trust import TRUTH
 from evaluation.judges.user_policies import UserPolicy
@@ -76,7 +77,9 @@ def judge_ahead(
         return
     archive, twin = archive.absolute(), twin.absolute()
     policy = None if policy is None else policy.absolute()
-    pairs = [(judge, shift.shift_days) for shift in answerable(plan) for judge in _judges(policy)]
+    pairs = [
+        (judge, shift.shift_days) for shift in answerable(plan) for judge in _judges(policy, config.judge)
+    ]
     if "ground_truth" in Archive(archive).facts:
         shifts = ",".join(shift.name for shift in plan.shifts)
         true_plan = plan_shifts({}, plan.train_days, ShiftConfig(shifts), truth=True)
@@ -86,7 +89,7 @@ def judge_ahead(
     keep.ahead(judge_on_shift, tasks, "judge", progress, shared)
 
 
-def _judges(policy: Path | None) -> tuple[str, ...]:
+def _judges(policy: Path | None, config: JudgeConfig) -> tuple[str, ...]:
     """The longest tasks first."""
-    judges = (SHIFTED_TWIN, TRAINING_TWIN, REPLAY)
+    judges = (SHIFTED_TWIN, TRAINING_TWIN, REPLAY) if config.num_fit_steps else (TRAINING_TWIN, REPLAY)
     return judges if policy is None else (*judges, OFF_POLICY)

@@ -242,7 +242,7 @@ def run(job: Job) -> dict[str, Path]:
         plan = compare_plan(config, job.title, {}, held_back)
         return job.make([plan.step("comparison", inputs, job.resolve)])
     shifted = None
-    if begun is not None and not twin.with_name("comparison").exists():
+    if begun is not None and config.judge.num_fit_steps and not twin.with_name("comparison").exists():
         shifted = fit_beside(job.archive, twin, config)
     return job.make(
         [

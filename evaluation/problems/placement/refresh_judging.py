@@ -89,6 +89,10 @@ def judge_both(
     judges = [replay_judge(replay_program(encoding, players, others), encoding, windows, shape, seen)]
     key, answers = jax.random.key(config.seed), replace(twin.config, num_steps=config.num_fit_steps)
     try:
+        if not config.num_fit_steps:
+            raise ConfigError(
+                "[judge] num_fit_steps = 0", where="the judges of a refresh", allowed="1 or more for a twin"
+            )
         with progress.stage("fit a twin of the newest days"):
             fit = jax.random.fold_in(key, 1)
             newest = fit_twin(fit, archive, encoding, days, answers)

@@ -15,7 +15,7 @@ from logs_schema import Archive
 from logs_schema.background import Background
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
-from twin.placement.fit import fit_program
+from twin.placement.fit import FitProgram, fit_program
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin
 
@@ -26,14 +26,15 @@ ShiftedTwins = Mapping[str, PlacementTwin]
 """By the names of shifts."""
 
 
-def config_of_shifted(twin: PlacementTwin, judge: JudgeConfig) -> AnswerConfig:
-    """How the twins of shifted days are fitted: as the twin, in fewer steps."""
-    return replace(twin.config, num_steps=judge.num_fit_steps)
+def fit_of_shifted(twin: PlacementTwin, judge: JudgeConfig) -> tuple[AnswerConfig, FitProgram]:
+    """How the twins of shifted days are fitted, as the twin in fewer steps, and the program that they share."""
+    config = replace(twin.config, num_steps=judge.num_fit_steps)
+    return config, fit_program(twin.encoding, config)
 
 
 def notes_on_fits(judge: JudgeConfig) -> list[str]:
     """That the twins of shifted days are fitted in so few steps that they hardly know the log; nothing where not."""
-    if judge.num_fit_steps >= FEW_STEPS:
+    if judge.num_fit_steps >= FEW_STEPS or not judge.num_fit_steps:
         return []
     return [
         f"the twins of shifted days were fitted in {judge.num_fit_steps} steps ([judge] num_fit_steps); with fewer "
@@ -50,8 +51,7 @@ def fit_shifted(
     archive: Archive, twin: PlacementTwin, shifts: Sequence[TestDays], judge: JudgeConfig
 ) -> ShiftedTwins:
     """Fits a twin on the days of every shift; those whose days lack what it takes are left out."""
-    config = config_of_shifted(twin, judge)
-    program, found = fit_program(twin.encoding, config), {}
+    (config, program), found = fit_of_shifted(twin, judge), {}
     for shift in shifts:
         with suppress(ConfigError):  # the comparison names it
             found[shift.name] = fit_twin(
