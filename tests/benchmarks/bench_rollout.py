@@ -249,7 +249,7 @@ def loop_rate(case: Bench, num_decisions: int = 400) -> float:
             chosen[node] = 1.0
             availability_s, unit_s = loop.availability_s(node), problem.time_unit_s
             room = networks_loop.pending_inputs(
-                0.0, loop.crowding(node), loop.stretch(node), availability_s, unit_s
+                0.0, 0.0, loop.crowding(node), loop.stretch(node), availability_s, unit_s
             )
             outputs = networks_loop.forward(member, np.concatenate([full[:, node], chosen, request, room]))
             fate = networks_loop.answer(

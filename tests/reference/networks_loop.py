@@ -65,11 +65,11 @@ def duration_s(
 
 
 def pending_inputs(
-    level: float, crowding: float, stretch: float, availability_s: float, unit_s: float
+    tide: float, level: float, crowding: float, stretch: float, availability_s: float, unit_s: float
 ) -> np.ndarray:
     """The inputs of the ensemble that no policy has."""
     room = math.log1p(availability_s / unit_s), 0.1 * math.log1p(1000.0 * availability_s / unit_s)
-    return np.array([4.0 * level, crowding, stretch, *room], np.float32)
+    return np.array([2.0 * tide, 4.0 * level, crowding, stretch, *room], np.float32)
 
 
 def answer(

@@ -229,13 +229,13 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         fate = answer(key_answers, state.problem, node, pending)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
-            availability_s, stretch, crowding, level = (float(leaf[0, stream]) for leaf in pending)
+            availability_s, stretch, crowding, level, tide = (float(leaf[0, stream]) for leaf in pending)
             inputs = np.concatenate(
                 [
                     full.node[:, node[0, stream], 0, stream],
                     chosen,
                     full.request[:, 0, stream],
-                    networks_loop.pending_inputs(level, crowding, stretch, availability_s, unit_s),
+                    networks_loop.pending_inputs(tide, level, crowding, stretch, availability_s, unit_s),
                 ]
             )
             outputs = networks_loop.forward(networks_loop.layers_of(parameters, stream), inputs)

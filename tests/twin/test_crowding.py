@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from twin.placement.crowding import CrowdedRuns, fit_pressure, time_beside
+from twin.placement.crowding import CrowdedRuns, fit_pressure, time_beside, uncrowded
 
 NUM_SERVICES, NUM_NODES = 4, 3
 PRESSURE = np.array([0.0, 0.1, 0.3, 0.6])
@@ -73,3 +73,13 @@ def test_time_beside_by_hand() -> None:
         **{name: getattr(runs, name) + 1e6 for name in ("arrival_s", "start_s", "finish_s")}
     )
     np.testing.assert_allclose(time_beside(shifted, np.array([5]), NUM_SERVICES), beside, atol=1e-6)
+
+
+def test_without_crowding_the_scatter_is_left() -> None:
+    runs = crowded_runs(PRESSURE)
+    left = uncrowded(runs, PRESSURE)
+    assert runs.residual.std() > 0.25
+    np.testing.assert_allclose(left.std(), 0.2, rtol=0.05)
+    never = runs._replace(start_s=np.where(np.arange(len(left)) < 5, np.inf, runs.start_s))
+    np.testing.assert_array_equal(np.isnan(uncrowded(never, PRESSURE)), np.arange(len(left)) < 5)
+    assert uncrowded(never, np.zeros(0)) is never.residual

@@ -59,7 +59,7 @@ def test_the_game_draws_what_the_twin_draws() -> None:
     state = jax.jit(lambda key: system.reset(key, (4,)).problem)(jax.random.key(1))
     node = jnp.array([[0, 1, 0, 1]])
     pending = PendingFates(
-        jnp.array([[0.0, 3.0, 70.0, 0.2]]), jnp.array([[0.0, 0.5, -0.3, 0.0]]), *jnp.zeros((2, 1, 4))
+        jnp.array([[0.0, 3.0, 70.0, 0.2]]), jnp.array([[0.0, 0.5, -0.3, 0.0]]), *jnp.zeros((3, 1, 4))
     )
     key = jax.random.key(2)
     low = float(np.finfo(np.float32).tiny)

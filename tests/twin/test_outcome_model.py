@@ -221,7 +221,7 @@ def test_a_queue_longer_than_any_logged_means_a_longer_wait() -> None:
     parameters = split_outputs(outputs, log_wait(availability_s, unit_s))
     uniforms = jnp.full((NUM_UNIFORMS, 2), 0.3)
     model = AnswerModel(None, 40.0, 60.0, np.zeros(1))
-    limits_s = model.limits_s(PendingFates(availability_s, *jnp.zeros((3, 2))))
+    limits_s = model.limits_s(PendingFates(availability_s, *jnp.zeros((4, 2))))
     drawn = sample_answer(parameters, uniforms.at[3].set(0.99), unit_s, limits_s)
     assert float(drawn.wait_s[0]) <= 40.001
     assert 5_000.0 <= float(drawn.wait_s[1]) <= 5_040.1

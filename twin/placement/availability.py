@@ -40,6 +40,9 @@ class PendingFates(NamedTuple):
     stretch: Leaf  # mean log of their runs over what is usual now, drawn to 0 by how few they are
     crowding: Leaf  # log of how much longer the run should take beside them; 0 where no service presses
     level: Leaf  # log of how much longer it usually takes there now than by the tables; 0 where nothing is followed
+    tide: (
+        Leaf  # log of how much longer runs take everywhere, of requests that arrive now; 0 where no log tells
+    )
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
@@ -50,6 +53,7 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
         _stretch(state, node),
         _crowding(cluster, state, node, availability_s),
         _level(state, node),
+        jnp.zeros(node.shape, jnp.float32) if state.request.tide is None else state.request.tide,
     )
 
 

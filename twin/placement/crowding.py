@@ -68,6 +68,17 @@ def fit_pressure(runs: CrowdedRuns, num_services: int) -> np.ndarray:
     return _fit(beside, runs.usual_s[rows], np.clip(runs.residual[rows], least, most))
 
 
+def uncrowded(runs: CrowdedRuns, pressure: np.ndarray) -> np.ndarray:
+    """[rows] the residuals less what the runs beside them account for, by the pressures [services] of `fit_pressure`;
+    NaN where unknown."""
+    if not len(pressure):
+        return runs.residual
+    rows = np.flatnonzero(np.isfinite(runs.residual) & np.isfinite(runs.start_s) & (runs.node >= 0))
+    found = np.full(len(runs.residual), np.nan)
+    found[rows] = runs.residual[rows] - time_beside(runs, rows, len(pressure)) @ pressure
+    return found
+
+
 def time_beside(runs: CrowdedRuns, rows: np.ndarray, num_services: int) -> np.ndarray:
     """[rows, services] the share of its usual run that each of some runs (indices) spends beside others, by service.
 

@@ -7,7 +7,6 @@ outcomes that end later are censored, so training cannot see past its cutoff.
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +15,8 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
-from twin.placement.cold_starts import filed_runs_s
+from twin.placement.encoded_rows import EncodedRows as EncodedRows
+from twin.placement.encoded_rows import filed_run_s, last_ends_s, levels_at, table_run_s, tides_of
 from twin.placement.encoding import (
     DAY_S,
     Encoding,
@@ -30,7 +30,6 @@ from twin.placement.encoding import (
     refused,
 )
 from twin.placement.pieces import pieces
-from twin.placement.run_filter import NodeLevel, levels_along, runs_of
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -60,24 +59,6 @@ _STATUS = {
     "dropped": DROPPED,
     "rejected": REJECTED,
 }
-
-
-class EncodedRows(NamedTuple):
-    """Encoded requests, sorted by arrival; instants in float64 seconds since 1970, inf where not known."""
-
-    arrival_s: np.ndarray
-    start_s: np.ndarray
-    finish_s: np.ndarray
-    status: np.ndarray
-    node: np.ndarray
-    request: Requests  # leaves [rows], demand [resources, rows]
-    request_id: np.ndarray
-    silent: np.ndarray  # bool: the log does not show whether it ran; no node is charged for it
-
-    @property
-    def num_rows(self) -> int:
-        """Number of requests."""
-        return len(self.arrival_s)
 
 
 def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> EncodedRows:
@@ -236,15 +217,15 @@ def cut_windows(
     valid = np.arange(num_steps)[:, None] < length[None]
     origin_s = np.floor(rows.arrival_s[row[0]])
     begin_s = float(rows.arrival_s[np.argmax(wanted)])  # earlier rows are only those still in flight then
-    filed_s = _filed_s(rows, encoding, begin_s)
+    filed_s = filed_run_s(rows, encoding, begin_s)
     carried, num_overflow = _carried(rows, row[0], origin_s, encoding, filed_s)
 
     def clock(instants_s: np.ndarray) -> np.ndarray:
         return (instants_s[row] - origin_s[None]).astype(np.float32)
 
-    requests = {name: getattr(rows.request, name)[..., row] for name in Requests._fields}
+    request = rows.request._replace(tide=tides_of(rows, encoding, filed_s))
     return Windows(
-        request=Requests(**requests),
+        request=Requests(*(np.asarray(leaf)[..., row] for leaf in request)),
         arrival_s=clock(rows.arrival_s),
         length=length,
         node=np.where(valid, rows.node[row], -1).astype(np.int32),
@@ -253,76 +234,11 @@ def cut_windows(
         row=np.where(valid, row, -1),
         origin_s=origin_s,
         num_overflow=num_overflow,
-        level=_levels(rows, rows.arrival_s[row[0]], encoding, filed_s),
+        level=levels_at(rows, rows.arrival_s[row[0]], encoding, filed_s),
         age_s=np.maximum(origin_s - encoding.trained_until_s, 0.0).astype(np.float32),
-        last_end_s=_last_ends(rows, row[0], origin_s, encoding, begin_s),
+        last_end_s=last_ends_s(rows, row[0], origin_s, encoding, begin_s),
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
     )
-
-
-def _levels(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray) -> NodeLevel:
-    """The levels of run times at the first arrivals of the windows, by the rows that had ended before."""
-    cluster = encoding.cluster
-    ran = np.isin(rows.status, (COMPLETED, FAILED))
-    with np.errstate(invalid="ignore"):
-        run_s = np.where(ran, rows.finish_s - rows.start_s, np.nan)
-    request = rows.request
-    runs = runs_of(
-        rows.arrival_s,
-        rows.finish_s,
-        run_s,
-        filed_s,
-        request.service,
-        rows.node,
-        cluster.run_ratio,
-    )
-    age_s = max(float(at_s[0]) - encoding.trained_until_s, 0.0)
-    return levels_along(cluster.dynamics, runs, cluster.num_nodes, at_s, age_s)
-
-
-def _table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) -> np.ndarray:
-    """[rows] how long each should run on its node, by the tables of the log and what is expected of it anywhere."""
-    ratio = encoding.cluster.run_ratio[rows.request.service, rows.node]
-    return np.asarray(expected_s * ratio, np.float32)
-
-
-def _pairs(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
-    """[rows] the service and node of each as one index, -1 where no node took it."""
-    taken = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent
-    return np.where(taken, rows.request.service * encoding.cluster.num_nodes + rows.node, -1)
-
-
-def _filed_s(rows: EncodedRows, encoding: Encoding, begin_s: float) -> np.ndarray:
-    """[rows] what is expected of each anywhere, with the start-up that was due (`run_levels.filed_run_s`)."""
-    cluster, service, expected_s = (
-        encoding.cluster,
-        rows.request.service,
-        np.asarray(rows.request.expected_run_s),
-    )
-    if cluster.cold is None:
-        return expected_s
-    pair, ratio = _pairs(rows, encoding), cluster.run_ratio[service, rows.node]
-    return filed_runs_s(cluster.cold, rows.arrival_s, service, pair, expected_s, ratio, begin_s)
-
-
-def _last_ends(
-    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding, begin_s: float
-) -> np.ndarray | None:
-    """[services, nodes, W] when the last runs before every window should have ended, on its clock."""
-    cluster = encoding.cluster
-    if cluster.cold is None:
-        return None
-    shape = len(cluster.services), cluster.num_nodes
-    pair = _pairs(rows, encoding)
-    ends_s = rows.arrival_s + _table_run_s(rows, encoding, rows.request.expected_run_s)
-    found, latest, begin = [], np.full(shape[0] * shape[1], begin_s), 0
-    for first in first_row:
-        here = np.arange(begin, first)
-        here = here[pair[here] >= 0]
-        np.maximum.at(latest, pair[here], ends_s[here])
-        begin = first
-        found.append(latest.copy())
-    return (np.stack(found, axis=-1).reshape(*shape, -1) - origin_s).astype(np.float32)
 
 
 def _carried(
@@ -367,7 +283,7 @@ def _carried(
         finish_s=number(np.full(shape, np.inf), np.inf),
         status=code(np.full(shape, UNKNOWN), UNKNOWN),
         expected_run_s=number(expected, 0.0),
-        mean_run_s=number(_table_run_s(rows, encoding, filed_s)[row], 0.0),
+        mean_run_s=number(table_run_s(rows, encoding, filed_s)[row], 0.0),
         service=code(rows.request.service[row], 0),
         demand=number(rows.request.demand[:, row], 0.0),
     )

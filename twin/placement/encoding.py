@@ -20,18 +20,13 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
-from twin.placement.crowding import crowded_runs, fit_pressure
+from twin.placement.crowding import crowded_runs, fit_pressure, uncrowded
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
-from twin.placement.service_times import (
-    OFFER_KINDS,
-    Acceptance,
-    acceptances,
-    offer_kind,
-    without_history,
-)
+from twin.placement.service_times import OFFER_KINDS, Acceptance, acceptances, offer_kind, without_history
+from twin.placement.tides import Tide, fit_tide
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
 
 UNKNOWN_LABEL = "unknown"
@@ -103,6 +98,7 @@ class Encoding:
         cluster["dynamics"] = RunDynamics(
             **{"aged_per_day": cluster["dynamics"].get("drift_per_day", 0.0)} | cluster["dynamics"]
         )  # twins of before have one rate for both
+        cluster["tide"] = Tide(**cluster.get("tide", {}))
         if cold := cluster.get("cold"):
             cluster["cold"] = ColdStarts(cold["memory_s"], np.array(cold["startup_s"], np.float64))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
@@ -118,7 +114,7 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, RunDynamics | ColdStarts):
+    if isinstance(value, RunDynamics | ColdStarts | Tide):
         return {name: _plain(one) for name, one in vars(value).items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
@@ -181,6 +177,7 @@ def fit_encoding(
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
+    pressure = fit_pressure(crowded, len(cluster.services))
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
@@ -188,7 +185,8 @@ def fit_encoding(
         run_variance=ratios.variance,
         cold=cold,
         dynamics=fit_dynamics(runs, cluster.num_nodes),
-        pressure=fit_pressure(crowded, len(cluster.services)),
+        tide=fit_tide(arrival_s, uncrowded(crowded, pressure)),
+        pressure=pressure,
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

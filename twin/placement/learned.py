@@ -47,11 +47,11 @@ from twin.placement.types import (
 
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 """Row of `offer_inputs` with the usual acceptance."""
-NUM_PENDING = 5
+NUM_PENDING = 6
 """Rows of `pending_inputs`."""
 _AVAILABILITY_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
-_LEVEL_SCALE = 4.0
+_LEVEL_SCALE, _TIDE_SCALE = 4.0, 2.0
 """Brings levels, logarithms that are tenths, to the order of one, as the other inputs are: the smaller an input, the
 larger the weight it needs, and weights decay."""
 
@@ -162,10 +162,11 @@ def answer_inputs(
 
 def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
     """The last rows [NUM_PENDING, *batch] of `answer_inputs`, from `pending_fates` [*batch]: how much longer runs
-    take there now, who runs on the node, how long those runs take, and when it has room."""
+    take everywhere and there now, who runs on the node, how long those runs take, and when it has room."""
     availability_s = pending.availability_s
     return jnp.stack(
         [
+            _TIDE_SCALE * pending.tide,
             _LEVEL_SCALE * pending.level,
             pending.crowding,
             pending.stretch,

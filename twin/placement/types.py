@@ -11,6 +11,7 @@ import numpy as np
 
 from twin.placement.cold_starts import ColdStarts
 from twin.placement.run_filter import NodeLevel, RunDynamics
+from twin.placement.tides import Tide
 
 Leaf = Any
 """A leaf of a record: a JAX array inside programs, a NumPy array in encoded data."""
@@ -44,6 +45,7 @@ class Cluster:
             `service_times`); 1 where the log does not show it.
         run_variance: [services, nodes] variance of what is known of the logarithm of `run_ratio`.
         dynamics: How run times move (see `run_filter`); by default they stand still.
+        tide: How they rise and fall everywhere at once (see `tides`); by default not.
         pressure: [services] how hard a run of each presses on the runs beside it (see `crowding`); by default, and
             where the log does not show it, empty: no run is longer for them.
         cold: Start-up times of services that have not run on a node for a while (see `cold_starts`); by default, and
@@ -72,6 +74,7 @@ class Cluster:
     acceptance_of_scenario: np.ndarray
     knows_week: bool = True
     dynamics: RunDynamics = field(default_factory=RunDynamics)
+    tide: Tide = field(default_factory=Tide)
     pressure: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cold: ColdStarts | None = None
 
@@ -109,6 +112,9 @@ class Requests(NamedTuple):
     accepts_home: Leaf  # acceptance of offers at the site of arrival, by the training days
     accepts_elsewhere: Leaf  # at another site
     accepts_cloud: Leaf  # in the cloud of another site
+    tide: Leaf | None = (
+        None  # of run times everywhere (`tides`), for answers alone; None where no log tells of it
+    )
 
 
 class InFlight(NamedTuple):

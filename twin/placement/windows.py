@@ -177,8 +177,8 @@ def _at(tree: PyTree, step: Array, axis_of_time: int = 0) -> PyTree:
 def _in_hand(request: Requests, step: Array) -> Requests:
     """The requests of one step, with a seat axis: leaves [1, *streams]; demand [resources, 1, *streams]."""
     demand = _at(request.demand, step, 1)[:, None]
-    others = {name: _at(getattr(request, name), step)[None] for name in Requests._fields if name != "demand"}
-    return Requests(demand=demand, **others)
+    others = jax.tree.map(lambda leaf: leaf[None], _at(request._replace(demand=None), step))
+    return Requests(*others._replace(demand=demand))
 
 
 def replayed_arrivals(windows: Windows) -> Arrivals:

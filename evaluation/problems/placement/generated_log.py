@@ -38,6 +38,7 @@ from twin.placement.history import replay_log
 from twin.placement.learned import learned_answers
 from twin.placement.model import PlacementTwin
 from twin.placement.responses import drawn_response
+from twin.placement.tides import drawn_tide
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Cluster
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals
 from twin.population import WorkloadModel, load_workload_model
@@ -202,6 +203,7 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
     """The requests of a day with decisions and outcomes."""
     key_rows, key_play = jax.random.split(key)
     rows = _undecided(draw_requests(key_rows, source.workload, day), source.twin.encoding.cluster)
+    tide = _tide(jax.random.fold_in(key, 2), source.twin.encoding.cluster, rows)
     done = [rows.slice(0, 0) if earlier is None else earlier]
     for piece, begin in enumerate(range(0, len(rows), PIECE)):
         part = rows.slice(begin, PIECE)
@@ -211,10 +213,19 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
         )
         wanted = np.arange(encoded.num_rows) >= len(before)
         windows = cut_windows(encoded, wanted, source.twin.encoding, num_steps=PIECE)
+        drawn = tide[begin + np.clip(windows.row - len(before), 0, len(part) - 1)]
+        windows = windows._replace(request=windows.request._replace(tide=drawn))
         member = number % source.twin.config.num_members
         episodes = source.play(jax.random.fold_in(key_play, piece), member, windows)
         done.append(_settled(part, episodes, float(windows.origin_s[0]), source.twin.encoding.cluster))
     return pa.concat_tables([done[0].slice(0, 0), *done[1:]])
+
+
+def _tide(key: Array, cluster: Cluster, rows: pa.Table) -> np.ndarray:
+    """[rows] the tide of run times at requests that nobody has run."""
+    generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
+    arrival_s = 1e-6 * pc.cast(rows["arrival"], pa.int64()).to_numpy()
+    return drawn_tide(generator, cluster.tide, arrival_s)
 
 
 def _undecided(rows: pa.Table, cluster: Cluster) -> pa.Table:

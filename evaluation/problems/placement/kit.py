@@ -60,7 +60,7 @@ from offline_rl.recipes.training import Contenders
 from twin.placement.model import PlacementTwin
 from twin.problems import PLACEMENT
 
-TWIN_CODE = 19
+TWIN_CODE = 20
 """Raised when changes of the code change fits: those of older code are made again."""
 
 

@@ -1,0 +1,100 @@
+"""Encoded requests, and what of their run times depends on the requests before and around them."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from twin.placement.cold_starts import filed_runs_s
+from twin.placement.crowding import crowded_runs, uncrowded
+from twin.placement.encoding import Encoding
+from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
+from twin.placement.tides import tide_along
+from twin.placement.types import COMPLETED, FAILED, REJECTED, Requests
+
+
+class EncodedRows(NamedTuple):
+    """Encoded requests, sorted by arrival; instants in float64 seconds since 1970, inf where not known."""
+
+    arrival_s: np.ndarray
+    start_s: np.ndarray
+    finish_s: np.ndarray
+    status: np.ndarray
+    node: np.ndarray
+    request: Requests  # leaves [rows], demand [resources, rows]
+    request_id: np.ndarray
+    silent: np.ndarray  # bool: the log does not show whether it ran; no node is charged for it
+
+    @property
+    def num_rows(self) -> int:
+        """Number of requests."""
+        return len(self.arrival_s)
+
+
+def levels_at(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray) -> NodeLevel:
+    """The levels of run times at some instants, by the rows that had ended before."""
+    cluster = encoding.cluster
+    age_s = max(float(at_s[0]) - encoding.trained_until_s, 0.0)
+    return levels_along(cluster.dynamics, _runs(rows, encoding, filed_s), cluster.num_nodes, at_s, age_s)
+
+
+def tides_of(rows: EncodedRows, encoding: Encoding, filed_s: np.ndarray) -> np.ndarray:
+    """[rows] float32 the tide at every arrival, by the runs of all other rows."""
+    cluster = encoding.cluster
+    if cluster.tide.variance <= 0.0:
+        return np.zeros(rows.num_rows, np.float32)
+    runs = _runs(rows, encoding, filed_s)
+    crowded = crowded_runs(runs, rows.start_s, rows.request.service, filed_s, cluster.run_ratio)
+    return tide_along(cluster.tide, rows.arrival_s, uncrowded(crowded, cluster.pressure))
+
+
+def table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) -> np.ndarray:
+    """[rows] how long each should run on its node, by the tables of the log and what is expected of it anywhere."""
+    ratio = encoding.cluster.run_ratio[rows.request.service, rows.node]
+    return np.asarray(expected_s * ratio, np.float32)
+
+
+def filed_run_s(rows: EncodedRows, encoding: Encoding, begin_s: float) -> np.ndarray:
+    """[rows] what is expected of each anywhere, with the start-up that was due (`run_levels.filed_run_s`)."""
+    cluster, service, expected_s = (
+        encoding.cluster,
+        rows.request.service,
+        np.asarray(rows.request.expected_run_s),
+    )
+    if cluster.cold is None:
+        return expected_s
+    pair, ratio = _pairs(rows, encoding), cluster.run_ratio[service, rows.node]
+    return filed_runs_s(cluster.cold, rows.arrival_s, service, pair, expected_s, ratio, begin_s)
+
+
+def last_ends_s(
+    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding, begin_s: float
+) -> np.ndarray | None:
+    """[services, nodes, W] when the last runs before every window should have ended, on its clock."""
+    cluster = encoding.cluster
+    if cluster.cold is None:
+        return None
+    shape = len(cluster.services), cluster.num_nodes
+    pair = _pairs(rows, encoding)
+    ends_s = rows.arrival_s + table_run_s(rows, encoding, rows.request.expected_run_s)
+    found, latest, begin = [], np.full(shape[0] * shape[1], begin_s), 0
+    for first in first_row:
+        here = np.arange(begin, first)
+        here = here[pair[here] >= 0]
+        np.maximum.at(latest, pair[here], ends_s[here])
+        begin = first
+        found.append(latest.copy())
+    return (np.stack(found, axis=-1).reshape(*shape, -1) - origin_s).astype(np.float32)
+
+
+def _runs(rows: EncodedRows, encoding: Encoding, filed_s: np.ndarray) -> LoggedRuns:
+    ran = np.isin(rows.status, (COMPLETED, FAILED))
+    with np.errstate(invalid="ignore"):
+        run_s = np.where(ran, rows.finish_s - rows.start_s, np.nan)
+    service, ratio = rows.request.service, encoding.cluster.run_ratio
+    return runs_of(rows.arrival_s, rows.finish_s, run_s, filed_s, service, rows.node, ratio)
+
+
+def _pairs(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
+    """[rows] the service and node of each as one index, -1 where no node took it."""
+    taken = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent
+    return np.where(taken, rows.request.service * encoding.cluster.num_nodes + rows.node, -1)
