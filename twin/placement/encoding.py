@@ -160,9 +160,8 @@ def fit_encoding(
     rows = pa.concat_tables(
         [table.filter(pa.array(wanted)) for table, wanted in looked_at]
     ).unify_dictionaries()
-    nodes = archive.nodes()
-    by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
-    cluster, node_of_name = _cluster(nodes, rows, by_class)
+    by_class = granularity == "class" or (granularity == "auto" and wants_classes(archive.nodes(), rows))
+    cluster, node_of_name = _cluster(archive.nodes(), rows, by_class)
     until_s = day_start_s(max(train_days)) + DAY_S
     run_s = _run_s(rows, until_s)
     service = label_index(rows, "service", cluster.services)
@@ -172,8 +171,7 @@ def fit_encoding(
     usual = _acceptance(rows, cluster, node)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
-    taken = np.where(refused(rows), -1, node)
-    shape = cluster.run_ratio.shape
+    taken, shape = np.where(refused(rows), -1, node), cluster.run_ratio.shape
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
