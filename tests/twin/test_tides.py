@@ -11,7 +11,7 @@ from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import cut_windows
 from twin.placement.history import labelled_offers, replay_log
 from twin.placement.learned import NUM_PENDING
-from twin.placement.tides import Tide, drawn_tide, fit_tide, tide_along
+from twin.placement.tides import Tide, drawn_tide, tide_along, tide_in
 
 NUM_ROWS = 6_000
 
@@ -56,7 +56,7 @@ def test_regimes_under_heavy_scatter_are_found() -> None:
     at_s = arrivals(random)
     hidden = regimes(random, at_s)
     residual = hidden + 1.3 * random.standard_t(4.0, NUM_ROWS)
-    found = fit_tide(at_s, residual)
+    found = tide_in(at_s, residual)
     assert found.variance > 0.0
     assert np.corrcoef(tide_along(found, at_s, residual), hidden)[0, 1] > 0.75
 
@@ -71,7 +71,7 @@ def test_where_nothing_rises_and_falls_there_is_no_tide(tails: str) -> None:
         "none of them known": np.full(NUM_ROWS, np.nan),
         "few": np.where(np.arange(NUM_ROWS) < 100, regimes(random, at_s), np.nan),
     }[tails]
-    found = fit_tide(at_s, residual)
+    found = tide_in(at_s, residual)
     assert found.variance == 0.0
     np.testing.assert_array_equal(tide_along(found, at_s, residual), 0.0)
 

@@ -20,7 +20,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
-from twin.placement.crowding import crowded_runs, fit_pressure, uncrowded
+from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
@@ -183,7 +183,7 @@ def fit_encoding(
         run_variance=ratios.variance,
         cold=cold,
         dynamics=fit_dynamics(runs, cluster.num_nodes),
-        tide=fit_tide(arrival_s, uncrowded(crowded, pressure)),
+        tide=fit_tide(crowded, pressure),
         pressure=pressure,
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,

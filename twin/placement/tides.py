@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from twin.placement.crowding import CrowdedRuns, uncrowded
+
 MOST_RUNS = 40_000
 """Runs of a log that a tide is estimated from: the last ones."""
 MIN_RUNS = 200
@@ -54,14 +56,20 @@ class Tide:
     most: float = 1.0
 
 
-def fit_tide(arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
-    """How run times rise and fall everywhere, by a log.
+def fit_tide(runs: CrowdedRuns, pressure: np.ndarray) -> Tide:
+    """How run times rise and fall everywhere, by the last runs of a log and the pressures of its services."""
+    last = CrowdedRuns(*(leaf[-MOST_RUNS:] for leaf in runs))
+    return tide_in(last.arrival_s, uncrowded(last, pressure))
+
+
+def tide_in(arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
+    """How residuals rise and fall.
 
     Args:
         arrival_s: [rows] ascending.
         residual: [rows] log(run / run time by the tables), less crowding; NaN where a run is not known.
     """
-    known = np.flatnonzero(np.isfinite(residual))[-MOST_RUNS:]
+    known = np.flatnonzero(np.isfinite(residual))
     if len(known) < MIN_RUNS:
         return Tide()
     arrival_s, residual = arrival_s[known], residual[known]
@@ -81,7 +89,7 @@ def fit_tide(arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
 
 
 def tide_along(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """[rows] float32 the tide at every arrival by all other runs; arguments as of `fit_tide`."""
+    """[rows] float32 the tide at every arrival by all other runs; arguments as of `tide_in`."""
     return _by_others(tide, arrival_s, residual)[0].astype(np.float32)
 
 
