@@ -14,6 +14,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -127,8 +128,9 @@ def resampling_units(
     return row_day * blocks_per_day + block, f"blocks of consecutive requests {WITHIN_DAY}"
 
 
+@lru_cache(maxsize=4)  # every metric of a judge and shift has the same
 def weights_of(num_units: int, config: IntervalConfig) -> np.ndarray:
-    """The weights a statistic is evaluated on: all units once, each left out in turn, then the draws.
+    """The weights a statistic is evaluated on, read-only: all units once, each left out in turn, then the draws.
 
     Args:
         num_units: Number of units, >= 1.
@@ -140,7 +142,9 @@ def weights_of(num_units: int, config: IntervalConfig) -> np.ndarray:
     generator = np.random.default_rng(config.seed)
     share = np.full(num_units, 1.0 / num_units)
     draws = generator.multinomial(num_units, share, size=config.num_replicates)
-    return np.concatenate([np.ones((1, num_units)), 1.0 - np.eye(num_units), draws])
+    weights = np.concatenate([np.ones((1, num_units)), 1.0 - np.eye(num_units), draws])
+    weights.flags.writeable = False
+    return weights
 
 
 def summarise(values: np.ndarray, num_units: int, config: IntervalConfig) -> Estimate:
