@@ -35,6 +35,8 @@ from logs_schema.progress import Progress
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
+IMPORT_CODE = 2
+"""Raised when a log's lines are read otherwise than before."""
 
 
 def run(
@@ -119,7 +121,7 @@ def archive_step(log: LogConfig, here: Path, engine: EngineConfig = HERE) -> Ste
         "origin": None if origin is None else origin.isoformat(),
     }
     settings |= {"capacity": capacity} if capacity else {}
-    return Step("archive", "job-archive", build, files=files, config=settings)
+    return Step("archive", "job-archive", build, files=files, config=settings, code_version=IMPORT_CODE)
 
 
 def world_in(log: LogConfig, here: Path) -> World:

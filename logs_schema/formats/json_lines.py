@@ -1,8 +1,10 @@
-"""JSON lines: how their files are named, and the refusal of files that are neither JSON lines nor CSV."""
+"""JSON lines: how their files are named, what lies at a path, and the refusal of what is neither them nor CSV."""
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from logs_schema.errors import FormatError
 from logs_schema.formats.files import head
@@ -10,6 +12,17 @@ from logs_schema.formats.files import head
 JSON_LINES = (".jsonl", ".jsonl.gz")
 _LIST = re.compile(r'\{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"items"\s*:\s*\[')
 """How a list begins that kubectl prints."""
+
+
+def below(found: Any, path: Sequence[str]) -> tuple[Any, Sequence[str]]:
+    """What an object holds where a path begins, and the rest of the path; None where it holds nothing.
+
+    Keys may have points in them, such as the label `app.kubernetes.io/name`: the longest that fits counts.
+    """
+    for length in range(len(path), 0, -1) if isinstance(found, dict) else ():
+        if (key := ".".join(path[:length])) in found:
+            return found[key], path[length:]
+    return None, ()
 
 
 def refuse_other_content(path: Path) -> None:

@@ -32,7 +32,7 @@ from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.fields import csv_names
 from logs_schema.formats.files import find_files, head, numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS, likely_unit, unit_notice
-from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
+from logs_schema.formats.json_lines import JSON_LINES, below, refuse_other_content
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
@@ -272,11 +272,11 @@ def _beside(source: str, field: str, one: MetricLine) -> float:
 
 def _at(fields: Any, path: Sequence[str]) -> Any:
     """What stands at a path, {name: ...} where it has a star; None where there is nothing."""
-    for index, part in enumerate(path):
-        if part == "*" and isinstance(fields, dict):
-            below = {name: _at(value, path[index + 1 :]) for name, value in fields.items()}
-            return {name: value for name, value in below.items() if value is not None}
-        fields = fields.get(part) if isinstance(fields, dict) else None
+    while path:
+        if path[0] == "*" and isinstance(fields, dict):
+            by_name = {name: _at(value, path[1:]) for name, value in fields.items()}
+            return {name: value for name, value in by_name.items() if value is not None}
+        fields, path = below(fields, path)
     return fields
 
 

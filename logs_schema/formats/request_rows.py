@@ -7,6 +7,7 @@ import pyarrow as pa
 
 from logs_schema.columns import LABELS
 from logs_schema.formats.fields import count, duration, number
+from logs_schema.formats.json_lines import below
 from logs_schema.formats.reading import BadRow, Row
 from logs_schema.formats.request_mapping import NODE_COLUMNS, WAIT, MappedColumn, RequestMapping
 from logs_schema.formats.request_values import (
@@ -106,7 +107,9 @@ def _value(
 
 
 def text_of(found: Any) -> str:
-    """A field as text without surrounding blanks, empty where there is none."""
+    """A field as text without surrounding blanks, `true` and `false` as JSON writes them; empty where there is none."""
+    if isinstance(found, bool):
+        return "true" if found else "false"
     return "" if found is None else str(found).strip()
 
 
@@ -188,9 +191,9 @@ def _flat(found: Any) -> Iterator[Any]:
 
 
 def _at(found: Any, path: Sequence[str]) -> Any:
-    for index, part in enumerate(path):
-        if part == "*":
+    while path:
+        if path[0] == "*":
             entries = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
-            return [_at(entry, path[index + 1 :]) for entry in entries]
-        found = found.get(part) if isinstance(found, dict) else None
+            return [_at(entry, path[1:]) for entry in entries]
+        found, path = below(found, path)
     return found

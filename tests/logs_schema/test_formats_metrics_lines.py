@@ -24,6 +24,25 @@ def test_lines_of_json_are_read_at_paths_and_those_without_a_deployment_rejected
     assert report.quarantined["deployment_samples"] == {"not_a_number": 3}
 
 
+def test_keys_of_json_may_have_points(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(
+        'time_column = "at"\ndeployment_column = "k8s.deployment.name"\ninterval_s = 30\n'
+        '[metrics.cpu_cores_used]\nsource = "k8s.pod.cpu.usage"\n'
+        '[metrics.num_replicas]\nsource = "replicas.*.k8s.ready"\n'
+    )
+    line = {
+        "at": 60,
+        "k8s.deployment.name": "web",
+        "k8s.pod.cpu.usage": 0.5,
+        "replicas": {"web": {"k8s.ready": 2}},
+    }
+    (folder / "a.jsonl").write_text(json.dumps(line) + "\n")
+    _, rows = imported(tmp_path, folder, "metrics_csv")
+    assert [(row["cpu_cores_used"], row["num_replicas"]) for row in rows.values()] == [(0.5, 2)]
+
+
 def test_answers_of_one_name_in_two_folders_are_not_taken_for_one(tmp_path):
     first, second = write(tmp_path / "one"), write(tmp_path / "two")
     (second / "mapping.toml").unlink()

@@ -130,3 +130,24 @@ def test_without_quotes_of_its_own_a_log_may_have_names_that_hold_them(tmp_path:
         mapping = f'separator = "\\t"\nquotes = {quotes}\n' + ARRIVAL + service
         _, rows = imported(folder, mapping, *lines)
         assert [row["service"] for row in rows.values()] == expected
+
+
+def test_keys_of_json_may_have_points_and_truth_values_are_written_as_in_json(tmp_path: Path) -> None:
+    labels = {"app": "x", "app.kubernetes.io/name": "cart"}
+    pods = [
+        {"t": 10, "metadata": {"labels": labels}, "k8s.node": {"name": "n1"}, "spot": True},
+        {"t": 11, "spot": False},
+    ]
+    written(tmp_path, "jobs.jsonl", *map(json.dumps, pods))
+    columns = (
+        '[columns.service]\nsource = "metadata.labels.app.kubernetes.io/name"',
+        '[columns.agent]\nsource = "metadata.labels.app"',
+        '[columns.ran_node]\nsource = "k8s.node.name"',
+        '[columns.queue]\nsource = "spot"\nvalues = { true = "spot" }\nother = "on demand"',
+        '[only]\nspot = "true"',
+    )
+    written(tmp_path, "map.toml", ARRIVAL + "\n".join(columns))
+    report = import_log("requests_csv", [tmp_path], tmp_path / "a")
+    assert report.quarantined["requests"] == {"other_row:spot": 1}
+    (pod,) = requests_in(tmp_path / "a").values()
+    assert (pod["service"], pod["agent"], pod["ran_node"], pod["queue"]) == ("cart", "x", "n1", "spot")
