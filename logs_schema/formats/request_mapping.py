@@ -4,7 +4,7 @@
     quotes = true                        # false: quotes are letters, as in `sacct --parsable2`
     header = []                          # names of the columns, where the file's first line is not a header
     time_zone = "UTC"                    # of instants that name none, such as "Europe/Berlin"
-    time_format = ""                     # for datetime.strptime; if empty, instants are ISO 8601 or numbers
+    time_format = ""                     # for datetime.strptime (%Z: UTC or GMT); if empty, ISO 8601 or numbers
     unknown = []                         # texts that stand for nothing, beside those that always do
 
     [only]                               # lines whose fields do not match are quarantined

@@ -15,6 +15,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, tzinfo
+from functools import cached_property
 from typing import NamedTuple
 
 from logs_schema.casting import float_of
@@ -45,6 +46,8 @@ _PARTS = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 _BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _ZONE_NAME = re.compile(r"\s*(?:UTC|GMT)$")
+_UTC = re.compile(r"\b(?:UTC|GMT)\b")
+_ZONE_IN_LAYOUT = re.compile(r"%Z|\b(?:UTC|GMT)\b|(?<=%[SMf])Z$")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
@@ -67,13 +70,19 @@ class InstantReading:
 
     Attributes:
         zone: Time zone of instants that name none.
-        layout: Their form for `datetime.strptime`; ISO 8601 or numbers if empty.
+        layout: Their form for `datetime.strptime`, where `%Z`, `UTC` and `Z` at the end are UTC; ISO 8601 or numbers if
+            empty.
         origin_s: What numbers count from, in seconds since 1970.
     """
 
     zone: tzinfo = UTC
     layout: str = ""
     origin_s: float = 0.0
+
+    @cached_property
+    def _layout_with_zone(self) -> str:
+        """The layout with `%z` for names of UTC: strptime takes names of some zones, and drops what they say."""
+        return _ZONE_IN_LAYOUT.sub("%z", self.layout)
 
     def read(self, text: str, name: str, unit: str, scale: float = 1.0) -> Instant:
         """The instant of `text`, of numbers times `scale`; BadRow `not_an_instant:name` or `out_of_range:name`."""
@@ -86,10 +95,13 @@ class InstantReading:
                 number(text, name)
                 seconds = instant(self.origin_s + value * scale * INSTANT_UNITS[unit], name) or 0.0
                 return Instant(seconds, seconds)
+        layout = self._layout_with_zone
+        if "%z" in layout:
+            text = _UTC.sub("+0000", text)
         try:
             written = (
-                datetime.strptime(text, self.layout)
-                if self.layout
+                datetime.strptime(text, layout)
+                if layout
                 else datetime.fromisoformat(_ZONE_NAME.sub("+00:00", text))
             )
             if written.tzinfo is None:

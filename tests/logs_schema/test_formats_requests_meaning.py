@@ -151,3 +151,22 @@ def test_keys_of_json_may_have_points_and_truth_values_are_written_as_in_json(tm
     assert report.quarantined["requests"] == {"other_row:spot": 1}
     (pod,) = requests_in(tmp_path / "a").values()
     assert (pod["service"], pod["agent"], pod["ran_node"], pod["queue"]) == ("cart", "x", "n1", "spot")
+
+
+@pytest.mark.parametrize(
+    ("layout", "text", "hour"),
+    [
+        ("%Y-%m-%d %H:%M %Z", "2024-05-01 10:00 UTC", 10), ("%a %b %d %H:%M %Z %Y", "Wed May 1 10:00 GMT 2024", 10),
+        ("%Y-%m-%d %H:%M %Z", "2024-05-01 10:00 CEST", None), ("%Y-%m-%d %H:%M %z", "2024-05-01 10:00 UTC", 10),
+        ("%Y-%m-%dT%H:%M:%SZ", "2024-05-01T10:00:00Z", 10), ("%Y-%m-%d %H:%M UTC", "2024-05-01 10:00 UTC", 10),
+        ("%Y-%m-%d %H:%M", "2024-05-01 10:00", 8),
+    ],
+)  # fmt: skip
+def test_a_zone_that_an_instant_names_counts(
+    tmp_path: Path, layout: str, text: str, hour: int | None
+) -> None:
+    mapping = f'time_format = "{layout}"\ntime_zone = "Europe/Berlin"\n{ARRIVAL}'
+    report, rows = imported(tmp_path, mapping, "t,x", f"{text},1")
+    read = [datetime(2024, 5, 1, hour, tzinfo=UTC)] if hour else []
+    assert [row["arrival"] for row in rows.values()] == read
+    assert report.quarantined == ({} if hour else {"requests": {"not_an_instant:arrival": 1}})
