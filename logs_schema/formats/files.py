@@ -3,6 +3,7 @@
 Only regular files with names in UTF-8 are read: a log is read more than once, and its name goes into manifests.
 """
 
+import codecs
 import gzip
 import os
 import stat
@@ -184,7 +185,7 @@ def head(path: Path, num_letters: int = 1 << 17) -> list[str]:
 
 
 def _begins(path: Path) -> bytes:
-    """The first bytes of a file; FormatError where they tell of a tar archive, or of another compression than gzip."""
+    """The first bytes of a file; FormatError where they tell of UTF-16, a tar archive or a compression but gzip."""
     with path.open("rb") as file:
         begin = file.read(_TAR_BYTES)
     inside = begin
@@ -195,6 +196,11 @@ def _begins(path: Path) -> bytes:
         raise FormatError(
             "the file is a tar archive", where=str(path), allowed="the files in it", advice="unpack it first"
         )
+    if inside.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise FormatError(
+            "the file is UTF-16", where=str(path), allowed="text in UTF-8",
+            advice="convert it first, for example with iconv -f utf-16 -t utf-8",
+        )  # fmt: skip
     for magic, name in _PACKED.items():
         if begin.startswith(magic):
             raise FormatError(

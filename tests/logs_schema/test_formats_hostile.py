@@ -86,6 +86,14 @@ def test_a_compressed_file_is_known_by_its_content(tmp_path: Path) -> None:
             import_log("lumos", [tmp_path / "logs.tar.gz"], tmp_path / "b")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz"])
+def test_utf_16_is_named(tmp_path: Path, name: str) -> None:
+    text = "job,user\n1,2\n".encode("utf-16")
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
+    with pytest.raises(FormatError, match="the file is UTF-16"):
+        import_log("lumos", [tmp_path / name], tmp_path / "a")
+
+
 def test_a_line_without_an_end_is_a_quarantined_row(tmp_path: Path) -> None:
     file, header, rows, _ = SAMPLES["lumos"]
     long = "9" * 30_000_000
