@@ -7,7 +7,7 @@ usable: one without rows, or with more than a fifth of its rows in quarantine, w
 """
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -63,12 +63,13 @@ def check_archive(path: Path | str) -> CheckReport:
         for name in archive.tables
     }
     days = log_days({day: archive.num_rows("requests", day) for day in archive.days("requests")})
-    coverage, use, clock, tried = Coverage(), PeakUse(), _Clock(), Overlap()
+    coverage, use, clock, tried, named = Coverage(), PeakUse(), _Clock(), Overlap(), _Named()
     for batch in archive.scan("requests", columns=COLUMNS):
         coverage.add(batch)
         use.add(batch)
         clock.add(batch)
         tried.add(batch)
+        named.add(batch)
     nodes = archive.nodes()
     guessed = guesses(archive.facts)
     capacities = tuple(_capacity_lines(use.finish(), nodes, set(guessed)))
@@ -90,6 +91,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_row_warnings(tables, days, timing),
             *first_broken(archive, {name: table.rules for name, table in tables.items()}),
             *_node_warnings(capacities, unknown_nodes),
+            *named.warnings(nodes),
             *_guess_warnings(guessed),
             *_grant_warnings(archive),
             *_response_warnings(archive),
@@ -137,6 +139,29 @@ class _Clock:
             num_with_request=self.num_with_request,
             largest_overrun=self.largest_overrun,
         )
+
+
+@dataclass
+class _Named:
+    """The nodes that requests were offered to, and those that were allowed, gathered batch by batch."""
+
+    offered: set[str] = field(default_factory=set)
+    allowed: set[str] = field(default_factory=set)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        self.offered.update(pc.unique(batch["offered_node"].drop_null()).to_pylist())
+        self.allowed.update(pc.unique(pc.list_flatten(batch["candidates"])).to_pylist())
+
+    def warnings(self, nodes: pa.Table) -> Iterator[str]:
+        """Names that an inventory knows neither as nodes nor as classes; nothing where there is no inventory."""
+        known = {*nodes["node_id"].to_pylist(), *nodes["node_class"].to_pylist()}
+        if nodes.num_rows and (foreign := sorted(self.offered - known)):
+            yield f"requests were offered to nodes that are not in the inventory: {first(foreign)}"
+        if nodes.num_rows and (foreign := sorted(self.allowed - known)):
+            yield (
+                f"candidates are no nodes (or classes of nodes) of the inventory: {first(foreign)}; a request without "
+                "any that is counts as allowed everywhere"
+            )
 
 
 def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterator[CapacityLine]:

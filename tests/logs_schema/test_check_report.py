@@ -96,6 +96,14 @@ def test_nodes_that_the_inventory_does_not_know_are_named(tmp_path):
     assert any("n7" in warning for warning in report.warnings)
 
 
+def test_decisions_and_candidates_that_the_inventory_does_not_know_are_named(tmp_path):
+    row = request(1, 0, offered_node="n7", candidates=["n1", "small", "n1;n2"])
+    report = checked(tmp_path, [row, request(2, 200, candidates=["n1"])])
+    offered, allowed = report.warnings
+    assert "offered to nodes that are not in the inventory: n7" in offered
+    assert "candidates are no nodes (or classes of nodes) of the inventory: n1;n2;" in allowed
+
+
 def test_overruns_and_unfinished_requests_are_counted(tmp_path):
     rows = [
         request(1, 0, finish=500),
