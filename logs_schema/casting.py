@@ -227,7 +227,9 @@ def _to_text(values: pa.Array) -> tuple[pa.Array, Masks] | None:
 
 def _to_list(values: pa.Array) -> tuple[pa.Array, Masks] | None:
     if _is_text(values.type):
-        return pc.split_pattern(values, LIST_SEPARATOR), {}
+        parts = pc.split_pattern(values, LIST_SEPARATOR)
+        names = pc.utf8_trim_whitespace(parts.values)
+        return pa.ListArray.from_arrays(parts.offsets, names, mask=parts.is_null()), {}
     if not (pa.types.is_list(values.type) or pa.types.is_large_list(values.type)):
         return None
     try:

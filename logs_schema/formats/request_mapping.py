@@ -25,7 +25,8 @@ Without `request_id` requests are named by file and line (see `requests_csv`), w
 `status`, or where its field says nothing, unknown.
 Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`, through keys that may have points in them,
 `metadata.labels.app.kubernetes.io/name`: over a star, and of a list, numbers are added up and nodes are all taken; of
-other texts the first counts. True and false are the texts `true` and `false`.
+other texts the first counts. True and false are the texts `true` and `false`. In one text several nodes are written
+`n1|n2`, or as a `hostlist`.
 """
 
 import re

@@ -5,6 +5,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from logs_schema.casting import LIST_SEPARATOR
 from logs_schema.columns import LABELS
 from logs_schema.formats.fields import count, duration, number
 from logs_schema.formats.json_lines import below
@@ -150,10 +151,14 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
 
 
 def _nodes(one: MappedColumn, texts: Sequence[str]) -> Any:
-    names = [
-        name for text in texts for name in (hostlist(text, one.column) if one.unit == HOSTLIST else [text])
-    ]
-    if one.type != LABELS:
+    is_list = one.type == LABELS
+    names: list[str] = []
+    for text in texts:
+        if one.unit == HOSTLIST:
+            names += hostlist(text, one.column)
+        else:
+            names += [name.strip() for name in text.split(LIST_SEPARATOR)] if is_list else [text]
+    if not is_list:
         return names[0] if names else None
     return None if not names or (one.column == "ran_nodes" and len(names) == 1) else names
 

@@ -106,7 +106,7 @@ def test_one_unreadable_value_costs_one_row(name: str, values: list[Any], read: 
 
 def test_lists_and_labels() -> None:
     rows = requests(
-        candidates=["a|b", None], agent=[17, None], service=pa.array(["x", "x"], pa.large_string())
+        candidates=["a | b", None], agent=[17, None], service=pa.array(["x", "x"], pa.large_string())
     )
     cast = cast_rows(REQUESTS, rows).rows
     assert cast["candidates"].to_pylist() == [["a", "b"], None]

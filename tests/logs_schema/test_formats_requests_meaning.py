@@ -170,3 +170,13 @@ def test_a_zone_that_an_instant_names_counts(
     read = [datetime(2024, 5, 1, hour, tzinfo=UTC)] if hour else []
     assert [row["arrival"] for row in rows.values()] == read
     assert report.quarantined == ({} if hour else {"requests": {"not_an_instant:arrival": 1}})
+
+
+def test_several_nodes_in_one_text_are_told_apart(tmp_path: Path) -> None:
+    columns = "[columns.candidates]\n[columns.ran_nodes]\n[columns.ran_node]\nunit = 'hostlist'\n"
+    lines = ("10,n1 | n2,n1|n2,n[1-2]", "11,n1,n1,n1", "12,,,", "13,n1||n2,,")
+    report, rows = imported(tmp_path, ARRIVAL + columns, "t,candidates,ran_nodes,ran_node", *lines)
+    assert report.quarantined["requests"] == {"empty_name:candidates": 1}
+    both, one, none = rows.values()
+    assert (both["candidates"], both["ran_nodes"], both["ran_node"]) == (["n1", "n2"], ["n1", "n2"], "n1")
+    assert (one["candidates"], "ran_nodes" in one, "candidates" in none) == (["n1"], False, False)
