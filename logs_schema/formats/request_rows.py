@@ -49,6 +49,8 @@ def request_row(
     row: dict[str, Any] = {"request_id": name, "site": SITE, "status": "unknown"}
     row |= {column: _value(one, fields, mapping, instants) for column, one in mapping.columns.items()}
     row["status"] = row["status"] or "unknown"
+    if row["status"] == "running":  # how long until now, or of a pod the end of one container
+        row |= {name: None for name in ("finish", "run_s") if name in row}
     for later in ("arrival", "decided", "start", "finish"):
         if isinstance(row.get(later), Instant):
             row[later] = row[later].not_before(row.get(_AFTER.get(later, "")))
@@ -89,7 +91,9 @@ def _value(
     if one.constant is not None:
         return _written(one, str(one.constant), instants)
     found = [found_at(fields, source) for source in one.sources]
-    if isinstance(found[0], list):  # nodes are all taken, amounts added up, of other texts the first counts
+    if isinstance(
+        found[0], list
+    ):  # nodes are all taken, amounts added up; the latest end counts, else the first text
         parts = [text_of(part) for part in found[0] if not mapping.is_nothing(text_of(part))]
         if one.column in NODE_COLUMNS:
             return _nodes(one, [meant for part in parts if (meant := meant_by(one, part))])
@@ -100,6 +104,8 @@ def _value(
             type(value) is tuple and value[1] == values[0][1] for value in values
         ):  # for every core or node
             return sum(amount for amount, _ in values), values[0][1]
+        if values and one.column == "finish":
+            return max(values)
         return values[0] if values else None
     texts = [text_of(part) for part in found]
     if any(mapping.is_nothing(text) for text in texts):

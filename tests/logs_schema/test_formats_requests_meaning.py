@@ -180,3 +180,21 @@ def test_several_nodes_in_one_text_are_told_apart(tmp_path: Path) -> None:
     both, one, none = rows.values()
     assert (both["candidates"], both["ran_nodes"], both["ran_node"]) == (["n1", "n2"], ["n1", "n2"], "n1")
     assert (one["candidates"], "ran_nodes" in one, "candidates" in none) == (["n1"], False, False)
+
+
+def test_a_request_ends_with_the_last_of_its_parts_and_has_no_end_while_it_runs(tmp_path: Path) -> None:
+    columns = "[columns.request_id]\n[columns.status]\n[columns.finish]\nsource = 'parts.*.end'\n"
+    parts = [{"end": 100}, {"end": 300}, {}, {"end": 200}]
+    jobs = [
+        {"t": 10, "request_id": name, "status": name, "parts": parts} for name in ("completed", "running")
+    ]
+    written(tmp_path, "jobs.jsonl", *map(json.dumps, jobs))
+    written(tmp_path, "map.toml", ARRIVAL + columns)
+    import_log("requests_csv", [tmp_path], tmp_path / "a")
+    rows = requests_in(tmp_path / "a")
+    assert (rows["completed"]["finish"].timestamp(), "finish" in rows["running"]) == (300.0, False)
+    columns = "[columns.request_id]\n[columns.status]\n[columns.start]\n[columns.run_s]\n"
+    lines = ("10,a,running,20,15", "10,b,failed,20,15")
+    (tmp_path / "b").mkdir()
+    _, rows = imported(tmp_path / "b", ARRIVAL + columns, "t,request_id,status,start,run_s", *lines)
+    assert (rows["b"]["finish"].timestamp(), {"finish", "run_s"} & set(rows["a"])) == (35.0, set())
