@@ -4,8 +4,9 @@ Units are named by a mapping (`logs_schema.formats.request_mapping`), never gues
 
 * `clock`: `[DAYS-][[HOURS:]MINUTES:]SECONDS`, as Slurm writes durations;
 * `quantity`: a number with a suffix as in Kubernetes, `500m`, `2Gi` (1024), `2G` (1000); alone it is cores, or bytes;
-* `binary_quantity`: the same where K, M, G and T are powers of 1024, as in Slurm; `c` is for each core, `n` for each
-  node;
+  small letters are large ones, but for n, u and m (thousandths) without a `b`: `512mb` are megabytes;
+* `binary_quantity`: the same where K, M, G and T are powers of 1024, as in Slurm (`4000Mc`) and PBS (`512mb`); `m` of
+  memory is M; `c` is for each core, `n` for each node;
 * `hostlist`: `node[01-04,07],login1`.
 
 Every function raises `BadRow` with a rule that names the column.
@@ -40,8 +41,8 @@ MOST_BRACKETS = 8
 """Of one name in a list of nodes, such as `rack[1-2]node[1-8]`."""
 _CLOCK = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
 _AMOUNT = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
-_QUANTITY = re.compile(_AMOUNT + r"([num]|[kKMGTPE]?)(i?)[bB]?()")
-_BINARY_QUANTITY = re.compile(_AMOUNT + r"(m|[kKMGTPE]?)(i?)[bB]?([cn]?)")
+_QUANTITY = re.compile(_AMOUNT + r"([nu]|[kmgtpKMGTPE]?)(i?)([bB]?)()")
+_BINARY_QUANTITY = re.compile(_AMOUNT + r"([kmgtpKMGTPE]?)(i?)([bB]?)([cn]?)")
 _PARTS = {"n": 1e-9, "u": 1e-6, "m": 1e-3}
 _BYTES = {"GiB": 2.0**30, "MiB": 2.0**20}
 _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
@@ -137,8 +138,12 @@ def quantity(text: str, name: str, unit: str, *, is_binary: bool) -> tuple[float
     found = (_BINARY_QUANTITY if is_binary else _QUANTITY).fullmatch(text)
     if not found:
         raise BadRow(f"not_a_quantity:{name}")
-    value, prefix, binary, per = found.groups()
+    value, prefix, binary, byte, per = found.groups()
     base = 1024.0 if binary or is_binary else 1000.0
+    if byte or binary or (is_binary and unit in _BYTES):  # 512mb are no thousandths
+        prefix = prefix.upper()
+    if prefix not in _PARTS and prefix.upper() not in _POWERS:
+        raise BadRow(f"not_a_quantity:{name}")
     factor = _PARTS[prefix] if prefix in _PARTS else base ** _POWERS[prefix.upper()]
     return number(value, name) * factor / _BYTES.get(unit, 1.0), per
 
