@@ -143,20 +143,19 @@ def _read_file(
     def parse_row(line_number: int, line: str) -> Row | None:
         if line_number <= num_skipped or not line.strip():
             return None
-        fields = as_fields(line)
-        for source, pattern in mapping.only.items():
-            if not pattern.fullmatch(text_of(found_at(fields, source))):
-                raise BadRow(f"other_row:{source}")
-        return request_row(mapping, fields, instants, f"{name}:{line_number}", pool)
+        return request_row(mapping, as_fields(line), instants, f"{name}:{line_number}", pool)
 
     yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, name)
 
 
 def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mapping[str, Any]], int]:
-    """Reads a line's fields, and how many lines the names take; FormatError where a CSV file lacks a column."""
+    """Reads a line's fields, and how many lines the names take; FormatError where a CSV file lacks a column.
+
+    Of lines that the mapping leaves out it raises BadRow.
+    """
     if path.name.endswith(JSON_LINES):
         refuse_other_content(path)
-        return _json_fields, 0
+        return _chosen(_json_fields, mapping), 0
     if mapping.header:
         names = [str(name) for name in mapping.header]
     else:
@@ -167,7 +166,22 @@ def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mappin
             f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
             allowed=", ".join(names)[:1000], advice=f"mend the mapping {mapping.path}, or its separator",
         )  # fmt: skip
-    return _csv_fields(names, mapping), 0 if mapping.header else 1
+    return _chosen(_csv_fields(names, mapping), mapping), 0 if mapping.header else 1
+
+
+def _chosen(
+    as_fields: Callable[[str], Mapping[str, Any]], mapping: RequestMapping
+) -> Callable[[str], Mapping[str, Any]]:
+    """Reads the fields of lines that the mapping's table `only` asks for; BadRow `other_row:column` for others."""
+
+    def as_chosen(line: str) -> Mapping[str, Any]:
+        fields = as_fields(line)
+        for source, pattern in mapping.only.items():
+            if not pattern.fullmatch(text_of(found_at(fields, source))):
+                raise BadRow(f"other_row:{source}")
+        return fields
+
+    return as_chosen
 
 
 def _csv_fields(names: Sequence[str], mapping: RequestMapping) -> Callable[[str], Mapping[str, Any]]:

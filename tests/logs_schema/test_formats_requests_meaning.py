@@ -198,3 +198,11 @@ def test_a_request_ends_with_the_last_of_its_parts_and_has_no_end_while_it_runs(
     (tmp_path / "b").mkdir()
     _, rows = imported(tmp_path / "b", ARRIVAL + columns, "t,request_id,status,start,run_s", *lines)
     assert (rows["b"]["finish"].timestamp(), {"finish", "run_s"} & set(rows["a"])) == (35.0, set())
+
+
+def test_lines_that_the_mapping_leaves_out_raise_no_doubts(tmp_path: Path) -> None:
+    mapping = f"{ARRIVAL}[only]\nkind = 'E'\n"
+    report, rows = imported(
+        tmp_path, mapping, "t,kind", "queued,Q", "5,Q", "1700000000,E", capacity={"pool": 8.0}
+    )
+    assert (report.notices, len(rows), Archive(tmp_path / "a").facts["clock"]) == ((), 1, "absolute")
