@@ -89,7 +89,7 @@ class Coverage:
         for question in QUESTIONS:
             known = pa.scalar(False)
             for name in question.columns:
-                known = pc.or_(known, _is_given(name, batch[name]))
+                known = pc.or_(known, _is_given(name, batch))
             self.num_known[question.name] += pc.sum(known).as_py() or 0 if batch.num_rows else 0
 
     def fraction(self, name: str) -> float:
@@ -97,11 +97,12 @@ class Coverage:
         return self.num_known[name] / self.num_rows if self.num_rows else 0.0
 
 
-def _is_given(name: str, column: pa.Array) -> pa.Array:
-    """Whether each value is given: not null, and for a status not `unknown`."""
-    if name != "status":
-        return pc.is_valid(column)
-    return pc.not_equal(column.cast(pa.string()), "unknown").fill_null(False)
+def _is_given(name: str, batch: pa.RecordBatch) -> pa.Array:
+    """Whether each value is given: not null, a status not `unknown`, a finish with its start: it tells the run time."""
+    if name == "status":
+        return pc.not_equal(batch[name].cast(pa.string()), "unknown").fill_null(False)
+    given = pc.is_valid(batch[name])
+    return pc.and_(given, pc.is_valid(batch["start"])) if name == "finish" else given
 
 
 def capability_matrix(

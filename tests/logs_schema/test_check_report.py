@@ -235,6 +235,11 @@ def test_run_times_count_where_the_start_is_unknown_and_unknown_outcomes_do_not(
     assert capability(report, "outcomes").fraction == 0.5
 
 
+def test_a_finish_without_a_start_tells_no_run_time(tmp_path):
+    rows = [request(1, 0, start=None), request(2, 1)]
+    assert capability(checked(tmp_path, rows), "run_times").fraction == 0.5
+
+
 def test_the_importers_limits_overrule_filled_columns(tmp_path):
     report = checked(tmp_path, [request(1, 0)], facts={"limits": {"true_waits": "simulated"}})
     line = capability(report, "true_waits")
