@@ -113,7 +113,8 @@ class _Clock:
 
     def add(self, batch: pa.RecordBatch) -> None:
         arrival, start, finish = (batch[name].cast(pa.int64()) for name in ("arrival", "start", "finish"))
-        run_s = pc.coalesce(pc.divide(pc.cast(pc.subtract(finish, start), pa.float64()), 1e6), batch["run_s"])
+        run_us = pc.cast(pc.subtract(finish, start), pa.float64(), safe=False)
+        run_s = pc.coalesce(pc.divide(run_us, 1e6), batch["run_s"])
         has_request = pc.greater(batch["requested_run_s"], 0)
         share = pc.divide(run_s, batch["requested_run_s"]).filter(has_request).drop_null()
         self.num_with_request += len(share)

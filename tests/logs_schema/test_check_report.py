@@ -117,6 +117,11 @@ def test_overruns_and_unfinished_requests_are_counted(tmp_path):
     assert timing.largest_overrun == 2.5
 
 
+def test_a_finish_in_the_last_year_of_the_calendar_is_counted(tmp_path):
+    never_s = datetime(9999, 12, 31, tzinfo=UTC).timestamp() - START
+    assert checked(tmp_path, [request(1, 0, finish=never_s)]).timing.largest_overrun > 1e9
+
+
 def test_deployments_that_use_many_times_their_grant_are_named(tmp_path):
     rows = [
         {"time": 60 * place, "interval_s": 60.0, "deployment": name, "cpu_cores": 1.0, "cpu_cores_used": used}

@@ -101,6 +101,16 @@ def test_where_nobody_names_a_run_time_the_longest_one_stands_in(tmp_path):
     assert dict(jobs.counts)["no_request"] == 4
 
 
+def test_a_finish_in_the_last_year_of_the_calendar_is_a_long_run(tmp_path):
+    log = tmp_path / "requests.csv"
+    log.write_text(
+        "request_id,arrival,site,cpu_cores,start,finish,status\n"
+        "1,2024-01-01,s,1,2024-01-01,9999-12-31,completed\n"
+    )
+    import_log("native", [log], tmp_path / "archive")
+    assert read_jobs(Archive(tmp_path / "archive")).run_s[0] > 2e11
+
+
 def test_clairvoyance_asks_for_the_truth(tmp_path):
     jobs = clairvoyant(read_jobs(archive_of(tmp_path, *LINES)))
     np.testing.assert_array_equal(jobs.requested_s, jobs.run_s)

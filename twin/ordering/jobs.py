@@ -158,7 +158,7 @@ def _instants_us(values: pa.ChunkedArray) -> np.ndarray:
 
 
 def _numbers(values: pa.ChunkedArray) -> np.ndarray:
-    return np.asarray(values.cast(pa.float64()).to_numpy(), np.float64)
+    return np.asarray(values.cast(pa.float64(), safe=False).to_numpy(), np.float64)
 
 
 def _codes(values: pa.ChunkedArray) -> np.ndarray:
