@@ -96,6 +96,11 @@ def test_nodes_that_the_inventory_does_not_know_are_named(tmp_path):
     assert any("n7" in warning for warning in report.warnings)
 
 
+def test_requests_at_sites_that_no_node_is_of_are_named(tmp_path):
+    (warning,) = checked(tmp_path, [request(1, 0, site="cluster")]).warnings
+    assert "no node is of a site where requests arrive (cluster); the inventory's sites are s:" in warning
+
+
 def test_decisions_and_candidates_that_the_inventory_does_not_know_are_named(tmp_path):
     row = request(1, 0, offered_node="n7", candidates=["n1", "small", "n1;n2"])
     report = checked(tmp_path, [row, request(2, 200, candidates=["n1"])])
