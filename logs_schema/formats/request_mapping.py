@@ -33,7 +33,7 @@ several nodes are written `n1|n2`, or as a `hostlist`.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, tzinfo
 from functools import cached_property
 from pathlib import Path
@@ -128,6 +128,12 @@ class RequestMapping:
         """Every column of the log that is read."""
         named = [source for one in self.columns.values() for source in one.sources]
         return list(dict.fromkeys([*named, *self.only]))
+
+    def without_nodes(self) -> "RequestMapping":
+        """The mapping without columns that hold names of nodes."""
+        return replace(
+            self, columns={name: one for name, one in self.columns.items() if name not in NODE_COLUMNS}
+        )
 
     def is_nothing(self, text: str) -> bool:
         """Whether a field says nothing."""

@@ -58,7 +58,7 @@ def request_row(
     for column, per in [(key, value) for key, value in row.items() if isinstance(value, tuple)]:
         shares = row.get("cpu_cores" if per[1] == "c" else "num_nodes") if per[1] else 1.0
         row[column] = None if shares is None else per[0] * shares
-    if pool is not None and "ran_node" not in row:
+    if pool is not None:
         row["ran_node"] = None if row.get("start") is None else pool
     return row
 

@@ -10,7 +10,7 @@ Readings of the format:
   have one name it is their path below the folder that all files share, `2024-03-01/jobs.csv:12`, as in the quarantine:
   such ids depend on which files are imported together.
 * Machines come from a `nodes.csv` of the `native` format beside the log, or from the capacity given: then the log is
-  one pool, and whatever started ran on it.
+  one pool, whatever started ran on it, and nodes that the mapping names are left out.
 * Where the log has waits and run times in place of start and finish, these follow from them; so does the start from
   finish and run time.
 * An instant without a zone, in an hour that the clock of its time zone shows twice, is the first one, or the second
@@ -89,6 +89,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         check_columns(NODES, column_names(path), path)
         yield from read_csv(NODES, path)
     if pools:
+        mapping = mapping.without_nodes()
         yield pool_chunk(mapping.path.name, pools)
     instants = InstantReading(mapping.zone, mapping.time_format, (given.origin or EPOCH).timestamp())
     files = data_files(paths)
@@ -101,8 +102,10 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
     """Whether instants are dates, and how those without a zone were read."""
     mapping = read_request_mapping(_mapping_file(paths))
-    files, limits = data_files(paths), {}
+    files, limits, notes = data_files(paths), {}, []
     if given.capacity:
+        if len(mapping.without_nodes().columns) < len(mapping.columns):
+            notes = ["The log is one pool of the capacity given: the nodes that it names are left out."]
         limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
     elif not _inventory(paths):
         limits = {"node_capacities": "no nodes.csv beside the log, and no capacity was given"}
@@ -113,6 +116,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
         notes=(
             f"Columns were read by the mapping {mapping.path.name}.",
             f"Instants that name no zone are of {mapping.time_zone}; days are days in UTC.",
+            *notes,
         ),
         notices=list(_unit_notices(files[0], mapping)) if files else [],
     )

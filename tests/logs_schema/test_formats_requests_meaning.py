@@ -206,3 +206,19 @@ def test_lines_that_the_mapping_leaves_out_raise_no_doubts(tmp_path: Path) -> No
         tmp_path, mapping, "t,kind", "queued,Q", "5,Q", "1700000000,E", capacity={"pool": 8.0}
     )
     assert (report.notices, len(rows), Archive(tmp_path / "a").facts["clock"]) == ((), 1, "absolute")
+
+
+def test_a_log_of_one_pool_leaves_out_the_nodes_that_it_names(tmp_path: Path) -> None:
+    columns = "[columns.start]\n[columns.offered_node]\n[columns.ran_node]\nunit = 'hostlist'\n[columns.ran_nodes]\n"
+    lines = ("10,11,n1,n[1,n1|n2", "11,,n1,,")
+    _, rows = imported(
+        tmp_path, ARRIVAL + columns, "t,start,offered_node,ran_node,ran_nodes", *lines, capacity={"pool": 8.0}
+    )
+    ran, waits = rows.values()
+    assert (ran["ran_node"], "offered_node" in ran, "ran_nodes" in ran, "ran_node" in waits) == (
+        "pool",
+        False,
+        False,
+        False,
+    )
+    assert "nodes that it names are left out" in Archive(tmp_path / "a").facts["notes"][-1]
