@@ -43,6 +43,9 @@ USES = {"cpu_cores_used": "cpu_cores", "memory_gib_used": "memory_gib"}
 SLOW_S, RESPONSES = 10.0, ("response_s", "response_p95_s", "response_p99_s")
 """Columns of deployments in which most values are below so many seconds, unless they are milliseconds."""
 
+HUGE_GIB = 2**20
+"""No request asks for a PiB of memory; of bytes that are taken for GiB most do, of KiB many."""
+
 COLUMNS = tuple(
     dict.fromkeys((*capabilities.COLUMNS, *peak_use.COLUMNS, *overlap.COLUMNS, "requested_run_s"))
 )
@@ -95,6 +98,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_guess_warnings(guessed),
             *_grant_warnings(archive),
             *_response_warnings(archive),
+            *_memory_warnings(archive),
         ),
         problems=tuple(_problems(tables)),
     )
@@ -280,6 +284,21 @@ def _response_warnings(archive: Archive) -> Iterator[str]:
                 f"{name} is above {SLOW_S:g} s in {num_slow:,} of {num_known:,} rows, at most {largest:,.4g}: is it in "
                 "seconds?"
             )
+
+
+def _memory_warnings(archive: Archive) -> Iterator[str]:
+    """Requests for so much memory that it is rather in bytes or KiB."""
+    num_huge, num_known, largest = 0, 0, 0.0
+    for batch in archive.scan("requests", columns=("memory_gib",)):
+        values = batch["memory_gib"].drop_null().to_numpy(zero_copy_only=False)
+        num_known += len(values)
+        num_huge += int((values > HUGE_GIB).sum())
+        largest = max(largest, float(values.max(initial=0.0)))
+    if num_huge:
+        yield (
+            f"memory_gib is above {HUGE_GIB:,} GiB in {num_huge:,} of {num_known:,} requests, at most {largest:,.4g}: "
+            "is it in GiB?"
+        )
 
 
 def _guess_warnings(guessed: Mapping[str, Mapping[str, float]]) -> Iterator[str]:

@@ -160,6 +160,11 @@ def test_response_times_that_look_like_milliseconds_are_named(tmp_path):
     assert warning == "response_p95_s is above 10 s in 2 of 3 rows, at most 310: is it in seconds?"
 
 
+def test_memory_that_looks_like_bytes_is_named(tmp_path):
+    (warning,) = checked(tmp_path, [request(1, 0, memory_gib=4.0 * 2**30), request(2, 200)]).warnings
+    assert "memory_gib is above 1,048,576 GiB in 1 of 2 requests, at most 4.295e+09: is it in GiB?" in warning
+
+
 def test_late_is_after_the_last_arrival_of_all(tmp_path):
     rows = [
         request(1, 0, finish=10 * DAY_S),
