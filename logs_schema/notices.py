@@ -17,8 +17,13 @@ def notices_of(archive: Archive) -> list[str]:
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_without_cores(archive), *_not_utf8(archive),
+        *_without_cores(archive), *_not_found(archive), *_not_utf8(archive),
     ]  # fmt: skip
+
+
+def _not_found(archive: Archive) -> Iterator[str]:
+    if found := archive.facts.get("not_found"):
+        yield f"none of the log's first lines has anything at {first(found)}: are the mapping's paths right?"
 
 
 def _not_utf8(archive: Archive) -> Iterator[str]:

@@ -119,6 +119,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
             *notes,
         ),
         notices=list(_unit_notices(files[0], mapping)) if files else [],
+        **({"not_found": absent} if files and (absent := _absent_paths(files[0], mapping)) else {}),
     )
 
 
@@ -228,6 +229,20 @@ def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
                 if notice:
                     yield notice
                 break
+
+
+def _absent_paths(path: Path, mapping: RequestMapping) -> list[str]:
+    """Paths at which none of the first lines of JSON has anything: spelt wrongly, or of something rare."""
+    if not path.name.endswith(JSON_LINES):
+        return []
+    lines = []
+    for line in head(path):
+        try:
+            lines.append(_json_fields(line))
+        except BadRow:
+            continue
+    sources = mapping.sources if lines else []
+    return [source for source in sources if not any(_first_text(line, source, mapping) for line in lines)]
 
 
 def _first_text(fields: Mapping[str, Any], source: str, mapping: RequestMapping) -> str:

@@ -222,3 +222,13 @@ def test_a_log_of_one_pool_leaves_out_the_nodes_that_it_names(tmp_path: Path) ->
         False,
     )
     assert "nodes that it names are left out" in Archive(tmp_path / "a").facts["notes"][-1]
+
+
+def test_paths_at_which_no_line_has_anything_are_named(tmp_path: Path) -> None:
+    jobs = [{"t": 10, "a": {"name": "x"}, "parts": [{"end": 20}]}, {"t": 11, "parts": []}]
+    written(tmp_path, "jobs.jsonl", *map(json.dumps, jobs))
+    paths = {"agent": "a.name", "queue": "a.nmae", "finish": "parts.*.end"}
+    columns = [f"[columns.{name}]\nsource = '{path}'\n" for name, path in paths.items()]
+    written(tmp_path, "map.toml", ARRIVAL + "".join(columns))
+    report = import_log("requests_csv", [tmp_path], tmp_path / "a", capacity={"pool": 1.0})
+    assert [notice for notice in report.notices if "anything at a.nmae: are" in notice]
