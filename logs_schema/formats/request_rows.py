@@ -66,7 +66,8 @@ def request_row(
 def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
     """Start and finish where the log has waits and run times in their place.
 
-    A request of no run time that is not said to be completed never started: its finish is when it was given up.
+    A request of no run time that is not said to be completed never started: its finish is when it was given up. So it
+    is of one that was killed as it started and ran on no node that is named, as old versions of Slurm write it.
     """
     wait_s = row.pop(WAIT, None)
     if WAIT in mapping.columns and "start" not in row:
@@ -82,6 +83,13 @@ def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
             row["finish"] = None if start_s is None or row["run_s"] is None else start_s + row["run_s"]
         if start_s is not None and row.get("finish") is not None:
             row["run_s"] = None
+    if (
+        row["status"] == "killed"
+        and not row.get("ran_node")
+        and start_s is not None
+        and start_s == row.get("finish")
+    ):
+        row["start"] = None
 
 
 def _value(

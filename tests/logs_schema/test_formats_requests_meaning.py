@@ -69,6 +69,20 @@ def test_a_start_follows_from_finish_and_run_time(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_what_was_killed_as_it_started_on_no_node_never_started(tmp_path: Path) -> None:
+    columns = (
+        "[columns.request_id]\n[columns.start]\n[columns.finish]\n[columns.status]\n[columns.ran_node]\n"
+    )
+    lines = ("10,a,20,20,killed,", "10,b,20,20,killed,n1", "10,c,20,20,completed,", "10,d,20,21,killed,")
+    _, rows = imported(tmp_path, ARRIVAL + columns, "t,request_id,start,finish,status,ran_node", *lines)
+    assert {name: "start" in row for name, row in rows.items()} == {
+        "a": False,
+        "b": True,
+        "c": True,
+        "d": True,
+    }
+
+
 def test_a_running_request_gives_way_where_no_end_is_logged(tmp_path: Path) -> None:
     columns = "[columns.request_id]\n[columns.status]\n"
     lines = ("100,1,running", "100,1,completed", "100,2,unknown", "100,2,failed", "100,2,killed")
