@@ -20,6 +20,7 @@ Readings of the format:
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from logs_schema.formats.request_mapping import RequestMapping, read_request_map
 from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of
 from logs_schema.formats.request_values import AMOUNT_UNITS, InstantReading
 from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S, is_number, pool_chunk
+from logs_schema.hashing import file_hash
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "requests_csv"
@@ -95,6 +97,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     files = data_files(paths)
     if not files:
         raise FormatError("there is no log beside the mapping", where=first(paths), allowed=EXPECTED)
+    if "request_id" not in mapping.columns:
+        _refuse_copies(files)
     for path, name in zip(files, names_apart(files), strict=True):
         yield from _read_file(path, name, mapping, instants, ONLY_POOL if pools else None)
 
@@ -138,6 +142,21 @@ def _mapping_file(paths: Sequence[Path]) -> Path:
 def _inventory(paths: Sequence[Path]) -> list[Path]:
     found = find_files(paths, (".csv", ".jsonl", ".toml", ".tsv", ".psv"))
     return [path for path in found if path.name in INVENTORY]
+
+
+def _refuse_copies(files: Sequence[Path]) -> None:
+    """FormatError where two files hold the same lines: requests that are named by them would count twice."""
+    by_content: dict[str, Path] = {}
+    times = Counter(path.stat().st_size for path in files)
+    for path in files:
+        if times[path.stat().st_size] == 1 or len(head(path)) < 2:  # a header alone is an hour without jobs
+            continue
+        if (other := by_content.setdefault(file_hash(path), path)) is not path:
+            raise FormatError(
+                f"{path.name} holds the same lines as {other.name}", where=f"{path}, {other}",
+                allowed="every line once: without request_id requests are named by file and line",
+                advice="move the copy away, or map a column to request_id",
+            )  # fmt: skip
 
 
 def _read_file(

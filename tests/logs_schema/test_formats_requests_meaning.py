@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from logs_schema.archive import Archive
+from logs_schema.errors import FormatError
 from logs_schema.importing import import_log
 from logs_schema.mapping import one_by_one
 from tests.logs_schema.collecting import written
@@ -246,3 +247,16 @@ def test_paths_at_which_no_line_has_anything_are_named(tmp_path: Path) -> None:
     written(tmp_path, "map.toml", ARRIVAL + "".join(columns))
     report = import_log("requests_csv", [tmp_path], tmp_path / "a", capacity={"pool": 1.0})
     assert [notice for notice in report.notices if "anything at a.nmae: are" in notice]
+
+
+def test_a_copy_of_a_log_without_ids_is_refused(tmp_path: Path) -> None:
+    written(tmp_path, "map.toml", ARRIVAL)
+    for name, lines in {"a": ("t", "10"), "b": ("t", "11"), "hour-1": ("t",), "hour-2": ("t",)}.items():
+        written(tmp_path, f"{name}.csv", *lines)
+    assert import_log("requests_csv", [tmp_path], tmp_path / "one").rows["requests"] == 2
+    written(tmp_path, "a (1).csv", "t", "10")
+    with pytest.raises(FormatError, match=r"a\.csv holds the same lines as a \(1\)\.csv"):
+        import_log("requests_csv", [tmp_path], tmp_path / "two")
+    written(tmp_path, "map.toml", ARRIVAL + '[columns.request_id]\nsource = "t"\n')
+    report = import_log("requests_csv", [tmp_path], tmp_path / "two")
+    assert report.superseded["requests"] == {"end_told_elsewhere": 1}
