@@ -133,7 +133,19 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
         for path in data_files(paths)[:1]
         if (notice := _unit_notice(path, mapping) or _drift_notice(path, mapping))
     ]
-    return describe(NAME, clock=ABSOLUTE_CLOCK, notices=[*notices, *without_gateway(mapping)])
+    absent = [name for path in data_files(paths)[:1] for name in _absent_paths(path, mapping)]
+    found: dict[str, Any] = {"not_found": absent} if absent else {}
+    return describe(NAME, clock=ABSOLUTE_CLOCK, notices=[*notices, *without_gateway(mapping)], **found)
+
+
+def _absent_paths(path: Path, mapping: MetricsMapping) -> list[str]:
+    """Paths at which none of the first lines of JSON has anything: spelt wrongly, or of something rare."""
+    parsed = map(_json_fields, head(path)) if path.name.endswith(JSON_LINES) else ()
+    lines = [fields for fields in parsed if fields]
+    sources = [one.source for one in mapping.measured] if lines else []
+    return [
+        name for name in sources if not any(_at(line, name.split(".")) not in (None, {}) for line in lines)
+    ]
 
 
 def _places(mapping: MetricsMapping, instants: np.ndarray, interval_s: float) -> dict[float, float]:

@@ -31,6 +31,7 @@ def test_keys_of_json_may_have_points(tmp_path):
         'time_column = "at"\ndeployment_column = "k8s.deployment.name"\ninterval_s = 30\n'
         '[metrics.cpu_cores_used]\nsource = "k8s.pod.cpu.usage"\n'
         '[metrics.num_replicas]\nsource = "replicas.*.k8s.ready"\n'
+        '[metrics.memory_gib_used]\nsource = "k8s.pod.memory"\n'
     )
     line = {
         "at": 60,
@@ -39,7 +40,8 @@ def test_keys_of_json_may_have_points(tmp_path):
         "replicas": {"web": {"k8s.ready": 2}},
     }
     (folder / "a.jsonl").write_text(json.dumps(line) + "\n")
-    _, rows = imported(tmp_path, folder, "metrics_csv")
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert any("anything at k8s.pod.memory: are" in notice for notice in report.notices)
     assert [(row["cpu_cores_used"], row["num_replicas"]) for row in rows.values()] == [(0.5, 2)]
 
 
