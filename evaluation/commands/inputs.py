@@ -1,5 +1,6 @@
 """Checks of a command's paths before heavy imports: inputs exist and are of their kind, the output has a place."""
 
+import re
 import tomllib
 from argparse import Namespace
 from collections.abc import Iterable
@@ -91,6 +92,7 @@ def _refuse_place(arguments: Namespace) -> None:
     if getattr(arguments, "writes_product", False) and isinstance(out, Path):
         if _is_address(out):
             return _refuse_address(out, arguments)
+        _refuse_other_schemes(out)
         from logs_schema.product import refuse_place
 
         refuse_place(out.absolute(), arguments.replace)
@@ -103,6 +105,17 @@ def _refuse_address(out: Path, arguments: Namespace) -> None:
         raise ConfigError(
             "this command writes folders of this machine", where=f"--out {out}", allowed="a path",
             advice="write a folder, and publish an archive with schedtwin import native FOLDER --out ADDRESS",
+        )  # fmt: skip
+
+
+def _refuse_other_schemes(out: Path) -> None:
+    if scheme := re.match(r"([A-Za-z][\w+.-]+):/", str(out)):
+        from logs_schema.errors import ConfigError
+
+        raise ConfigError(
+            f"nothing is written to addresses of {scheme[1]}", where=f"--out {out}",
+            allowed="a folder; of an archive also s3://BUCKET/NAME, gs://BUCKET/NAME or file:///FOLDER",
+            advice="write a folder and copy it there",
         )  # fmt: skip
 
 

@@ -67,6 +67,13 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_computed(
     assert words in capsys.readouterr().err
 
 
+def test_an_address_of_a_kind_that_is_not_written_is_no_folder_of_that_name(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "requests.csv").write_text("request_id,arrival,site,status\n1,2024-05-01,s,failed\n")
+    assert run("import", "native", tmp_path / "requests.csv", "--out", "https://store/logs/one") == 2
+    assert "nothing is written to addresses of https" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("size", ["nan", "inf", "-1", "0"])
 def test_a_size_of_files_that_is_none_is_no_traceback(archive, capsys, size):
     with pytest.raises(SystemExit):
