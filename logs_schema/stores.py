@@ -26,6 +26,8 @@ from logs_schema.product import MANIFEST, Manifest, read_manifest
 SCHEMES = ("s3", "gs", "file")
 SOURCE = ".store.json"
 """Hidden file of a mirror: where it is a mirror of."""
+PATIENCE_S, _PATIENCE = 60, "retry_limit_seconds"
+"""How long a store of Google is asked again; by itself for a quarter of an hour, in which no interrupt is heard."""
 _ADDRESS = re.compile(rf"({'|'.join(SCHEMES)}):/+(.+)")
 
 
@@ -177,6 +179,8 @@ class Store:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        if address.startswith("gs:") and _PATIENCE not in address:
+            address += f"{'&' if '?' in address else '?'}{_PATIENCE}={PATIENCE_S}"
         try:
             self.files, self.root = pafs.FileSystem.from_uri(address)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:

@@ -19,7 +19,7 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.samples import sample_rows
-from logs_schema.stores import address_of, publish, working_copy
+from logs_schema.stores import Store, address_of, publish, working_copy
 from logs_schema.tables import REQUESTS
 
 
@@ -107,6 +107,15 @@ def test_bad_addresses_are_named(tmp_path: Path) -> None:
         Archive(f"file://{tmp_path}")
     with pytest.raises((ArchiveError, ConfigError)):
         Archive("s3://bucket/log?endpoint_override=127.0.0.1:9&scheme=http&no_such_option=1")
+
+
+@pytest.mark.parametrize(
+    ("options", "patience_s"), [("", 60), ("?scheme=http", 60), ("?retry_limit_seconds=5", 5)]
+)
+def test_a_store_that_does_not_answer_is_not_asked_for_long(options: str, patience_s: int) -> None:
+    files = Store(f"gs://anonymous@bucket/log{options}").files
+    (settings,) = files.__reduce__()[1]
+    assert settings["retry_time_limit"].total_seconds() == patience_s
 
 
 def test_who_reads_while_days_are_added_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
