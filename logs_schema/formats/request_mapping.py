@@ -34,7 +34,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from datetime import UTC, tzinfo
+from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -176,6 +176,7 @@ def read_request_mapping(path: Path) -> RequestMapping:
         raise FormatError(
             "the separator is not one character", where=str(path), allowed='such as ",", "|" or "\\t"'
         )
+    _refuse_time_format(path, settings.get("time_format", ""))
     name = settings.get("time_zone", "UTC")
     unknown = settings.pop("unknown", [])
     return RequestMapping(
@@ -248,6 +249,23 @@ def _check(path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], where
         raise FormatError(
             f"{first(wrong)} is {table[wrong[0]]!r}, of the wrong type", where=where or str(path)
         )
+
+
+def _refuse_time_format(path: Path, layout: str) -> None:
+    """FormatError for a form of instants that no text can have."""
+    try:
+        datetime.strptime("", layout)
+    except re.error as error:
+        what = str(error)
+    except ValueError as error:
+        what = "" if "does not match format" in str(error) else str(error)
+    else:
+        return
+    if what:
+        raise FormatError(
+            f"time_format {layout!r} cannot be read ({what})", where=str(path),
+            allowed="directives of datetime.strptime, each once; seconds since 1970 need none",
+        )  # fmt: skip
 
 
 def _zone(path: Path, name: str) -> tzinfo:

@@ -82,8 +82,8 @@ class InstantReading:
 
     @cached_property
     def _layout_with_zone(self) -> str:
-        """The layout with `%z` for names of UTC: strptime takes names of some zones, and drops what they say."""
-        return _ZONE_IN_LAYOUT.sub("%z", self.layout)
+        """The layout with `%z` for a name of UTC: strptime takes names of some zones, and drops what they say."""
+        return self.layout if "%z" in self.layout else _ZONE_IN_LAYOUT.sub("%z", self.layout, count=1)
 
     def read(self, text: str, name: str, unit: str, scale: float = 1.0) -> Instant:
         """The instant of `text`, of numbers times `scale`; BadRow `not_an_instant:name` or `out_of_range:name`."""
@@ -97,7 +97,7 @@ class InstantReading:
                 seconds = instant(self.origin_s + value * scale * INSTANT_UNITS[unit], name) or 0.0
                 return Instant(seconds, seconds)
         layout = self._layout_with_zone
-        if "%z" in layout:
+        if "%z" in layout and not _ZONE_IN_LAYOUT.search(layout):
             text = _UTC.sub("+0000", text)
         try:
             written = (

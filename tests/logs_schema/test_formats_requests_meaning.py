@@ -8,6 +8,8 @@ import pytest
 
 from logs_schema.archive import Archive
 from logs_schema.errors import FormatError
+from logs_schema.formats.reading import BadRow
+from logs_schema.formats.request_values import quantity
 from logs_schema.importing import import_log
 from logs_schema.mapping import one_by_one
 from tests.logs_schema.collecting import written
@@ -174,7 +176,8 @@ def test_keys_of_json_may_have_points_and_truth_values_are_written_as_in_json(tm
         ("%Y-%m-%d %H:%M %Z", "2024-05-01 10:00 UTC", 10), ("%a %b %d %H:%M %Z %Y", "Wed May 1 10:00 GMT 2024", 10),
         ("%Y-%m-%d %H:%M %Z", "2024-05-01 10:00 CEST", None), ("%Y-%m-%d %H:%M %z", "2024-05-01 10:00 UTC", 10),
         ("%Y-%m-%dT%H:%M:%SZ", "2024-05-01T10:00:00Z", 10), ("%Y-%m-%d %H:%M UTC", "2024-05-01 10:00 UTC", 10),
-        ("%Y-%m-%d %H:%M", "2024-05-01 10:00", 8),
+        ("%Y-%m-%d %H:%M", "2024-05-01 10:00", 8), ("%b %d %Y %H:%M GMT%z", "May 01 2024 10:00 GMT+0100", 9),
+        ("%Y-%m-%d %H:%M %z UTC", "2024-05-01 10:00 +0000 UTC", 10),
     ],
 )  # fmt: skip
 def test_a_zone_that_an_instant_names_counts(
@@ -213,6 +216,16 @@ def test_a_request_ends_with_the_last_of_its_parts_and_has_no_end_while_it_runs(
     (tmp_path / "b").mkdir()
     _, rows = imported(tmp_path / "b", ARRIVAL + columns, "t,request_id,status,start,run_s", *lines)
     assert (rows["b"]["finish"].timestamp(), {"finish", "run_s"} & set(rows["a"])) == (35.0, set())
+
+
+def test_small_letters_of_amounts_are_large_ones_but_for_parts_without_a_b() -> None:
+    for text, mib in {"512mb": 512.0, "4gb": 4096.0, "2048kb": 2.0, "3m": 3.0, "1048576b": 1.0}.items():
+        assert quantity(text, "x", "MiB", is_binary=True) == (mib, "")
+    assert quantity("512mB", "x", "MiB", is_binary=False) == (512e6 / 2**20, "")
+    assert quantity("2097152000m", "x", "MiB", is_binary=False) == (2.0, "")
+    assert quantity("500m", "x", "cores", is_binary=True) == (0.5, "")
+    with pytest.raises(BadRow):
+        quantity("5nb", "x", "MiB", is_binary=False)
 
 
 def test_lines_that_the_mapping_leaves_out_raise_no_doubts(tmp_path: Path) -> None:
