@@ -5,19 +5,20 @@
      "ended": [{"user": "ann", "run_s": 120, "requested_s": 600}], "clock": 1767225660}
 
 `ended` are the jobs that have ended since the last question, oldest first: from them the server keeps its books of
-users and their run times. A job is predicted in the first question that names it, and keeps that; what runs is known
-again by its name; what it asks for is a bound at all times. The answer holds
+users and their run times; one that ended within the second counts as 1 s, as in training. A job is predicted in the
+first question that names it, and keeps that; what runs is known again by its name; what it asks for is a bound at all
+times. The answer holds
 
 * `start`: the jobs that start now, in order;
 * `arm`: which of them decided, the policy, or the rule that stands in for it: in shadow mode, beyond the canary's share
   of the questions, and where the policy fails or is late;
 * `policy_start`: what the policy would start, whoever answered; null where it failed or was late;
 * `too_large`: jobs that ask for more processors than the machine has, and never start;
-* `predicted_s`: the run times by which jobs were ordered.
+* `predicted_s`: the run times that the rules of the bundle go by: predictions, or, where it predicts none, requests.
+  A learned index goes by its own, which are not told.
 """
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -40,6 +41,10 @@ RULE = "rule"
 MAX_JOBS = 10_000
 """Waiting, or running, in a question."""
 MAX_USERS = 100_000
+SHORTEST_RUN_S = 1.0
+"""Of a job that has ended, as `twin.ordering.jobs` reads logs."""
+LEAST = 1e-6
+"""Least amount that counts as more than 0."""
 _KEYS = ("waiting", "running", "ended", "clock")
 _WAITING_KEYS = ("job", "arrival", "processors", "requested_s", "user")
 _RUNNING_KEYS = ("job", "processors", "started", "requested_s", "user")
@@ -202,7 +207,7 @@ def _jobs(
                 f"{where} is missing", where=where, allowed=f"job: a text, and {since}: an instant"
             )
         names.append(name)
-        processors, requested_s = (_positive(fields, size, where) for size in ("processors", "requested_s"))
+        processors, requested_s = (_amount(fields, size, where) for size in ("processors", "requested_s"))
         jobs.append(
             WaitingJob(since_s, processors, requested_s, text_of(fields.get("user"), f"{where}.user"))
         )
@@ -217,11 +222,12 @@ def _ended(one: Any, where: str) -> tuple[str, float, float]:
     user = text_of(fields.get("user"), f"{where}.user")
     if user is None:
         raise QueryError("whose job has ended is missing", where=f"{where}.user", allowed="a text")
-    return user, _positive(fields, "run_s", where), _positive(fields, "requested_s", where)
+    run_s = _amount(fields, "run_s", where, 0.0)
+    return user, run_s or SHORTEST_RUN_S, _amount(fields, "requested_s", where)
 
 
-def _positive(fields: Mapping[str, Any], key: str, where: str) -> float:
-    found = number_of(fields.get(key), f"{where}.{key}", lower=math.ulp(0.0), upper=1e12)
+def _amount(fields: Mapping[str, Any], key: str, where: str, least: float = LEAST) -> float:
+    found = number_of(fields.get(key), f"{where}.{key}", lower=least, upper=1e12)
     if found is None:
-        raise QueryError("a number is missing", where=f"{where}.{key}", allowed="more than 0, to 1e+12")
+        raise QueryError("a number is missing", where=f"{where}.{key}", allowed=f"{least:g} to 1e+12")
     return found

@@ -151,6 +151,16 @@ def test_users_beyond_a_number_are_forgotten_the_longest_ago_first(monkeypatch):
     assert asked(app, "/order", question(waiting, ended=ended))[1]["predicted_s"] == {"a": 3600.0, "b": 30.0}
 
 
+def test_a_job_that_ended_within_the_second_counts_as_one_second():
+    app = app_of(queue_policy())
+    ended = [{"user": "ann", "run_s": 0, "requested_s": 60}] * 2
+    status, answer = asked(app, "/order", question([job("a", 1, user="ann")], ended=ended))
+    assert status == 200
+    assert answer["predicted_s"] == {"a": 1.0}
+    error = asked(app, "/order", question([job("a", 1, requested_s=0)]))[1]["error"]
+    assert "1e-06 to 1e+12" in error
+
+
 def test_in_shadow_the_rule_answers_and_what_the_policy_would_start_stands_beside():
     app, plain = app_of(queue_policy(), shadow=True), app_of(queue_policy())
     waiting = [job("first", 10, 4), job("second", 20, 4, 60)]
