@@ -167,15 +167,19 @@ class LiveCluster:
         names = self._sets.shared(names)
         return self._with_startup(PlacedRequest(replace(query, names=names, machines={}), node, node, now_s))
 
+    def void(self, identity: str) -> None:
+        """Takes back what was decided about a request: it is asked about anew, and must not meet itself."""
+        self._forget(identity)
+        self._overdue.pop(identity)
+
     def place(self, placement: PlacedRequest) -> tuple[int, int]:
         """Files a decision; an older one about the same request is void.
 
         Returns:
             How many other requests were forgotten for it, and of how many the candidates were.
         """
-        identity, now_s = placement.query.request_id, placement.decided_s
-        self._forget(identity)
-        self._overdue.pop(identity)
+        now_s = placement.decided_s
+        self.void(placement.query.request_id)
         forgotten = self._make_room()
         run_s = self.expected_run_s(placement.query)
         stays_s = max(run_s, PATIENCE_S) if self.hears_events else run_s

@@ -132,6 +132,7 @@ class Service:
         kube-scheduler does not request priorities where one node is left.
         """
         now_s = self._turn()
+        self.cluster.void(query.request_id)
         view = self.cluster.view(query)
         left = np.flatnonzero(view.feasible)
         if len(left) == 1:
@@ -150,6 +151,7 @@ class Service:
         """
         deadline_s = (time.monotonic() if begun_s is None else begun_s) + self.config.deadline_s
         now_s = self._turn()
+        self.cluster.void(query.request_id)
         view = self.cluster.view(query)
         if not view.feasible.any():
             self.metrics.nothing_feasible.inc()

@@ -38,6 +38,17 @@ def test_the_policy_answers():
     assert (answer.node, answer.arm, answer.reason, answer.scores) == ("node-3", "policy", "", [1, 3, 6, 10])
 
 
+def test_a_request_that_is_asked_about_again_does_not_meet_itself(tmp_path):
+    bundle = make_bundle(tmp_path / "bundle")
+    service = made_service(lambda: load_policy(bundle))
+    asyncio.run(service.decide(query("other", cpu_cores=4.0)))
+    first, again = (asyncio.run(service.decide(query("same", cpu_cores=8.0))) for _ in range(2))
+    assert (again.node, again.scores) == (first.node, first.scores)
+    assert again.view.committed.sum() == 4.0
+    service.filter(query("same", names=NAMES[:2], cpu_cores=64.0))  # it waits: no node can take it
+    assert list(service.cluster.placements) == ["other"]
+
+
 def test_a_policy_that_raises_is_replaced_by_the_fallback_and_counted(capsys):
     def fail(decision):
         raise RuntimeError("[ONNXRuntimeError] : 6 : RUNTIME_EXCEPTION")
