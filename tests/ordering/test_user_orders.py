@@ -70,6 +70,9 @@ def found(queue_made, tmp_path_factory):
         "rule": Rule("mine", "smallest first", SAF.score), "bundle": bundle,
         "wrong": lambda key, seen, legal: seen.missing,
         "illegal": lambda key, seen, legal: jnp.full(legal.shape[1:], legal.shape[0] - 1),
+        "raises": Rule("mine", "raises", lambda waiting, now_s: waiting.missing, ages=True),
+        "short": Rule("mine", "scores one job", lambda waiting, now_s: waiting.processors[:1]),
+        "none": Rule("mine", "scores no job", lambda waiting, now_s: waiting.processors * np.nan),
     }  # fmt: skip
     return compared(folder, policies, {"starts": by_starts, "broken": out_of_order})
 
@@ -107,10 +110,13 @@ def test_a_function_of_numpy_is_played_as_one_of_jax(queue_made):
 
 @pytest.mark.slow
 def test_policies_that_fail_are_left_out_by_name(found):
-    assert set(found.refused) == {"wrong", "illegal", "judge broken"}
+    assert set(found.refused) == {"wrong", "illegal", "raises", "short", "none", "judge broken"}
     assert "raised AttributeError" in found.refused["wrong"]
     assert "observation.job" in found.refused["wrong"]
     assert "place without a job" in found.refused["illegal"]
+    assert "raised AttributeError" in found.refused["raises"]
+    assert "scores float64[1] where a number for each of" in found.refused["short"]
+    assert "no score (NaN)" in found.refused["none"]
 
 
 @pytest.mark.slow

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.judges.host_policy import HostPolicy
+from evaluation.judges.host_policy import HostPolicy, form_of
+from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter, raised, tried, words_of
 from evaluation.problems.ordering.exporting import policy_of_bundle
 from evaluation.problems.ordering.learned import look_up, starts_of_weeks, windows_of
@@ -23,6 +24,7 @@ from evaluation.problems.ordering.weeks import TestWeek
 from logs_schema.errors import ConfigError
 from offline_rl.ordering.programs import OrderTrainingConfig, example_in_windows, policy_program
 from twin.contracts import Policy
+from twin.ordering.rules import Rule, Waiting
 from twin.ordering.types import Pool
 
 SIGNATURE = (
@@ -76,11 +78,35 @@ def user_orders(
         function=lambda name, one: functions(name, [one], words_of(one)),
         bundle=lambda name, folder: (_of_bundle(name, folder, pool), 0),
         trained=lambda name, one: functions(name, [one.policy(seed) for seed in one.seeds], words_of(one)),
-        rule=lambda _name, rule: (rule_policy(rule, Pool(pool.processors, easy=True)), 0),
+        rule=lambda name, rule: (_of_rule(name, rule, weeks, pool), 0),
     )
     entered = enter(policies, taken, takes)
     orders = [order._replace(name=name, kind=KIND) for name, (order, _) in entered.ready.items()]
     return UserOrders(orders, entered, sum(num_late for _, num_late in entered.ready.values()))
+
+
+def _of_rule(name: str, rule: Rule, weeks: Sequence[TestWeek], pool: Pool) -> OrderPolicy:
+    """The rule as a policy that has played these weeks, so that one that fails is known before others are judged."""
+
+    def score(waiting: Waiting, now_s: float) -> np.ndarray:
+        try:
+            found = np.asarray(rule.score(waiting, now_s))
+        except RAISED as error:  # of a function of the user's: anything
+            raise raised(name, error, "in play", SIGNATURE) from error
+        wanted = waiting.arrival_s.shape
+        if found.shape != wanted or found.dtype.kind not in "iuf":
+            raise ConfigError(
+                f"policy {name!r} scores {form_of(found)} where a number for each of {wanted[0]} jobs is required",
+                where="in play", allowed=SIGNATURE,
+            )  # fmt: skip
+        if np.isnan(found).any():
+            raise ConfigError(f"policy {name!r} has no score (NaN) for a waiting job", where="in play")
+        return found
+
+    order = rule_policy(rule._replace(score=score), Pool(pool.processors, easy=True))
+    starts = order.plays[0](weeks)
+    done = {week.label: start_s for week, start_s in zip(weeks, starts, strict=True)}
+    return order._replace(plays=(partial(look_up, done),))
 
 
 def _of_bundle(name: str, bundle: Path, pool: Pool) -> OrderPolicy:
