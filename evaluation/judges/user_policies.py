@@ -22,6 +22,7 @@ from evaluation.judges.named import RAISED, NamedOption, error_in_words, read_na
 from evaluation.judges.slot_policies import SlotPolicies
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
+from offline_rl.contract import read_contract
 from offline_rl.networks import Example
 from twin.contracts import Policy
 from twin.ordering.rules import Rule
@@ -134,6 +135,22 @@ def _ready(name: str, policy: Any, takes: Takes[Ready]) -> Ready:
             advice=advice,
         )
     return takes.function(name, policy)
+
+
+def with_training_days(comparison: Comparison, policies: Mapping[str, UserPolicy]) -> Comparison:
+    """The comparison, which names the bundles of the user's that were trained on test days, or later ones."""
+    notes = []
+    for one in comparison.policies:
+        folder = policies.get(one.name)
+        last_day = read_contract(folder).trained_on.get("last_day", "") if isinstance(folder, Path) else ""
+        known = [shift for shift in comparison.shifts if shift.days and shift.days[0] <= last_day]
+        if known:
+            shifts = ", ".join(f"{shift.shift_days}d" for shift in known)
+            notes.append(
+                f"{one.name} was trained on days up to {last_day}; where they are of this log, test days of the shifts "
+                f"{shifts} are among them, and it may profit"
+            )
+    return replace(comparison, notes=(*comparison.notes, *notes))
 
 
 def words_of(policy: UserPolicy) -> str:

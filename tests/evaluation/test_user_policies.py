@@ -1,6 +1,7 @@
 """Anyone's policy is judged beside ours; one that fails is refused by its name, and takes nobody along."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -13,10 +14,13 @@ from evaluation.baselines.baseline import node_feature
 from evaluation.judges.judge import Candidate, Evaluation, replay_judge, replay_program
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import players_of
-from evaluation.judges.user_policies import Takes, UserPolicy, enter, named_policies
+from evaluation.judges.user_policies import Takes, UserPolicy, enter, named_policies, with_training_days
 from logs_schema.errors import ConfigError
+from offline_rl.contract import read_contract, write_contract
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
+from tests.evaluation.made_reports import made_comparison
+from tests.serving.bundles import make_bundle
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import cut_windows
 from twin.placement.types import Cluster
@@ -141,6 +145,18 @@ def test_one_that_fails_is_refused_by_name(found: Found, name: str, said: str) -
     assert name not in found.node
     with pytest.raises(type(found.entered.refused[name]), match=f"(?s){said}"):
         raise found.entered.refused[name]
+
+
+def test_a_bundle_that_was_trained_on_test_days_is_named(tmp_path: Path) -> None:
+    found = made_comparison()
+    bundle, name = make_bundle(tmp_path / "bundle"), found.policies[0].name
+    for last_day, told in (("2030-01-15", True), ("2030-01-14", False)):
+        write_contract(bundle, replace(read_contract(bundle), trained_on={"last_day": last_day}))
+        notes = with_training_days(found, {name: bundle, "left out": Path("gone"), "mine": the_first}).notes
+        about = [note for note in notes if note not in found.notes]
+        assert len(about) == told
+        assert all(f"{name} was trained on days up to {last_day}" in note for note in about)
+        assert all("of the shifts 0d, 1d, 7d are among them" in note for note in about)
 
 
 def test_a_bundle_named_by_a_text_is_refused_with_what_to_do() -> None:

@@ -10,7 +10,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import JudgedDays, UserJudge, judged_by_users
-from evaluation.judges.user_policies import EnteredPolicies, UserPolicy
+from evaluation.judges.user_policies import EnteredPolicies, UserPolicy, with_training_days
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import JUDGES, compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
@@ -122,7 +122,7 @@ def compare_queue(
     if policy is not None:
         winner = f"recommended for export (schedtwin export --comparison): {winner_of(comparison).words}"
         comparison = replace(comparison, notes=(*comparison.notes, winner))
-    comparison = own.entered.left_out_of(comparison)
+    comparison = with_training_days(own.entered.left_out_of(comparison), users)
     days = [
         _judged_days(archive, twin, plan, shift) for shift in sorted({one.shift_days for one in plan.weeks})
     ]

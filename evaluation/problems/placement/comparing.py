@@ -43,6 +43,7 @@ from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
 from evaluation.judges.unsupported import lacks, unspecified, without
 from evaluation.judges.user_judges import judged_by_users
+from evaluation.judges.user_policies import with_training_days
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.judging_days import judged_days, judged_policies
 from evaluation.problems.placement.seeds import joined, spread_of
@@ -119,6 +120,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         config=case.intervals,
     )
     found = replace(found, refused={name: str(error) for name, error in entered.refused.items()})
+    found = with_training_days(found, case.policies)
     return _by_users(case, found, windows, entered, progress) if case.judges else found
 
 
