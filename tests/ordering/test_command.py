@@ -104,6 +104,8 @@ def test_a_log_without_waits_says_so_and_large_pools_are_written_in_full(tmp_pat
         (("--backfill", "sjf"), "--easy"),
         (("--processors", "0"), "more than 0"),
         (("--out", "absent/waits.parquet"), "no folder"),
+        (("--policy", "sjf", "--waits", "elsewhere/sjf.swf.gz"), "rename the file"),
+        (("--waits", "a/easy.swf", "--waits", "b/easy.swf"), "rename the file"),
     ],
 )
 def test_what_cannot_be_is_refused(archive, capsys, words, message):

@@ -15,7 +15,7 @@ from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayRepo
 from evaluation.problems.ordering.summary import summarise
 from evaluation.problems.ordering.weeks import begin_schedule, cut_week, earlier, warm_earlier
 from logs_schema.archive import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
 from logs_schema.progress import Progress
 from twin.ordering.jobs import clairvoyant, read_jobs
 from twin.ordering.pools import pool_of, pool_sizes
@@ -128,6 +128,12 @@ def _refuse_impossible(config: ReplayConfig) -> None:
         )  # fmt: skip
     if config.waits and config.days:
         raise ConfigError("waits of other schedulers are of the whole log", where="days, waits")
+    names = [*dict.fromkeys(config.policies), *map(name_of_waits, config.waits)]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise ConfigError(
+            f"{first(twice)}: a file of waits stands under its own name, and so does something else",
+            where="waits", advice="rename the file",
+        )  # fmt: skip
 
 
 def _pools(archive: Archive, config: ReplayConfig) -> list[Pool]:
