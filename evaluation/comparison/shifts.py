@@ -92,7 +92,7 @@ def parse_shifts(text: str) -> tuple[int, ...]:
         raise ConfigError(
             "not a list of time shifts",
             where=f"{text!r}: {first(wrong)}" if wrong else repr(text),
-            allowed='days (d), weeks (w) or months of 30 days (m), 0 or more, such as "0d,1d,1w,30d"',
+            allowed='whole days (d), weeks (w) or months of 30 days (m), 0 or more, such as "0d,1d,1w,30d"',
             advice="a test day before the end of training would evaluate a policy on its training data",
         )
     return tuple(sorted({int(match[1]) * _DAYS_OF[match[2]] for match in matches if match is not None}))
@@ -309,6 +309,8 @@ def _thin_note(days: list[date], total: int, test_day: date, config: ShiftConfig
         )
     if days == [test_day]:
         return ""
+    if len(days) == 1:
+        return f"no requests from {test_day} on until {days[0]}, which is judged in their place"
     width_days = (days[-1] - test_day).days + 1
     return f"{width_days} days pooled from {test_day} to reach {config.min_requests} requests"
 

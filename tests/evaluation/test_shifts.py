@@ -50,6 +50,12 @@ def test_thin_days_are_pooled_forward_until_enough():
     assert "4 days pooled" in test.note
 
 
+def test_a_day_in_the_place_of_missing_ones_is_not_called_pooled():
+    (test,) = plan_shifts(log(900, 0, 0, 900), [day(0)], ShiftConfig("0d")).shifts
+    assert test.days == (day(3),)
+    assert test.note == f"no requests from {day(1)} on until {day(3)}, which is judged in their place"
+
+
 def test_a_log_too_thin_for_the_width_is_used_and_says_so():
     (test,) = plan_shifts(log(99, 10, 20, 30, 40), [day(0)], ShiftConfig("0d", 500, 2)).shifts
     assert test.days == (day(1), day(2))
