@@ -73,6 +73,16 @@ def test_jobs_beyond_the_pool_wait_where_a_log_ran_them():
     assert week.counted.tolist() == [False, True]
 
 
+def test_a_job_larger_than_the_pool_takes_no_place_from_those_that_a_log_ran_beside_it():
+    jobs = jobs_of(
+        (0, 64, 90_000, 90_000), (5, 8, 90_000, 90_000), (90_000, 1, 60, 60), logged_start_s=[0, 5, 90_000]
+    )
+    week, num_put_back = cut_week(jobs, POOL, jobs.logged_start_s, 1, SHORT)
+    assert num_put_back == 0
+    assert week.warm.processors.tolist() == [8.0]
+    assert np.isnan(replay(week.jobs, POOL, FCFS, warm=week.warm).start_s).tolist() == [True, False]
+
+
 def test_decisions_are_the_week_in_columns():
     jobs = jobs_of((86_400, 4, 100, 50), (86_500, 16, 100, 100), (86_400 * 5.5, 1, 10, 10), agent=[0, 1, -1])
     week, _ = cut_week(jobs, POOL, np.full(3, np.nan), 1, WeeksConfig(num_train_days=1))

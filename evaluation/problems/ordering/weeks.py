@@ -193,14 +193,19 @@ def begin_schedule(jobs: Jobs, pool: Pool, warm: str) -> np.ndarray:
 
 
 def _fitting(jobs: Jobs, pool: Pool, start_s: np.ndarray, begin_s: float) -> tuple[np.ndarray, int]:
-    """The schedule with those that exceed the pool at the beginning put back to wait, the last to start first."""
+    """The schedule with those that exceed the pool at the beginning put back to wait, the last to start first.
+
+    Jobs larger than the pool run nowhere, so they take no place from the others.
+    """
     runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
     runs = runs[np.argsort(start_s[runs], kind="stable")]
-    beyond = runs[np.cumsum(jobs.processors[runs]) > pool.processors]
-    if not len(beyond):
+    too_large = jobs.processors[runs] > pool.processors
+    fitting = runs[~too_large]
+    beyond = fitting[np.cumsum(jobs.processors[fitting]) > pool.processors]
+    if not len(beyond) and not too_large.any():
         return start_s, 0
     changed = start_s.copy()
-    changed[beyond] = begin_s
+    changed[beyond] = changed[runs[too_large]] = begin_s
     return changed, len(beyond)
 
 
