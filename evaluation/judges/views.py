@@ -73,7 +73,7 @@ def with_views(
         named = {
             name: at(getattr(translation.request, name), 0)[None]
             for name in Requests._fields
-            if name != "demand"
+            if name not in ("demand", "tide", "node_tide")  # tides are for answers
         }
         request = Requests(demand=at(translation.request.demand, 1)[:, None], **named)
         events = observed_events._replace(

@@ -40,9 +40,7 @@ class PendingFates(NamedTuple):
     stretch: Leaf  # mean log of their runs over what is usual now, drawn to 0 by how few they are
     crowding: Leaf  # log of how much longer the run should take beside them; 0 where no service presses
     level: Leaf  # log of how much longer it usually takes there now than by the tables; 0 where nothing is followed
-    tide: (
-        Leaf  # log of how much longer runs take everywhere, of requests that arrive now; 0 where no log tells
-    )
+    tide: Leaf  # log of how much longer runs take everywhere and there, by the log that is replayed
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
@@ -53,7 +51,7 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
         _stretch(state, node),
         _crowding(cluster, state, node, availability_s),
         _level(state, node),
-        jnp.zeros(node.shape, jnp.float32) if state.request.tide is None else state.request.tide,
+        _tide(state, node),
     )
 
 
@@ -87,6 +85,15 @@ def _level(state: PlacementState, node: Array) -> Array:
         return jnp.zeros(node.shape, jnp.float32)
     level = jnp.take_along_axis(levels, node[None], axis=0)[0]
     return jnp.clip(level, -_MOST_STRETCH, _MOST_STRETCH)
+
+
+def _tide(state: PlacementState, node: Array) -> Array:
+    """[seats, *streams] the tides of the requests in hand, together, on the offered node."""
+    request = state.request
+    tide = jnp.zeros(node.shape, jnp.float32) if request.tide is None else jnp.asarray(request.tide)
+    if request.node_tide is not None:
+        tide = tide + jnp.take_along_axis(jnp.asarray(request.node_tide), node[None], axis=0)[0]
+    return tide
 
 
 def _stretch(state: PlacementState, node: Array) -> Array:

@@ -223,9 +223,10 @@ def cut_windows(
     def clock(instants_s: np.ndarray) -> np.ndarray:
         return (instants_s[row] - origin_s[None]).astype(np.float32)
 
-    request = rows.request._replace(tide=tides_of(rows, encoding, filed_s))
+    tide, node_tide = tides_of(rows, encoding, filed_s)
+    request = rows.request._replace(tide=tide, node_tide=node_tide)
     return Windows(
-        request=Requests(*(np.asarray(leaf)[..., row] for leaf in request)),
+        request=Requests(*(None if leaf is None else np.asarray(leaf)[..., row] for leaf in request)),
         arrival_s=clock(rows.arrival_s),
         length=length,
         node=np.where(valid, rows.node[row], -1).astype(np.int32),

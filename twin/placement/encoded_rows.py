@@ -8,7 +8,7 @@ from twin.placement.cold_starts import filed_runs_s
 from twin.placement.crowding import crowded_runs, uncrowded
 from twin.placement.encoding import Encoding
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
-from twin.placement.tides import tide_along
+from twin.placement.tides import node_tides_along, tide_along
 from twin.placement.types import COMPLETED, FAILED, REJECTED, Requests
 
 
@@ -37,14 +37,22 @@ def levels_at(rows: EncodedRows, at_s: np.ndarray, encoding: Encoding, filed_s: 
     return levels_along(cluster.dynamics, _runs(rows, encoding, filed_s), cluster.num_nodes, at_s, age_s)
 
 
-def tides_of(rows: EncodedRows, encoding: Encoding, filed_s: np.ndarray) -> np.ndarray:
-    """[rows] float32 the tide at every arrival, by the runs of all other rows."""
+def tides_of(
+    rows: EncodedRows, encoding: Encoding, filed_s: np.ndarray
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The tides at every arrival, by the runs of all other rows: everywhere, float32 [rows], and of every node
+    [nodes, rows]; None where single nodes have none."""
     cluster = encoding.cluster
-    if cluster.tide.variance <= 0.0:
-        return np.zeros(rows.num_rows, np.float32)
+    if not cluster.tide.variance and not cluster.node_tide.variance:
+        return np.zeros(rows.num_rows, np.float32), None
     runs = _runs(rows, encoding, filed_s)
     crowded = crowded_runs(runs, rows.start_s, rows.request.service, filed_s, cluster.run_ratio)
-    return tide_along(cluster.tide, rows.arrival_s, uncrowded(crowded, cluster.pressure))
+    residual = uncrowded(crowded, cluster.pressure)
+    tide = tide_along(cluster.tide, rows.arrival_s, residual)
+    if not cluster.node_tide.variance:
+        return tide, None
+    residual = residual - tide
+    return tide, node_tides_along(cluster.node_tide, rows.arrival_s, residual, rows.node, cluster.num_nodes)
 
 
 def table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) -> np.ndarray:

@@ -26,7 +26,7 @@ from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.service_times import OFFER_KINDS, Acceptance, acceptances, offer_kind, without_history
-from twin.placement.tides import Tide, fit_tide
+from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
 
 UNKNOWN_LABEL = "unknown"
@@ -98,7 +98,7 @@ class Encoding:
         cluster["dynamics"] = RunDynamics(
             **{"aged_per_day": cluster["dynamics"].get("drift_per_day", 0.0)} | cluster["dynamics"]
         )  # twins of before have one rate for both
-        cluster["tide"] = Tide(**cluster.get("tide", {}))
+        cluster |= {name: Tide(**cluster.get(name, {})) for name in ("tide", "node_tide")}
         if cold := cluster.get("cold"):
             cluster["cold"] = ColdStarts(cold["memory_s"], np.array(cold["startup_s"], np.float64))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
@@ -157,14 +157,12 @@ def fit_encoding(
             else "an archive with requests",
         )
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
-    rows = pa.concat_tables(
-        [table.filter(pa.array(wanted)) for table, wanted in looked_at]
-    ).unify_dictionaries()
+    tables = [table.filter(pa.array(wanted)) for table, wanted in looked_at]
+    rows = pa.concat_tables(tables).unify_dictionaries()
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(archive.nodes(), rows))
     cluster, node_of_name = _cluster(archive.nodes(), rows, by_class)
     until_s = day_start_s(max(train_days)) + DAY_S
-    run_s = _run_s(rows, until_s)
-    service = label_index(rows, "service", cluster.services)
+    run_s, service = _run_s(rows, until_s), label_index(rows, "service", cluster.services)
     run_of_service = _median_by(service, run_s, len(cluster.services))
     expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
@@ -176,6 +174,7 @@ def fit_encoding(
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
     pressure = fit_pressure(crowded, len(cluster.services))
+    tide, node_tide = fit_tides(crowded, pressure, cluster.num_nodes)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
@@ -183,7 +182,8 @@ def fit_encoding(
         run_variance=ratios.variance,
         cold=cold,
         dynamics=fit_dynamics(runs, cluster.num_nodes),
-        tide=fit_tide(crowded, pressure),
+        tide=tide,
+        node_tide=node_tide,
         pressure=pressure,
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,

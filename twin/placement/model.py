@@ -27,7 +27,7 @@ from twin.placement.randomisation import Randomisation
 from twin.placement.responses import drawn_response
 from twin.placement.rewards import lost_is_worst
 from twin.placement.run_filter import NodeLevel
-from twin.placement.types import Carried, Fate, InFlight, Requests
+from twin.placement.types import Carried, Cluster, Fate, InFlight, Requests
 from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.problems import PLACEMENT, refuse_other_problem
 from twin.rollout import rollout
@@ -133,7 +133,7 @@ class PlacementTwin:
             encoding,
             config,
             model,
-            load_windows(folder / "windows.npz", has_cold_starts=encoding.cluster.cold is not None),
+            load_windows(folder / "windows.npz", encoding.cluster),
             load_structure(folder / "fit.npz", report),
         )
 
@@ -197,13 +197,14 @@ def load_encoding(folder: Path) -> Encoding:
         ) from error  # fmt: skip
 
 
-def load_windows(path: Path, *, has_cold_starts: bool) -> Windows:
+def load_windows(path: Path, cluster: Cluster) -> Windows:
     """The windows that `save_arrays` wrote."""
     requests = Requests(*(0 for _ in Requests._fields))
+    requests = requests if cluster.node_tide.variance else requests._replace(node_tide=None)
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
     carried = Carried(0, 0, table, fate)
     structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]
-    if has_cold_starts:
+    if cluster.cold is not None:
         structure = structure._replace(last_end_s=0, filed_s=0)
     windows = load_structure(path, structure)
     return windows._replace(num_overflow=int(windows.num_overflow))

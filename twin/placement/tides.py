@@ -1,26 +1,28 @@
-"""Run times that rise and fall everywhere at once: what neither tables nor nodes explain, by the time of arrival.
+"""Tides: run times that rise and fall by themselves, everywhere at once or on single nodes, by the time of arrival.
 
-    log(run / table) - crowding = tide at the arrival + scatter
+    log(run / table) - crowding = tide everywhere + tide of the node, at the arrival + scatter
 
-Requests may be larger for a while, or a storage that all share slower: nobody is told, and a log shows it afterwards.
-The tide is an Ornstein-Uhlenbeck process, of which a log's runs before and after a request tell, its own run left out
-(a diagonal Kalman filter in either direction of time; D. Fraser and J. Potter, The optimum linear smoother as a
-combination of two optimum linear filters, 1969). It does not depend on decisions, so it is replayed with the logged
-arrivals, and no policy observes it. Without it a twin reads long runs off the long queues that they cause, and promises
-short ones to whoever keeps queues short (selection by a hidden cause; compare A. Alomar et al., CausalSim, 2023).
+Requests may be larger for a while, a storage that all share slower, a node busy with something else: nobody is told,
+and a log shows it afterwards. A tide is an Ornstein-Uhlenbeck process, of which a log's runs before and after a
+request tell, its own run left out (a Kalman filter in either direction of time; D. Fraser and J. Potter, The optimum
+linear smoother as a combination of two optimum linear filters, 1969). It does not depend on decisions, so it is
+replayed with the logged arrivals, and no policy observes it. Without it a twin reads long runs off the long queues
+that they cause, and promises short ones to whoever keeps queues short (selection by a hidden cause; compare A. Alomar
+et al., CausalSim, 2023); and a node that is slow for ten minutes is, in the twin, slow for a few runs.
 
 Variance and memory are those that predict the log's own runs best; what gains less than chance may is no tide.
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from twin.placement.crowding import CrowdedRuns, uncrowded
 
-MOST_RUNS = 40_000
-"""Runs of a log that a tide is estimated from: the last ones."""
+MOST_RUNS = 20_000
+"""Runs of a log that tides are estimated from: the last ones."""
 MIN_RUNS = 200
 CLIP = 2.0
 """Deviations up to which a residual counts."""
@@ -39,7 +41,7 @@ WIDTHS = np.exp(np.linspace(-1.0, 0.5, 13))
 
 @dataclass(frozen=True)
 class Tide:
-    """How run times rise and fall everywhere; logarithms of seconds.
+    """How run times rise and fall; logarithms of seconds.
 
     Attributes:
         variance: Of the tide; 0: there is none.
@@ -56,23 +58,34 @@ class Tide:
     most: float = 1.0
 
 
-def fit_tide(runs: CrowdedRuns, pressure: np.ndarray) -> Tide:
-    """How run times rise and fall everywhere, by the last runs of a log and the pressures of its services."""
+def fit_tides(runs: CrowdedRuns, pressure: np.ndarray, num_nodes: int) -> tuple[Tide, Tide]:
+    """How run times rise and fall everywhere, and beside that on single nodes, all nodes alike.
+
+    Args:
+        runs: Of the training days; the last `MOST_RUNS` are looked at.
+        pressure: [services] of `crowding`.
+        num_nodes: Nodes.
+    """
     last = CrowdedRuns(*(leaf[-MOST_RUNS:] for leaf in runs))
-    return tide_in(last.arrival_s, uncrowded(last, pressure))
+    residual = uncrowded(last, pressure)
+    known = np.isfinite(residual) & (last.node >= 0)
+    arrival_s, residual, node = last.arrival_s[known], residual[known], last.node[known]
+    everywhere = tide_in(arrival_s, residual, np.zeros_like(node), 1)
+    residual = residual - tide_along(everywhere, arrival_s, residual)
+    return everywhere, tide_in(arrival_s, residual, node, num_nodes) if num_nodes > 1 else Tide()
 
 
-def tide_in(arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
-    """How residuals rise and fall.
+def tide_in(arrival_s: np.ndarray, residual: np.ndarray, place: np.ndarray, num_places: int) -> Tide:
+    """How residuals rise and fall at each of some places.
 
     Args:
         arrival_s: [rows] ascending.
-        residual: [rows] log(run / run time by the tables), less crowding; NaN where a run is not known.
+        residual: [rows] log(run / run time by the tables), less what is known of it.
+        place: [rows] in [0, num_places).
+        num_places: All alike, each with a tide of its own.
     """
-    known = np.flatnonzero(np.isfinite(residual))
-    if len(known) < MIN_RUNS:
+    if len(residual) < MIN_RUNS:
         return Tide()
-    arrival_s, residual = arrival_s[known], residual[known]
     centre = float(np.median(residual))
     most = CLIP * max(1.4826 * float(np.median(np.abs(residual - centre))), LEAST_SCATTER**0.5)
     cut = np.clip(residual - centre, -most, most)
@@ -83,14 +96,35 @@ def tide_in(arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
         for share in SHARES
         for memory_s in MEMORIES_S
     ]
-    gains = [_score(one, arrival_s, residual) - _score(none, arrival_s, residual) for one in tried]
-    best = int(np.argmax(gains))
-    return tried[best] if gains[best] > NUM_NUMBERS * math.log(len(known)) else none
+    mean, variance = _by_others(tried, arrival_s, residual, place, num_places, own=True)
+    nothing = np.zeros(len(residual))
+    least = _likelihood(none, residual, nothing, nothing) + NUM_NUMBERS * math.log(len(residual))
+    found = [_likelihood(one, residual, mean[:, at], variance[:, at]) - least for at, one in enumerate(tried)]
+    best = int(np.argmax(found))
+    return tried[best] if found[best] > 0.0 else none
 
 
 def tide_along(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> np.ndarray:
-    """[rows] float32 the tide at every arrival by all other runs; arguments as of `tide_in`."""
-    return _by_others(tide, arrival_s, residual)[0].astype(np.float32)
+    """[rows] float32 the tide everywhere at every arrival, by all other runs; residuals are NaN where unknown."""
+    return node_tides_along(tide, arrival_s, residual, np.zeros(len(residual), np.int64), 1)[0]
+
+
+def node_tides_along(
+    tide: Tide, arrival_s: np.ndarray, residual: np.ndarray, node: np.ndarray, num_nodes: int
+) -> np.ndarray:
+    """[nodes, rows] float32 the tide of every node at every arrival, by all other runs there.
+
+    Args:
+        tide: How it moves.
+        arrival_s: [rows] ascending.
+        residual: [rows] NaN where a run is not known.
+        node: [rows] -1 where the log does not name it.
+        num_nodes: Nodes.
+    """
+    if not tide.variance:
+        return np.zeros((num_nodes, len(residual)), np.float32)
+    mean, _ = _by_others([tide], arrival_s, residual, node, num_nodes, own=False)
+    return mean[:, 0].T.astype(np.float32)
 
 
 def drawn_tide(generator: np.random.Generator, tide: Tide, arrival_s: np.ndarray) -> np.ndarray:
@@ -104,41 +138,65 @@ def drawn_tide(generator: np.random.Generator, tide: Tide, arrival_s: np.ndarray
     return np.array(found, np.float32)
 
 
-def _score(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> float:
-    """Log likelihood of all residuals, each by all others, but for a constant."""
-    mean, variance = _by_others(tide, arrival_s, residual)
+def _likelihood(tide: Tide, residual: np.ndarray, mean: np.ndarray, variance: np.ndarray) -> float:
+    """Log likelihood of residuals, but for a constant, around a tide of known mean and variance [rows]."""
     error, variance = residual - tide.offset - mean, variance + tide.scatter
-    return max(
-        -float(
-            np.sum(
-                0.5 * (TAILS + 1.0) * np.log1p(error**2 / (TAILS * width**2 * variance))
-                + 0.5 * np.log(variance)
-                + np.log(width)
-            )
-        )
+    rows = [
+        0.5 * (TAILS + 1.0) * np.log1p(error**2 / (TAILS * width**2 * variance))
+        + 0.5 * np.log(variance)
+        + np.log(width)
         for width in WIDTHS
-    )
+    ]
+    return -min(float(np.sum(one)) for one in rows)
 
 
-def _by_others(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and variance [rows] of the tide at every row by all other rows."""
-    if tide.variance <= 0.0:
-        return np.zeros(len(arrival_s)), np.zeros(len(arrival_s))
-    seen = np.clip(residual - tide.offset, -tide.most, tide.most)
-    keep = np.exp(-np.diff(arrival_s) / tide.memory_s)
-    before, after = _by_earlier(tide, keep, seen), _by_earlier(tide, keep[::-1], seen[::-1])[:, ::-1]
-    precision = 1.0 / before[1] + 1.0 / after[1] - 1.0 / tide.variance
-    return (before[0] / before[1] + after[0] / after[1]) / precision, 1.0 / precision
+def _by_others(
+    tried: Sequence[Tide],
+    arrival_s: np.ndarray,
+    residual: np.ndarray,
+    place: np.ndarray,
+    num_places: int,
+    *,
+    own: bool,
+) -> np.ndarray:
+    """Mean and variance [2, rows, settings] of the tide at every row's own place by all other rows; without `own`
+    [2, rows, settings, places] at every place."""
+    settings = Tide(*(np.array([[getattr(one, field.name)] for one in tried]) for field in fields(Tide)))  # type: ignore[arg-type]
+    seen = np.clip(residual[:, None, None] - settings.offset, -settings.most, settings.most)[..., 0]
+    known = np.where(np.isfinite(residual), place, -1)
+    shape = len(tried), num_places
+    gap_s = np.diff(arrival_s)
+    before = _by_earlier(settings, shape, gap_s, seen, known, own)
+    after = _by_earlier(settings, shape, gap_s[::-1], seen[::-1], known[::-1], own)[:, ::-1]
+    steady = settings.variance[:, 0] if own else settings.variance  # type: ignore[index]
+    precision = 1.0 / before[1] + 1.0 / after[1] - 1.0 / steady
+    return np.stack([(before[0] / before[1] + after[0] / after[1]) / precision, 1.0 / precision])
 
 
-def _by_earlier(tide: Tide, keep: np.ndarray, seen: np.ndarray) -> np.ndarray:
-    """[2, rows] mean and variance of the tide at every row by the rows before it; `keep` [rows - 1] between rows."""
-    mean, variance = 0.0, tide.variance
-    found = [(mean, variance)]
-    for kept, value in zip(keep.tolist(), seen[:-1].tolist(), strict=True):
-        if not math.isnan(value):
-            gain = variance / (variance + tide.scatter)
-            mean, variance = mean + gain * (value - mean), (1.0 - gain) * variance
-        mean, variance = kept * mean, tide.variance + kept * kept * (variance - tide.variance)
-        found.append((mean, variance))
-    return np.array(found).T
+def _by_earlier(
+    settings: Tide, shape: tuple[int, int], gap_s: np.ndarray, seen: np.ndarray, place: np.ndarray, own: bool
+) -> np.ndarray:
+    """Mean and variance as of `_by_others`, by the rows before each.
+
+    Args:
+        settings: Leaves [settings, 1].
+        shape: (settings, places).
+        gap_s: [rows - 1] between rows.
+        seen: [rows, settings] residuals, cut.
+        place: [rows] -1 where nothing is seen.
+        own: As of `_by_others`.
+    """
+    steady, scatter = settings.variance, settings.scatter[:, 0]  # type: ignore[index]
+    mean = np.zeros(shape)
+    variance, found = mean + steady, []
+    keep = np.exp(-np.append(gap_s, 0.0)[:, None, None] / settings.memory_s)
+    for row, here in enumerate(place.tolist()):
+        found.append((mean[:, here], variance[:, here]) if own else (mean, variance))
+        mean, variance = mean.copy(), variance.copy()
+        if here >= 0:
+            gain = variance[:, here] / (variance[:, here] + scatter)
+            mean[:, here] += gain * (seen[row] - mean[:, here])
+            variance[:, here] *= 1.0 - gain
+        mean *= keep[row]
+        variance = steady + keep[row] ** 2 * (variance - steady)
+    return np.stack(found, axis=1) if found else np.zeros((2, 0, *shape[: 1 if own else 2]))

@@ -45,7 +45,7 @@ class Cluster:
             `service_times`); 1 where the log does not show it.
         run_variance: [services, nodes] variance of what is known of the logarithm of `run_ratio`.
         dynamics: How run times move (see `run_filter`); by default they stand still.
-        tide: How they rise and fall everywhere at once (see `tides`); by default not.
+        tide, node_tide: How they rise and fall everywhere at once, and on single nodes (see `tides`); by default not.
         pressure: [services] how hard a run of each presses on the runs beside it (see `crowding`); by default, and
             where the log does not show it, empty: no run is longer for them.
         cold: Start-up times of services that have not run on a node for a while (see `cold_starts`); by default, and
@@ -75,6 +75,7 @@ class Cluster:
     knows_week: bool = True
     dynamics: RunDynamics = field(default_factory=RunDynamics)
     tide: Tide = field(default_factory=Tide)
+    node_tide: Tide = field(default_factory=Tide)
     pressure: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cold: ColdStarts | None = None
 
@@ -112,9 +113,9 @@ class Requests(NamedTuple):
     accepts_home: Leaf  # acceptance of offers at the site of arrival, by the training days
     accepts_elsewhere: Leaf  # at another site
     accepts_cloud: Leaf  # in the cloud of another site
-    tide: Leaf | None = (
-        None  # of run times everywhere (`tides`), for answers alone; None where no log tells of it
-    )
+    # tides of run times, for answers alone: everywhere, and [nodes, *batch] of single nodes; None where no log tells
+    tide: Leaf | None = None
+    node_tide: Leaf | None = None
 
 
 class InFlight(NamedTuple):

@@ -176,9 +176,9 @@ def _at(tree: PyTree, step: Array, axis_of_time: int = 0) -> PyTree:
 
 def _in_hand(request: Requests, step: Array) -> Requests:
     """The requests of one step, with a seat axis: leaves [1, *streams]; demand [resources, 1, *streams]."""
-    demand = _at(request.demand, step, 1)[:, None]
-    others = jax.tree.map(lambda leaf: leaf[None], _at(request._replace(demand=None), step))
-    return Requests(*others._replace(demand=demand))
+    wide = jax.tree.map(lambda leaf: leaf[:, None], _at((request.demand, request.node_tide), step, 1))
+    others = jax.tree.map(lambda leaf: leaf[None], _at(request._replace(demand=None, node_tide=None), step))
+    return Requests(*others._replace(demand=wide[0], node_tide=wide[1]))
 
 
 def replayed_arrivals(windows: Windows) -> Arrivals:
@@ -224,12 +224,9 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried:
     def longer(leaf: np.ndarray, axis: int) -> np.ndarray:
         return np.take(leaf, step, axis=axis)
 
-    request = {
-        name: longer(leaf, 1 if name == "demand" else 0) for name, leaf in wide.request._asdict().items()
-    }
     valid = np.arange(num_steps)[:, None] < wide.length[None]
     return wide._replace(
-        request=type(wide.request)(**request),
+        request=jax.tree.map(lambda leaf: longer(leaf, -2), wide.request),
         arrival_s=longer(wide.arrival_s, 0),
         carried=with_room(wide.carried, num_carried),
         node=np.where(valid, longer(wide.node, 0), -1),

@@ -203,7 +203,7 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
     """The requests of a day with decisions and outcomes."""
     key_rows, key_play = jax.random.split(key)
     rows = _undecided(draw_requests(key_rows, source.workload, day), source.twin.encoding.cluster)
-    tide = _tide(jax.random.fold_in(key, 2), source.twin.encoding.cluster, rows)
+    tide, of_nodes = _tides(jax.random.fold_in(key, 2), source.twin.encoding.cluster, rows)
     done = [rows.slice(0, 0) if earlier is None else earlier]
     for piece, begin in enumerate(range(0, len(rows), PIECE)):
         part = rows.slice(begin, PIECE)
@@ -213,19 +213,25 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
         )
         wanted = np.arange(encoded.num_rows) >= len(before)
         windows = cut_windows(encoded, wanted, source.twin.encoding, num_steps=PIECE)
-        drawn = tide[begin + np.clip(windows.row - len(before), 0, len(part) - 1)]
-        windows = windows._replace(request=windows.request._replace(tide=drawn))
+        place = np.clip(windows.row - len(before), 0, len(part) - 1)
+        on_nodes = None if of_nodes is None else of_nodes[:, begin + place]
+        windows = windows._replace(
+            request=windows.request._replace(tide=tide[begin + place], node_tide=on_nodes)
+        )
         member = number % source.twin.config.num_members
         episodes = source.play(jax.random.fold_in(key_play, piece), member, windows)
         done.append(_settled(part, episodes, float(windows.origin_s[0]), source.twin.encoding.cluster))
     return pa.concat_tables([done[0].slice(0, 0), *done[1:]])
 
 
-def _tide(key: Array, cluster: Cluster, rows: pa.Table) -> np.ndarray:
-    """[rows] the tide of run times at requests that nobody has run."""
+def _tides(key: Array, cluster: Cluster, rows: pa.Table) -> tuple[np.ndarray, np.ndarray | None]:
+    """The tides of run times at requests that nobody has run, everywhere [rows] and of every node [nodes, rows]."""
     generator = np.random.default_rng(np.asarray(jax.random.key_data(key)).tolist())
     arrival_s = 1e-6 * pc.cast(rows["arrival"], pa.int64()).to_numpy()
-    return drawn_tide(generator, cluster.tide, arrival_s)
+    tide = drawn_tide(generator, cluster.tide, arrival_s)
+    if not cluster.node_tide.variance:
+        return tide, None
+    return tide, np.stack([drawn_tide(generator, cluster.node_tide, arrival_s) for _ in cluster.node_names])
 
 
 def _undecided(rows: pa.Table, cluster: Cluster) -> pa.Table:
