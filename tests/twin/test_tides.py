@@ -92,6 +92,9 @@ def test_slow_periods_of_nodes_are_told_from_what_rises_everywhere() -> None:
         least = min(np.corrcoef(found[one], slow[one])[0, 1] for one in range(4))
         assert least > (0.5 if hidden.any() else 0.75)
     assert fit_tides(runs_of(random, residual, at_s, 0 * node), np.zeros(0), 1)[1].variance == 0.0
+    weak = 0.15 * slow[node, np.arange(NUM_ROWS)] + 0.3 * random.standard_normal(NUM_ROWS)
+    assert tide_in(at_s, weak, node, 4).variance > 0.0
+    assert fit_tides(runs_of(random, weak, at_s, node), np.zeros(0), 4)[1].variance == 0.0
 
 
 @pytest.mark.parametrize("tails", ["normal", "student", "none of them known", "few"])

@@ -30,6 +30,8 @@ LEAST_SCATTER = 1e-4
 MEMORIES_S = (120.0, 600.0, 3_000.0)
 SHARES = (0.05, 0.2, 0.5)
 """Of the variance of residuals, that may rise and fall."""
+LEAST_NODE_SHARE = 0.2
+"""Of it, that a node's tide must make up: a weaker one may be what runs cost each other there, by who decided so."""
 NUM_NUMBERS = 3
 """Of a tide more than of none. What it gains in likelihood must exceed so many logarithms of the number of runs, twice
 Schwarz's criterion (1978): gains are made in a few hours of a log, and their spread cannot tell them from chance."""
@@ -72,7 +74,9 @@ def fit_tides(runs: CrowdedRuns, pressure: np.ndarray, num_nodes: int) -> tuple[
     arrival_s, residual, node = last.arrival_s[known], residual[known], last.node[known]
     everywhere = tide_in(arrival_s, residual, np.zeros_like(node), 1)
     residual = residual - tide_along(everywhere, arrival_s, residual)
-    return everywhere, tide_in(arrival_s, residual, node, num_nodes) if num_nodes > 1 else Tide()
+    of_node = tide_in(arrival_s, residual, node, num_nodes)
+    is_weak = of_node.variance < LEAST_NODE_SHARE * (of_node.variance + of_node.scatter)
+    return everywhere, Tide() if is_weak or num_nodes < 2 else of_node
 
 
 def tide_in(arrival_s: np.ndarray, residual: np.ndarray, place: np.ndarray, num_places: int) -> Tide:
