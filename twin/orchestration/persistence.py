@@ -18,14 +18,15 @@ from twin.placement.types import Cluster
 CLUSTER, ARRAYS, TABLES = "cluster.json", "cluster.npz", "chance.npz"
 _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "cluster"))
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
-_DYNAMICS, _COLD = "dynamics", "cold"
-_OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, _COLD))
+_DYNAMICS, _NEVER = "dynamics", ("cold", "tide", "node_tide")
+_OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
 
 def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     """Writes a twin into a product's folder."""
     edge, cluster = fitted.edge, fitted.edge.cluster
     assert cluster.cold is None, "run times by slots start nothing cold"
+    assert max(cluster.tide.variance, cluster.node_tide.variance) == 0.0, "nor have they tides"
     plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}
     plain[_DYNAMICS] = asdict(cluster.dynamics)
     plain[SETTINGS] = as_facts(edge.config, fitted.frames)
