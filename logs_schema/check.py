@@ -67,12 +67,14 @@ def check_archive(path: Path | str) -> CheckReport:
     }
     days = log_days({day: archive.num_rows("requests", day) for day in archive.days("requests")})
     coverage, use, clock, tried, named = Coverage(), PeakUse(), _Clock(), Overlap(), _Named()
+    memory = _Above("memory_gib", HUGE_GIB)
     for batch in archive.scan("requests", columns=COLUMNS):
         coverage.add(batch)
         use.add(batch)
         clock.add(batch)
         tried.add(batch)
         named.add(batch)
+        memory.add(batch)
     nodes = archive.nodes()
     guessed = guesses(archive.facts)
     capacities = tuple(_capacity_lines(use.finish(), nodes, set(guessed)))
@@ -98,7 +100,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_guess_warnings(guessed),
             *_grant_warnings(archive),
             *_response_warnings(archive),
-            *_memory_warnings(archive),
+            *_memory_warnings(memory),
         ),
         problems=tuple(_problems(tables)),
     )
@@ -144,6 +146,23 @@ class _Clock:
             num_with_request=self.num_with_request,
             largest_overrun=self.largest_overrun,
         )
+
+
+@dataclass
+class _Above:
+    """How many values of a column are above a limit, batch by batch."""
+
+    column: str
+    limit: float
+    num_above: int = 0
+    num_known: int = 0
+    largest: float = 0.0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        values = batch[self.column].drop_null().to_numpy(zero_copy_only=False)
+        self.num_known += len(values)
+        self.num_above += int((values > self.limit).sum())
+        self.largest = max(self.largest, float(values.max(initial=0.0)))
 
 
 @dataclass
@@ -273,31 +292,22 @@ def _grant_warnings(archive: Archive) -> Iterator[str]:
 def _response_warnings(archive: Archive) -> Iterator[str]:
     """Response times that are seconds of most applications only in another unit."""
     for name in RESPONSES:
-        num_slow, num_known, largest = 0, 0, 0.0
+        seen = _Above(name, SLOW_S)
         for batch in archive.scan("deployment_samples", columns=(name,)):
-            values = batch[name].drop_null().to_numpy(zero_copy_only=False)
-            num_known += len(values)
-            num_slow += int((values > SLOW_S).sum())
-            largest = max(largest, float(values.max(initial=0.0)))
-        if num_slow > 0.5 * num_known:
+            seen.add(batch)
+        if seen.num_above > 0.5 * seen.num_known:
             yield (
-                f"{name} is above {SLOW_S:g} s in {num_slow:,} of {num_known:,} rows, at most {largest:,.4g}: is it in "
-                "seconds?"
+                f"{name} is above {SLOW_S:g} s in {seen.num_above:,} of {seen.num_known:,} rows, at most "
+                f"{seen.largest:,.4g}: is it in seconds?"
             )
 
 
-def _memory_warnings(archive: Archive) -> Iterator[str]:
+def _memory_warnings(seen: _Above) -> Iterator[str]:
     """Requests for so much memory that it is rather in bytes or KiB."""
-    num_huge, num_known, largest = 0, 0, 0.0
-    for batch in archive.scan("requests", columns=("memory_gib",)):
-        values = batch["memory_gib"].drop_null().to_numpy(zero_copy_only=False)
-        num_known += len(values)
-        num_huge += int((values > HUGE_GIB).sum())
-        largest = max(largest, float(values.max(initial=0.0)))
-    if num_huge:
+    if seen.num_above:
         yield (
-            f"memory_gib is above {HUGE_GIB:,} GiB in {num_huge:,} of {num_known:,} requests, at most {largest:,.4g}: "
-            "is it in GiB?"
+            f"memory_gib is above {HUGE_GIB:,} GiB in {seen.num_above:,} of {seen.num_known:,} requests, at most "
+            f"{seen.largest:,.4g}: is it in GiB?"
         )
 
 

@@ -16,7 +16,7 @@ from twin.placement.bookkeeping import placement, tables_of
 from twin.placement.encoding import Encoding
 from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Carried, InFlight, Leaf, PlacementEvents, PlacementState, Requests
-from twin.placement.windows import Windows
+from twin.placement.windows import Windows, in_hand
 
 
 class Translation(NamedTuple):
@@ -67,15 +67,7 @@ def with_views(
             jnp.asarray, begun if table is not None else (None, None, None)
         )
 
-        def at(leaf: Array, axis: int) -> Array:
-            return jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), inside, axis, False)
-
-        named = {
-            name: at(getattr(translation.request, name), 0)[None]
-            for name in Requests._fields
-            if name not in ("demand", "tide", "node_tide")  # tides are for answers
-        }
-        request = Requests(demand=at(translation.request.demand, 1)[:, None], **named)
+        request = in_hand(translation.request, inside)
         events = observed_events._replace(
             request=request, carried=table, level=level, age_s=age_s, last_end_s=last_end_s
         )

@@ -99,9 +99,8 @@ def _value(
     if one.constant is not None:
         return _written(one, str(one.constant), instants)
     found = [found_at(fields, source) for source in one.sources]
-    if isinstance(
-        found[0], list
-    ):  # nodes are all taken, amounts added up; the latest end counts, else the first text
+    if isinstance(found[0], list):
+        # Nodes are all taken, amounts added up; the latest end counts, else the first text.
         parts = [text_of(part) for part in found[0] if not mapping.is_nothing(text_of(part))]
         if one.column in NODE_COLUMNS:
             return _nodes(one, [meant for part in parts if (meant := meant_by(one, part))])

@@ -159,9 +159,9 @@ def fit_encoding(
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
     tables = [table.filter(pa.array(wanted)) for table, wanted in looked_at]
     rows = pa.concat_tables(tables).unify_dictionaries()
-    by_class = granularity == "class" or (granularity == "auto" and wants_classes(archive.nodes(), rows))
-    cluster, node_of_name = _cluster(archive.nodes(), rows, by_class)
-    until_s = day_start_s(max(train_days)) + DAY_S
+    nodes, until_s = archive.nodes(), day_start_s(max(train_days)) + DAY_S
+    by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
+    cluster, node_of_name = _cluster(nodes, rows, by_class)
     run_s, service = _run_s(rows, until_s), label_index(rows, "service", cluster.services)
     run_of_service = _median_by(service, run_s, len(cluster.services))
     expected_s = expected_run_s(rows, service, run_of_service)

@@ -169,16 +169,15 @@ def take(tree: PyTree, window: Array) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.take(jnp.asarray(leaf), window, axis=-1, mode="clip"), tree)
 
 
-def _at(tree: PyTree, step: Array, axis_of_time: int = 0) -> PyTree:
+def _at(leaf: Array, step: Array, axis_of_time: int, *, keepdims: bool) -> Array:
     step = step.astype(jnp.uint32)  # as in `fold_slots`
-    return jax.tree.map(lambda leaf: jax.lax.dynamic_index_in_dim(leaf, step, axis_of_time, False), tree)
+    return jax.lax.dynamic_index_in_dim(jnp.asarray(leaf), step, axis_of_time, keepdims)
 
 
-def _in_hand(request: Requests, step: Array) -> Requests:
-    """The requests of one step, with a seat axis: leaves [1, *streams]; demand [resources, 1, *streams]."""
-    wide = jax.tree.map(lambda leaf: leaf[:, None], _at((request.demand, request.node_tide), step, 1))
-    others = jax.tree.map(lambda leaf: leaf[None], _at(request._replace(demand=None, node_tide=None), step))
-    return Requests(*others._replace(demand=wide[0], node_tide=wide[1]))
+def in_hand(request: Requests, step: Array) -> Requests:
+    """The requests of one step, of leaves [..., T, *streams], with a seat axis: [..., 1, *streams]."""
+    time = -np.ndim(request.site)
+    return Requests(*jax.tree.map(lambda leaf: _at(leaf, step, time, keepdims=True), request))
 
 
 def replayed_arrivals(windows: Windows) -> Arrivals:
@@ -197,7 +196,7 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         )
         active = jnp.ones((1, *streams), bool)
         first = First(
-            walk.arrival_s[0], _in_hand(walk.request, walk.step), active, jnp.zeros(streams, bool),
+            walk.arrival_s[0], in_hand(walk.request, walk.step), active, jnp.zeros(streams, bool),
             take(windows.carried, window), take(windows.level, window), take(windows.age_s, window),
             take(windows.last_end_s, window),
         )  # fmt: skip
@@ -207,8 +206,8 @@ def replayed_arrivals(windows: Windows) -> Arrivals:
         step = walk.step + 1
         done = step >= walk.length
         inside = jnp.minimum(step, walk.arrival_s.shape[0] - 1)
-        clock_s = jnp.where(done, state.clock_s, _at(walk.arrival_s, inside))
-        request = _in_hand(walk.request, inside)
+        clock_s = jnp.where(done, state.clock_s, _at(walk.arrival_s, inside, 0, keepdims=False))
+        request = in_hand(walk.request, inside)
         return walk._replace(step=step), Next(clock_s, request, ~done[None], done)
 
     return Arrivals(init, following)

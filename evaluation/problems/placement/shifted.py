@@ -34,7 +34,7 @@ def fit_of_shifted(twin: PlacementTwin, judge: JudgeConfig) -> tuple[AnswerConfi
 
 def notes_on_fits(judge: JudgeConfig) -> list[str]:
     """That the twins of shifted days are fitted in so few steps that they hardly know the log; nothing where not."""
-    if judge.num_fit_steps >= FEW_STEPS or not judge.num_fit_steps:
+    if not 0 < judge.num_fit_steps < FEW_STEPS:
         return []
     return [
         f"the twins of shifted days were fitted in {judge.num_fit_steps} steps ([judge] num_fit_steps); with fewer "
