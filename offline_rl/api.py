@@ -14,6 +14,7 @@ import numpy as np
 
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress
+from logs_schema.settings import refuse_below_one
 from offline_rl.networks import Actor, Example, example_in, greedy_policy, sampling_policy
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams
@@ -133,6 +134,7 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
         )  # fmt: skip
         twin = rollouts.twin
         config = even_streams(replace(config, **settings), twin.config.num_members)
+        refuse_below_one("ppo", num_updates=config.num_updates)
         key = jax.random.key(0)  # each seed's own is folded in, so it learns the same alone or beside others
         judge = referee_of(key, twin, config, [(start.network, clone)]).select
         runs = train_in_twin(key, twin, start.example, start.network, clone, judge, config, progress, None)

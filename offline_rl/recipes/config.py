@@ -33,7 +33,7 @@ class TrainingConfig:
 
     Attributes:
         seeds: One twin-trained policy, and one of each learner from logs, for each.
-        num_updates: PPO updates, each from a fresh rollout in the twin.
+        num_updates: PPO updates from the clone, each from a fresh rollout in the twin; 0: no policy starts from it.
         learning_rate, gae_lambda, entropy: Of PPO, see `PPOConfig`.
         num_streams: Parallel rollouts, rounded down to a multiple of PPO's minibatches and of the members trained
             with (`num_held_out_members` of the ensemble are not).
@@ -86,10 +86,15 @@ class TrainingConfig:
                 f"seeds = {list(self.seeds)}", where="[train]", allowed="one or more different seeds"
             )
         refuse_below_one(
-            "[train]", num_updates=self.num_updates, num_streams=self.num_streams, clone_updates=self.clone_updates,
+            "[train]", num_streams=self.num_streams, clone_updates=self.clone_updates,
             clone_streams=self.clone_streams, from_logs_updates=self.from_logs_updates,
             updates_per_look=self.updates_per_look, episode_requests=self.episode_requests,
         )  # fmt: skip
+        if self.num_updates < 0 or self.residual_updates < 0:
+            raise ConfigError(
+                f"num_updates = {self.num_updates}, residual_updates = {self.residual_updates}", where="[train]",
+                allowed="0, of no such policy, or more",
+            )  # fmt: skip
         if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
                 f"learning_rate = {self.learning_rate:g}", where="[train]", allowed="more than 0"

@@ -1,6 +1,6 @@
 """What training yields, and how it is kept: parameters and curves as arrays, the encoding they belong to, no pickle."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,9 +22,12 @@ from twin.placement.history import replay_log, shapes_of_replay
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.placement.windows import Windows
 
+TWIN = "twin"
+"""Name of what PPO in the twin made of the clone."""
+
 
 class Schedulers(NamedTuple):
-    """What training yields; all policies have one kind of network."""
+    """What training yields; all policies have one kind of network. Without PPO from the clone there are no seeds."""
 
     clone: PyTree  # parameters of the clone's actor
     trained: PyTree  # parameters of the twin-trained actors, leaves [seeds, ...]
@@ -43,7 +46,19 @@ class Schedulers(NamedTuple):
     @property
     def chosen(self) -> tuple[str, int]:
         """Name and seed's row of the policy that the ladder chose; without a ladder the first seed's from the twin."""
-        return chosen_of(self.ladder) if self.ladder else ("twin", 0)
+        return chosen_of(self.ladder) if self.ladder else (TWIN, 0)
+
+    @property
+    def num_trained(self) -> int:
+        """How many seeds' policies PPO made of the clone."""
+        return len(self.reward_curve)
+
+
+def stacked(each: Sequence[PyTree], like: PyTree) -> PyTree:
+    """Equal structures as one, leaves [len(each), ...]; of none, leaves [0, ...] as those of `like`."""
+    if not each:
+        return jax.tree.map(lambda leaf: np.zeros((0, *np.shape(leaf)), np.asarray(leaf).dtype), like)
+    return jax.tree.map(lambda *leaves: np.stack(leaves), *each)
 
 
 def example_for(encoding: Encoding, windows: Windows) -> Example:
@@ -103,7 +118,7 @@ def policy_params(schedulers: Schedulers, name: str, seed_row: int) -> PyTree:
     Raises:
         ConfigError: There is no such policy, or none that decides by itself.
     """
-    seeded = {"twin": schedulers.trained, **schedulers.from_logs}
+    seeded = ({TWIN: schedulers.trained} if schedulers.num_trained else {}) | dict(schedulers.from_logs)
     if name in seeded:
         return jax.tree.map(lambda leaf: leaf[seed_row], seeded[name])
     alone = {"bc_greedy": schedulers.clone, **schedulers.rules}
@@ -128,4 +143,11 @@ def best_rule(schedulers: Schedulers) -> PyTree | None:
 def best_row(schedulers: Schedulers, name: str) -> int:
     """The row of the seed of a policy that did best with the member that was held out; ties to the first."""
     step = schedulers.ladder.get(name)
-    return int(np.argmax(schedulers.held_out_curve.max(axis=1))) if step is None else int(step.row)
+    if step is not None:
+        return int(step.row)
+    return best_seed(schedulers) if schedulers.num_trained else 0
+
+
+def best_seed(schedulers: Schedulers) -> int:
+    """The row of the seed whose policy from the twin did best with the member that was held out; ties to the first."""
+    return int(np.argmax(schedulers.held_out_curve.max(axis=1)))

@@ -44,7 +44,7 @@ from offline_rl.recipes.ladder import (
     select_row,
 )
 from offline_rl.recipes.log_learners import LearnerSearch, learn_from_log
-from offline_rl.recipes.schedulers import Schedulers, policy_params
+from offline_rl.recipes.schedulers import TWIN, Schedulers, best_seed, policy_params, stacked
 from offline_rl.recipes.twin_experience import members_of, rollouts_in
 from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import DESCRIPTIONS, rules_in_words, rules_of, tune_rules
@@ -105,7 +105,9 @@ class TrainingStart(NamedTuple):
         progress: Progress,
         keep: Path | None,
     ) -> list[Selected]:
-        """PPO in the twin, a run for each seed."""
+        """PPO in the twin, a run for each seed; none where no updates are configured."""
+        if not config.num_updates:
+            return []
         key_seeds = jax.random.split(key, 3)[1]
         return train_in_twin(
             key_seeds, twin, self.example, self.network, self.clone, judge, config, progress, keep
@@ -146,7 +148,8 @@ def train_contenders(
     config = even_streams(config, twin.config.num_members)
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
     start = begun.result() if begun else _start(key, twin, config, progress, keep)
-    ahead([*(f"{SEED} {seed}" for seed in config.seeds), *config.from_logs])
+    in_twin = config.seeds if config.num_updates else ()
+    ahead([*(f"{SEED} {seed}" for seed in in_twin), *config.from_logs])
     judges, correctors = _referee(key, twin, config, start, rules)
     key_residual, beside = jax.random.fold_in(key, _RESIDUAL), NotesAlone(progress)
     corrected = Background(
@@ -160,11 +163,11 @@ def train_contenders(
     learned, searches = start.from_log(key, twin, config, progress, keep)
     found = Schedulers(
         start.clone,
-        jax.tree.map(lambda *leaves: np.stack(leaves), *(run.best.params.actor for run in runs)),
+        stacked([run.best.params.actor for run in runs], start.clone),
         start.clone_curve,
-        np.stack([run.info.reward for run in runs]),
-        np.stack([run.info.kl_to_clone for run in runs]),
-        np.stack([run.looks for run in runs]),
+        stacked([run.info.reward for run in runs], np.zeros(0)),
+        stacked([run.info.kl_to_clone for run in runs], np.zeros(0)),
+        stacked([run.looks for run in runs], np.zeros(0)),
         learned,
         jax.tree.map(np.asarray, rules),
         {},
@@ -291,7 +294,8 @@ def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dic
     rungs = _rule_rungs(found.rules)
     rungs.append(Rung("bc_greedy", 0, network, found.clone))
     rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
-    rows["twin"] = int(np.argmax(found.held_out_curve.max(axis=1)))
+    if found.num_trained:
+        rows[TWIN] = best_seed(found)
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
     if RESIDUAL in found.rules:
         params = found.rules[RESIDUAL]

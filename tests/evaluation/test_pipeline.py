@@ -18,6 +18,8 @@ from evaluation.judges.contender import load_contender
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.problems.configuration import LogConfig
 from evaluation.problems.placement.case import candidates
+from evaluation.problems.placement.kit import trained as trained_in_words
+from evaluation.problems.placement.reporting import learning_charts
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     build_bundle,
@@ -36,6 +38,7 @@ from offline_rl.recipes.schedulers import (
     network_for,
     policy_params,
     save_schedulers,
+    stacked,
 )
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from offline_rl.rules.size_intervals import SIZE_INTERVALS
@@ -253,6 +256,27 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
     tried = candidates(both, PlacementTwin.load(products["twin"]).encoding.cluster, RULES)
     first, second = (one.params for one in tried if one.name == TWIN_POLICY)
     jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
+
+
+def test_training_without_policies_from_the_clone(products: dict[str, Path], tmp_path: Path) -> None:
+    """No seeds: they are neither evaluated, shown nor exported, all else is, and what is saved is what is loaded."""
+    twin, (usual, _) = PlacementTwin.load(products["twin"]), load_schedulers(products["policy"])
+    curves = dict.fromkeys(("reward_curve", "kl_curve", "held_out_curve"), np.zeros((0, 0)))
+    without = usual._replace(trained=stacked([], usual.clone), **curves)
+    save_schedulers(without, twin, tmp_path)
+    loaded, _ = load_schedulers(tmp_path)
+    jax.tree.map(np.testing.assert_array_equal, without, loaded)
+    names = {one.name for one in candidates(loaded, twin.encoding.cluster, RULES)}
+    usual_names = {one.name for one in candidates(usual, twin.encoding.cluster, RULES)}
+    assert usual_names - names == {TWIN_POLICY}
+    shown = {chart.title for chart in learning_charts(twin.report, loaded, 100)}
+    assert "Behaviour cloning" in shown
+    assert "Training in the twin" not in shown
+    with pytest.raises(ConfigError, match="no policy 'twin' to export"):
+        policy_params(loaded, TWIN_POLICY, 0)
+    facts = read_manifest(products["policy"]).extra
+    nothing = {key: [] for key in ("training_reward", "reward_with_held_out_member", "kl_to_clone")}
+    assert trained_in_words(facts | nothing) == [f"ladder: {facts['ladder']}"]
 
 
 def test_a_log_without_a_day_after_training_is_refused_before_learning(tmp_path: Path) -> None:

@@ -116,6 +116,15 @@ def test_the_same_key_gives_the_same_bits_whatever_seeds_stand_beside(
 
 
 @pytest.mark.slow
+def test_training_may_leave_out_policies_from_the_clone(products: dict[str, Path]) -> None:
+    twin = PlacementTwin.load(products["twin"])
+    found = trained(twin, replace(TINY.train, num_updates=0, residual_updates=2))
+    assert found.num_trained == 0
+    assert {"bc_greedy", "residual"} <= set(found.ladder)
+    assert "twin" not in found.ladder
+
+
+@pytest.mark.slow
 def test_every_seed_learns_its_own_policy_from_the_same_clone(schedulers: Schedulers) -> None:
     first, second = schedulers.reward_curve  # what is kept may be the clone, where no look was better
     assert not np.array_equal(first, second)

@@ -95,15 +95,13 @@ def candidates(
     plain = [Candidate(name, name, nothing) for name in names]
     if schedulers is None:
         return plain
-    num_seeds = len(schedulers.reward_curve)
-    trained = [jax.tree.map(lambda leaf, i=seed: leaf[i], schedulers.trained) for seed in range(num_seeds)]
     clones = [Candidate("bc", SAMPLED, nothing), Candidate("bc_greedy", GREEDY, nothing)]
     learned = [
         Candidate(name, GREEDY, jax.tree.map(lambda leaf, i=seed: leaf[i], params))
-        for name, params in schedulers.from_logs.items()
-        for seed in range(num_seeds)
+        for name, params in (*schedulers.from_logs.items(), (TWIN_POLICY, schedulers.trained))
+        for seed in range(len(jax.tree.leaves(params)[0]))
     ]
-    found = [*plain, *clones, *learned, *(Candidate(TWIN_POLICY, GREEDY, params) for params in trained)]
+    found = [*plain, *clones, *learned]
     if schedulers.ladder:
         name, row = schedulers.chosen
         is_rule = name in schedulers.rules

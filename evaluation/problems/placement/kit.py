@@ -286,11 +286,12 @@ def _population(facts: Facts) -> str:
 
 def trained(facts: Facts) -> list[str]:
     """Lines for the terminal on every seed of a training, and the chosen policy; training reward is no value of it."""
-    columns = ("seeds", "reward_with_held_out_member", "training_reward", "kl_to_clone")
+    columns = ("reward_with_held_out_member", "training_reward", "kl_to_clone")
+    of_seeds = zip(facts["seeds"], *(facts[name] for name in columns), strict=bool(facts[columns[0]]))
     seeds = [
         f"seed {seed}: mean reward of a decision {value:.4f} with the member held out; training reward {reward:.4f} "
         f"at the end, {kl:.3f} nats from the clone"
-        for seed, value, reward, kl in zip(*(facts[name] for name in columns), strict=True)
+        for seed, value, reward, kl in of_seeds
     ]
     return [*seeds, f"ladder: {facts['ladder']}"]
 

@@ -60,6 +60,12 @@ def learning_charts(
         Curve(name, tuple(steps), tuple(map(float, schedulers.clone_curve[:, column])))
         for column, name in enumerate(("training windows", "held-out windows"))
     )
+    charts.append(
+        Chart("Behaviour cloning", "gradient steps", "cross-entropy (nats a decision)", clone,
+              "The clone keeps the parameters of the lowest held-out point.")
+    )  # fmt: skip
+    if not schedulers.num_trained:
+        return tuple(charts)
     updates = np.arange(1, schedulers.reward_curve.shape[1] + 1, dtype=float)
     rewards = tuple(
         Curve(f"seed {seed}", tuple(updates), tuple(map(float, curve)))
@@ -71,8 +77,6 @@ def learning_charts(
         for seed, curve in enumerate(schedulers.held_out_curve)
     )
     charts += [
-        Chart("Behaviour cloning", "gradient steps", "cross-entropy (nats a decision)", clone,
-              "The clone keeps the parameters of the lowest held-out point."),
         Chart("Training in the twin", "updates", "training reward (mean of a decision)", rewards,
               "Less the members' disagreement and with randomised durations: no value of a policy."),
         Chart("Value with the member held out", "updates", "mean reward of a greedy decision", held_out,

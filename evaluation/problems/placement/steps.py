@@ -209,9 +209,9 @@ def build_policy(
     _unfinished(out, twin_path, config, seed, engine).remove()
     return {
         "seeds": list(config.seeds),
-        "training_reward": schedulers.reward_curve[:, -1].round(6).tolist(),
-        "reward_with_held_out_member": schedulers.held_out_curve.max(axis=1).round(6).tolist(),
-        "kl_to_clone": schedulers.kl_curve[:, -1].round(6).tolist(),
+        "training_reward": [round(float(curve[-1]), 6) for curve in schedulers.reward_curve],
+        "reward_with_held_out_member": [round(float(curve.max()), 6) for curve in schedulers.held_out_curve],
+        "kl_to_clone": [round(float(curve[-1]), 6) for curve in schedulers.kl_curve],
         "ladder": in_words(schedulers.ladder, is_trusted=is_trusted),
         "rungs": rungs_of(schedulers.ladder),
         "tuned": {name: tuned_as(search) for name, search in schedulers.searches.items()},
