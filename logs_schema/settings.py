@@ -110,9 +110,18 @@ def _date(value: Any, where: str) -> dt.date:
 
 def refuse_below_one(table: str, **values: int) -> None:
     """ConfigError where one of the values of a table is below 1."""
+    _refuse_below(1, table, values)
+
+
+def refuse_below_zero(table: str, **values: int) -> None:
+    """ConfigError where one of the values of a table is below 0."""
+    _refuse_below(0, table, values)
+
+
+def _refuse_below(least: int, table: str, values: Mapping[str, int]) -> None:
     for name, value in values.items():
-        if value < 1:
-            raise ConfigError(f"{name} = {value}", where=table, allowed="1 or more")
+        if value < least:
+            raise ConfigError(f"{name} = {value}", where=table, allowed=f"{least} or more")
 
 
 def _refuse_seed(name: str, value: Any, where: str) -> None:

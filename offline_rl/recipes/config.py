@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from logs_schema.errors import ConfigError
-from logs_schema.settings import refuse_below_one
+from logs_schema.settings import refuse_below_one, refuse_below_zero
 from offline_rl.algorithms import PPOConfig
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.log_learners import LEARNERS
@@ -90,11 +90,7 @@ class TrainingConfig:
             clone_streams=self.clone_streams, from_logs_updates=self.from_logs_updates,
             updates_per_look=self.updates_per_look, episode_requests=self.episode_requests,
         )  # fmt: skip
-        if self.num_updates < 0 or self.residual_updates < 0:
-            raise ConfigError(
-                f"num_updates = {self.num_updates}, residual_updates = {self.residual_updates}", where="[train]",
-                allowed="0, of no such policy, or more",
-            )  # fmt: skip
+        refuse_below_zero("[train]", num_updates=self.num_updates, residual_updates=self.residual_updates)
         if not 0.0 < self.learning_rate < math.inf:
             raise ConfigError(
                 f"learning_rate = {self.learning_rate:g}", where="[train]", allowed="more than 0"

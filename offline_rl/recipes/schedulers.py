@@ -51,7 +51,7 @@ class Schedulers(NamedTuple):
     @property
     def num_trained(self) -> int:
         """How many seeds' policies PPO made of the clone."""
-        return len(self.reward_curve)
+        return len(self.held_out_curve)
 
 
 def stacked(each: Sequence[PyTree], like: PyTree) -> PyTree:

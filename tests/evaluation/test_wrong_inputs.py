@@ -97,7 +97,7 @@ def test_a_misspelled_key_is_told_with_the_one_that_is_likely_meant(tmp_path, te
     ("text", "what", "where"),
     [
         ("[train]\nseeds = []", "seeds = []", "[train]"),
-        ("[train]\nnum_updates = 0", "num_updates = 0", "[train]"),
+        ("[train]\nnum_updates = -1", "num_updates = -1", "[train]"),
         ("[train]\nlearning_rate = 0.0", "learning_rate = 0", "[train]"),
         ("[days]\nnum_days = 0", "num_days = 0", "[days]"),
         ("[judge]\ncopies = 0", "copies = 0", "[judge]"),

@@ -23,7 +23,7 @@ TINY = RunConfig(
     days=DaysConfig(num_days=1, num_steps=64),
     twin=AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20),
     population=PopulationConfig("none"),
-    certify=CertifyConfig(num_steps=64, num_replicates=200, rankings=False),
+    certify=CertifyConfig(num_steps=64, num_replicates=200, clone_updates=100, rankings=False),
     train=TrainingConfig(
         seeds=(3,),
         num_updates=2,

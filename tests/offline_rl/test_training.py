@@ -19,7 +19,8 @@ def test_the_best_seed_is_the_one_whose_kept_policy_did_best() -> None:
     [
         {"seeds": ()},
         {"seeds": (1, 1)},
-        {"num_updates": 0},
+        {"num_updates": -1},
+        {"residual_updates": -1},
         {"network": "transformer"},
         {"from_logs": ("dqn",)},
         {"randomise_nodes": -1.0},
