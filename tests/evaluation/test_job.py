@@ -260,7 +260,7 @@ def test_a_job_needs_the_paths_of_its_log(tmp_path):
 
 
 def test_a_fit_warns_of_days_asked_for_and_kept_back(native_log, tmp_path, monkeypatch):
-    monkeypatch.setattr(placement_steps, "fit_encoding", lambda *_, **__: (_ for _ in ()).throw(Between))
+    monkeypatch.setattr(placement_steps, "encoding_of", lambda *_, **__: (_ for _ in ()).throw(Between))
     notes = StringIO()
     (archive,) = run_job(
         [whole_job.archive_step(native_log.log, tmp_path)], tmp_path, SilentProgress()

@@ -178,6 +178,12 @@ def read_pieces(
         yield encode_rows(table, encoding, known_until_s), wanted
 
 
+def with_tides(rows: EncodedRows, wanted: np.ndarray, encoding: Encoding) -> EncodedRows:
+    """The rows with their tides, which `cut_windows` looks for in the log where rows have none: for several cuts."""
+    tide, node_tide = tides_of(rows, encoding, filed_run_s(rows, encoding, _begin_s(rows, wanted)))
+    return rows._replace(request=rows.request._replace(tide=tide, node_tide=node_tide))
+
+
 def cut_windows(
     rows: EncodedRows, wanted: np.ndarray, encoding: Encoding, *, num_steps: int, stride: int | None = None
 ) -> Windows:
@@ -216,17 +222,17 @@ def cut_windows(
     row = usable[np.minimum(position, len(usable) - 1)]
     valid = np.arange(num_steps)[:, None] < length[None]
     origin_s = np.floor(rows.arrival_s[row[0]])
-    begin_s = float(rows.arrival_s[np.argmax(wanted)])  # earlier rows are only those still in flight then
+    if rows.request.tide is None:
+        rows = with_tides(rows, wanted, encoding)
+    begin_s = _begin_s(rows, wanted)
     filed_s = filed_run_s(rows, encoding, begin_s)
     carried, num_overflow = _carried(rows, row[0], origin_s, encoding, filed_s)
 
     def clock(instants_s: np.ndarray) -> np.ndarray:
         return (instants_s[row] - origin_s[None]).astype(np.float32)
 
-    tide, node_tide = tides_of(rows, encoding, filed_s)
-    request = rows.request._replace(tide=tide, node_tide=node_tide)
     return Windows(
-        request=Requests(*(None if leaf is None else np.asarray(leaf)[..., row] for leaf in request)),
+        request=Requests(*(None if leaf is None else np.asarray(leaf)[..., row] for leaf in rows.request)),
         arrival_s=clock(rows.arrival_s),
         length=length,
         node=np.where(valid, rows.node[row], -1).astype(np.int32),
@@ -240,6 +246,11 @@ def cut_windows(
         last_end_s=last_ends_s(rows, row[0], origin_s, encoding, begin_s),
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
     )
+
+
+def _begin_s(rows: EncodedRows, wanted: np.ndarray) -> float:
+    """The first wanted arrival: earlier rows are only those still in flight then."""
+    return float(rows.arrival_s[np.argmax(wanted)])
 
 
 def _carried(

@@ -18,7 +18,7 @@ from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import cut_windows, read_pieces, read_rows
+from twin.placement.encode import cut_windows, read_pieces, read_rows, with_tides
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.fit import FitProgram, FitReport, fit_answers
 from twin.placement.history import labelled_offers, replay_log
@@ -278,6 +278,7 @@ def training_windows(
     cuts: list[list[Windows]] = [[] for _ in strides]
     missing: ConfigError | None = None
     for rows, wanted in read_pieces(archive, encoding, chosen, known_until_s=known_until_s, most=most):
+        rows = with_tides(rows, wanted, encoding)
         try:
             parts = [cut_windows(rows, wanted, encoding, num_steps=num_steps, stride=one) for one in strides]
         except ConfigError as error:

@@ -8,6 +8,7 @@ from evaluation.comparison.training_days import train_days_of
 from evaluation.jobs.engine.config import HERE
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.choices import no_choice
+from evaluation.problems.placement.encodings import encoding_of
 from evaluation.problems.placement.steps import contenders_of
 from logs_schema import Archive
 from logs_schema.background import Background, NotesAlone
@@ -15,7 +16,6 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.training import Contenders, TrainingStart, start_of
-from twin.placement.encoding import fit_encoding
 from twin.placement.model import disjoint, fit_windows
 
 
@@ -26,7 +26,7 @@ def start_beside(archive_path: Path, config: RunConfig) -> Background[TrainingSt
     def make() -> TrainingStart:
         archive, days = Archive(archive_path), config.days
         train_days = train_days_of(archive, days, config.shifts)
-        encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
+        encoding = encoding_of(archive, train_days, days)
         if without := no_choice(archive, encoding, train_days):
             raise ConfigError(without)
         windows = disjoint(fit_windows(archive, encoding, train_days, days.num_steps)[1])

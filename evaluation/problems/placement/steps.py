@@ -32,6 +32,7 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import Case
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice, untrainable
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
+from evaluation.problems.placement.encodings import encoding_of
 from evaluation.problems.placement.judging_tasks import judge_ahead
 from evaluation.problems.placement.reporting import make_report
 from evaluation.problems.placement.shifted import ShiftedTwins
@@ -59,7 +60,6 @@ from offline_rl.recipes.training_days import load_training_days
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
 from twin.imitation.refining import imitated_twin
-from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
 from twin.population import PopulationConfig, learn_workload_model
@@ -102,7 +102,7 @@ def build_twin(
     fewer = kept_back_of(archive, train_days, days, shifts)
     if fewer:
         progress.note(f"warning: {fewer}")
-    encoding = fit_encoding(archive, train_days, granularity=days.granularity, view=days.view)
+    encoding = encoding_of(archive, train_days, days)
     without = no_choice(archive, encoding, train_days)
     if without:
         progress.note(f"warning: {untrainable(without)}")
