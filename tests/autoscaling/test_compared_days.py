@@ -20,7 +20,7 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.refresh_parts import NEW, RUNNING
 from evaluation.problems.usual_refresh import usual_refresh
 from evaluation.simulator.applications.presets import application
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.progress import SilentProgress
 from offline_rl.recipes.scaling_training import ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler
@@ -161,6 +161,26 @@ def test_a_day_that_makes_no_twin_is_noted_and_the_others_are_judged(monkeypatch
     assert facts[0].note.startswith("no twin of 2024-01-02: 0 intervals show how")
     assert [one.days for one in facts] == [(), ("2024-01-03",)]
     with pytest.raises(ConfigError, match="no twin of 2024-01-02"):
+        comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"))
+
+
+def test_a_day_that_lacks_a_deployment_is_named_and_the_others_are_judged(monkeypatch):
+    def read(_archive, days, _names):
+        if days == [day_of(2)]:
+            raise ArchiveError("the log does not know carts", where="here", allowed="front", advice="none")
+        return DAY
+
+    monkeypatch.setattr(comparing, "read_scaling_log", read)
+    monkeypatch.setattr(comparing, "_twin_day", lambda _log, shift, _task: shift)
+    archive = SimpleNamespace(days=lambda _table: [day_of(2), day_of(3)], facts={}, path="here")
+    shifts = [TestDays(one, (), None) for one in (0, 1)]
+    facts, days = comparing._days(archive, [day_of(1)], shifts, TASK, ("a", "b"))
+    assert days == [1]
+    assert [one.note for one in facts] == [
+        "2024-01-02 cannot be judged by its log: the log does not know carts", "",
+    ]  # fmt: skip
+    assert facts[0].days == ()
+    with pytest.raises(ConfigError, match="does not know carts"):
         comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"))
 
 

@@ -39,7 +39,7 @@ from evaluation.simulator.applications.load import made_rates, split_rates
 from evaluation.simulator.applications.presets import application
 from evaluation.simulator.applications.response import application_response, usual_grants
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.progress import Progress
 from logs_schema.tables import GATEWAY
 from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
@@ -205,12 +205,17 @@ def _days(
         shift, date = test.shift_days, train_days[-1] + dt.timedelta(days=1 + test.shift_days)
         dates = [day for day in test.days or (date,) if day in present]
         date = dates[0] if dates else date
-        log = read_scaling_log(archive, dates, deployments) if dates else None
+        log, unread = None, ""
+        try:
+            log = read_scaling_log(archive, dates, deployments) if dates else None
+        except ArchiveError as error:  # such as a deployment that has come or gone
+            unread = error.what
         asked = np.zeros(0) if log is None else log.gateway["request_rate_per_s"]
         number, whole = len(starts_of(asked, task.scaling.interval_s)), EPISODES * len(dates)
         name = f"{date}" if len(dates) < 2 else f"{date} to {dates[-1]}"
         told = f"holds {number} of {whole} episodes of {name}" if number else f"holds no episode of {name}"
         note = f"the log has no samples of {name}" if log is None else f"the log {told}"
+        note = f"{name} cannot be judged by its log: {unread}" if unread else note
         notes = [] if number and number == whole else [note]
         judged = bool(truth and number)
         if log is not None and number:
