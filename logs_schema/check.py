@@ -100,6 +100,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_guess_warnings(guessed),
             *_grant_warnings(archive),
             *_response_warnings(archive),
+            *_replica_warnings(archive),
             *_memory_warnings(memory),
         ),
         problems=tuple(_problems(tables)),
@@ -300,6 +301,22 @@ def _response_warnings(archive: Archive) -> Iterator[str]:
                 f"{name} is above {SLOW_S:g} s in {seen.num_above:,} of {seen.num_known:,} rows, at most "
                 f"{seen.largest:,.4g}: is it in seconds?"
             )
+
+
+def _replica_warnings(archive: Archive) -> Iterator[str]:
+    """Deployments that answer without replicas: the metric is of another object, or of another moment."""
+    columns = ("deployment", "num_replicas", "request_rate_per_s", "response_s")
+    num_rows, names = 0, set()
+    for batch in archive.scan("deployment_samples", columns=columns):
+        answers = pc.and_(pc.greater(batch["request_rate_per_s"], 0.0), pc.is_finite(batch["response_s"]))
+        rows = batch.filter(pc.and_(pc.equal(batch["num_replicas"], 0), answers))
+        num_rows += len(rows)
+        names |= set(rows["deployment"].cast(pa.string()).to_pylist())
+    if num_rows:
+        yield (
+            f"num_replicas is 0 in {counted(num_rows, 'row')} in which requests were answered "
+            f"({first(sorted(names))}): are the replicas those of the same deployment and interval?"
+        )
 
 
 def _memory_warnings(seen: _Above) -> Iterator[str]:

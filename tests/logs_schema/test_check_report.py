@@ -160,6 +160,19 @@ def test_response_times_that_look_like_milliseconds_are_named(tmp_path):
     assert warning == "response_p95_s is above 10 s in 2 of 3 rows, at most 310: is it in seconds?"
 
 
+def test_answers_without_replicas_are_named(tmp_path):
+    seen = [("cart", 0, 3.0, 0.2), ("cart", 1, 3.0, 0.2), ("old", 0, 0.0, None), ("old", 0, 1.0, None)]
+    rows = [
+        {"time": 60 * place, "interval_s": 60.0, "deployment": name, "num_replicas": replicas,
+         "request_rate_per_s": rate, "response_s": response_s}
+        for place, (name, replicas, rate, response_s) in enumerate([*seen, ("gateway", None, 3.0, 0.3)])
+    ]  # fmt: skip
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
+    (warning,) = check_archive(tmp_path / "archive").warnings
+    assert warning.startswith("num_replicas is 0 in 1 row in which requests were answered (cart)")
+
+
 def test_memory_that_looks_like_bytes_is_named(tmp_path):
     (warning,) = checked(tmp_path, [request(1, 0, memory_gib=4.0 * 2**30), request(2, 200)]).warnings
     assert "memory_gib is above 1,048,576 GiB in 1 of 2 requests, at most 4.295e+09: is it in GiB?" in warning
