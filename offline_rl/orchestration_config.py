@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-ORCHESTRATION_CODE = 4
+ORCHESTRATION_CODE = 5
 """Raised when code changes what a training makes."""
 COPIES = 8
 """Streams of a block that meets the same requests."""

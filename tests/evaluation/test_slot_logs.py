@@ -25,7 +25,7 @@ from twin.environment import environment
 from twin.orchestration.behaviour import fit_clone
 from twin.orchestration.chance import SlotAnswer
 from twin.orchestration.encode import SlotRows, read_replicas, read_rows
-from twin.orchestration.fit import FittedCluster, fit_orchestration
+from twin.orchestration.fit import ChanceFitConfig, FittedCluster, fit_orchestration, fit_rates
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.mechanics import slot_response
@@ -113,6 +113,26 @@ def test_a_fit_finds_the_laws_of_the_world(logged: Logged) -> None:
         true.run_s[rows.service[ended], rows.node[ended]] / logged.truth.public.work_s[rows.service[ended]]
     )
     assert abs(np.log(naive.mean() / expected.mean())) > abs(ratio.mean())
+
+
+@pytest.mark.parametrize("day", [0, 1])
+def test_a_day_that_is_logged_in_part_does_not_lower_the_rates_of_its_other_hours(
+    logged: Logged, day: int
+) -> None:
+    """The first day begins at half, or the last one ends there; the other day has all hours."""
+    rows, edge, day_s = logged.rows, logged.fitted.edge, float(logged.fitted.tables.day_s)
+    later = rows.arrival_s >= 0.5 * day_s
+    kept = (rows.day != day) | (later if day == 0 else ~later)
+    part = SlotRows(*(leaf[..., kept] for leaf in rows))
+    found, alone = (
+        fit_rates(edge, some, day_s, number, ChanceFitConfig()).mean(axis=0).sum()
+        for some, number in ((part, 2), (SlotRows(*(leaf[..., rows.day != day] for leaf in rows)), 1))
+    )
+    whole = logged.fitted.tables.rate_per_s.mean(axis=0).sum()
+    assert found == pytest.approx(0.5 * (whole + alone), rel=0.05)
+    assert fit_rates(edge, rows, day_s, 2, ChanceFitConfig()).mean(axis=0).sum() == pytest.approx(
+        whole, rel=1e-6
+    )
 
 
 def test_a_chance_with_levels_brings_more_of_some_services(logged: Logged) -> None:

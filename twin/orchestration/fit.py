@@ -36,6 +36,8 @@ from twin.placement.types import COMPLETED
 
 LOCAL, ELSEWHERE, CLOUD = range(3)
 NUM_SIZES, MOST_SLOTS, NUM_QUANTILES = 4, 8, 200
+MISSED = 10.0
+"""Arrivals that other days have where a day at the end of a log has none: with e^-10, by chance."""
 MOVED = 0.2
 """Variance by which the logarithm of a run time of a service on a node is taken to have moved since the log, when a day
 begins. Of 0, .012 and .2 the expected on-time rule had .866, .901 and .916 on time a month later on `kmps`, .726, .759
@@ -152,13 +154,33 @@ def fit_rows(
 def fit_rates(
     edge: EdgeCloud, rows: SlotRows, day_s: float, num_days: int, config: ChanceFitConfig
 ) -> np.ndarray:
-    """[bins, services, sites] arrivals a second, smoothed over the time of day."""
+    """[bins, services, sites] arrivals a second, smoothed over the time of day, as `days_seen` of the log."""
     bins = np.clip((rows.arrival_s / day_s * config.num_bins).astype(int), 0, config.num_bins - 1)
     shape = (config.num_bins, edge.num_services, len(edge.cluster.sites))
     counts = np.zeros(shape)
     np.add.at(counts, (bins, rows.service, rows.site), 1.0)
+    counts *= (num_days / days_seen(bins, rows.day, num_days, config.num_bins))[:, None, None]
     smooth = gaussian_filter1d(counts, config.smooth_bins, axis=0, mode="nearest")
     return (smooth / (num_days * day_s / config.num_bins)).astype(np.float32)
+
+
+def days_seen(bins: np.ndarray, day: np.ndarray, num_days: int, num_bins: int) -> np.ndarray:
+    """[bins] how many days show each time of day.
+
+    The first day need not begin at midnight, nor the last end there: a stretch without arrivals at such an end is not
+    seen where the other days have `MISSED` arrivals in it or more.
+    """
+    seen = np.full(num_bins, float(num_days))
+    if num_days < 2:
+        return seen
+    counts = np.zeros((num_days, num_bins))
+    np.add.at(counts, (day, bins), 1.0)
+    for end, side in ((0, slice(None)), (num_days - 1, slice(None, None, -1))):
+        others = (counts.sum(axis=0) - counts[end])[side] / (num_days - 1)
+        begin = int(np.argmax(counts[end][side] > 0.0))
+        if others[:begin].sum() >= MISSED:
+            seen[side][:begin] -= 1.0
+    return seen
 
 
 def fit_runs(edge: EdgeCloud, rows: SlotRows, config: ChanceFitConfig) -> tuple[np.ndarray, np.ndarray]:
