@@ -15,6 +15,7 @@ uninformative, and large after a long time without a run. Runs that end between 
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -163,35 +164,49 @@ def levels_along(
     if not dynamics.moves:
         nothing = np.zeros((2, num_nodes, len(at_s)), np.float32)
         return NodeLevel(nothing, nothing)
+    observed = _observed(runs, np.union1d(runs.arrival_s, at_s))
+    levels = _NodeLevels(dynamics, num_nodes, float(runs.arrival_s[0]) if len(runs.arrival_s) else 0.0, age_s)
+    found, following = [], next(observed, None)
+    for instant_s in at_s.tolist():
+        while following is not None and following[0] <= instant_s:
+            levels.ended(*following)
+            following = next(observed, None)
+        found.append(levels.at(instant_s))
+    return NodeLevel(*(np.stack(leaf, axis=-1).astype(np.float32) for leaf in zip(*found, strict=True)))
+
+
+def _observed(runs: LoggedRuns, decision_s: np.ndarray) -> Iterator[tuple[float, int, float]]:
+    """The instants of decisions [D] (ascending) at which runs are first seen to have ended, in their order, with the
+    runs' nodes and residuals."""
     known = np.flatnonzero(np.isfinite(runs.residual) & (runs.node >= 0))
-    decision_s = np.union1d(runs.arrival_s, at_s)
-    place = np.searchsorted(decision_s, runs.finish_s[known])  # of the decision at which each run is observed
+    place = np.searchsorted(decision_s, runs.finish_s[known])
     observed = known[place < len(decision_s)]
     observed_s = decision_s[place[place < len(decision_s)]]
     order = np.argsort(observed_s, kind="stable")
-    rows = zip(
+    return zip(
         observed_s[order].tolist(),
         runs.node[observed][order].tolist(),
         runs.residual[observed][order].tolist(),
         strict=True,
     )
-    levels = _NodeLevels(dynamics, num_nodes, float(runs.arrival_s[0]) if len(runs.arrival_s) else 0.0, age_s)
-    found, following = [], next(rows, None)
-    for instant_s in at_s.tolist():
-        while following is not None and following[0] <= instant_s:
-            levels.ended(*following)
-            following = next(rows, None)
-        found.append(levels.at(instant_s))
-    return NodeLevel(*(np.stack(leaf, axis=-1).astype(np.float32) for leaf in zip(*found, strict=True)))
+
+
+class _Plain:
+    """What of NumPy the filter needs, for single numbers, of which NumPy takes ten times as long."""
+
+    exp, sqrt, minimum, maximum = math.exp, math.sqrt, min, max
 
 
 class _NodeLevels:
-    """The filter along a log with plain numbers, every node moved on only where one of its runs is observed."""
+    """The filter along a log, every node moved on only where one of its runs is observed: for one setting with plain
+    numbers, or for several, leaves [settings], with those of NumPy."""
 
-    def __init__(self, dynamics: RunDynamics, num_nodes: int, begin_s: float, age_s: float) -> None:
-        self._dynamics = dynamics
+    def __init__(
+        self, dynamics: RunDynamics, num_nodes: int, begin_s: float, age_s: float, np: Any = _Plain
+    ) -> None:
+        self._dynamics, self._np = dynamics, np
         fresh = aged(dynamics, age_s), dynamics.node_variance
-        self._levels = [[0.0, 0.0, *fresh, begin_s] for _ in range(num_nodes)]
+        self._levels: list[tuple[Any, ...]] = [(0.0, 0.0, *fresh, begin_s) for _ in range(num_nodes)]
         self._pending: list[list[float]] = [[] for _ in range(num_nodes)]
 
     def ended(self, observed_s: float, node: int, residual: float) -> None:
@@ -203,32 +218,38 @@ class _NodeLevels:
         self._pending[node].append(residual)
 
     def at(self, instant_s: float) -> tuple[np.ndarray, np.ndarray]:
-        """Means and variances [2, nodes]."""
-        for node, pending in enumerate(self._pending):
-            if pending:
-                self._update(node)
-            self._move(node, instant_s)
-        level = np.array(self._levels)[:, :4].T
+        """Means and variances [2, nodes] of one setting."""
+        level = np.array([self.of(node, instant_s) for node in range(len(self._levels))]).T
         return level[:2], level[2:]
+
+    def of(self, node: int, instant_s: float) -> tuple[Any, ...]:
+        """Means, slow and fast, and variances of one node's level."""
+        if self._pending[node]:
+            self._update(node)
+        self._move(node, instant_s)
+        return self._levels[node][:4]
 
     def _move(self, node: int, instant_s: float) -> None:
         slow, fast, of_slow, of_fast, since_s = self._levels[node]
         elapsed_s, steady = max(instant_s - since_s, 0.0), self._dynamics.node_variance
-        keep = math.exp(-elapsed_s / self._dynamics.node_memory_s)
-        of_slow += wandered(self._dynamics, elapsed_s)
+        keep = self._np.exp(-elapsed_s / self._dynamics.node_memory_s)
+        of_slow = of_slow + wandered(self._dynamics, elapsed_s)
         of_fast = steady + keep**2 * (of_fast - steady)
-        self._levels[node] = [slow, keep * fast, of_slow, of_fast, max(instant_s, since_s)]
+        self._levels[node] = slow, keep * fast, of_slow, of_fast, max(instant_s, since_s)
 
     def _update(self, node: int) -> None:
         slow, fast, of_slow, of_fast, now_s = self._levels[node]
-        residuals, scatter = self._pending[node], self._dynamics.scatter
-        most = CLIP * math.sqrt(scatter + of_slow + of_fast)
-        cuts = [min(max(one - slow - fast, -most), most) - self._dynamics.offset for one in residuals]
+        residuals, scatter, np = self._pending[node], self._dynamics.scatter, self._np
+        most = CLIP * np.sqrt(scatter + of_slow + of_fast)
+        cuts = [
+            np.minimum(np.maximum(one - slow - fast, -most), most) - self._dynamics.offset
+            for one in residuals
+        ]
         innovation, whole = sum(cuts) / len(cuts), of_slow + of_fast + scatter / len(cuts)
-        self._levels[node] = [
+        self._levels[node] = (
             slow + of_slow / whole * innovation, fast + of_fast / whole * innovation,
             of_slow * (1.0 - of_slow / whole), of_fast * (1.0 - of_fast / whole), now_s,
-        ]  # fmt: skip
+        )  # fmt: skip
         self._pending[node] = []
 
 
@@ -276,48 +297,20 @@ def _best(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> RunDyna
 
 def predicted_likelihood(tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> np.ndarray:
     """[settings, runs] log likelihood of the cut residuals, each predicted at its arrival by what had ended before."""
-    walk = _FilterWalk(tried, runs, num_nodes)
-    scatter, offset = (np.array([getattr(one, name) for one in tried]) for name in ("scatter", "offset"))
-    most = CLIP * np.sqrt(scatter + np.array([one.node_variance for one in tried]))[0]
-    found = np.empty((len(tried), len(runs.node)))
-    for row, (instant_s, node) in enumerate(zip(runs.arrival_s.tolist(), runs.node.tolist(), strict=True)):
-        level = walk.until(instant_s)
-        mean = offset + level.mean[:, :, node].sum(axis=0)
-        variance = scatter + level.variance[:, :, node].sum(axis=0)
-        error = np.clip(runs.residual[row], offset - most, offset + most) - mean
-        found[:, row] = -0.5 * (np.log(variance) + error**2 / variance)
-    return found
-
-
-class _FilterWalk:
-    """The filter along a log, for several settings at once: levels [2, settings, nodes]."""
-
-    def __init__(self, tried: list[RunDynamics], runs: LoggedRuns, num_nodes: int) -> None:
-        self._numbers = RunDynamics(
-            *(np.array([[getattr(one, name)] for one in tried]) for name in RunDynamics.__dataclass_fields__)  # type: ignore[arg-type]
-        )
-        known = np.flatnonzero(np.isfinite(runs.residual) & (runs.node >= 0))
-        order = known[np.argsort(runs.finish_s[known], kind="stable")]
-        self._finish_s = runs.finish_s[order]
-        self._node, self._residual = runs.node[order].tolist(), runs.residual[order].tolist()
-        self._next = 0
-        self._now_s = float(runs.arrival_s[0]) if len(runs.arrival_s) else 0.0
-        still = np.zeros((len(tried), num_nodes))
-        self._level = NodeLevel(
-            np.zeros((2, *still.shape)), np.stack([still, still + self._numbers.node_variance])
-        )
-
-    def until(self, instant_s: float) -> NodeLevel:
-        """The levels at an instant of a decision, not before the last one."""
-        ended = int(np.searchsorted(self._finish_s, instant_s, side="right"))
-        level = later(self._numbers, self._level, max(instant_s - self._now_s, 0.0))
-        if ended > self._next:
-            innovations, count = np.zeros(level.mean.shape[1:]), np.zeros((1, level.mean.shape[2]))
-            for row in range(self._next, ended):
-                node = self._node[row]
-                mean, variance = (leaf[:, :, node].sum(axis=0)[:, None] for leaf in level)
-                innovations[:, node] += cut(self._numbers, self._residual[row], mean, variance)[:, 0]
-                count[0, node] += 1.0
-            level = updated_levels(self._numbers, level, innovations, count)
-        self._level, self._now_s, self._next = level, max(instant_s, self._now_s), max(ended, self._next)
-        return level
+    names = RunDynamics.__dataclass_fields__
+    settings = RunDynamics(*(np.array([getattr(one, name) for one in tried]) for name in names))  # type: ignore[arg-type]
+    levels = _NodeLevels(settings, num_nodes, float(runs.arrival_s[0]), 0.0, np)
+    most = float((CLIP * np.sqrt(settings.scatter + settings.node_variance))[0])
+    observed, mean, variance = _observed(runs, np.unique(runs.arrival_s)), [], []
+    following = next(observed, None)
+    for instant_s, node in zip(runs.arrival_s.tolist(), runs.node.tolist(), strict=True):
+        while following is not None and following[0] <= instant_s:
+            levels.ended(*following)
+            following = next(observed, None)
+        slow, fast, of_slow, of_fast = levels.of(node, instant_s)
+        mean.append(settings.offset + slow + fast)
+        variance.append(settings.scatter + of_slow + of_fast)
+    about = settings.offset[:, None]  # type: ignore[index]
+    error = np.clip(runs.residual[None], about - most, about + most) - np.stack(mean, axis=1)
+    spread = np.stack(variance, axis=1)
+    return np.asarray(-0.5 * (np.log(spread) + error**2 / spread))
