@@ -10,6 +10,7 @@ import pytest
 
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.arrays import save_arrays
+from twin.placement import tides
 from twin.placement.crowding import CrowdedRuns
 from twin.placement.encode import cut_windows
 from twin.placement.history import labelled_offers, replay_log
@@ -30,8 +31,11 @@ def regimes(random: np.random.Generator, at_s: np.ndarray, factor: float = 5.0) 
     return np.log(factor) * (np.searchsorted(np.cumsum(lengths), at_s) % 2)
 
 
-@pytest.mark.parametrize("num_nodes", [1, 3])
-def test_tides_are_what_gaussian_process_regression_on_all_other_runs_says(num_nodes: int) -> None:
+@pytest.mark.parametrize(("num_nodes", "at_once"), [(1, 1), (3, 60), (3, 1_000)])
+def test_tides_are_what_gaussian_process_regression_on_all_other_runs_says(
+    num_nodes: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tides, "MOST_AT_ONCE", at_once)
     random = np.random.default_rng(0)
     at_s, tide = arrivals(random, 30), Tide(0.3, 20.0, 0.2, offset=0.1, most=9.0)
     residual, node = random.normal(0.1, 0.7, 30), random.integers(0, num_nodes, 30)

@@ -27,6 +27,8 @@ MIN_RUNS = 200
 CLIP = 2.0
 """Deviations up to which a residual counts."""
 LEAST_SCATTER = 1e-4
+MOST_AT_ONCE = 8_000_000
+"""Nodes by rows whose tides are estimated at once: some 50 bytes each."""
 MEMORIES_S = (120.0, 600.0, 3_000.0)
 SHARES = (0.05, 0.2, 0.5)
 """Of the variance of residuals, that may rise and fall."""
@@ -125,10 +127,14 @@ def node_tides_along(
         node: [rows] -1 where the log does not name it.
         num_nodes: Nodes.
     """
-    if not tide.variance:
-        return np.zeros((num_nodes, len(residual)), np.float32)
-    mean, _ = _by_others([tide], arrival_s, residual, node, num_nodes, own=False)
-    return mean[:, 0].T.astype(np.float32)
+    found = np.zeros((num_nodes, len(residual)), np.float32)
+    width = max(1, MOST_AT_ONCE // max(1, len(residual)))
+    for begin in range(0, num_nodes if tide.variance else 0, width):
+        part = found[begin : begin + width]
+        here = np.where((node >= begin) & (node < begin + width), node - begin, -1)
+        mean, _ = _by_others([tide], arrival_s, residual, here, len(part), own=False)
+        part[:] = mean[:, 0].T
+    return found
 
 
 def drawn_tide(generator: np.random.Generator, tide: Tide, arrival_s: np.ndarray) -> np.ndarray:
