@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from evaluation import JudgedDays, UserJudge, compare, shifted_days
-from evaluation.api import Compared, ShiftedDays
+from evaluation.api import Compared, ShiftedDays, Split
 from evaluation.baselines import Baseline
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import METRICS
@@ -25,6 +25,7 @@ from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.logged_days import LoggedDays
 from offline_rl import behaviour_cloning, ppo, train
 from offline_rl.recipes.config import TrainingConfig
 from tests.assignment.archives import write_log
@@ -196,6 +197,36 @@ def _one(twin):
 def test_problems_that_are_not_fitted_here_are_named() -> None:
     with pytest.raises(ConfigError, match=r"placement: which node .*; ordering: which waiting job"):
         fit("nothing", None)
+
+
+@pytest.fixture(scope="module")
+def split(tmp_path_factory: pytest.TempPathFactory) -> Split:
+    """Days of a tiny log."""
+    folder = write_log(tmp_path_factory.mktemp("front_door") / "log", num_days=3, num_rows=60)
+    return shifted_days(Archive(folder), "0d", num_days=1, min_requests=50)
+
+
+def test_a_fit_says_what_it_does_not_take(split: Split) -> None:
+    for days in (split, split.test, split.train.archive, "log", None):
+        with pytest.raises(ConfigError, match=r"(?s)a twin is not learned from a \w+.*\.train"):
+            fit("placement", cast(Any, days))
+    for days in (
+        LoggedDays(split.train.archive, ()),
+        LoggedDays(split.train.archive, cast(Any, ("2024-01-01",))),
+    ):
+        with pytest.raises(ConfigError, match=r"no day"):
+            fit("assignment", days)
+    for seed in (-1, 1.5, "0", None, True, 2**70, range(2)):
+        with pytest.raises(ConfigError, match=rf"(?s)seed = {re.escape(repr(seed))}.*whole number"):
+            fit("assignment", split.train, seed=cast(Any, seed))
+    with pytest.raises(ConfigError, match=r"(?s)unknown option num_step\b.*is num_steps meant"):
+        fit("placement", split.train, num_step=64)
+    with pytest.raises(ConfigError, match=r"(?s)config = \{.*AnswerConfig or None"):
+        fit("placement", split.train, config={"num_members": 1})
+    for num_steps in (0, -1, "64", 64.0):
+        with pytest.raises(ConfigError, match=r"num_steps = "):
+            fit("placement", split.train, num_steps=num_steps)
+    assert fit("assignment", split.train, seed=cast(Any, np.int64(3))).num_rows == 60
 
 
 def test_every_problem_with_a_kit_is_fitted_from_python() -> None:

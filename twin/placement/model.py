@@ -14,6 +14,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
 from logs_schema.product import MANIFEST
+from logs_schema.settings import refuse_below_one
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
@@ -161,7 +162,11 @@ def fit_days(
         seed: Of the fit.
         config: Of the ensemble of answers.
         num_steps: Requests per window.
+
+    Raises:
+        ConfigError: Windows of no request, or as `fit_twin`.
     """
+    refuse_below_one("fit", num_steps=num_steps)
     encoding = fit_encoding(days.archive, days.days)
     key = jax.random.key(seed)
     return fit_twin(key, days.archive, encoding, days.days, config or AnswerConfig(), num_steps=num_steps)
