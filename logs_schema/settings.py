@@ -13,6 +13,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from logs_schema.errors import ConfigError
 
 Config = TypeVar("Config")
@@ -67,11 +69,28 @@ def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
         raise
 
 
+def with_settings(config: Config, settings: Mapping[str, Any], where: str) -> Config:
+    """A config with some other values, which may be Python's own or NumPy's.
+
+    Raises:
+        ConfigError: As `build`.
+    """
+    known = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}  # type: ignore[arg-type]
+    given = {
+        name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()
+    }
+    return build(type(config), known | given, where)
+
+
 def _value(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
-        return build(kind, value, where)  # type: ignore[arg-type]
+        return value if isinstance(value, kind) else build(kind, value, where)  # type: ignore[arg-type]
+    if isinstance(value, tuple | range):
+        value = list(value)
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
+        if value is None and type(None) in arguments:
+            return None
         inner = [argument for argument in arguments if argument is not type(None)]
         lists = [argument for argument in inner if isinstance(value, list) and get_origin(argument) is tuple]
         return _value((lists or inner)[0], value, where)

@@ -4,8 +4,8 @@ bc = train(behaviour_cloning(), twin.history(), seed=1)
 rl = train(ppo(start=bc), twin.rollouts(streams=320), seeds=range(5))
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -13,11 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
+from logs_schema.options import checked_seed, checked_seeds, refuse_type
 from logs_schema.progress import Progress, SilentProgress
-from logs_schema.settings import refuse_below_one
+from logs_schema.settings import refuse_below_one, with_settings
 from offline_rl.networks import Actor, Example, example_in, greedy_policy, sampling_policy
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import NETWORKS, TrainingConfig, even_streams
+from offline_rl.recipes.schedulers import example_for
 from offline_rl.recipes.training import referee_of, train_in_twin
 from twin.contracts import Policy, PyTree, Trajectory
 from twin.placement.model import Rollouts
@@ -54,6 +56,22 @@ class Trained:
         params = self.params_of(self.seeds[0] if seed is None else seed)
         return sampling_policy(self.network, params) if sampled else greedy_policy(self.network, params)
 
+    def refuse_other_system(self, example: Example, where: str) -> None:
+        """ConfigError where a system shows its policies something else than what these were trained on."""
+        seen, shown = (_shapes((one.observation, one.legal)) for one in (self.example, example))
+        if seen != shown:
+            raise ConfigError(
+                f"{self.name} was trained on another system, or in a twin that shows something else",
+                where=where, allowed="policies of the same nodes, services and view",
+                advice="train it with this twin",
+            )  # fmt: skip
+
+
+def _shapes(tree: PyTree) -> list[tuple[str, tuple[int, ...]]]:
+    return [
+        (jax.tree_util.keystr(path), leaf.shape) for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    ]
+
 
 class Recipe(NamedTuple):
     """How to train."""
@@ -85,14 +103,19 @@ def train(
         The policies.
 
     Raises:
-        ConfigError: The recipe learns from something else, or the settings are impossible.
+        ConfigError: There is no such recipe, it learns from something else, or seeds or settings are impossible.
     """
+    if not isinstance(recipe, Recipe):
+        raise ConfigError(
+            f"{getattr(recipe, '__name__', repr(recipe)[:80])} is no recipe", where="train",
+            allowed="a recipe, then what it learns from", advice="call it: train(behaviour_cloning(), twin.history())",
+        )  # fmt: skip
     if not isinstance(data, recipe.needs):
         raise ConfigError(
             f"{recipe.name} does not learn from {type(data).__name__}", allowed=recipe.needs.__name__,
             advice="give it twin.history() for the log, twin.rollouts(...) for the twin, or the twin of a queue",
         )  # fmt: skip
-    chosen = (seed,) if seeds is None else tuple(seeds)
+    chosen = (checked_seed(seed, "train"),) if seeds is None else checked_seeds(seeds, "train")
     return recipe.run(data, chosen, progress or SilentProgress())
 
 
@@ -100,7 +123,8 @@ def behaviour_cloning(
     *, updates: int = 600, streams: int = 16, held_out: float = 0.15, network: str = "scorer"
 ) -> Recipe:
     """The clone of the log, stopped where held-out windows are likeliest; see `TrainingConfig`."""
-    config = TrainingConfig(clone_updates=updates, clone_streams=streams, held_out=held_out, network=network)
+    sizes = {"clone_updates": updates, "clone_streams": streams, "held_out": held_out, "network": network}
+    config = with_settings(TrainingConfig(), sizes, "behaviour_cloning")
 
     def run(history: Trajectory, seeds: tuple[int, ...], progress: Progress) -> Trained:
         example = example_in(history)
@@ -124,6 +148,8 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
         start: Where it starts: the policy of the first seed.
         settings: Of `TrainingConfig`, such as `num_updates` or `kl_to_clone`.
     """
+    refuse_start("ppo", start, tuple(NETWORKS), "train(behaviour_cloning(), twin.history())", settings)
+    refuse_below_one("ppo", num_updates=with_settings(TrainingConfig(), settings, "ppo").num_updates)
     clone = start.params_of(start.seeds[0])
 
     def run(rollouts: Rollouts, seeds: tuple[int, ...], progress: Progress) -> Trained:
@@ -133,8 +159,8 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
             network=start.network_name,
         )  # fmt: skip
         twin = rollouts.twin
-        config = even_streams(replace(config, **settings), twin.config.num_members)
-        refuse_below_one("ppo", num_updates=config.num_updates)
+        start.refuse_other_system(example_for(twin.encoding, twin.windows), "ppo(start=...)")
+        config = even_streams(with_settings(config, settings, "ppo"), twin.config.num_members)
         key = jax.random.key(0)  # each seed's own is folded in, so it learns the same alone or beside others
         judge = referee_of(key, twin, config, [(start.network, clone)]).select
         runs = train_in_twin(key, twin, start.example, start.network, clone, judge, config, progress, None)
@@ -142,6 +168,33 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
         return Trained("ppo", start.network, start.example, params, seeds, start.network_name)
 
     return Recipe("ppo", Rollouts, run)
+
+
+def refuse_start(
+    recipe: str, start: Any, networks: tuple[str, ...], result: str, settings: Mapping[str, Any]
+) -> None:
+    """ConfigError where a recipe cannot start from what it was given or with these settings."""
+    advice = f"give it the result of {result}"
+    refuse_type("start", start, Trained, recipe, advice)
+    if start.network_name not in networks:
+        raise ConfigError(
+            f"{recipe} does not start from {start.name}",
+            where=f"{recipe}(start=...)",
+            allowed=f"networks of the kind {', '.join(networks)}",
+            advice=advice,
+        )
+    refuse_seeds(recipe, settings)
+
+
+def refuse_seeds(recipe: str, settings: Mapping[str, Any]) -> None:
+    """ConfigError where the settings of a recipe name seeds, which `train` is given."""
+    if "seeds" in settings:
+        raise ConfigError(
+            "a recipe has no seeds",
+            where=recipe,
+            allowed="other settings",
+            advice="give them to train: seeds=range(5)",
+        )
 
 
 def _stacked(found: Sequence[PyTree]) -> PyTree:

@@ -100,6 +100,7 @@ def enter_players(
         return words_of(policy)
 
     def trained(name: str, policy: Trained) -> str:
+        policy.refuse_other_system(example, f"policy {name!r}")
         if {one.network_name for one in entries.trained.values()} - {policy.network_name}:
             raise ConfigError(
                 f"policy {name!r} has a network of another kind than the others", allowed="one kind of network",

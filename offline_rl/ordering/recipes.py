@@ -5,7 +5,6 @@ rl = train(order_ppo(start=index), twin, seeds=range(2))
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import jax
@@ -13,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.progress import Progress
-from offline_rl.api import Recipe, Trained
+from logs_schema.settings import with_settings
+from offline_rl.api import Recipe, Trained, refuse_seeds, refuse_start
 from offline_rl.ordering.index_scorer import scorer_of
 from offline_rl.ordering.learning import anchor_data, learn_index, logged_windows, samples_before, train_order
 from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, example_in_windows, programs_for
@@ -22,6 +22,9 @@ from offline_rl.scorer import scorer
 from twin.contracts import PyTree
 from twin.ordering.persistence import QueueTwin, tick_of
 
+NETWORK = "order_scorer"
+"""Kind of network of these recipes."""
+
 
 def order_index(**settings: Any) -> Recipe:
     """The index of predicted run times, as a scorer of waiting jobs.
@@ -29,6 +32,8 @@ def order_index(**settings: Any) -> Recipe:
     Args:
         settings: Of `OrderTrainingConfig`: sizes of the bookkeeping.
     """
+    refuse_seeds("order_index", settings)
+    with_settings(OrderTrainingConfig(), settings, "order_index")
 
     def run(twin: QueueTwin, seeds: tuple[int, ...], progress: Progress) -> Trained:
         config = _config(twin, seeds, settings)
@@ -50,6 +55,8 @@ def order_ppo(start: Trained, **settings: Any) -> Recipe:
         start: Where it starts: the policy of the first seed.
         settings: Of `OrderTrainingConfig`, such as `num_updates`.
     """
+    refuse_start("order_ppo", start, (NETWORK,), "train(order_index(), twin)", settings)
+    with_settings(OrderTrainingConfig(), settings, "order_ppo")
     first = start.params_of(start.seeds[0])
 
     def run(twin: QueueTwin, seeds: tuple[int, ...], progress: Progress) -> Trained:
@@ -69,7 +76,7 @@ def order_ppo(start: Trained, **settings: Any) -> Recipe:
 
 def _config(twin: QueueTwin, seeds: tuple[int, ...], settings: dict[str, Any]) -> OrderTrainingConfig:
     """Sizes and ticks that fit the queue."""
-    config = replace(OrderTrainingConfig(seeds=seeds, tick_s=tick_of(twin)), **settings)
+    config = with_settings(OrderTrainingConfig(seeds=seeds, tick_s=tick_of(twin)), settings, "settings")
     return with_tables(config, twin.past, twin.pool)
 
 
@@ -78,4 +85,4 @@ def _trained(name: str, twin: QueueTwin, config: OrderTrainingConfig, found: Seq
     windows = logged_windows(twin.past, twin.pool, twin.anchor, twin.num_days, config)
     example = example_in_windows(twin.pool, windows, config)
     params = jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *found)
-    return Trained(name, scorer(example, SCORER), example, params, config.seeds, "order_scorer")
+    return Trained(name, scorer(example, SCORER), example, params, config.seeds, NETWORK)

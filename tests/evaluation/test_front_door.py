@@ -20,16 +20,19 @@ from evaluation.baselines import Baseline
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import METRICS
 from evaluation.judges.config import JudgeConfig
+from evaluation.judges.placement_entries import enter_players
 from evaluation.problems.kits import KITS
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays
-from offline_rl import behaviour_cloning, ppo, train
+from offline_rl import Trained, behaviour_cloning, order_index, order_ppo, ppo, train
+from offline_rl.networks import Example
 from offline_rl.recipes.config import TrainingConfig
 from tests.assignment.archives import write_log
 from twin import fit
+from twin.contracts import Trajectory
 from twin.fits import FITS
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin
@@ -71,7 +74,7 @@ def test_the_first_block_of_the_readme_runs_on_what_there_is(
         history=partial(check(PlacementTwin.history, answer="history"), None),
         rollouts=partial(check(PlacementTwin.rollouts, answer="rollouts"), None),
     )
-    trained = SimpleNamespace(seeds=(0,), params_of=lambda seed: seed)
+    trained = of_seeds(0)
     table = partial(check(Compared.table, answer="the table"), None)
     monkeypatch.setattr("twin.fit", check(fit, answer=twin))
     monkeypatch.setattr("offline_rl.train", check(train, answer=trained))
@@ -227,6 +230,57 @@ def test_a_fit_says_what_it_does_not_take(split: Split) -> None:
         with pytest.raises(ConfigError, match=r"num_steps = "):
             fit("placement", split.train, num_steps=num_steps)
     assert fit("assignment", split.train, seed=cast(Any, np.int64(3))).num_rows == 60
+
+
+def of_seeds(*seeds: int, network: str = "scorer", nodes: int = 3) -> Trained:
+    """Stands in for the result of a training on a number of nodes."""
+    shape = jax.ShapeDtypeStruct((nodes, 1), jnp.bool_)
+    params = {"w": jnp.zeros((len(seeds), 2))}
+    return Trained("made", cast(Any, None), Example(shape, shape, shape), params, seeds, network)
+
+
+def test_training_says_what_it_does_not_take() -> None:
+    history = Trajectory(*(None for _ in Trajectory._fields))
+    with pytest.raises(ConfigError, match=r"(?s)behaviour_cloning is no recipe.*behaviour_cloning\(\)"):
+        train(cast(Any, behaviour_cloning), history)
+    for seed in (-1, "0", 1.5, None):
+        with pytest.raises(ConfigError, match="seed = "):
+            train(behaviour_cloning(), history, seed=cast(Any, seed))
+    for seeds in ([], 3, "01", [1, 1], [0, -1]):
+        with pytest.raises(ConfigError, match=r"(?s)seeds = .*one or more different"):
+            train(behaviour_cloning(), history, seeds=cast(Any, seeds))
+    with pytest.raises(ConfigError, match=r"(?s)'3' is of the wrong type.*int"):
+        behaviour_cloning(updates=cast(Any, "3"))
+
+
+def test_recipes_refuse_settings_and_starts_when_they_are_made() -> None:
+    start = of_seeds(0)
+    for wrong in (None, "policy", start.params):
+        for recipe in (ppo, order_ppo):
+            with pytest.raises(ConfigError, match=r"(?s)start is a .*allowed: a Trained.*train\("):
+                recipe(start=cast(Any, wrong))
+    with pytest.raises(ConfigError, match="order_ppo does not start from made"):
+        order_ppo(start=start)
+    with pytest.raises(ConfigError, match="ppo does not start from made"):
+        ppo(start=of_seeds(0, network="order_scorer"))
+    with pytest.raises(ConfigError, match=r"(?s)unknown key num_update\b.*is num_updates meant"):
+        ppo(start=start, num_update=1)
+    with pytest.raises(ConfigError, match=r"(?s)seeds.*give them to train"):
+        ppo(start=start, seeds=(1, 2))
+    for value in (0, -1, 1.5, "1", True):
+        with pytest.raises(ConfigError, match=r"num_updates|wrong type"):
+            ppo(start=start, num_updates=value)
+    for name, value in (("num_step", 1), ("num_steps", "1"), ("seeds", (1,))):
+        with pytest.raises(ConfigError, match=r"unknown key num_step|wrong type|give them to train"):
+            order_index(**{name: value})
+    assert ppo(start=start, num_updates=np.int64(1), most_response=None).name == "ppo"
+
+
+def test_policies_of_another_system_are_left_out_by_name() -> None:
+    mine, other = of_seeds(0), of_seeds(0, nodes=4)
+    entered = enter_players({"mine": mine, "other": other}, cast(Any, None), mine.example, [])
+    assert set(entered.trained) == {"mine"}
+    assert "trained on another system" in str(entered.refused["other"])
 
 
 def test_every_problem_with_a_kit_is_fitted_from_python() -> None:
