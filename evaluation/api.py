@@ -18,13 +18,15 @@ from evaluation.comparison.report.words import summary
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.tabulation import printed, tabulate
 from evaluation.comparison.training_days import DaysConfig, plan_of, train_days_of
-from evaluation.judges.user_judges import UserJudge
+from evaluation.judges.user_judges import CONTRACT, UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.kits import kit_of_twin
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays
+from logs_schema.options import refuse_options, refuse_type
 from logs_schema.progress import Progress, SilentProgress
+from logs_schema.settings import with_settings
 
 
 class ShiftedDays(NamedTuple):
@@ -70,8 +72,11 @@ def shifted_days(
     Raises:
         ConfigError: Impossible shifts or bounds.
     """
-    config = ShiftConfig(shifts, min_requests, max_width_days)
-    train = train_days_of(archive, DaysConfig(last_day=last_day, num_days=num_days), config)
+    refuse_type("archive", archive, Archive, "shifted_days", 'open it first: Archive("log")')
+    bounds = {"shifts": shifts, "min_requests": min_requests, "max_width_days": max_width_days}
+    config = with_settings(ShiftConfig(), bounds, "shifted_days")
+    days = with_settings(DaysConfig(), {"last_day": last_day, "num_days": num_days}, "shifted_days")
+    train = train_days_of(archive, days, config)
     return Split(LoggedDays(archive, train), ShiftedDays(archive, plan_of(archive, train, config)))
 
 
@@ -179,10 +184,28 @@ def compare(
         The comparison. A policy or a judge that fails is left out and named in `comparison.refused`.
 
     Raises:
-        ConfigError: No shift has days in the log, a name is taken by another policy or judge, or the problem takes no
-            judges.
+        ConfigError: Arguments of other types, unknown options, no shift has days in the log, a name is taken by another
+            policy or judge, or the problem takes no judges.
     """
     kit = kit_of_twin(twin)
     judge = kit.need(kit.judge, "comparing from Python")
+    refuse_type(
+        "test", test, ShiftedDays, "compare", 'give it the test days: shifted_days(Archive("log")).test'
+    )
+    _refuse_unnamed("policies", policies)
+    _refuse_unnamed("judges", judges or {})
+    if wrong := [name for name, one in (judges or {}).items() if not callable(one)]:
+        raise ConfigError(f"judge {wrong[0]!r} is no function", where="compare", allowed=CONTRACT)
+    refuse_options(judge, options, "compare", taken=("judges",))
     options |= kit.with_judges(judges or {})
     return Compared(judge(policies, twin, test.archive, test.plan, progress or SilentProgress(), **options))
+
+
+def _refuse_unnamed(what: str, named: object) -> None:
+    """ConfigError where policies or judges are not given by name."""
+    if not isinstance(named, Mapping) or not all(isinstance(name, str) and name for name in named):
+        raise ConfigError(
+            f"{what} = {named!r}"[:200],
+            where="compare",
+            allowed='a mapping by name, such as {"mine": my_function}',
+        )

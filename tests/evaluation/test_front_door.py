@@ -1,5 +1,6 @@
 """The first screen of the README: ten lines from an archive to a table with a policy of one's own."""
 
+import datetime as dt
 import inspect
 import re
 from collections.abc import Callable
@@ -281,6 +282,41 @@ def test_policies_of_another_system_are_left_out_by_name() -> None:
     entered = enter_players({"mine": mine, "other": other}, cast(Any, None), mine.example, [])
     assert set(entered.trained) == {"mine"}
     assert "trained on another system" in str(entered.refused["other"])
+
+
+def test_days_and_comparisons_say_what_they_do_not_take(split: Split) -> None:
+    archive = split.train.archive
+    for wrong in ("log", Path("log"), None):
+        with pytest.raises(ConfigError, match=r"(?s)archive is a .*Archive\("):
+            shifted_days(cast(Any, wrong))
+    given: dict[str, Any]
+    for given in (
+        {"shifts": ["0d", "1d"]}, {"shifts": 1}, {"num_days": "1"}, {"num_days": 1.5}, {"num_days": True},
+        {"last_day": dt.datetime(2024, 1, 2)}, {"min_requests": None}, {"max_width_days": 1.5},
+    ):  # fmt: skip
+        with pytest.raises(
+            ConfigError, match=rf"(?s)(is of the wrong type|is not a date).*{next(iter(given))}"
+        ):
+            shifted_days(archive, **given)
+    assert (
+        shifted_days(archive, "0d", last_day=cast(Any, "2024-01-02"), min_requests=9).train.days[-1].day == 2
+    )
+
+    twin = fit("assignment", split.train)
+    for test in (split, split.train, archive, None):
+        with pytest.raises(ConfigError, match=r"(?s)test is a .*\.test"):
+            compare({}, twin, cast(Any, test))
+    for policies in ([fullest_share], of_seeds(0), None, {1: fullest_share}):
+        with pytest.raises(ConfigError, match=r"(?s)policies = .*a mapping by name"):
+            compare(cast(Any, policies), twin, split.test)
+    with pytest.raises(ConfigError, match=r"(?s)judges = .*a mapping by name"):
+        compare({}, twin, split.test, judges=cast(Any, [fullest_share]))
+    with pytest.raises(ConfigError, match="judge 'ours' is no function"):
+        compare({}, twin, split.test, judges={"ours": cast(Any, "truth")})
+    with pytest.raises(ConfigError, match=r"(?s)unknown option interval\b.*is intervals meant"):
+        compare({}, twin, split.test, interval=IntervalConfig())
+    with pytest.raises(ConfigError, match=r"(?s)intervals = 200.*IntervalConfig or None"):
+        compare({}, twin, split.test, intervals=200)
 
 
 def test_every_problem_with_a_kit_is_fitted_from_python() -> None:
