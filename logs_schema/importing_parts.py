@@ -13,7 +13,7 @@ from typing import Any
 from logs_schema.accounting import LineTally
 from logs_schema.archive import archive_errors
 from logs_schema.assembly import assemble
-from logs_schema.errors import ProductError
+from logs_schema.errors import FormatError, ProductError
 from logs_schema.formats.finding import find_format
 from logs_schema.formats.reading import ReadingOptions
 from logs_schema.fragments import KIND as FRAGMENT
@@ -73,11 +73,15 @@ def import_parts(
         for number, part in enumerate(parts)
     ]
     with archive_errors(), writing(out, KIND, made_from=source, extra=extra, replace=replace) as root:
-        folders = list(run_tasks(read_part, items, "parts of the log"))
-        tally = LineTally()
-        for folder in folders:
-            tally.include(read_fragment(folder)[0])
-        tally.refuse_loss(str(parts[0][0]))
+        try:
+            folders = list(run_tasks(read_part, items, "parts of the log"))
+            tally = LineTally()
+            for folder in folders:
+                tally.include(read_fragment(folder)[0])
+            tally.refuse_loss(str(parts[0][0]))
+        except FormatError:  # of the log itself: no import of the same files will go on from here
+            shutil.rmtree(unfinished, ignore_errors=True)
+            raise
         tables, out_of_order = assemble(root, folders, run_tasks)
         recorded = dict(facts) | {"num_out_of_order": out_of_order.get(REQUESTS.name, 0)}
         extra |= {"schema_version": SCHEMA_VERSION, "tables": tables, "facts": recorded}

@@ -90,5 +90,6 @@ def test_a_fault_of_a_file_is_told_as_it_is_in_one_go(log: Path, tmp_path: Path)
         with pytest.raises(FormatError) as caught:
             import_log("native", [tmp_path], tmp_path / "archive", run_tasks=run_tasks)
         told.append(str(caught.value))
+        assert [path.name for path in tmp_path.iterdir()] == ["requests-0.csv"]  # nothing is left beside it
     assert told[0] == told[1]
     assert "colour" in told[0]
