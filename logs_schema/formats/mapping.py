@@ -8,6 +8,7 @@
     deployment_pattern = "(.+)-[0-9a-f]+-[0-9a-z]+"   # regular expression over such names: its group is the name
     time_column = "timestamp"            # CSV: ISO 8601, or a number since 1970
     time_unit = "s"                      # CSV: of such numbers: s, ms, us or ns
+    time_zone = "UTC"                    # CSV: of instants that name none, such as "Europe/Berlin"
     consecutive = false                  # CSV: instants follow each other at intervals, but for gaps, whatever they are
 
     [metrics.cpu_cores_used]             # a column of deployment_samples
@@ -33,12 +34,14 @@ import re
 import tomllib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
+from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import MetricSeries
+from logs_schema.formats.request_mapping import zone_of
 from logs_schema.tables import GATEWAY
 
 SUFFIX = ".toml"
@@ -78,12 +81,18 @@ class MetricsMapping:
     deployment_pattern: str | None = None
     time_column: str = "time"
     time_unit: str = "s"
+    time_zone: str = "UTC"
     consecutive: bool = False
 
     @property
     def measured(self) -> tuple[MappedMetric, ...]:
         """The metrics that have a source."""
         return tuple(one for one in self.metrics if one.constant is None)
+
+    @property
+    def zone(self) -> tzinfo:
+        """Time zone of instants that name none."""
+        return zone_of(self.path, self.time_zone)
 
     @property
     def constants(self) -> tuple[MappedMetric, ...]:
@@ -128,6 +137,7 @@ def read_mapping(path: Path) -> MetricsMapping:
             advice="mend the mapping",
         )
     _refuse_pattern(path, settings.get("deployment_pattern"))
+    zone_of(path, settings.get("time_zone", "UTC"))
     return MetricsMapping(path, metrics, **settings)
 
 

@@ -7,8 +7,11 @@ Readings of the format:
 * A field may hold numbers of several deployments at once, as a mapping `{name: number, ...}`: `spread` in the mapping.
 * Of JSON lines a column is a path, `load.rate`; where it has a star, `services.*.p95_ms`, the star stands for the names
   of the deployments.
-* Empty fields are unknown. A line that holds no number where one is meant is rejected, and so is one that stands there
-  twice, as where exports overlap; two different lines of one instant and deployment are an error of the mapping.
+* Empty fields and texts such as `None` and `N/A` are unknown. A line that holds no number where one is meant is
+  rejected, and so is one that stands there twice, as where exports overlap; two different lines of one instant and
+  deployment are an error of the mapping.
+* Instants that name no zone are of the mapping's, by default UTC. Where clocks go back, one that seems to lie before
+  the line before it is of the second hour.
 * Rows are made of lines and may share them, so they stand for none: lines count as such.
 """
 
@@ -18,7 +21,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime, tzinfo
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,6 +49,8 @@ from logs_schema.formats.metric_series import (
 )
 from logs_schema.formats.prometheus import mapping_of
 from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, Lines, ReadingOptions, Reject, tabulate
+from logs_schema.formats.request_mapping import NOTHING
+from logs_schema.formats.request_values import Instant
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "metrics_csv"
@@ -178,6 +183,7 @@ def _lines_of(
 ) -> Iterator[MetricLine | Reject]:
     """The lines of a file that is called `name`, counted in `counts`; those that hold no row are rejected."""
     header: list[str] = []
+    last_s, zone = None, mapping.zone
     if is_json := path.name.endswith(JSON_LINES):
         refuse_other_content(path)
     for number, line in numbered_lines(path):
@@ -191,12 +197,13 @@ def _lines_of(
             continue
         fields = _json_fields(line) if is_json else _csv_fields(line, header)
         text = "" if fields is None else _time_in(fields, mapping, is_json=is_json)
-        at = _instant(text, INSTANT_UNITS[mapping.time_unit])
-        if fields is None or at is None:
+        instant = _instant(text, INSTANT_UNITS[mapping.time_unit], zone)
+        if fields is None or instant is None:
             counts[2] += 1
             yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, name, number, line)
             continue
-        yield MetricLine(at, fields, name, number, line)
+        last_s = instant.not_before(last_s)
+        yield MetricLine(last_s, fields, name, number, line)
 
 
 def _time_in(fields: Mapping[str, Any], mapping: MetricsMapping, *, is_json: bool) -> str:
@@ -248,7 +255,7 @@ def _said(
 ) -> Iterator[tuple[MappedMetric, str, float]]:
     """What one line says of one metric."""
     found = _found(one, mapped.source)
-    if found is None or (isinstance(found, str) and not found.strip()):
+    if found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING):
         return
     if mapped.spread or "*" in mapped.source:
         by_name = _spread(found, mapping, mapped, one)
@@ -299,7 +306,8 @@ class _NotANumberError(ValueError):
 def _number(found: Any) -> float:
     """A number, NaN for nothing."""
     try:
-        return float_of("nan" if found is None or found == "" else found)
+        is_unknown = found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING)
+        return float_of("nan" if is_unknown else found)
     except (TypeError, ValueError) as error:
         raise _NotANumberError from error
 
@@ -353,15 +361,16 @@ def _refuse_unfit(mapping: MetricsMapping) -> None:
         )
 
 
-def _instant(text: str, unit_s: float) -> float | None:
-    """Seconds since 1970 of a number, an ISO 8601 instant, or one as Go prints them; None for anything else."""
+def _instant(text: str, unit_s: float, zone: tzinfo) -> Instant | None:
+    """The instant of a number, of ISO 8601, or as Go prints it; None for anything else."""
     try:
         seconds = float_of(text) * unit_s
-        return seconds if math.isfinite(seconds) else None
+        return Instant(seconds, seconds) if math.isfinite(seconds) else None
     except ValueError:
         pass
     try:
         instant = datetime.fromisoformat(GO_ZONE.sub(r"\1", text))
     except ValueError:
         return None
-    return (instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant).timestamp()
+    instant = instant.replace(tzinfo=zone) if instant.tzinfo is None else instant
+    return Instant(instant.timestamp(), instant.replace(fold=1).timestamp())

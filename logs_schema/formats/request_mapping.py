@@ -181,7 +181,7 @@ def read_request_mapping(path: Path) -> RequestMapping:
     unknown = settings.pop("unknown", [])
     return RequestMapping(
         path, {column: _column(path, column, table) for column, table in tables.items()}, **settings,
-        zone=_zone(path, name), unknown=NOTHING | {str(one).casefold() for one in unknown},
+        zone=zone_of(path, name), unknown=NOTHING | {str(one).casefold() for one in unknown},
         only={column: _pattern(f"{path}, [only] {column}", text) for column, text in only.items()},
     )  # fmt: skip
 
@@ -268,7 +268,8 @@ def _refuse_time_format(path: Path, layout: str) -> None:
         )  # fmt: skip
 
 
-def _zone(path: Path, name: str) -> tzinfo:
+def zone_of(path: Path, name: str) -> tzinfo:
+    """The time zone that a mapping names; FormatError where there is none of this name."""
     if name == "UTC":
         return UTC
     try:

@@ -367,7 +367,7 @@ source = "replicas"
 @pytest.mark.parametrize(
     ("line", "rule"),
     [
-        (f"{BEGIN_S + 30},n/a,1", "not_a_number"),
+        (f"{BEGIN_S + 30},low,1", "not_a_number"),
         (f"{BEGIN_S + 30},1_0,1", "not_a_number"),
         (f"{str(BEGIN_S)[:-1]}_0,1,1", "not_a_number"),
         (f"{BEGIN_S},1,1", "duplicate_key"),  # exports that overlap

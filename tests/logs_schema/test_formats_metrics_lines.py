@@ -1,5 +1,6 @@
 """Metrics in lines of JSON: paths, and lines that hold no sample; days of answers in folders of their own."""
 
+import datetime as dt
 import json
 
 import pytest
@@ -22,6 +23,37 @@ def test_lines_of_json_are_read_at_paths_and_those_without_a_deployment_rejected
     report, rows = imported(tmp_path, folder, "metrics_csv")
     assert [row["num_replicas"] for (_, name), row in rows.items() if name == "web"] == [2]
     assert report.quarantined["deployment_samples"] == {"not_a_number": 3}
+
+
+def test_what_stands_for_nothing_costs_its_field_and_no_line(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(
+        'time_column = "at"\ndeployment = "web"\ninterval_s = 30\n'
+        '[metrics.num_replicas]\nsource = "n"\n[metrics.cpu_cores_used]\nsource = "cpu"\nper = "n"\n'
+    )
+    (folder / "a.csv").write_text("at,n,cpu\n60,2,N/A\n90,null,1\n120,-,-\n150,two,1\n")
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
+    assert [(row["num_replicas"], row["cpu_cores_used"]) for row in rows.values()] == [(2, None)]
+
+
+def test_instants_without_a_zone_are_of_the_mappings(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    mapping = 'time_column = "at"\ndeployment = "web"\ninterval_s = 1800\ntime_zone = "{}"\n'
+    mapping += '[metrics.num_replicas]\nsource = "n"\n'
+    (folder / "mapping.toml").write_text(mapping.format("Europe/Berlin"))
+    times = ["02:00", "02:30", "02:00", "02:30", "03:00"]  # the clocks go back at 3
+    lines = [f"2024-10-27 {time}:00,{number}" for number, time in enumerate(times, 1)]
+    (folder / "a.csv").write_text("\n".join(["at,n", *lines, "2024-10-27T02:30:00+00:00,6", ""]))
+    _, rows = imported(tmp_path, folder, "metrics_csv")
+    begin_s = dt.datetime(2024, 10, 27, tzinfo=dt.UTC).timestamp()
+    found = {(time_s - begin_s) / 1800: row["num_replicas"] for (time_s, _), row in rows.items()}
+    assert found == {0: 1, 1: 2, 2: 3, 3: 4, 4: 5, 5: 6}
+    (folder / "mapping.toml").write_text(mapping.format("Europe/Berlln"))
+    with pytest.raises(FormatError, match="there is no time zone 'Europe/Berlln'"):
+        imported(tmp_path, folder, "metrics_csv")
 
 
 def test_keys_of_json_may_have_points(tmp_path):
