@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from logs_schema.errors import FormatError
+from logs_schema.errors import FormatError, first
 
 MAX_LINE_LETTERS = 1 << 20
 """A longer line is quarantined: no row of any format comes near."""
@@ -61,11 +61,15 @@ def find_files(paths: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
             if entry.is_file() and entry.name.endswith(endings) and not is_hidden(entry, path)
         )
         if not inside:
+            below = sorted(
+                entry.name for entry in path.iterdir() if entry.is_dir() and not is_hidden(entry, path)
+            )
+            advice = f"folders in it are not read; name them: {first(below)}" if below else ""
             raise FormatError(
                 "the folder holds no log of this format",
                 where=str(path),
                 allowed=f"files ending in {', '.join(endings)}",
-                advice="name the log file itself",
+                advice=advice or "name the log file itself",
             )
         found.extend(inside)
     _refuse_packed_copies(found)

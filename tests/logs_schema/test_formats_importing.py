@@ -178,3 +178,9 @@ def test_seconds_from_a_hidden_zero_and_missing_nodes_of_a_native_log_are_told(t
     assert not import_log("native", [dated, nodes], tmp_path / "b").notices
     (notice,) = import_log("native", [dated], tmp_path / "c").notices
     assert "nodes.csv" in notice
+
+
+def test_a_folder_whose_files_lie_in_folders_below_says_so(tmp_path):
+    (tmp_path / "log" / "2024-03").mkdir(parents=True)
+    with pytest.raises(FormatError, match=r"folders in it are not read; name them: 2024-03"):
+        import_log("lumos", [tmp_path / "log"], tmp_path / "archive")
