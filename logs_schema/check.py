@@ -26,6 +26,7 @@ from logs_schema.log_days import LogDays, log_days
 from logs_schema.notices import notices_of
 from logs_schema.overlap import Overlap
 from logs_schema.peak_use import OF_SITE, RESOURCES, PeakUse
+from logs_schema.stores import shown
 
 __all__ = ["CheckReport", "check_archive", "render"]
 
@@ -82,7 +83,7 @@ def check_archive(path: Path | str) -> CheckReport:
     timing = clock.timing(archive.facts.get("num_out_of_order"))
     samples = {name: tables[name].rows for name in capabilities.SAMPLE_TABLES if name in tables}
     return CheckReport(
-        archive=str(path),
+        archive=shown(path),
         content_hash=archive.content_hash,
         facts=archive.facts,
         tables=tables,

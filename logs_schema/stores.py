@@ -40,6 +40,12 @@ def address_of(path: Path | str) -> str | None:
     return f"{scheme}:///{rest}" if scheme == "file" else f"{scheme}://{rest}"
 
 
+def shown(folder: Path | str) -> str:
+    """A folder's path as it was given: of a mirror the address that it is a mirror of."""
+    source = Path(folder) / SOURCE
+    return str(json.loads(source.read_text())["address"]) if source.is_file() else str(folder)
+
+
 def cache_folder() -> Path:
     """Where mirrors are kept."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")

@@ -17,9 +17,10 @@ import pytest
 
 from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.samples import sample_rows
-from logs_schema.stores import Store, address_of, publish, working_copy
+from logs_schema.stores import Store, address_of, mirror_of, publish, working_copy
 from logs_schema.tables import REQUESTS
 
 
@@ -97,6 +98,13 @@ def test_a_file_that_is_not_the_manifests_is_refused(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(ArchiveError, match="missing"):
         stored.read("requests")
+
+
+def test_a_report_names_the_address_and_not_its_mirror(tmp_path: Path) -> None:
+    address = f"file://{tmp_path}/far"
+    publish(write(tmp_path / "local", rows(0)).path, address)
+    assert check_archive(mirror_of(address)).archive == check_archive(address).archive == address
+    assert check_archive(tmp_path / "local").archive == str(tmp_path / "local")
 
 
 def test_bad_addresses_are_named(tmp_path: Path) -> None:
