@@ -1,23 +1,33 @@
 """Arguments that commands share: products that are read or written, simulated clusters, and the form of results."""
 
-from argparse import SUPPRESS, ArgumentParser
+import re
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError
 from pathlib import Path
 
 MADE_BY = {"archive": "import", "twin": "fit", "policy": "train", "bundle": "export"}
 """Product -> the command that makes it."""
 
 
+def place(text: str) -> Path:
+    """A folder, or an address in a store; `file://FOLDER/NAME` is neither: its first part would be a machine."""
+    if re.match(r"file://[^/]", text):
+        raise ArgumentTypeError(
+            f"{text!r} names no folder from the root on; write file:///FOLDER, or a plain path"
+        )
+    return Path(text)
+
+
 def add_inputs(parser: ArgumentParser, *products: str) -> None:
     """Declare the products that a command reads, by their place."""
     for name in products:
         parser.add_argument(
-            name, metavar=name.upper(), type=Path, help=f"folder written by schedtwin {MADE_BY[name]}"
+            name, metavar=name.upper(), type=place, help=f"folder written by schedtwin {MADE_BY[name]}"
         )
 
 
 def add_out(parser: ArgumentParser, product: str, help_text: str = "folder to write") -> None:
     """Declare the product that a command writes, `--out` and `--replace`."""
-    parser.add_argument("--out", metavar=product.upper(), required=True, type=Path, help=help_text)
+    parser.add_argument("--out", metavar=product.upper(), required=True, type=place, help=help_text)
     parser.set_defaults(writes_product=True)
     add_replace(parser, product)
 
