@@ -5,6 +5,7 @@ Opening reads the manifest alone. Reading a day opens only that day's file; scan
 time. `logs_schema.archive_writer` writes archives, `logs_schema.layout` names the paths of their files.
 """
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import date
@@ -55,6 +56,11 @@ class Archive:
     """
 
     def __init__(self, path: Path | str) -> None:
+        if not isinstance(path, str | os.PathLike):
+            raise ArchiveError(
+                f"an archive is not opened by a {type(path).__name__}",
+                allowed="the path of its folder, or its address",
+            )
         address = address_of(path)
         self.path = Path(path) if address is None else mirror_of(address)
         self.folder, self.manifest = _opened(self.path)

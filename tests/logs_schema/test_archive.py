@@ -284,3 +284,9 @@ def test_units_are_in_the_files(tmp_path: Path) -> None:
     schema = pq.read_schema(archive.path / layout.partition("nodes", None))
     assert schema.field("memory_gib").metadata[b"unit"] == b"GiB"
     assert schema.metadata[b"schema_version"] == b"1"
+
+
+def test_what_is_no_path_is_told_so():
+    for wrong in (None, 5, ["log"]):
+        with pytest.raises(ArchiveError, match="an archive is not opened by a"):
+            Archive(wrong)
