@@ -108,8 +108,11 @@ class PlacementTwin:
         """Experience for a learner: fresh episodes in the twin, see `Rollouts`."""
         return Rollouts(self, streams, disagreement, randomisation)
 
-    def save(self, folder: Path) -> None:
-        """Writes the twin into an existing folder: JSON and npz, no pickle."""
+    def save(self, folder: Path | str) -> None:
+        """Writes the twin into an existing folder: JSON and npz, no pickle; ProductError where there is none."""
+        folder = Path(folder)
+        if not folder.is_dir():
+            raise ProductError("there is no such folder", where=str(folder), advice="make it first")
         (folder / "encoding.json").write_text(self.encoding.to_json())
         (folder / "answers.json").write_text(json.dumps(asdict(self.config), indent=1))
         save_arrays(folder / "answers.npz", self.model)
@@ -117,12 +120,13 @@ class PlacementTwin:
         save_arrays(folder / "fit.npz", self.report)
 
     @staticmethod
-    def load(folder: Path) -> "PlacementTwin":
+    def load(folder: Path | str) -> "PlacementTwin":
         """Reads what `save` wrote.
 
         Raises:
             ProductError: A file is missing or is not what it should be.
         """
+        folder = Path(folder)
         encoding = load_encoding(folder)
         config = AnswerConfig(**_tuples(json.loads(_text(folder / "answers.json"))))
         inputs = np.zeros((num_inputs(encoding.cluster), 1), np.float32)
