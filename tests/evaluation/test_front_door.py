@@ -23,11 +23,13 @@ from evaluation.comparison.metrics import METRICS
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.placement_entries import enter_players
 from evaluation.problems.kits import KITS
+from evaluation.problems.placement.kit import PLACEMENT_KIT
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, ProductError
 from logs_schema.logged_days import LoggedDays
+from logs_schema.progress import SilentProgress
 from offline_rl import Trained, behaviour_cloning, order_index, order_ppo, ppo, train
 from offline_rl.networks import Example
 from offline_rl.recipes.config import TrainingConfig
@@ -317,6 +319,21 @@ def test_days_and_comparisons_say_what_they_do_not_take(split: Split) -> None:
         compare({}, twin, split.test, interval=IntervalConfig())
     with pytest.raises(ConfigError, match=r"(?s)intervals = 200.*IntervalConfig or None"):
         compare({}, twin, split.test, intervals=200)
+
+
+def test_a_twin_that_knows_the_test_days_is_not_compared_on_them(split: Split) -> None:
+    judge = PLACEMENT_KIT.need(PLACEMENT_KIT.judge, "this test")
+    twin = SimpleNamespace(encoding=SimpleNamespace(train_days=tuple(split.train.archive.days("requests"))))
+    with pytest.raises(ConfigError, match=r"(?s)test days overlap the training window.*2024-01-03"):
+        judge({}, cast(Any, twin), split.train.archive, split.test.plan, SilentProgress())
+
+
+def test_a_twin_is_kept_in_a_folder_by_its_name(tmp_path: Path) -> None:
+    twin = PlacementTwin(*(cast(Any, None) for _ in fields(PlacementTwin)))
+    with pytest.raises(ProductError, match="there is no such folder"):
+        twin.save(str(tmp_path / "nothing"))
+    with pytest.raises(ProductError, match=r"cannot read encoding\.json"):
+        PlacementTwin.load(str(tmp_path))
 
 
 def test_every_problem_with_a_kit_is_fitted_from_python() -> None:

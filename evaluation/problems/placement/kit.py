@@ -15,7 +15,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label, with_interval
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.report.roles import strongest_rule
-from evaluation.comparison.shifts import ShiftPlan, answerable
+from evaluation.comparison.shifts import ShiftPlan, answerable, refuse_overlap
 from evaluation.comparison.training_days import KEPT_BACK, plan_of, train_days_of
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
@@ -160,6 +160,7 @@ def judge(
     judges: Mapping[str, UserJudge] | None = None,
 ) -> Comparison:
     """Policies in replay, in twins of the shifted days, where known in the truth, and by judges of the user's."""
+    refuse_overlap(twin.encoding.train_days, plan.shifts)
     how = judge or JudgeConfig(off_policy_updates=0)
     case = Case(archive, twin, None, plan, how, intervals or IntervalConfig(), policies, judges or {})
     return compare_case(case, progress, facts=archive_facts(archive))
