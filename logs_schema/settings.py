@@ -10,6 +10,7 @@ import tomllib
 import types
 from collections.abc import Mapping
 from difflib import get_close_matches
+from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -76,15 +77,21 @@ def with_settings(config: Config, settings: Mapping[str, Any], where: str) -> Co
         ConfigError: As `build`.
     """
     known = {item.name: getattr(config, item.name) for item in dataclasses.fields(config)}  # type: ignore[arg-type]
-    given = {
-        name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()
-    }
-    return build(type(config), known | given, where)
+    return build(type(config), {**known, **settings}, where)
+
+
+def refuse_wrong_types(config: Any, where: str) -> None:
+    """ConfigError where a value of a config that was made in Python is of another type than its field."""
+    hints = get_type_hints(type(config))
+    for item in dataclasses.fields(config):
+        _value(hints[item.name], getattr(config, item.name), f"{where} {item.name}")
 
 
 def _value(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return value if isinstance(value, kind) else build(kind, value, where)  # type: ignore[arg-type]
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, tuple | range):
         value = list(value)
     origin, arguments = get_origin(kind), get_args(kind)
@@ -128,19 +135,19 @@ def _date(value: Any, where: str) -> dt.date:
 
 
 def refuse_below_one(table: str, **values: int) -> None:
-    """ConfigError where one of the values of a table is below 1."""
+    """ConfigError where one of the values of a table is below 1, or no number."""
     _refuse_below(1, table, values)
 
 
 def refuse_below_zero(table: str, **values: int) -> None:
-    """ConfigError where one of the values of a table is below 0."""
+    """ConfigError where one of the values of a table is below 0, or no number."""
     _refuse_below(0, table, values)
 
 
 def _refuse_below(least: int, table: str, values: Mapping[str, int]) -> None:
     for name, value in values.items():
-        if value < least:
-            raise ConfigError(f"{name} = {value}", where=table, allowed=f"{least} or more")
+        if not isinstance(value, Real) or value < least:
+            raise ConfigError(f"{name} = {value!r}", where=table, allowed=f"{least} or more")
 
 
 def _refuse_seed(name: str, value: Any, where: str) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from evaluation.baselines import BASELINES, COMPARED, TRUTH_BASELINES, Baseline, TruthBaseline
 from logs_schema.errors import ConfigError
-from logs_schema.settings import refuse_below_one
+from logs_schema.settings import refuse_below_one, refuse_wrong_types
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class JudgeConfig:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        refuse_wrong_types(self, "[judge]")
         known = [one.name for one in (*BASELINES, *TRUTH_BASELINES)]
         if unknown := [name for name in self.baselines if name not in known]:
             raise ConfigError(

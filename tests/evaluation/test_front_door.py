@@ -328,8 +328,19 @@ def test_a_twin_that_knows_the_test_days_is_not_compared_on_them(split: Split) -
         judge({}, cast(Any, twin), split.train.archive, split.test.plan, SilentProgress())
 
 
-def test_a_twin_is_kept_in_a_folder_by_its_name(tmp_path: Path) -> None:
+def test_a_twin_says_what_it_does_not_take(tmp_path: Path) -> None:
     twin = PlacementTwin(*(cast(Any, None) for _ in fields(PlacementTwin)))
+    for streams in (0, "320", None):
+        with pytest.raises(ConfigError, match="streams = "):
+            twin.rollouts(cast(Any, streams))
+    with pytest.raises(ConfigError, match=r"(?s)randomisation is a float.*a Randomisation"):
+        twin.rollouts(randomisation=cast(Any, 0.2))
+    for hidden in (16, ("16",), 1.5):
+        with pytest.raises(ConfigError, match=r"(?s)(is not a list|wrong type).*\[twin\] hidden"):
+            AnswerConfig(hidden=cast(Any, hidden))
+    with pytest.raises(ConfigError, match=r"(?s)'5' is of the wrong type.*\[judge\] copies"):
+        JudgeConfig(copies=cast(Any, "5"))
+    assert AnswerConfig(num_members=cast(Any, np.int64(2)), hidden=()).num_members == 2
     with pytest.raises(ProductError, match="there is no such folder"):
         twin.save(str(tmp_path / "nothing"))
     with pytest.raises(ProductError, match=r"cannot read encoding\.json"):

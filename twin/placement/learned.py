@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
+from logs_schema.settings import refuse_wrong_types
 from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
 from twin.placement.availability import PendingFates, pending_fates
@@ -83,6 +84,7 @@ class AnswerConfig:
     patience: int = 20
 
     def __post_init__(self) -> None:
+        refuse_wrong_types(self, "[twin]")
         counts = (self.num_members, self.batch_size, self.num_steps, self.evaluate_every, self.patience)
         if min(*counts, *self.hidden) < 1:
             raise ConfigError(

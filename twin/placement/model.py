@@ -13,6 +13,7 @@ import numpy as np
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
+from logs_schema.options import refuse_type
 from logs_schema.product import MANIFEST
 from logs_schema.settings import refuse_below_one
 from twin.arrays import load_structure, save_arrays
@@ -105,7 +106,9 @@ class PlacementTwin:
         disagreement: float = 1.0,
         randomisation: Randomisation = DEFAULT_RANDOMISATION,
     ) -> "Rollouts":
-        """Experience for a learner: fresh episodes in the twin, see `Rollouts`."""
+        """Experience for a learner: fresh episodes in the twin, see `Rollouts`; ConfigError where there can be none."""
+        refuse_below_one("rollouts", streams=streams)
+        refuse_type("randomisation", randomisation, Randomisation, "rollouts")
         return Rollouts(self, streams, disagreement, randomisation)
 
     def save(self, folder: Path | str) -> None:
