@@ -13,7 +13,7 @@ from logs_schema.formats.request_values import quantity
 from logs_schema.importing import import_log
 from logs_schema.mapping import one_by_one
 from tests.logs_schema.collecting import written
-from tests.logs_schema.test_formats_requests import ARRIVAL, imported, requests_in
+from tests.logs_schema.test_formats_requests import ARRIVAL, EXAMPLES, SACCT, imported, requests_in
 
 
 def test_a_list_adds_up_over_entries_that_say_nothing_and_amounts_per_core(tmp_path: Path) -> None:
@@ -30,6 +30,14 @@ def test_a_list_adds_up_over_entries_that_say_nothing_and_amounts_per_core(tmp_p
     (job,) = requests_in(tmp_path / "a").values()
     assert (job["gpus"], job["memory_gib"]) == (2.0, 8.0)
     assert report.quarantined["requests"] == {"other_row:exit": 1}
+
+
+def test_no_memory_asked_of_slurm_is_all_of_the_node(tmp_path: Path) -> None:
+    slurm, lines = (EXAMPLES / "slurm.toml").read_text(), [SACCT[0]]
+    for number, memory in enumerate(("4G", "0", "0n", "0Mc", "500Mc")):
+        lines.append(f"{number}|" + SACCT[1].partition("|")[2].replace("4000Mc", memory))
+    _, rows = imported(tmp_path, slurm, *lines)
+    assert [row.get("memory_gib") for row in rows.values()] == [4.0, None, None, None, 8 * 500 / 1024]
 
 
 @pytest.mark.parametrize(
