@@ -30,7 +30,7 @@ def load_settings(kind: type[Config], path: Path) -> Config:
         ConfigError: The file is missing or not TOML, a key is unknown, or a value is of the wrong type or range.
     """
     try:
-        content = tomllib.loads(path.read_text())
+        content = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise ConfigError(f"cannot read the configuration: {error.strerror}", where=str(path)) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:

@@ -47,7 +47,7 @@ def _here(path: Path) -> Path:
 def refuse_missing_log(config: Path) -> None:
     """Raises FormatError if the raw log of a configuration does not exist; other errors in it are ignored here."""
     try:
-        table = tomllib.loads(config.read_text(encoding="utf-8")).get("log")
+        table = tomllib.loads(config.read_text(encoding="utf-8-sig")).get("log")
     except (OSError, ValueError):
         return
     paths = table.get("paths") if isinstance(table, dict) else None

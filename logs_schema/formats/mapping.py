@@ -112,7 +112,7 @@ def read_mapping(path: Path) -> MetricsMapping:
         FormatError: The file is no TOML, has an unknown key, or maps nothing.
     """
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FormatError(f"the mapping cannot be read ({error})", where=str(path)) from error
     tables = settings.pop("metrics", {})

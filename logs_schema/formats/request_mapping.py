@@ -147,7 +147,7 @@ def read_request_mapping(path: Path) -> RequestMapping:
         FormatError: The file is no TOML, has an unknown key, column or unit, or does not say when requests arrived.
     """
     try:
-        settings = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise FormatError(f"the mapping cannot be read ({error})", where=str(path)) from error
     tables, only = settings.pop("columns", {}), settings.pop("only", {})

@@ -10,8 +10,11 @@ from evaluation.commands.actions import LateParser
 from evaluation.judges.user_policies import named_policies
 from evaluation.problems.configuration import load_config
 from evaluation.problems.kits import find_kit
+from evaluation.simulator.world_files import load_world
 from logs_schema import ArchiveWriter
 from logs_schema.errors import ConfigError
+from logs_schema.formats.mapping import read_mapping
+from logs_schema.formats.request_mapping import read_request_mapping
 from logs_schema.product import writing
 
 
@@ -72,6 +75,25 @@ def test_an_address_of_a_kind_that_is_not_written_is_no_folder_of_that_name(tmp_
     (tmp_path / "requests.csv").write_text("request_id,arrival,site,status\n1,2024-05-01,s,failed\n")
     assert run("import", "native", tmp_path / "requests.csv", "--out", "https://store/logs/one") == 2
     assert "nothing is written to addresses of https" in capsys.readouterr().err
+
+
+def test_an_address_of_another_machine_is_no_folder_from_the_root(tmp_path, capsys):
+    for command in (("check", "file://far/log"), ("simulate", "--days", "1", "--out", "file://far/log")):
+        with pytest.raises(SystemExit):
+            run(*command)
+        assert "write file:///FOLDER, or a plain path" in capsys.readouterr().err
+
+
+def test_files_of_settings_may_begin_with_the_mark_of_utf_8_as_some_editors_write_it(tmp_path):
+    file = tmp_path / "one.toml"
+    for read, text in (
+        (load_config, "seed = 3"),
+        (load_world, 'like = "edge"'),
+        (read_mapping, '[metrics.num_replicas]\nsource = "n"'),
+        (read_request_mapping, '[columns.arrival]\nsource = "t"'),
+    ):
+        file.write_text(f"\ufeff# für zwei\n{text}\n", encoding="utf-8")
+        assert read(file)
 
 
 @pytest.mark.parametrize("size", ["nan", "inf", "-1", "0"])
