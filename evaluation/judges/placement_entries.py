@@ -138,9 +138,8 @@ def evaluate(
             continue
         where = f"{judge.name}, shift {shift_days}d"
         result = judge.evaluate(key, [one])[0]
-        host = entered.hosted.get(one.name)
-        if host is not None and host.error is not None:
-            entered.refused[one.name] = raised(one.name, host.error, where)
+        refuse_failed(entered, where)
+        if one.name in entered.refused:
             continue
         if result.num_illegal:
             entered.refused[one.name] = chose_illegally(
@@ -149,3 +148,10 @@ def evaluate(
             continue
         found.append((one, result))
     return found
+
+
+def refuse_failed(entered: PolicyEntries, where: str) -> None:
+    """Refuses the policies that raised on the host: a compiled program cannot raise and goes on with zeros."""
+    for name, host in entered.hosted.items():
+        if host.error is not None and name not in entered.refused:
+            entered.refused[name] = raised(name, host.error, where)

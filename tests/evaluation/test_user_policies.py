@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,19 @@ import pytest
 
 from evaluation.baselines import LEAST_BACKLOG, Baseline
 from evaluation.baselines.baseline import node_feature
+from evaluation.comparison.bootstrap import Estimate, IntervalConfig
+from evaluation.comparison.entries import OffPolicyRow
+from evaluation.comparison.shifts import TestDays
+from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.config import JudgeConfig
+from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.judge import Candidate, Evaluation, replay_judge, replay_program
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
-from evaluation.judges.players import players_of
+from evaluation.judges.players import of_policy, players_of
 from evaluation.judges.user_policies import Takes, UserPolicy, enter, named_policies, with_training_days
+from evaluation.problems.placement import comparing
 from logs_schema.errors import ConfigError
+from logs_schema.progress import SilentProgress
 from offline_rl.contract import read_contract, write_contract
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
@@ -145,6 +154,41 @@ def test_one_that_fails_is_refused_by_name(found: Found, name: str, said: str) -
     assert name not in found.node
     with pytest.raises(type(found.entered.refused[name]), match=f"(?s){said}"):
         raise found.entered.refused[name]
+
+
+def test_one_that_fails_at_logged_decisions_alone_has_no_off_policy_estimates(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it raised there is told, as elsewhere: a compiled program goes on with zeros in its place."""
+    failing, entered, told = (
+        HostPolicy(breaks_down),
+        PolicyEntries(),
+        SimpleNamespace(stage=SilentProgress().stage),
+    )
+    entered.players["mine"], entered.hosted["mine"] = of_policy(failing), failing
+
+    def estimates(*_: object) -> list[OffPolicyRow]:
+        failing.error = ValueError("queue 7 is unknown")
+        nothing = Estimate(0.0, None, None, 1, "")
+        return [
+            OffPolicyRow(0, name, "dr", nothing, 1.0, 1.0, 1, estimated=True) for name in ("mine", "ours")
+        ]
+
+    for name, stub in {
+        "off_policy_rows": estimates, "probability_program": lambda *_: None, "players_of": lambda *_: {},
+        "_tried_of": lambda *_: [Candidate("ours", "ours", None)], "_network_of": lambda *_: actor,
+        "lacks": lambda *_: "", "unspecified": lambda *_: frozenset(),
+        "example_for": lambda *_: None, "common_shape": lambda _: (1, 1, 1),
+    }.items():  # fmt: skip
+        monkeypatch.setattr(comparing, name, stub)
+    case = SimpleNamespace(
+        config=JudgeConfig(), intervals=IntervalConfig(), wants=lambda *_: True, main=None, archive=None, rules={},
+        twin=SimpleNamespace(encoding=made_encoding(made_cluster())), keep=Unfinished(),
+    )  # fmt: skip
+    shift, windows = TestDays(0, (), None), SimpleNamespace()
+    rows = comparing._off_policy(case, [shift], [windows], entered, [], told)  # type: ignore[arg-type, list-item]
+    assert [row.policy for row in rows] == ["ours"]
+    assert "queue 7 is unknown\n  where: off policy, shift 0d" in str(entered.refused["mine"])
 
 
 def test_a_bundle_that_was_trained_on_test_days_is_named(tmp_path: Path) -> None:

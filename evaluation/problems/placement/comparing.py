@@ -37,7 +37,7 @@ from evaluation.judges.judge import (
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
-from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
+from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate, refuse_failed
 from evaluation.judges.players import Players, players_of
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
@@ -278,7 +278,6 @@ def _off_policy(
         return []
     players = players_of(encoding.cluster, network, case.config.compared(), case.rules)
     program = probability_program({**players, **entered.players}, network)
-    config = OffPolicyConfig(intervals=case.intervals)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
     tried = _tried_of(case, entered, network)
     able = [name for name in entered.players if name not in entered.refused]
@@ -296,11 +295,12 @@ def _off_policy(
             key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
             make = partial(
                 off_policy_rows, key, case.archive, encoding, shift, part, shape, tried, example, network, program,
-                config, fit,
+                OffPolicyConfig(intervals=case.intervals), fit,
             )  # fmt: skip
             rows += keep.unit(f"{OFF_POLICY}, {shift.name}", make, save_rows, load_rows)
+            refuse_failed(entered, f"{OFF_POLICY}, shift {shift.name}")
         stage(len(shifts))
-    return rows
+    return [row for row in rows if row.policy not in entered.refused]
 
 
 def _true_runs(
