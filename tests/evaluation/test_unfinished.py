@@ -17,13 +17,16 @@ from evaluation.comparison.kept_runs import load_rows, load_run, load_starts, sa
 from evaluation.comparison.metrics import MEAN_LOG_SLOWDOWN
 from evaluation.comparison.report import Curve
 from evaluation.comparison.shifts import TestDays
-from evaluation.jobs.engine.config import EngineConfig
+from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.placement_entries import PolicyEntries
+from evaluation.problems.placement import steps
 from evaluation.problems.placement.comparing import _tried
 from logs_schema.mapping import one_by_one
+from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
+from offline_rl.recipes.config import TrainingConfig
 from tests.evaluation.made import made_decisions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,6 +59,18 @@ def test_a_unit_is_made_once_and_only_for_what_it_depends_on(tmp_path: Path) -> 
     assert len(list(tmp_path.iterdir())) == 1  # of the other seed
     assert work.unit("replay, 0d, sjf+easy").tobytes() == first.tobytes()
     assert len(work.made) == 3
+
+
+def test_parts_of_a_training_by_other_code_are_not_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with writing(tmp_path / "twin", "twin"):
+        pass
+    made = tmp_path / "policy", tmp_path / "twin", TrainingConfig(), 0, HERE
+    before = steps._unfinished(*made).folder
+    assert steps._unfinished(*made).folder == before
+    monkeypatch.setattr(steps, "POLICY_CODE", steps.POLICY_CODE + 1)
+    assert steps._unfinished(*made).folder != before
 
 
 def test_a_damaged_unit_is_made_again(tmp_path: Path) -> None:

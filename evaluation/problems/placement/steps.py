@@ -239,8 +239,8 @@ def contenders_of(
 def _unfinished(
     out: Path, twin_path: Path, config: TrainingConfig, seed: int, engine: EngineConfig
 ) -> Unfinished:
-    made_from = read_manifest(twin_path, "twin").content_hash
-    return Unfinished.beside(out, "policy", {"twin": made_from}, config, seed, engine)
+    made_from = {"twin": read_manifest(twin_path, "twin").content_hash, "code": str(POLICY_CODE)}
+    return Unfinished.beside(out, "policy", made_from, config, seed, engine)
 
 
 @dataclass(frozen=True)
