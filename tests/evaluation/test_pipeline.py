@@ -19,7 +19,7 @@ from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.problems.configuration import LogConfig
 from evaluation.problems.placement.case import candidates
 from evaluation.problems.placement.kit import trained as trained_in_words
-from evaluation.problems.placement.reporting import learning_charts
+from evaluation.problems.placement.reporting import learning_charts, seeds_as_made, settings_as_made
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import (
     build_bundle,
@@ -256,6 +256,26 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
     tried = candidates(both, PlacementTwin.load(products["twin"]).encoding.cluster, RULES)
     first, second = (one.params for one in tried if one.name == TWIN_POLICY)
     jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
+
+
+def test_a_report_names_settings_and_seeds_of_the_products_whatever_the_comparison_was_given(
+    products: dict[str, Path],
+) -> None:
+    made = {name: read_manifest(products[name]) for name in ("twin", "policy")}
+    made["policy"] = replace(made["policy"], seed=5, extra={**made["policy"].extra, "seeds": [7]})
+    other = replace(
+        TINY, seed=9, judge=replace(TINY.judge, seed=4), train=replace(TINY.train, num_updates=99)
+    )
+    other = replace(other, twin=replace(TINY.twin, num_steps=1), shifts=replace(TINY.shifts, shifts="3d"))
+    assert seeds_as_made(other, made) == {"twin": TINY.seed, "policies": 5, "judges": 4}
+    assert seeds_as_made(other, {"twin": made["twin"]}) == {"twin": TINY.seed, "judges": 4}
+    shown = settings_as_made(other, made)
+    assert shown["train"]["num_updates"] == TINY.train.num_updates
+    assert shown["twin"]["num_steps"] == TINY.twin.num_steps
+    assert shown["shifts"]["shifts"] == "3d"
+    twin, (schedulers, _) = PlacementTwin.load(products["twin"]), load_schedulers(products["policy"])
+    charts = {chart.title: chart for chart in learning_charts(twin.report, schedulers, 100, [7])}
+    assert [curve.name for curve in charts["Training in the twin"].curves] == ["seed 7"]
 
 
 def test_training_without_policies_from_the_clone(products: dict[str, Path], tmp_path: Path) -> None:

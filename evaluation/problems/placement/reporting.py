@@ -1,7 +1,9 @@
 """Makes a report from the products of a job: the comparison, the twin's fit, and the limits of the log."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +14,14 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.calibration import calibration_charts, offers_of
 from logs_schema import Archive
 from logs_schema.check import check_archive
+from logs_schema.product import Manifest
 from logs_schema.records import to_plain
 from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
 from twin.placement.model import PlacementTwin, encode_days
 
+OF_TWIN = ("days", "twin", "population", "imitation")
+"""Tables of settings that a twin is made with."""
 _SUPPORT = {"yes": "yes", "partial": "partly", "no": "no"}
 
 
@@ -39,9 +44,9 @@ def fit_facts(twin: PlacementTwin) -> tuple[Fact, ...]:
 
 
 def learning_charts(
-    report: FitReport, schedulers: Schedulers | None, evaluate_every: int
+    report: FitReport, schedulers: Schedulers | None, evaluate_every: int, seeds: Sequence[int] = ()
 ) -> tuple[Chart, ...]:
-    """Curves of the twin's fit, the clone and the policies."""
+    """Curves of the twin's fit, the clone and the policies; `seeds` are those of the policies, in their order."""
     looks = np.arange(1, len(report.held_out_log_likelihood) + 1) * float(evaluate_every)
     members = [
         Curve(f"member {member + 1}", tuple(looks), tuple(map(float, curve)))
@@ -69,12 +74,12 @@ def learning_charts(
     updates = np.arange(1, schedulers.reward_curve.shape[1] + 1, dtype=float)
     rewards = tuple(
         Curve(f"seed {seed}", tuple(updates), tuple(map(float, curve)))
-        for seed, curve in enumerate(schedulers.reward_curve)
+        for seed, curve in zip(seeds, schedulers.reward_curve, strict=True)
     )
     looks = np.linspace(0.0, len(updates), schedulers.held_out_curve.shape[1])
     held_out = tuple(
         Curve(f"seed {seed}", tuple(looks), tuple(map(float, curve)))
-        for seed, curve in enumerate(schedulers.held_out_curve)
+        for seed, curve in zip(seeds, schedulers.held_out_curve, strict=True)
     )
     charts += [
         Chart("Training in the twin", "updates", "training reward (mean of a decision)", rewards,
@@ -120,22 +125,42 @@ def make_report(
     plan: ShiftPlan,
     config: RunConfig,
     hashes: dict[str, str],
+    made: Mapping[str, Manifest],
 ) -> Report:
-    """Everything the page shows."""
+    """Everything the page shows; `made`: manifests of the twin and, where there is one, the policy."""
     archive = Archive(archive_path)
+    seeds = made["policy"].extra["seeds"] if "policy" in made else ()
     return Report(
         title=title,
         comparison=comparison,
         fit=fit_facts(twin),
         calibration=shifted_calibration(archive, twin, plan),
-        learning=learning_charts(twin.report, schedulers, twin.config.evaluate_every),
+        learning=learning_charts(twin.report, schedulers, twin.config.evaluate_every, seeds),
         capabilities=capabilities_of(archive),
         quarantine=quarantine_of(archive),
-        configuration=to_plain({name: value for name, value in asdict(config).items() if name != "engine"}),
+        configuration=settings_as_made(config, made),
         hashes=hashes,
-        seeds={"twin": config.seed, "policies": config.seed, "judges": config.judge.seed},
+        seeds=seeds_as_made(config, made),
         limits=_limits(twin, comparison),
     )
+
+
+def settings_as_made(config: RunConfig, made: Mapping[str, Manifest]) -> dict[str, Any]:
+    """The settings of a comparison, with those that the twin and the policy were made with: single commands may have
+    been given others."""
+    settings: dict[str, Any] = to_plain(
+        {name: value for name, value in asdict(config).items() if name != "engine"}
+    )
+    fitted = made["twin"].config
+    settings |= {name: fitted[name] for name in OF_TWIN if name in fitted}
+    return settings | ({"train": made["policy"].config} if "policy" in made else {})
+
+
+def seeds_as_made(config: RunConfig, made: Mapping[str, Manifest]) -> dict[str, int]:
+    """The seeds that the twin, the policies and the judges were given."""
+    names = {"twin": "twin", "policies": "policy"}
+    seeds = {words: made[name].seed for words, name in names.items() if name in made}
+    return {words: seed for words, seed in seeds.items() if seed is not None} | {"judges": config.judge.seed}
 
 
 def _limits(twin: PlacementTwin, comparison: Comparison) -> tuple[str, ...]:

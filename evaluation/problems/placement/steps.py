@@ -292,8 +292,8 @@ def build_comparison(
     schedulers = None if policy_path is None else load_schedulers(policy_path)[0]
     plan = plan_of(archive, twin.encoding.train_days, config.shifts)
     made_from = {"twin": twin_path} | ({} if policy_path is None else {"policy": policy_path})
-    hashes = {"archive": archive.content_hash}
-    hashes |= {name: read_manifest(path).content_hash for name, path in made_from.items()}
+    made = {name: read_manifest(path) for name, path in made_from.items()}
+    hashes = {"archive": archive.content_hash} | {name: one.content_hash for name, one in made.items()}
     settings = {"shifts": config.shifts, "judge": config.judge, "policies": list(policies or {})}
     settings |= {"code": COMPARISON_CODE}
     keep = Unfinished.beside(out, "comparison", hashes, settings, engine=config.engine)
@@ -304,7 +304,7 @@ def build_comparison(
     )  # fmt: skip
     comparison = compare_case(case, progress, facts=archive_facts(archive))
     with progress.stage("report"):
-        report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes)
+        report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes, made)
         limits = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
         if policy_path is not None:
             limits = [training_in_words(policy_path), *limits]
