@@ -118,13 +118,40 @@ def policy_params(schedulers: Schedulers, name: str, seed_row: int) -> PyTree:
     Raises:
         ConfigError: There is no such policy, or none that decides by itself.
     """
-    seeded = ({TWIN: schedulers.trained} if schedulers.num_trained else {}) | dict(schedulers.from_logs)
-    if name in seeded:
-        return jax.tree.map(lambda leaf: leaf[seed_row], seeded[name])
+    with_seeds = seeded(schedulers)
+    if name in with_seeds:
+        return jax.tree.map(lambda leaf: leaf[seed_row], with_seeds[name])
     alone = {"bc_greedy": schedulers.clone, **schedulers.rules}
     if name not in alone:
-        raise ConfigError(f"there is no policy {name!r} to export", allowed=", ".join([*seeded, *alone]))
+        raise ConfigError(
+            f"there is no policy {name!r} to export",
+            allowed=", ".join([*with_seeds, *alone]),
+            advice="check the spelling; without a name what the ladder chose is exported",
+        )
     return alone[name]
+
+
+def seeded(schedulers: Schedulers) -> dict[str, PyTree]:
+    """The policies that were trained once for each seed: name -> parameters, leaves [seeds, ...]."""
+    return ({TWIN: schedulers.trained} if schedulers.num_trained else {}) | dict(schedulers.from_logs)
+
+
+def row_of_seed(schedulers: Schedulers, name: str, seed: int, seeds: Sequence[int]) -> int:
+    """The row of a policy's seed, of those of the training.
+
+    Raises:
+        ConfigError: The training had no such seed, or nothing of this name was trained once for each.
+    """
+    if seed not in seeds:
+        raise ConfigError(f"there is no policy of seed {seed}", allowed=", ".join(map(str, seeds)))
+    if name not in (known := seeded(schedulers)):
+        raise ConfigError(
+            f"there is no policy {name!r} of seed {seed}: this training has none of that name with seeds",
+            where=f"--seed {seed}",
+            allowed=f"a seed of {', '.join(known)}" if known else "no seed: the training had num_updates = 0",
+            advice="leave the seed out",
+        )
+    return list(seeds).index(seed)
 
 
 def policy_of(params: PyTree, example: Example) -> Policy:

@@ -37,6 +37,7 @@ from offline_rl.recipes.schedulers import (
     load_schedulers,
     network_for,
     policy_params,
+    row_of_seed,
     save_schedulers,
     stacked,
 )
@@ -294,6 +295,12 @@ def test_training_without_policies_from_the_clone(products: dict[str, Path], tmp
     assert "Training in the twin" not in shown
     with pytest.raises(ConfigError, match="no policy 'twin' to export"):
         policy_params(loaded, TWIN_POLICY, 0)
+    for name in (TWIN_POLICY, "bc_greedy"):
+        with pytest.raises(ConfigError, match="num_updates = 0"):
+            row_of_seed(loaded, name, 3, [3])
+    with pytest.raises(ConfigError, match="a seed of twin"):
+        row_of_seed(usual, "bc_greedy", 3, [3])
+    assert row_of_seed(usual, TWIN_POLICY, 3, [5, 3]) == 1
     facts = read_manifest(products["policy"]).extra
     nothing = {key: [] for key in ("training_reward", "reward_with_held_out_member", "kl_to_clone")}
     assert trained_in_words(facts | nothing) == [f"ladder: {facts['ladder']}"]

@@ -53,6 +53,7 @@ from offline_rl.recipes.schedulers import (
     load_observed,
     load_schedulers,
     policy_params,
+    row_of_seed,
     save_schedulers,
 )
 from offline_rl.recipes.training import Contenders, TrainingStart, train_contenders, train_part
@@ -358,11 +359,9 @@ def build_bundle(
     manifest = read_manifest(policy_path, "policy")
     schedulers, encoding = load_schedulers(policy_path)
     seeds = list(manifest.extra["seeds"])
-    if seed is not None and seed not in seeds:
-        raise ConfigError(f"there is no policy of seed {seed}", allowed=", ".join(map(str, seeds)))
     if policy is None:
         policy = schedulers.chosen[0] if seed is None else TWIN_POLICY
-    row = best_row(schedulers, policy) if seed is None else seeds.index(seed)
+    row = best_row(schedulers, policy) if seed is None else row_of_seed(schedulers, policy, seed, seeds)
     params = policy_params(schedulers, policy, row)
     days = load_training_days(policy_path)
     contract = placement_contract(
