@@ -8,27 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from evaluation.commands.statuses import INTERRUPTED, TERMINATED
+from evaluation.jobs.interrupting import raising
 
 
 class Terminated(KeyboardInterrupt):
     """SIGTERM has come; raised in the main thread wherever it is, as Ctrl-C raises KeyboardInterrupt."""
-
-
-AGAIN_S = 1.0
-"""Time after which what was raised, and swallowed by a library, is raised again."""
-
-
-def _terminate(*_: object) -> None:
-    signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
-    if not _is_ending(sys.exc_info()[1]):
-        raise Terminated
-
-
-def _is_ending(error: BaseException | None) -> bool:
-    """Whether an exception that is being handled is, or came while handling, `Terminated`: the command cleans up."""
-    while error is not None and not isinstance(error, Terminated):
-        error = error.__context__
-    return error is not None
 
 
 @contextmanager
@@ -42,7 +26,7 @@ def sigterm_raises() -> Iterator[None]:
         yield
         return
     both = signal.SIGTERM, signal.SIGALRM
-    usual = {one: signal.signal(one, _terminate) or signal.SIG_DFL for one in both}
+    usual = {one: signal.signal(one, raising(Terminated)) or signal.SIG_DFL for one in both}
     try:
         yield
     finally:

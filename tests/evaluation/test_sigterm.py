@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERROR
-from evaluation.commands.stopping import AGAIN_S, Terminated, leave_threads, sigterm_raises
+from evaluation.commands.stopping import Terminated, leave_threads, sigterm_raises
+from evaluation.jobs.engine import local
+from evaluation.jobs.interrupting import AGAIN_S
 from tests.evaluation.test_killed import started
 
 
@@ -83,6 +85,36 @@ def test_what_a_library_swallows_is_raised_again_and_not_while_cleaning_up() -> 
 
     with pytest.raises(Terminated), sigterm_raises():
         work()
+    assert cleaned
+
+
+def test_a_task_of_a_worker_ends_too_where_a_library_swallows_the_signal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cleaned, both = [], (signal.SIGTERM, signal.SIGALRM)
+
+    def work(_: None) -> None:
+        with suppress(BaseException):
+            signal.raise_signal(signal.SIGTERM)
+        try:
+            time.sleep(10.0)
+        finally:
+            time.sleep(1.5 * AGAIN_S)
+            cleaned.append(True)
+
+    def leave(status: int) -> None:
+        raise SystemExit(status)
+
+    monkeypatch.setattr("evaluation.jobs.engine.local.os._exit", leave)
+    before = [signal.getsignal(one) for one in both]
+    try:
+        local._meet_sigterm()
+        with pytest.raises(SystemExit, match=str(TERMINATED)):
+            local._run_task(work, None)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        for one, handler in zip(both, before, strict=True):
+            signal.signal(one, handler)
     assert cleaned
 
 

@@ -17,6 +17,7 @@ from multiprocessing import get_context
 from types import TracebackType
 
 from evaluation.jobs.engine.errors import late, lost
+from evaluation.jobs.interrupting import raising
 from logs_schema.mapping import Item, Result
 from logs_schema.progress import Progress
 
@@ -143,14 +144,15 @@ class _Terminated(KeyboardInterrupt):
 
 def _meet_sigterm() -> None:
     """In a worker, once: SIGTERM ends the process, after it has interrupted the task that may be running."""
+    interrupt = raising(_Terminated)
 
     def end(*_: object) -> None:
         if not _at_work:
             os._exit(_TERMINATED)
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # what is written aside is removed undisturbed
-        raise _Terminated
+        interrupt()
 
-    signal.signal(signal.SIGTERM, end)
+    for one in (signal.SIGTERM, signal.SIGALRM):
+        signal.signal(one, end)
 
 
 def _run_task(task: Callable[[Item], Result], item: Item) -> Result:
