@@ -1,5 +1,6 @@
 """Signals that end commands: SIGTERM ends jobs as Ctrl-C does, and controllers after the step that is under way."""
 
+import gc
 import os
 import signal
 import sys
@@ -46,6 +47,7 @@ def leave_threads(status: int) -> None:
     if status in (INTERRUPTED, TERMINATED) or threading.active_count() > 1:
         sys.stdout.flush()
         sys.stderr.flush()
+        gc.collect()  # frees the semaphores of worker processes: Python warns of those that are left
         os._exit(status)
 
 

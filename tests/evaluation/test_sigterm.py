@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -116,6 +117,20 @@ def test_a_task_of_a_worker_ends_too_where_a_library_swallows_the_signal(
         for one, handler in zip(both, before, strict=True):
             signal.signal(one, handler)
     assert cleaned
+
+
+class _Pool:
+    itself: object = None
+
+
+def test_what_worker_processes_held_is_freed_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Executors are cycles; of their semaphores that are left Python warns on standard error."""
+    pool, left = _Pool(), []
+    pool.itself, known = pool, weakref.ref(pool)
+    monkeypatch.setattr("evaluation.commands.stopping.os._exit", lambda _: left.append(known()))
+    del pool
+    leave_threads(TERMINATED)
+    assert left == [None]
 
 
 def test_the_handler_before_is_restored() -> None:
