@@ -1,5 +1,6 @@
 """Anyone's policy is judged beside ours; one that fails is refused by its name, and takes nobody along."""
 
+import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from evaluation.baselines.baseline import node_feature
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig
 from evaluation.comparison.entries import OffPolicyRow
 from evaluation.comparison.shifts import TestDays
+from evaluation.jobs.engine.config import EngineConfig
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.host_policy import HostPolicy
@@ -22,7 +24,9 @@ from evaluation.judges.judge import Candidate, Evaluation, replay_judge, replay_
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import of_policy, players_of
 from evaluation.judges.user_policies import Takes, UserPolicy, enter, named_policies, with_training_days
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement import comparing
+from evaluation.problems.placement.judging_tasks import judge_ahead
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from offline_rl.contract import read_contract, write_contract
@@ -189,6 +193,16 @@ def test_one_that_fails_at_logged_decisions_alone_has_no_off_policy_estimates(
     rows = comparing._off_policy(case, [shift], [windows], entered, [], told)  # type: ignore[arg-type, list-item]
     assert [row.policy for row in rows] == ["ours"]
     assert "queue 7 is unknown\n  where: off policy, shift 0d" in str(entered.refused["mine"])
+
+
+def test_worker_processes_that_are_not_used_for_policies_of_the_users_are_named(tmp_path: Path) -> None:
+    told = io.StringIO()
+    keep = Unfinished(tmp_path, EngineConfig(workers=2))
+    judge_ahead(
+        tmp_path, tmp_path, None, RunConfig(), None, {"mine": the_first}, keep, SilentProgress(told)  # type: ignore[arg-type]
+    )  # fmt: skip
+    assert "(mine)" in told.getvalue()
+    assert "worker processes are not used" in told.getvalue()
 
 
 def test_a_bundle_that_was_trained_on_test_days_is_named(tmp_path: Path) -> None:

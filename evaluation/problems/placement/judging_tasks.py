@@ -73,7 +73,13 @@ def judge_ahead(
         keep: Finished units, and the engine.
         progress: Progress display.
     """
-    if keep.engine.is_here or policies:
+    if keep.engine.is_here:
+        return
+    if policies:
+        progress.note(
+            f"policies of the user's ({', '.join(policies)}) are known to this process alone: it judges them all, "
+            "worker processes are not used"
+        )
         return
     archive, twin = archive.absolute(), twin.absolute()
     policy = None if policy is None else policy.absolute()
