@@ -75,7 +75,8 @@ def read_named(texts: Sequence[str], named: NamedOption, here: Path = Path()) ->
 def _imported(name: str, target: str, named: NamedOption, here: Path) -> Any:
     where = f"{named.option} {name}={target}"
     module, _, function = target.partition(":")
-    sys.path.insert(0, str(here.resolve()))
+    folder = str(here.resolve())
+    sys.path.insert(0, folder)
     try:
         found: Any = importlib.import_module(module)
         for part in function.split("."):
@@ -86,7 +87,8 @@ def _imported(name: str, target: str, named: NamedOption, here: Path) -> Any:
             advice="check the spelling; modules are searched in the current folder first",
         ) from error  # fmt: skip
     finally:
-        sys.path.pop(0)
+        if folder in sys.path:  # the module may have changed the path: what it put there is its own
+            sys.path.remove(folder)
     if not named.is_one(found):
         raise ConfigError(f"{named.noun} {name!r} is no function", where=where, allowed=named.signature)
     return found

@@ -241,6 +241,17 @@ def test_policies_are_named_on_the_command_line(tmp_path: Path) -> None:
     assert (found["old"], found["far"]) == (tmp_path / "bundle", tmp_path / "elsewhere" / "bundle")
 
 
+def test_what_a_module_of_the_users_puts_on_the_path_stays_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may import from there when the policy is called; the current folder is searched for that module alone."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    before, lib = [*sys.path], str(tmp_path / "lib")
+    (tmp_path / "with_a_lib.py").write_text(f"import sys\nsys.path.insert(0, {lib!r})\nchoose = max\n")
+    named_policies(["a=with_a_lib:choose"], tmp_path)
+    assert sys.path == [lib, *before]
+
+
 @pytest.mark.parametrize(
     ("texts", "said"),
     [
