@@ -14,8 +14,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-import numpy as np
-
 from logs_schema.errors import ConfigError
 
 Config = TypeVar("Config")
@@ -90,7 +88,7 @@ def refuse_wrong_types(config: Any, where: str) -> None:
 def _value(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind):
         return value if isinstance(value, kind) else build(kind, value, where)  # type: ignore[arg-type]
-    if isinstance(value, np.generic):
+    if getattr(value, "ndim", None) == 0:  # a number of NumPy, which is not imported for it
         value = value.item()
     if isinstance(value, tuple | range):
         value = list(value)
