@@ -11,7 +11,7 @@ from offline_rl.recipes.schedulers import Schedulers, best_row
 def test_the_best_seed_is_the_one_whose_kept_policy_did_best() -> None:
     none = np.zeros(0)
     curve = np.array([[0.1, 0.5, 0.2], [0.3, 0.4, 0.6]])
-    assert best_row(Schedulers({}, {}, none, none, none, curve, {}, {}, {}, {}), "twin") == 1
+    assert best_row(Schedulers({}, {}, none, curve, none, curve, {}, {}, {}, {}), "twin") == 1
 
 
 @pytest.mark.parametrize(
