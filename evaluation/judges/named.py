@@ -44,8 +44,7 @@ def read_named(texts: Sequence[str], named: NamedOption, here: Path = Path()) ->
         Name -> imported object, or path of a folder.
 
     Raises:
-        ConfigError: A text of another form, a name given twice, a folder that is not there, a module or function that
-            cannot be imported.
+        ConfigError: A text of another form, a name given twice, a module or function that cannot be imported.
     """
     forms = [f"NAME={FUNCTION}", *([f"NAME={named.folder}"] if named.folder else [])]
     found: dict[str, Any] = {}
@@ -62,11 +61,6 @@ def read_named(texts: Sequence[str], named: NamedOption, here: Path = Path()) ->
             raise ConfigError(
                 f"{target!r} is {'neither a folder nor' if named.folder else 'not'} a function",
                 where=f"{named.option} {name}", allowed=" or ".join(forms), advice="check the spelling",
-            )  # fmt: skip
-        if is_folder and not (here / target).exists():
-            raise ConfigError(
-                f"there is no folder {target!r}", where=f"{named.option} {name}", allowed=" or ".join(forms),
-                advice="check the path; a function is named by its module, package.module:function, not by a file",
             )  # fmt: skip
         found[name] = here / target if is_folder else _imported(name, target, named, here)
     return found

@@ -234,8 +234,7 @@ def test_policies_are_named_on_the_command_line(tmp_path: Path) -> None:
     (tmp_path / "mine_of_mine.py").write_text(
         "def choose(key, observation, legal):\n    return legal.argmax(0)\n"
     )
-    for folder in ("bundle", "elsewhere/bundle"):
-        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "bundle").mkdir()
     found = named_policies(["a=mine_of_mine:choose", "old=bundle", "far=elsewhere/bundle"], tmp_path)
     assert found["a"](None, None, np.array([False, True])) == 1
     assert (found["old"], found["far"]) == (tmp_path / "bundle", tmp_path / "elsewhere" / "bundle")
@@ -257,7 +256,6 @@ def test_what_a_module_of_the_users_puts_on_the_path_stays_there(
     [
         (["mine"], "'mine' names no policy"),
         (["mine=nothing_there"], "neither a folder nor a function"),
-        (["mine=./a_script.py:choose"], "no folder './a_script.py:choose'\n.*\n.*\n.*not by a file"),
         (["mine=no_such_module:choose"], "'mine' cannot be imported: ModuleNotFoundError"),
         (["mine=math:choose"], "'mine' cannot be imported: AttributeError"),
         (["mine=a_script:choose"], "'mine' cannot be imported: SystemExit: 0"),
