@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
@@ -70,16 +71,25 @@ def test_a_thread_outlives_the_loop_that_asked_it():
 
 
 def test_a_thread_that_hangs_is_left_behind_and_the_next_waits_twice_as_long(monkeypatch):
+    now_s = [0.0]
     monkeypatch.setattr(worker_module, "RETRY_S", 0.05)
-    release, left = threading.Event(), []
+    monkeypatch.setattr(worker_module, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    begun, release, left = threading.Event(), threading.Event(), []
+
+    def hang() -> None:
+        begun.set()
+        release.wait(10)
 
     async def live() -> None:
         worker = Worker(left.append)
         for number in range(2):
+            begun.clear()
             with pytest.raises(TimeoutError):
-                await worker.run(lambda: release.wait(10), 0.01)
+                await worker.run(hang, 0.01)
+            assert begun.wait(10)
+            now_s[0] += 0.02
             assert worker.stalled(0.01)
-            await asyncio.sleep(0.06 * (1 + number))
+            now_s[0] += 0.05 * 2.0**number
             assert not worker.stalled(0.01)
             assert worker.retry_s == pytest.approx(0.05 * 2.0 ** (number + 1))
         assert await worker.run(lambda: "new", 10.0) == "new"
