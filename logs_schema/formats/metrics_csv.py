@@ -255,7 +255,7 @@ def _said(
 ) -> Iterator[tuple[MappedMetric, str, float]]:
     """What one line says of one metric."""
     found = _found(one, mapped.source)
-    if found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING):
+    if _is_unknown(found):
         return
     if mapped.spread or "*" in mapped.source:
         by_name = _spread(found, mapping, mapped, one)
@@ -303,11 +303,14 @@ class _NotANumberError(ValueError):
     """A field holds something else where a number is meant."""
 
 
+def _is_unknown(found: Any) -> bool:
+    return found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING)
+
+
 def _number(found: Any) -> float:
     """A number, NaN for nothing."""
     try:
-        is_unknown = found is None or (isinstance(found, str) and found.strip().casefold() in NOTHING)
-        return float_of("nan" if is_unknown else found)
+        return float_of("nan" if _is_unknown(found) else found)
     except (TypeError, ValueError) as error:
         raise _NotANumberError from error
 

@@ -72,36 +72,29 @@ def test_a_step_that_is_terminated_leaves_nothing_beside_its_product(tmp_path: P
     assert not list(tmp_path.iterdir())
 
 
+def swallow_and_clean_up(cleaned: list[bool]) -> None:
+    """Work in which a library swallows SIGTERM, and whose end takes longer than until it is raised again."""
+    with suppress(BaseException):
+        signal.raise_signal(signal.SIGTERM)
+    try:
+        time.sleep(10.0)
+    finally:
+        time.sleep(1.5 * AGAIN_S)
+        cleaned.append(True)
+
+
 def test_what_a_library_swallows_is_raised_again_and_not_while_cleaning_up() -> None:
-    cleaned = []
-
-    def work() -> None:
-        with suppress(BaseException):
-            signal.raise_signal(signal.SIGTERM)
-        try:
-            time.sleep(10.0)
-        finally:
-            time.sleep(1.5 * AGAIN_S)
-            cleaned.append(True)
-
+    cleaned: list[bool] = []
     with pytest.raises(Terminated), sigterm_raises():
-        work()
+        swallow_and_clean_up(cleaned)
     assert cleaned
 
 
 def test_a_task_of_a_worker_ends_too_where_a_library_swallows_the_signal(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    cleaned, both = [], (signal.SIGTERM, signal.SIGALRM)
-
-    def work(_: None) -> None:
-        with suppress(BaseException):
-            signal.raise_signal(signal.SIGTERM)
-        try:
-            time.sleep(10.0)
-        finally:
-            time.sleep(1.5 * AGAIN_S)
-            cleaned.append(True)
+    cleaned: list[bool] = []
+    both = signal.SIGTERM, signal.SIGALRM
 
     def leave(status: int) -> None:
         raise SystemExit(status)
@@ -111,7 +104,7 @@ def test_a_task_of_a_worker_ends_too_where_a_library_swallows_the_signal(
     try:
         local._meet_sigterm()
         with pytest.raises(SystemExit, match=str(TERMINATED)):
-            local._run_task(work, None)
+            local._run_task(swallow_and_clean_up, cleaned)
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         for one, handler in zip(both, before, strict=True):
