@@ -1,17 +1,22 @@
-"""The ladder: rules, tuned rules, learners and networks in turn; a rung is taken only where it is surely better.
+"""The ladder: rules, tuned rules, learners and networks in turn; a network is taken only where it is surely better.
 
 The referee is made of the members of the ensemble that no policy was trained or tuned with. Every policy plays the
 twin's disjoint windows in each of them under the same keys, so two policies differ by their decisions alone. The gain
 over the rung that is held is the mean of the windows' differences, and how low it may be
 
-    low = least over members of (mean gain - t * standard error over windows)  -  guessed * value held
+    low = min(gain with the least favourable member, gain - t * standard error over windows)  -  guessed * value held
 
-with Student's t of a 95 % interval. So the bound falls where the members disagree; and where a policy leads to queues
-that the log does not cover, more often than the held rung does by the share `guessed`, the twin's values of those
-decisions count as nothing. A rung is taken where `low` is above zero. With too few windows nothing is taken: the first
-rung, a rule, stays, and the ladder records why. A twin that failed its certificate is wrong by an unknown amount, for
-rules as for networks: there a gain counts only from `UNTRUSTED_GAIN` on; that of a rule, which has fewer ways to profit
-from the twin's errors, from `UNTRUSTED_GAIN_OF_RULE` on.
+with Student's t for 90 % confidence and windows averaged over members, which see the same requests. So the bound falls
+where the members disagree; and where a policy leads to queues that the log does not cover, more often than the held
+rung does by the share `guessed`, the twin's values of those decisions count as nothing. A network is taken where `low`
+is above zero. With too few windows none is, and the ladder records why.
+
+A rule is not kept for being the first: none of them is the safe one. It has a handful of parameters, so few ways to
+profit from the twin's errors, and is taken where it is expected to be better: gain above zero, guessed decisions at
+half of what they are worth.
+
+A twin that failed its certificate is wrong by an unknown amount, for rules as for networks: there a gain counts only
+from `UNTRUSTED_GAIN` on, that of a rule from `UNTRUSTED_GAIN_OF_RULE` on.
 
 What counts late requests as lost may let them wait for good. So the mean response time of every rung is measured on
 the same windows; and with `most_response` none is taken that is surely, with every member, above that multiple of the
@@ -41,7 +46,7 @@ NUM_REQUESTS = 32_768
 UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
 """Mean reward of a decision that a rung must gain in a twin that failed its certificate; the first is what certificates
 allow levels to be off by."""
-_LEVEL = 0.975
+_LEVEL = 0.9
 
 
 class Rung(NamedTuple):
@@ -65,6 +70,16 @@ class RungResult(NamedTuple):
     def mean(self) -> float:
         """Mean reward over members and windows; NaN where nothing was settled."""
         return _mean(self.value)
+
+
+class Gain(NamedTuple):
+    """What a rung has over the one that is held, in mean reward of a decision."""
+
+    mean: float = 0.0
+    low: float = 0.0  # how low it may be; minus infinity with fewer than two windows
+    guessed: float = (
+        0.0  # what decisions on queues that the log does not know are worth, beyond the held rung's
+    )
 
 
 class RungStep(NamedTuple):
@@ -172,7 +187,8 @@ def referee(
 def climb(
     rungs: Sequence[Rung], judge: Judge, *, is_trusted: bool = True, most_response: float | None = None
 ) -> dict[str, RungStep]:
-    """Takes one rung after another where it is better with confidence than the one held.
+    """Takes one rung after another: a rule where it is expected to be better than the one held, a network where it
+    surely is.
 
     Args:
         rungs: From the simplest; the first is held until another is taken.
@@ -187,14 +203,15 @@ def climb(
     for rung in rungs:
         played = judge(rung.network, rung.params)
         first = played if not held else first
-        gain, low = gain_of(played, best) if held else (0.0, 0.0)
+        gain = gain_of(played, best) if held else Gain()
+        is_better = gain.mean > 0.5 * gain.guessed if rung.is_rule else gain.low > 0.0
         least = 0.0 if is_trusted else UNTRUSTED_GAIN_OF_RULE if rung.is_rule else UNTRUSTED_GAIN
-        too_slow = most_response is not None and _is_above(
-            played.response_s - most_response * first.response_s
+        too_slow = (
+            most_response is not None and _low(played.response_s - most_response * first.response_s) > 0.0
         )
-        taken = not held or (low > 0.0 and gain >= least and not too_slow)
+        taken = not held or (is_better and gain.mean >= least and not too_slow)
         steps[rung.name] = RungStep(
-            played.mean, gain, low, played.out_of_support, taken, rung.row, False,
+            played.mean, gain.mean, gain.low, played.out_of_support, taken, rung.row, False,
             _mean(played.response_s), too_slow,
         )  # fmt: skip
         if taken:
@@ -202,30 +219,22 @@ def climb(
     return {name: step._replace(is_chosen=name == held) for name, step in steps.items()}
 
 
-def gain_of(played: RungResult, held: RungResult) -> tuple[float, float]:
-    """The mean gain of a policy over the one that is held, and how low it may be (see the module).
-
-    Windows that one of the two settled nothing in are left out; minus infinity is the bound of a member with fewer
-    than two windows.
-    """
+def gain_of(played: RungResult, held: RungResult) -> Gain:
+    """The gain of a policy over the one that is held (see the module); windows that one of the two settled nothing in
+    are left out."""
     guessed = max(0.0, played.out_of_support - held.out_of_support) * abs(held.mean)
     difference = played.value - held.value
-    gain = _mean(difference)
-    return (gain if np.isfinite(gain) else 0.0), min(_lows(difference)) - guessed
+    mean = _mean(difference)
+    return Gain(mean if np.isfinite(mean) else 0.0, _low(difference) - guessed, guessed)
 
 
-def _lows(difference: np.ndarray) -> list[float]:
-    """The lower bound of every member's mean over windows [members, windows]; minus infinity with fewer than two."""
-    lows = []
-    for row in difference:
-        known = row[np.isfinite(row)]
-        lows.append(float(known.mean()) - half_width(known, _LEVEL) if len(known) > 1 else -np.inf)
-    return lows
-
-
-def _is_above(difference: np.ndarray) -> bool:
-    """Whether every member puts a difference [members, windows] surely above zero."""
-    return min(_lows(difference)) > 0.0
+def _low(difference: np.ndarray) -> float:
+    """How low the mean of a difference [members, windows] may be; minus infinity with fewer than two windows."""
+    known = difference[:, np.isfinite(difference).all(axis=0)]
+    if known.shape[1] < 2:
+        return -np.inf
+    windows = known.mean(axis=0)
+    return min(float(known.mean(axis=1).min()), float(windows.mean()) - half_width(windows, _LEVEL))
 
 
 def _mean(values: np.ndarray) -> float:
@@ -249,8 +258,9 @@ def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
         step = steps[chosen]
         caveat = "" if is_trusted else "; the twin failed its certificate"
         took = "" if np.isnan(step.response_s) else f"; mean response {_times(step, steps[first])} {first}'s"
+        least = "at least" if step.low > 0.0 else "a rule taken for what is expected, perhaps"
         return (
-            f"{chosen}: {step.gain:+.4f} over the rung below, at least {step.low:+.4f}, with members held out"
+            f"{chosen}: {step.gain:+.4f} over the rung below, {least} {step.low:+.4f}, with members held out"
             f"{took}{caveat}"
         )
     rivals = {name: step for name, step in steps.items() if name != first and step.gain > 0.0}

@@ -8,6 +8,7 @@ from offline_rl.networks import Actor
 from offline_rl.recipes.ladder import (
     Rung,
     RungResult,
+    RungStep,
     chosen_of,
     climb,
     gain_of,
@@ -99,6 +100,25 @@ def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> Non
     assert "failed its certificate, and shows too little, to leave it" in in_words(stays, is_trusted=False)
 
 
+def test_a_rule_is_taken_for_what_is_expected_and_a_network_is_not() -> None:
+    """Better by .02 in the mean, lost in noise; decisions that are guessed, worth some .8 each, count half."""
+    start = Rung("rule", 0, NO_ENTRANTS, {"value": 0.8}, is_rule=True)
+    noisy = {"value": 0.82, "own": 0.3, "seed": 2}
+    alone = judged(None, noisy).mean - judged(None, start.params).mean
+
+    def beside(is_rule: bool, **params: float) -> dict[str, RungStep]:
+        return climb([start, Rung("other", 0, NO_ENTRANTS, noisy | params, is_rule)], judged)
+
+    as_rule, as_network = beside(True), beside(False)
+    assert as_rule["other"].gain == as_network["other"].gain == pytest.approx(alone)
+    assert as_rule["other"].low == as_network["other"].low < 0.0 < alone
+    assert [chosen_of(steps)[0] for steps in (as_rule, as_network)] == ["other", "rule"]
+    assert "a rule taken for what is expected, perhaps -0.0" in in_words(as_rule)
+    worth = 0.5 * judged(None, start.params).mean
+    assert chosen_of(beside(True, out_of_support=0.9 * alone / worth))[0] == "other"
+    assert chosen_of(beside(True, out_of_support=1.1 * alone / worth))[0] == "rule"
+
+
 def test_what_gains_by_letting_late_requests_wait_is_told_and_may_be_ruled_out() -> None:
     """Better by .05 at 1.7 times the first rung's mean response; within 1.5 times is what comes after it."""
     policies = {"rule": {"value": 0.8}, "waits": {"value": 0.85, "response_s": 17.0}}
@@ -128,9 +148,10 @@ def test_the_interval_is_student_s_over_windows_that_both_settled() -> None:
     one, two = rng.standard_normal((2, 1, 12))
     expected = ttest_rel(one[0, 1:], two[0, 1:])
     one[0, 0] = np.nan
-    mean, low = gain_of(RungResult(one, 0.0, one), RungResult(two, 0.0, two))
-    assert mean == pytest.approx(np.mean(one[0, 1:] - two[0, 1:]))
-    assert low == pytest.approx(expected.confidence_interval(0.95).low)
+    gain = gain_of(RungResult(one, 0.0, one), RungResult(two, 0.0, two))
+    assert gain.mean == pytest.approx(np.mean(one[0, 1:] - two[0, 1:]))
+    assert gain.low == pytest.approx(expected.confidence_interval(0.8).low)  # 90 % to one side
+    assert gain.guessed == 0.0
 
 
 def test_seeds_are_chosen_by_value() -> None:

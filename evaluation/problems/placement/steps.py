@@ -70,7 +70,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
-POLICY_CODE = 15
+POLICY_CODE = 16
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
