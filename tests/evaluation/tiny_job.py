@@ -20,7 +20,7 @@ from twin.population import PopulationConfig
 
 TINY = RunConfig(
     log=LogConfig(preset="small", days=4),
-    days=DaysConfig(num_days=1, num_steps=64),
+    days=DaysConfig(num_days=1, num_steps=64, view="full"),
     twin=AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20),
     population=PopulationConfig("none"),
     certify=CertifyConfig(num_steps=64, num_replicates=200, clone_updates=100, rankings=False),
@@ -55,6 +55,7 @@ def make_small(patch: pytest.MonkeyPatch) -> None:
     """A short day, simulated few times."""
     short = replace(preset("small"), requests_per_day=735.0)
     patch.setattr("evaluation.simulator.presets.PRESETS", (short,))
+    patch.setattr("evaluation.certify.logged_days.MAX_WINDOWS", 16)  # as many as are followed at once
     patch.setattr("evaluation.judges.off_policy.judging.CLONE_UPDATES", 10)
     patch.setattr("evaluation.judges.off_policy.judging.NUM_DRAWS", 4)
 
