@@ -44,7 +44,8 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.settings import options_of
     from evaluation.pipeline.refresh.config import RefreshConfig
     from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
-    from evaluation.pipeline.refresh.job import BUNDLE, TEXT, refresh
+    from evaluation.pipeline.refresh.job import BUNDLE, refresh
+    from evaluation.pipeline.refresh.standing import TEXT
     from evaluation.problems.configuration import load_config
 
     settings = given(RefreshConfig(), arguments)

@@ -10,7 +10,8 @@ import pytest
 from evaluation.commands.cli import main
 from evaluation.jobs.job import run_job
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
-from evaluation.pipeline.refresh.job import STALE, history_step, is_under_way
+from evaluation.pipeline.refresh.job import history_step
+from evaluation.pipeline.refresh.standing import STALE, is_under_way
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError, ProductError
 from logs_schema.importing import import_log
@@ -204,7 +205,7 @@ def test_news_is_what_no_refresh_has_decided_about(
     served(log, [row(0, "completed"), row(1, "waiting")])
     assert refreshed(base, place, log)["is_news"]
     monkeypatch.setattr(
-        "evaluation.pipeline.refresh.job.STALE", dt.timedelta(0)
+        "evaluation.pipeline.refresh.standing.STALE", dt.timedelta(0)
     )  # given up before it was decided
     served(log, [row(0, "completed")])
     again = refreshed(base, place, log)

@@ -6,7 +6,7 @@ from pathlib import Path
 from evaluation.pipeline.fleet.exports import EXPORTS
 from evaluation.pipeline.fleet.holdings import Holding, holds_archive
 from evaluation.pipeline.refresh.job import FOLDER as REFRESH
-from evaluation.pipeline.refresh.job import has_ended
+from evaluation.pipeline.refresh.standing import has_ended
 from evaluation.pipeline.run import BUNDLE
 from logs_schema.packs import as_written
 from logs_schema.product import MANIFEST, read_manifest

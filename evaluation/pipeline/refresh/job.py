@@ -42,6 +42,16 @@ from evaluation.pipeline.refresh.deciding import (
     idle_decision,
     judgements_of,
 )
+from evaluation.pipeline.refresh.standing import (
+    DATA,
+    DECISION,
+    TEXT,
+    forced_export,
+    has_ended,
+    is_news,
+    is_under_way,
+    load_decision,
+)
 from evaluation.pipeline.run import BUNDLE, archive_step
 from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.configuration import LogConfig, RunConfig
@@ -59,11 +69,8 @@ from logs_schema.tables import REQUESTS
 from offline_rl.bundle import origin_of, read_bundle
 
 Products = Mapping[str, Path]
-FOLDER, DECISION = "refresh", "decision"
-DATA, TEXT = "decision.json", "decision.txt"
+FOLDER = "refresh"
 NOTHING = ProblemOptions()
-STALE = dt.timedelta(hours=20)
-"""A refresh begun longer ago is abandoned for one with newer decisions."""
 
 
 def refresh(
@@ -132,6 +139,8 @@ def _refresh_alone(
     steps = [history_step(base, place, log, progress, parts.table)]
     products = run_steps(steps, place, progress)
     if not (settings.force or is_news(products["history"])):
+        if (standing := forced_export(place, running, settings, None)) is not None:
+            return standing, _as_exported(place, products, progress)
         reason = NO_NEWS if running is not None else NOTHING_RUNS
         products = run_steps([*steps, _idle_step(settings, reason)], place, progress)
         return load_decision(products[DECISION]), products
@@ -148,7 +157,11 @@ def _refresh_alone(
     products = run_steps(steps, place, progress)
     notes: list[str] = []
     trained, judged = certification_in(products[CERTIFICATE]).passed or settings.force, False
-    if trained:
+    if not trained:
+        standing = forced_export(place, running, settings, products[CERTIFICATE])
+        if standing is not None:
+            return standing, _as_exported(place, products, progress)
+    else:
         train = kit.need(kit.train, "schedtwin train")
         steps += [
             train(parts.config).step("policy", ("twin", CERTIFICATE)),
@@ -166,6 +179,14 @@ def _refresh_alone(
     if decision.result is Result.EXPORTED:
         products = run_steps([*steps, _bundle_step()], place, progress)
     return decision, products
+
+
+def _as_exported(place: Path, products: Products, progress: Progress) -> dict[str, Path]:
+    """The products of a forced export that stands, the bundle among them, made again where it is damaged."""
+    progress.note("the export that was forced stands: nothing that it was based on has changed")
+    names = ("twin", CERTIFICATE, "policy", "candidate", "running", "judged", DECISION)
+    made = {name: place / name for name in names if (place / name / MANIFEST).is_file()}
+    return run_steps([_bundle_step()], place, progress, done={**products, **made})
 
 
 def notice(
@@ -233,11 +254,6 @@ def choose_running(
     return running, []
 
 
-def load_decision(folder: Path) -> ExportDecision:
-    """The decision in a product folder."""
-    return ExportDecision.from_json(json.loads((folder / DATA).read_text(encoding="utf-8")))
-
-
 def history_step(base: Path, place: Path, log: Path, progress: Progress, table: str = REQUESTS.name) -> Step:
     """The step that appends a log of `table` to the history in `place`; an unfinished refresh keeps the one before."""
     previous = place / "history" if (place / "history" / MANIFEST).is_file() else None
@@ -265,31 +281,6 @@ def history_step(base: Path, place: Path, log: Path, progress: Progress, table: 
 
     settings = {"base": Archive(base).content_hash, "turn": turn}
     return Step("history", appending.KIND, build, config=settings)
-
-
-def is_under_way(place: Path, now: dt.datetime) -> bool:
-    """Whether a refresh in `place` was begun within the last `STALE` hours and has not ended."""
-    history = read_manifest(place / "history", appending.KIND)
-    return now - dt.datetime.fromisoformat(history.created) <= STALE and not has_ended(place)
-
-
-def has_ended(place: Path) -> bool:
-    """Whether the refresh of the history in `place` has decided and, after a decision to export, written the bundle."""
-    if not (place / DECISION / MANIFEST).is_file():
-        return False
-    decided = read_manifest(place / DECISION)
-    if decided.made_from["history"] != read_manifest(place / "history", appending.KIND).content_hash:
-        return False
-    if decided.extra["result"] != Result.EXPORTED.value:
-        return True
-    bundle = place / "bundle"
-    is_out = (bundle / MANIFEST).is_file()
-    return is_out and read_manifest(bundle).made_from["candidate"] == decided.made_from["candidate"]
-
-
-def is_news(history: Path) -> bool:
-    """Whether a history has information that no refresh has used."""
-    return bool(read_manifest(history, appending.KIND).extra.get("is_news", True))
 
 
 def _idle_step(settings: RefreshConfig, reason: str = NO_NEWS) -> Step:
