@@ -6,8 +6,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.judges.named import RAISED
+from evaluation.judges.named import RAISED, error_in_words
 from twin.contracts import Policy
+
+
+class WrongAnswerError(TypeError):
+    """A policy returns something else than whole numbers of the required shape."""
+
+    def __init__(self, answer: Any, shape: tuple[int, ...]) -> None:
+        super().__init__(f"returns {form_of(answer)} where whole numbers {list(shape)} are required")
 
 
 class HostPolicy:
@@ -35,13 +42,19 @@ class HostPolicy:
         if self.error is not None:
             return nothing
         try:
-            action = np.asarray(self._policy(*arrays))
+            answer = self._policy(*arrays)
+            action = np.asarray(answer)
             if action.shape != nothing.shape or not np.issubdtype(action.dtype, np.integer):
-                raise TypeError(f"{form_of(action)} where whole numbers {list(nothing.shape)} are required")
+                raise WrongAnswerError(answer if action.dtype == object else action, nothing.shape)
         except RAISED as error:  # of a function of the user's: anything
             self.error = error
             return nothing
         return np.clip(action, -1, len(legal)).astype(np.int32)  # neither end is legal
+
+
+def failure_in_words(error: BaseException) -> str:
+    """What a policy did that failed: it returned something wrong, or raised an error."""
+    return str(error) if isinstance(error, WrongAnswerError) else f"raised {error_in_words(error)}"
 
 
 def form_of(value: Any) -> str:

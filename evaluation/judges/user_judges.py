@@ -18,7 +18,7 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import JudgeFacts
 from evaluation.comparison.unit_values import UnitValues, with_judge
-from evaluation.judges.host_policy import form_of
+from evaluation.judges.host_policy import failure_in_words, form_of
 from evaluation.judges.named import RAISED, NamedOption, error_in_words, read_named
 from evaluation.judges.trust import trust_in
 from logs_schema import Archive
@@ -180,7 +180,7 @@ def _values_of(
     except RAISED as error:  # of a function of the user's: anything
         raise wrong(f"raised {error_in_words(error)}") from error
     if (failed := getattr(policy, "error", None)) is not None:  # of plain NumPy, inside a compiled program
-        raise wrong(f"was given a policy that raised {error_in_words(failed)}", "policies that decide")
+        raise wrong(f"was given a policy that {failure_in_words(failed)}", "policies that decide")
     if not isinstance(found, UnitValues) or not isinstance(found.values, Mapping) or not found.values:
         told = form_of(found)
         if isinstance(found, UnitValues):

@@ -17,8 +17,8 @@ import numpy as np
 
 from evaluation.baselines import Baseline
 from evaluation.comparison.comparison import Comparison
-from evaluation.judges.host_policy import HostPolicy, form_of
-from evaluation.judges.named import RAISED, NamedOption, error_in_words, read_named, refuse_taken
+from evaluation.judges.host_policy import HostPolicy, WrongAnswerError, failure_in_words
+from evaluation.judges.named import RAISED, NamedOption, read_named, refuse_taken
 from evaluation.judges.slot_policies import SlotPolicies
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
@@ -190,11 +190,8 @@ def tried(name: str, policy: Policy, example: Example, signature: str = SIGNATUR
     except RAISED as error:  # of a function of the user's: anything
         raise raised(name, error, signature=signature) from error
     if getattr(answer, "shape", None) != wanted.shape or not np.issubdtype(answer.dtype, np.integer):
-        raise ConfigError(
-            f"policy {name!r} returns {form_of(answer)} where whole numbers {list(wanted.shape)} are required",
-            where=f"observations of {legal.shape[0]} choices, {legal.shape[1]} seat and {streams} streams",
-            allowed=signature,
-        )
+        where = f"observations of {legal.shape[0]} choices, {legal.shape[1]} seat and {streams} streams"
+        raise raised(name, WrongAnswerError(answer, wanted.shape), where, signature)
     return lambda key, observation, legal: policy(key, observation, legal).astype(jnp.int32)
 
 
@@ -218,5 +215,13 @@ def chose_illegally(name: str, num_illegal: int, num_decisions: int, where: str)
 
 
 def raised(name: str, error: BaseException, where: str = "", signature: str = SIGNATURE) -> ConfigError:
-    """The error for a policy that raised one."""
-    return ConfigError(f"policy {name!r} raised {error_in_words(error)}", where=where, allowed=signature)
+    """The error for a policy that raised one, or returned something else than it must."""
+    is_answer = isinstance(error, WrongAnswerError)
+    advice = (
+        "return indices of this shape and type, for example by argmax or .astype(np.int32)"
+        if is_answer
+        else ""
+    )
+    return ConfigError(
+        f"policy {name!r} {failure_in_words(error)}", where=where, allowed=signature, advice=advice
+    )

@@ -64,6 +64,14 @@ def shares(_key, _observation, legal):
     return legal.mean(axis=0)
 
 
+def shares_in_numpy(_key, _observation, legal):
+    return np.asarray(legal).mean(axis=0)
+
+
+def forgets(_key, _observation, legal):
+    np.asarray(legal).argmax(axis=0)
+
+
 def the_first(_key, _observation, legal):
     return jnp.zeros(legal.shape[1:], jnp.int32)
 
@@ -107,6 +115,8 @@ def found() -> Found:
         "misspelt": misspelt,
         "of_all_nodes": of_all_nodes,
         "shares": shares,
+        "shares_in_numpy": shares_in_numpy,
+        "forgets": forgets,
         "the_first": the_first,
         "beyond_32_bits": beyond_32_bits,
         "breaks_down": breaks_down,
@@ -142,7 +152,15 @@ def test_a_policy_of_ones_own_is_played_as_ours_are(found: Found) -> None:
     [
         ("misspelt", "'misspelt' raised AttributeError: .*nodes"),
         ("of_all_nodes", r"'of_all_nodes' returns int32\[\d+, 1, 3\] where whole numbers \[1, 3\]"),
-        ("shares", r"'shares' returns float32\[1, 3\]"),
+        (
+            "shares",
+            r"'shares' returns float32\[1, 3\] where whole numbers \[1, 3\].*what to do: return indices",
+        ),
+        (
+            "shares_in_numpy",
+            r"^policy 'shares_in_numpy' returns float(32|64)\[1, 3\] where whole numbers \[1, 3\].*indices",
+        ),
+        ("forgets", r"'forgets' returns NoneType where whole numbers"),
         (
             "the_first",
             r"'the_first' chose a node that is not legal in \d+ of 90 decisions\n  where: replay, shift 7d",
