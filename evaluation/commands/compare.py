@@ -49,7 +49,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.comparison.products import load_comparison
     from evaluation.comparison.tabulation import tabulate
     from evaluation.judges.user_judges import named_judges
-    from evaluation.judges.user_policies import named_policies
+    from evaluation.judges.user_policies import lacking_bundles, named_policies
     from evaluation.problems.kits import kit_of
 
     config, kit = settings_of(arguments), kit_of(arguments.twin)
@@ -60,7 +60,10 @@ def run(arguments: Namespace) -> int:
     compare = kit.need(kit.compare, "schedtwin compare")
     refuse_idle_engine(arguments, kit, NAME)
     judges = kit.with_judges(named_judges(arguments.judges))
-    plan = compare(config, arguments.out.name, named_policies(arguments.policies), **judges)
+    policies = named_policies(arguments.policies)
+    for error in lacking_bundles(policies).values():
+        print(f"warning: {error.what} ({error.where}); it will be left out", file=sys.stderr)
+    plan = compare(config, arguments.out.name, policies, **judges)
     inputs = {"archive": arguments.archive, "twin": arguments.twin}
     inputs |= {} if arguments.policy is None else {"policy": arguments.policy}
     make_step(arguments, plan, inputs)

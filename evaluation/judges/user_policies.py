@@ -22,6 +22,7 @@ from evaluation.judges.named import RAISED, NamedOption, read_named, refuse_take
 from evaluation.judges.slot_policies import SlotPolicies
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.api import Trained
+from offline_rl.bundle import read_bundle
 from offline_rl.contract import read_contract
 from offline_rl.networks import Example
 from twin.contracts import Policy
@@ -109,8 +110,28 @@ def enter(
         try:
             entered.ready[name] = _ready(name, policy, takes)
         except SchedtwinError as error:
-            entered.refused[name] = error
+            entered.refused[name] = naming(name, error)
     return entered
+
+
+def naming(name: str, error: SchedtwinError) -> SchedtwinError:
+    """The error about a policy, which names it as it was given."""
+    if repr(name) in error.what:
+        return error
+    what = f"policy {name!r}: {error.what}"
+    return type(error)(what, where=error.where, allowed=error.allowed, advice=error.advice)
+
+
+def lacking_bundles(policies: Mapping[str, UserPolicy]) -> dict[str, SchedtwinError]:
+    """The policies that will be left out because their folders hold no bundle: name -> error."""
+    found: dict[str, SchedtwinError] = {}
+    for name, folder in policies.items():
+        try:
+            if isinstance(folder, Path):
+                read_bundle(folder)
+        except SchedtwinError as error:
+            found[name] = naming(name, error)
+    return found
 
 
 def _ready(name: str, policy: Any, takes: Takes[Ready]) -> Ready:

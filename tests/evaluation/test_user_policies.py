@@ -13,6 +13,7 @@ import pytest
 
 from evaluation.baselines import LEAST_BACKLOG, Baseline
 from evaluation.baselines.baseline import node_feature
+from evaluation.commands.cli import main
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig
 from evaluation.comparison.entries import OffPolicyRow
 from evaluation.comparison.shifts import TestDays
@@ -23,11 +24,20 @@ from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.judge import Candidate, Evaluation, replay_judge, replay_program
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import of_policy, players_of
-from evaluation.judges.user_policies import Takes, UserPolicy, enter, named_policies, with_training_days
+from evaluation.judges.user_policies import (
+    Takes,
+    UserPolicy,
+    enter,
+    lacking_bundles,
+    named_policies,
+    with_training_days,
+)
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement import comparing
 from evaluation.problems.placement.judging_tasks import judge_ahead
+from evaluation.problems.placement.kit import PLACEMENT_KIT
 from logs_schema.errors import ConfigError
+from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
 from offline_rl.contract import read_contract, write_contract
 from offline_rl.networks import actor
@@ -169,7 +179,7 @@ def test_a_policy_of_ones_own_is_played_as_ours_are(found: Found) -> None:
         ("breaks_down", "'breaks_down' raised RuntimeError: no such node here\n  where: replay, shift 7d"),
         ("leaves", "'leaves' raised SystemExit: no message\n  where: replay, shift 7d"),
         ("leaves_at_once", "'leaves_at_once' raised SystemExit: 3"),
-        ("gone", "bundle"),
+        ("gone", "^policy 'gone': there is no bundle here\n  where: /.*no/such/bundle"),
     ],
 )
 def test_one_that_fails_is_refused_by_name(found: Found, name: str, said: str) -> None:
@@ -211,6 +221,34 @@ def test_one_that_fails_at_logged_decisions_alone_has_no_off_policy_estimates(
     rows = comparing._off_policy(case, [shift], [windows], entered, [], told)  # type: ignore[arg-type, list-item]
     assert [row.policy for row in rows] == ["ours"]
     assert "queue 7 is unknown\n  where: off policy, shift 0d" in str(entered.refused["mine"])
+
+
+def test_folders_without_a_bundle_are_named_before_the_comparison(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    given = {"mine": the_first, "right": make_bundle(tmp_path / "bundle"), "wrong": tmp_path / "empty"}
+    ((name, error),) = lacking_bundles(given).items()
+    assert name == "wrong"
+    assert error.what == "policy 'wrong': there is no bundle here"
+    assert error.where == str(tmp_path / "empty")
+
+    def compares(*_: object) -> None:
+        raise ConfigError("this is where it compares")
+
+    monkeypatch.setattr("evaluation.problems.kits.kit_of", lambda _: PLACEMENT_KIT)
+    monkeypatch.setattr("evaluation.commands.settings.make_step", compares)
+    named = [
+        word for name, folder in given.items() if name != "mine" for word in ("--policy", f"{name}={folder}")
+    ]
+    inputs = [str(tmp_path / name) for name in ("archive", "twin")]
+    for path in inputs:
+        with writing(path, Path(path).name):
+            pass
+    assert main(["compare", *inputs, "--out", str(tmp_path / "out"), *named]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == f"warning: {error.what} ({error.where}); it will be left out"
+    assert told[1] == "schedtwin compare: this is where it compares"
 
 
 def test_worker_processes_that_are_not_used_for_policies_of_the_users_are_named(tmp_path: Path) -> None:
