@@ -46,7 +46,7 @@ def fit_clone(
     algorithm = behaviour_cloning(example, BehaviourCloningConfig(), network)
     train, held_out = split_windows(history, held_out_share)
     num_streams = min(num_streams, train.active.shape[-1])
-    look_every = max(1, min(25, num_updates))
+    look_every = steps_a_look(num_updates)
     run = updates(algorithm, look_every)
     experience = from_logs(train, num_streams)
     score = jax.jit(lambda params: _mean_cross_entropy(network, params, held_out))
@@ -62,6 +62,11 @@ def fit_clone(
         on_look=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
     )  # fmt: skip
     return fit.best, np.stack([fit.curves, fit.losses], axis=1)
+
+
+def steps_a_look(num_updates: int) -> int:
+    """Gradient steps between two looks of a clone that has at most so many."""
+    return max(1, min(25, num_updates))
 
 
 def split_windows(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
@@ -19,7 +20,10 @@ from evaluation.comparison.report.overview import NAME_GAP, apart, figure_file, 
 from evaluation.comparison.report.plots import COLOURS, series_style
 from evaluation.comparison.report.roles import strong_policies
 from evaluation.judges.descriptions import LADDER, POLICIES
+from evaluation.problems.placement.reporting import learning_charts
+from offline_rl.recipes.cloning import steps_a_look
 from tests.evaluation.made_reports import HOSTILE, made_comparison, made_report, made_run
+from twin.fitting_loop import fit_keeping_best
 
 
 def test_plots_carry_labels_with_units_and_follow_the_page(plain):
@@ -125,3 +129,17 @@ def test_the_figure_is_a_file_of_its_own_that_runs_and_fetches_nothing():
     notes = [element.text for element in root if element.get("class") == "note"]
     assert notes[-1].endswith("grey: the other policy.")
     assert max(map(len, notes)) < 60  # within the width of one panel
+
+
+@pytest.mark.parametrize("num_updates", [10, 25, 75])
+def test_the_clones_curve_stands_over_the_steps_of_its_looks(num_updates: int) -> None:
+    steps: list[int] = []
+    fit_keeping_best(
+        0, lambda state, *_: (state, (), 1.0), num_updates, steps_a_look(num_updates),
+        on_look=lambda fit: steps.append(int(fit.done)),
+    )  # fmt: skip
+    assert steps[-1] == num_updates
+    report = SimpleNamespace(held_out_log_likelihood=np.zeros((1, 1)))
+    schedulers = SimpleNamespace(clone_curve=np.ones((len(steps), 2)), num_trained=0)
+    _, clone = learning_charts(report, schedulers, 50, (), num_updates)  # type: ignore[arg-type]
+    assert [curve.x for curve in clone.curves] == [tuple(steps)] * 2

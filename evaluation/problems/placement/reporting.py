@@ -16,6 +16,8 @@ from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.product import Manifest
 from logs_schema.records import to_plain
+from offline_rl.recipes.cloning import steps_a_look
+from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
 from twin.placement.model import PlacementTwin, encode_days
@@ -44,9 +46,14 @@ def fit_facts(twin: PlacementTwin) -> tuple[Fact, ...]:
 
 
 def learning_charts(
-    report: FitReport, schedulers: Schedulers | None, evaluate_every: int, seeds: Sequence[int] = ()
+    report: FitReport,
+    schedulers: Schedulers | None,
+    evaluate_every: int,
+    seeds: Sequence[int] = (),
+    clone_updates: int = TrainingConfig.clone_updates,
 ) -> tuple[Chart, ...]:
-    """Curves of the twin's fit, the clone and the policies; `seeds` are those of the policies, in their order."""
+    """Curves of the twin's fit, the clone and the policies; `seeds` are those of the policies, in their order, and
+    `clone_updates` the clone's gradient steps at most."""
     looks = np.arange(1, len(report.held_out_log_likelihood) + 1) * float(evaluate_every)
     members = [
         Curve(f"member {member + 1}", tuple(looks), tuple(map(float, curve)))
@@ -60,7 +67,7 @@ def learning_charts(
     ]  # fmt: skip
     if schedulers is None:
         return tuple(charts)
-    steps = np.arange(1, len(schedulers.clone_curve) + 1) * 25.0
+    steps = np.arange(1, len(schedulers.clone_curve) + 1) * float(steps_a_look(clone_updates))
     clone = tuple(
         Curve(name, tuple(steps), tuple(map(float, schedulers.clone_curve[:, column])))
         for column, name in enumerate(("training windows", "held-out windows"))
@@ -129,13 +136,15 @@ def make_report(
 ) -> Report:
     """Everything the page shows; `made`: manifests of the twin and, where there is one, the policy."""
     archive = Archive(archive_path)
-    seeds = made["policy"].extra["seeds"] if "policy" in made else ()
+    of_policy = (
+        (made["policy"].extra["seeds"], made["policy"].config["clone_updates"]) if "policy" in made else ()
+    )
     return Report(
         title=title,
         comparison=comparison,
         fit=fit_facts(twin),
         calibration=shifted_calibration(archive, twin, plan),
-        learning=learning_charts(twin.report, schedulers, twin.config.evaluate_every, seeds),
+        learning=learning_charts(twin.report, schedulers, twin.config.evaluate_every, *of_policy),
         capabilities=capabilities_of(archive),
         quarantine=quarantine_of(archive),
         configuration=settings_as_made(config, made),
