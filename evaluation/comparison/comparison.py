@@ -97,6 +97,19 @@ class Comparison:
         """The paired difference of one policy to one reference; None where there is none."""
         return self._differences.get((judge, shift_days, policy, reference, metric))
 
+    def is_alike(self, policy: str, other: str) -> bool:
+        """Whether two policies differ in no measure of any judge, as one policy under two names does."""
+        return frozenset((policy, other)) in self._alike
+
+    @cached_property
+    def _alike(self) -> set[frozenset[str]]:
+        gaps: dict[frozenset[str], set[float | None]] = {}
+        for one in self.differences:
+            if one.estimate.value is not None:
+                found = {one.estimate.value, one.estimate.low, one.estimate.high}
+                gaps.setdefault(frozenset((one.policy, one.reference)), set()).update(found)
+        return {pair for pair, found in gaps.items() if found <= {0.0, None}}
+
     @cached_property
     def _estimates(self) -> dict[tuple[str, int, str, str], Estimate]:
         return {(one.judge, one.shift_days, one.policy, one.metric): one.estimate for one in self.cells}

@@ -175,9 +175,11 @@ def _by_metric(comparison: Comparison) -> list[dict[str, Any]]:
     strong, reference = {one.policy for one in strong_policies(comparison)}, comparison.reference()
 
     def is_shown(found: Difference) -> bool:
-        return found.reference in strong and (
-            found.policy in strong
-            or (found.metric == comparison.main_metric and found.reference == reference)
+        is_named = found.policy in strong or (
+            found.metric == comparison.main_metric and found.reference == reference
+        )
+        return (
+            is_named and found.reference in strong and not comparison.is_alike(found.policy, found.reference)
         )
 
     valued = {cell.metric for cell in comparison.cells if cell.estimate.value is not None}

@@ -14,7 +14,11 @@ def verdict(comparison: Comparison) -> list[str]:
     policies, and the agreement of the other judges."""
     names = [one.policy for one in strong_policies(comparison)]
     mine = _of_interest(comparison)
-    references = [name for name in comparison.references() if name in names and name != mine]
+    references = [
+        name
+        for name in comparison.references()
+        if name in names and mine not in (None, name) and not comparison.is_alike(mine, name)
+    ]
     judges = [judge.name for judge in comparison.judges]
     verdicts = {judge: _verdicts(comparison, judge, mine, references) for judge in judges} if mine else {}
     lead = next((judge for judge in judges if verdicts.get(judge)), None)
@@ -78,7 +82,7 @@ def _standing(verdicts: Mapping[tuple[str, int], DifferenceVerdict]) -> str:
 def _values(comparison: Comparison, judge: str, policy: str) -> str:
     """The values of the policy and of the strongest rule after the longest shift that has both, in brackets."""
     rule = strongest_rule(comparison)
-    names = [policy, *([rule] if rule not in (None, policy) else [])]
+    names = [policy, *([rule] if rule and rule != policy and not comparison.is_alike(policy, rule) else [])]
     for shift in reversed(comparison.shifts):
         where = [
             comparison.cell(judge, shift.shift_days, str(name), comparison.main_metric) for name in names

@@ -19,7 +19,11 @@ def summary(comparison: Comparison) -> list[str]:
     """Sentences for every judge and trained policy (or, where none was trained, every policy)."""
     shown = [policy.name for policy in comparison.policies if policy.kind == TRAINED]
     shown = shown or [policy.name for policy in comparison.policies]
-    sentences = []
+    sentences = [
+        f"{policy}: no difference to {listed(alike)} in any measure."
+        for policy in shown
+        if (alike := [name for name in comparison.references() if comparison.is_alike(policy, name)])
+    ]
     for judge in comparison.judges:
         for policy in shown:
             sentences += _sentences(comparison, judge.name, policy)
@@ -33,7 +37,8 @@ def summary(comparison: Comparison) -> list[str]:
 def _sentences(comparison: Comparison, judge: str, policy: str) -> list[str]:
     """One sentence for each set of references with the same verdicts at every shift."""
     alike: dict[tuple[tuple[str, DifferenceVerdict], ...], list[Difference]] = {}
-    for reference in comparison.references():
+    others = [name for name in comparison.references() if not comparison.is_alike(policy, name)]
+    for reference in others:
         found = [
             difference
             for shift in comparison.shifts

@@ -1,19 +1,21 @@
 """The inputs of a placement comparison, and its policies."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import jax
 
 from evaluation.baselines import Baseline
 from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.metrics import Metric, main_metric
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.descriptions import (
     LADDER,
+    POLICIES,
     SHIFTED_TWIN,
     TWIN_POLICY,
 )
@@ -67,6 +69,17 @@ class Case:
         if judge == SHIFTED_TWIN and not self.config.num_fit_steps:
             return False
         return self.only is None or self.only == (judge, shift.shift_days)
+
+    @property
+    def described(self) -> list[PolicyFacts]:
+        """The comparison's own policies; that of the ladder says which it is."""
+        which = "" if self.schedulers is None or not self.schedulers.ladder else self.schedulers.chosen[0]
+        return [
+            replace(one, description=f"{one.description}; here {which}")
+            if which and one.name == LADDER
+            else one
+            for one in POLICIES
+        ]
 
     @cached_property
     def rules(self) -> Mapping[str, Policy]:

@@ -18,7 +18,6 @@ from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import (
     JUDGES,
-    POLICIES,
     REPLAY,
     SHIFTED_TWIN,
     TRAINING_TWIN,
@@ -62,7 +61,7 @@ from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
 """The further judge of every shift."""
-COMPARISON_CODE = 17
+COMPARISON_CODE = 18
 """Raised when changes of the code change comparisons: those of older code are made again."""
 
 
@@ -108,7 +107,7 @@ def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) ->
         archive=facts,
         train_days=[day.isoformat() for day in case.plan.train_days],
         unit_kind=" / ".join(sorted(kinds)),
-        policies=[policy for policy in _facts_of(entered) if policy.name in judged],
+        policies=[policy for policy in _facts_of(entered, case.described) if policy.name in judged],
         judges=[judge for judge in JUDGES if judge.name in {run.judge for run in runs}],
         shifts=[_shift_facts(shift) for shift in case.plan.shifts],
         references=(*REFERENCES, *DESCRIPTIONS),
@@ -160,8 +159,8 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     return Judgements(runs, off_policy, windows, entered, judge_notes, notes)
 
 
-def _facts_of(entered: PolicyEntries) -> list[PolicyFacts]:
-    ours = [policy for policy in POLICIES if policy.name not in entered.names]
+def _facts_of(entered: PolicyEntries, ours: Sequence[PolicyFacts]) -> list[PolicyFacts]:
+    ours = [policy for policy in ours if policy.name not in entered.names]
     kinds = dict.fromkeys(entered.trained, "trained")
     return [
         *ours,

@@ -302,6 +302,8 @@ def compared(comparison: Comparison) -> list[str]:
     rule, main = strongest_rule(comparison), comparison.main_metric
     if rule is None or LADDER not in {policy.name for policy in comparison.policies}:
         return []
+    if comparison.is_alike(LADDER, rule):
+        return [f"{LADDER}: no difference to {rule}, the strongest rule, in any measure"]
     found = [
         comparison.difference(judge.name, shift.shift_days, LADDER, rule, main)
         for judge in comparison.judges
