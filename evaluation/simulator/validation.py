@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ def check(world: World) -> None:
     Raises:
         ConfigError: with the invalid value and what is allowed.
     """
+    _validate_name(world.name)
     _unique(world.name, "site", world.all_sites)
     _unique(world.name, "node", [node.name for node in world.nodes])
     _unique(world.name, "service", [service.name for service in world.services])
@@ -51,6 +53,13 @@ def check(world: World) -> None:
     _validate_hidden(world)
     _validate_tides(world)
     _validate_declared(world)
+
+
+def _validate_name(name: str) -> None:
+    """It stands in messages and reports, and files are called by it."""
+    if not re.fullmatch(r"\w[^/\\]*", name) or not name.isprintable():
+        allowed = "a letter, digit or underscore, then any printable characters but / and \\"
+        _refuse(name, f"name = {name!r}", allowed)
 
 
 def _validate_nodes(world: World) -> None:

@@ -73,6 +73,17 @@ def test_a_file_says_what_differs_from_its_preset(tmp_path: Path) -> None:
     assert even_load(world) == pytest.approx(0.7)
 
 
+@pytest.mark.parametrize("name", ["", " ", "../x", "a/b", "a\\b", ".hidden", "..", "a\nb"])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path, TINY)
+    with pytest.raises(ConfigError, match=r"name = .*\n  where: simulated world .*\n  allowed: a letter"):
+        load_world(written(tmp_path, f"name = {json.dumps(name)}\n{TINY}", "other"))
+    with pytest.raises(ConfigError, match="name = "):
+        world_of({"preset": name, "world": plain(load_world(path)) | {"name": name}})
+    for right in ("tiny", "Straße 2", "v1.2_x", "_"):
+        assert load_world(written(tmp_path, f"name = {json.dumps(right)}\n{TINY}", "right")).name == right
+
+
 def test_a_world_stands_without_a_preset(tmp_path: Path) -> None:
     text = """
     sites = ["here"]
