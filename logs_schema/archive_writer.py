@@ -24,6 +24,7 @@ from logs_schema.assembly import refuse_loss
 from logs_schema.columns import TableSpec
 from logs_schema.errors import ArchiveChangedError, ArchiveError
 from logs_schema.layout import KIND, QUARANTINE, date_of, partition
+from logs_schema.options import checked_path
 from logs_schema.packs import copy_groups, packed_extra
 from logs_schema.quarantine import BadRecord, QuarantineWriter
 from logs_schema.table_builder import TableBuilder
@@ -60,7 +61,7 @@ class ArchiveWriter:
         append: bool = False,
         is_known_bad: Callable[[BadRecord], bool] | None = None,
     ) -> None:
-        self.out = Path(out)
+        self.out = checked_path("out", out, "ArchiveWriter")
         self._old = Archive(self.out) if append and self.out.exists() and any(self.out.iterdir()) else None
         self._replace = replace or self._old is not None
         self._source = (self._old.made_from if self._old else {}) | dict(source or {})

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 
 from logs_schema.columns import INSTANT, LABEL, LABELS, Column, TableSpec, arrow_schema
 from logs_schema.errors import SchemaError, first
+from logs_schema.options import refuse_type
 from logs_schema.tables import SCHEMA_VERSION
 from logs_schema.views import without_views
 
@@ -55,9 +56,11 @@ def cast_rows(spec: TableSpec, rows: pa.Table, where: str = "") -> Cast:
         where: File or other origin, for errors.
 
     Raises:
+        ConfigError: There is no declaration, or there are no rows.
         SchemaError: A column is unknown, given twice, missing, or of a type that cannot mean the declared
             one.
     """
+    _refuse_other_than_rows(spec, rows, where)
     _check_names(spec, rows, where)
     rows = without_views(rows)
     arrays: list[pa.Array] = []
@@ -73,6 +76,7 @@ def cast_rows(spec: TableSpec, rows: pa.Table, where: str = "") -> Cast:
 
 def complete(spec: TableSpec, rows: pa.Table) -> pa.Table:
     """Rows in the declared types with every declared column, absent ones null, and units in the metadata."""
+    _refuse_other_than_rows(spec, rows, "complete")
     schema = arrow_schema(spec, SCHEMA_VERSION)
     arrays = [
         rows[field.name] if field.name in rows.column_names else pa.nulls(rows.num_rows, field.type)
@@ -105,6 +109,11 @@ def seconds_to_instant(seconds: pa.Array) -> tuple[pa.Array, Masks]:
     good = known & finite & inside
     instants = pa.array(micros.astype(np.int64), pa.int64(), mask=~good).cast(INSTANT)
     return instants, {"not_finite": known & ~finite, "out_of_range": known & finite & ~inside}
+
+
+def _refuse_other_than_rows(spec: Any, rows: Any, where: str) -> None:
+    refuse_type("spec", spec, TableSpec, where, "give it a declaration, such as logs_schema.REQUESTS")
+    refuse_type("rows", rows, pa.Table, where, "pyarrow.table(...) makes one of columns")
 
 
 def _check_names(spec: TableSpec, rows: pa.Table, where: str) -> None:

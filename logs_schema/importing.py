@@ -21,7 +21,7 @@ from typing import Any
 from logs_schema.accounting import LineSum, LineTally
 from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
-from logs_schema.errors import FormatError, first
+from logs_schema.errors import ConfigError, FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
 from logs_schema.formats.files import (
     equal_names_apart,
@@ -36,6 +36,7 @@ from logs_schema.hashing import file_hash
 from logs_schema.importing_parts import import_parts
 from logs_schema.mapping import TaskMap
 from logs_schema.notices import notices_of
+from logs_schema.options import checked_path
 from logs_schema.tables import REQUESTS
 
 OTHER_SYSTEMS = (
@@ -107,12 +108,19 @@ def import_log(
             after the other. The archive is the same.
 
     Raises:
+        ConfigError: Paths are none.
         FormatError: No such format, a file is missing, or a file is not of this format.
         ArchiveError: `out` cannot be written.
     """
     begun = time.monotonic()
     module = find_format(format)
-    files = [Path(path) for path in paths]
+    if isinstance(paths, str | bytes) or not isinstance(paths, Sequence):
+        raise ConfigError(
+            f"paths is a {type(paths).__name__}", where="import_log", allowed="a list of paths",
+            advice="a single file or folder is a list of one",
+        )  # fmt: skip
+    files = [checked_path("paths", path, "import_log") for path in paths]
+    out = checked_path("out", out, "import_log")
     if not files:
         raise FormatError(
             "no file was named", allowed=module.EXPECTED, advice="name the log's file or folder"

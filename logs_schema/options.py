@@ -1,11 +1,13 @@
 """What a function of a front door is given by name, checked before it runs: names, types and seeds."""
 
 import operator
+import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from numbers import Integral, Real
+from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from logs_schema.errors import ConfigError
@@ -46,6 +48,25 @@ def refuse_options(
         return
     for name, value in options.items():
         _refuse_type(name, value, hints.get(name, Any), where)
+
+
+def refuse_arguments(function: Callable[..., Any], given: Mapping[str, Any], where: str) -> None:
+    """ConfigError where an argument is of another type than the function declares; a path may be text."""
+    hints = get_type_hints(function)
+    for name, value in given.items():
+        if hints[name] is Path:
+            checked_path(name, value, where)
+        else:
+            _refuse_type(name, value, hints[name], where)
+
+
+def checked_path(name: str, value: Any, where: str) -> Path:
+    """A path that is given as one or as text; ConfigError where it is neither."""
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(
+            f"{name} is a {type(value).__name__}", where=where, allowed="a path: text, or pathlib.Path"
+        )
+    return Path(value)
 
 
 def refuse_type(name: str, value: Any, kind: type, where: str, advice: str = "") -> None:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from evaluation.comparison.bootstrap import IntervalConfig
 from logs_schema.errors import ConfigError
+from logs_schema.settings import refuse_wrong_types
 
 
 @dataclass(frozen=True)
@@ -110,6 +111,7 @@ class CertifyConfig:
     thresholds: Thresholds = field(default_factory=Thresholds)
 
     def __post_init__(self) -> None:
+        refuse_wrong_types(self, "[certify]")
         if self.max_days < 1 or self.num_steps < 8 or self.min_rows < 50 or self.max_rows < 200:
             raise ConfigError(
                 "the certificate is misconfigured",

@@ -11,6 +11,7 @@ from evaluation.problems.ordering.kit import ORDERING_KIT
 from evaluation.problems.placement.kit import PLACEMENT_KIT
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
+from logs_schema.options import refuse_type
 from logs_schema.product import read_manifest
 from twin.problems import problem_of
 
@@ -20,6 +21,7 @@ KITS: tuple[Kit, ...] = (PLACEMENT_KIT, ORDERING_KIT, AUTOSCALING_KIT, ORCHESTRA
 
 def add_problem(kit: Kit) -> None:
     """Registers a problem in this process, in place of one of the same name: for own problems, notebooks and tests."""
+    refuse_type("kit", kit, Kit, "add_problem", "see evaluation/problems/kit.py")
     global KITS
     KITS = (*(one for one in KITS if one.name != kit.name), kit)
 

@@ -36,6 +36,7 @@ from logs_schema import Archive, product
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
+from logs_schema.options import refuse_arguments
 from twin.placement.types import COMPLETED
 
 FIRST_DAY = dt.date(2024, 1, 1)
@@ -108,6 +109,14 @@ def simulate(
             more requests than fit into memory.
         ArchiveError, ProductError: a folder is in the way.
     """
+    given = {
+        "chosen": chosen,
+        "num_days": num_days,
+        "behaviour_name": behaviour_name,
+        "seed": seed,
+        "out": out,
+    }
+    refuse_arguments(simulate, given, "simulate")
     world = preset(chosen) if isinstance(chosen, str) else chosen
     decider = behaviour(behaviour_name)
     _validate(world, num_days, seed, first_day, has_own_requests=arrivals is None)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from logs_schema.errors import ProductError
+from logs_schema.options import checked_path
 from logs_schema.product import verify
 from offline_rl.bundle import KIND, MAX_BYTES, read_golden, read_network, refuse_other_kind
 from offline_rl.contract import RULES, NetworkFacts, read_contract, refusing
@@ -53,7 +54,7 @@ def load_network(
     """Loads a bundle of any problem, after checking every hash and replaying its golden decisions.
 
     Args:
-        folder: The bundle.
+        folder: The bundle's folder.
         backend: `numpy`, or `onnx` (needs onnxruntime).
         expect: The content hash that it must have, as published by its maker; None accepts any.
         trust: PEM file of the public key that it must be signed with (`offline_rl.signing`); None: any.
@@ -62,11 +63,13 @@ def load_network(
         The policy as a function of arrays.
 
     Raises:
+        ConfigError: An argument is no path.
         ProductError: No bundle there, another one than expected, not signed with the trusted key, a file is missing,
             altered, foreign or damaged, the bundle is of another version, the backend is not known or not installed,
             or its decisions are not those of the original.
     """
-    folder = Path(folder)
+    folder = checked_path("folder", folder, "load")
+    trust = None if trust is None else checked_path("trust", trust, "load")
     builders = {"numpy": from_arrays, "onnx": from_graph}
     if backend not in builders:
         raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))

@@ -16,6 +16,7 @@ from evaluation.comparison.tabulation import printed
 from evaluation.problems.placement.certifying import certify
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.options import refuse_type
 from logs_schema.progress import Progress, SilentProgress
 from twin.placement.model import PlacementTwin
 
@@ -75,8 +76,10 @@ def validate(
         The certificate. It covers the answers; a population is certified on the command line.
 
     Raises:
-        ConfigError: No later days, or too few requests in them.
+        ConfigError: Arguments of other types, no later days, or too few requests in them.
     """
+    refuse_type("twin", twin, PlacementTwin, "validate", 'give it the twin of twin.fit("placement", days)')
+    refuse_type("archive", archive, Archive, "validate", 'open it first: Archive("log")')
     found = certify(
         twin, archive, days, config or CertifyConfig(), progress or SilentProgress(), twin_hash="not kept"
     )
