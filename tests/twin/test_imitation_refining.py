@@ -13,6 +13,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import load_certificate
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
+from evaluation.pipeline.fleet.holdings import UNITS
 from evaluation.problems.certificates import build_certificate
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.steps import CURVES, NO_GAME, _play_game, build_twin
@@ -172,10 +173,13 @@ def made_twin(folder: Path, name: str, game: GameConfig) -> Path:
 TINY = AnswerConfig(num_members=2, hidden=(16,), num_steps=60, evaluate_every=20)
 
 
-def test_an_unfinished_game_is_not_gone_on_with_in_another_encoding(tmp_path, monkeypatch) -> None:
+def test_an_unfinished_game_is_not_gone_on_with_in_another_encoding_or_by_other_code(
+    tmp_path, monkeypatch
+) -> None:
     begun = []
 
     def killed(*_: object, checkpoint: Path, **__: object) -> None:
+        assert UNITS.fullmatch(checkpoint.parent.name)  # which `fleet prune` knows
         begun.append(checkpoint)
         raise KeyboardInterrupt
 
@@ -183,11 +187,13 @@ def test_an_unfinished_game_is_not_gone_on_with_in_another_encoding(tmp_path, mo
     other = {"summary": "full", "full": "summary"}[ENCODING.problem.view]
     unlike = replace(ENCODING, problem=replace(ENCODING.problem, view=other))
     archive = SimpleNamespace(days_hash=lambda *_: "the same")
-    for encoding in (ENCODING, ENCODING, unlike):
+    for encoding, code in ((ENCODING, 20), (ENCODING, 20), (unlike, 20), (ENCODING, 21)):
+        monkeypatch.setattr("evaluation.problems.placement.steps.TWIN_CODE", code)
         twin = SimpleNamespace(encoding=encoding, config=ANSWERS, windows=SimpleNamespace(num_steps=4))
         with pytest.raises(KeyboardInterrupt):
             _play_game(tmp_path / "twin", twin, archive, GameConfig("anchored"), 0, SilentProgress())
-    assert begun[0] == begun[1] != begun[2]
+    assert begun[0] == begun[1]
+    assert len(set(begun)) == 3
 
 
 @pytest.mark.slow

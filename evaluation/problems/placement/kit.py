@@ -44,6 +44,7 @@ from evaluation.problems.placement.starting import start_beside, train_beside
 from evaluation.problems.placement.steps import (
     POLICY_CODE,
     POPULATION,
+    TWIN_CODE,
     build_bundle,
     build_comparison,
     build_policy,
@@ -59,9 +60,6 @@ from logs_schema.progress import Progress
 from offline_rl.recipes.training import Contenders
 from twin.placement.model import PlacementTwin
 from twin.problems import PLACEMENT
-
-TWIN_CODE = 20
-"""Raised when changes of the code change fits: those of older code are made again."""
 
 
 def lacking(archive: Archive) -> str:

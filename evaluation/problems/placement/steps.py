@@ -40,7 +40,7 @@ from evaluation.problems.placement.spreading import spread_of
 from logs_schema import Archive
 from logs_schema.background import Background
 from logs_schema.errors import ConfigError, first
-from logs_schema.product import fingerprint, read_manifest
+from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
@@ -70,6 +70,8 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
+TWIN_CODE = 20
+"""Raised when changes of the code change fits: those of older code are made again."""
 POLICY_CODE = 16
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
@@ -140,17 +142,17 @@ def _play_game(
     made_from = {"days": archive.days_hash("requests", twin.encoding.train_days)}
     settings = {
         "twin": asdict(twin.config), "game": asdict(config), "num_steps": twin.windows.num_steps,
-        "encoding": twin.encoding.to_json(),
+        "encoding": twin.encoding.to_json(), "code": TWIN_CODE,
     }  # fmt: skip
-    wanted = fingerprint("game", made_from, settings, seed)
-    unfinished = out.parent / f".unfinished-game-{wanted[:16]}.npz"
+    keep = Unfinished.beside(out, "game", made_from, settings, seed)
+    checkpoint = None if keep.folder is None else keep.folder / CURVES
     with progress.stage("adversarial game", unit="steps") as stage:
         twin, played = imitated_twin(
-            jax.random.key(seed), twin, archive, config, checkpoint=unfinished,
+            jax.random.key(seed), twin, archive, config, checkpoint=checkpoint,
             on_look=lambda look: stage(look.step, text=f"held-out log likelihood {look.held_out_answers:.3f}"),
         )  # fmt: skip
     save_arrays(out / CURVES, played.looks)
-    unfinished.unlink(missing_ok=True)
+    keep.remove()
     progress.note(played.facts["in_words"])
     kept = played.facts["log_likelihood"]["kept"]
     return twin, {"imitation": played.facts, "held_out_log_likelihood": kept}
