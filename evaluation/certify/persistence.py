@@ -75,14 +75,25 @@ def folder_beside(twin_path: Path) -> Path:
     return whole.with_name(f"{whole.name}.certificate")
 
 
-def certification_folder(twin_path: Path) -> Path | None:
-    """The certificate of exactly this twin: next to it, or the step `certificate` of its job; None without one.
+def usual_folders(twin_path: Path) -> tuple[Path, Path]:
+    """Where the certificate of a twin is looked for: next to it, and the step `certificate` of its job."""
+    return folder_beside(twin_path), twin_path.absolute().parent / KIND
+
+
+def certification_folder(twin_path: Path, kept: Path | None = None) -> Path | None:
+    """The certificate of exactly this twin: the one that was kept elsewhere, else as in `usual_folders`; None without.
 
     Raises:
-        ProductError: This is no twin, or its certificate is damaged.
+        ConfigError: The one that was kept elsewhere is of another twin.
+        ProductError: This is no twin, or its certificate is missing where it was kept, or damaged.
     """
     wanted = read_manifest(twin_path, "twin").content_hash
-    for folder in (folder_beside(twin_path), twin_path.absolute().parent / KIND):
+    if kept is not None and read_manifest(kept, KIND).made_from.get("twin") != wanted:
+        raise ConfigError(
+            "this certificate is of another twin", where=str(kept), allowed=f"one of {twin_path}",
+            advice=f"schedtwin certify {twin_path} ARCHIVE --keep FOLDER",
+        )  # fmt: skip
+    for folder in usual_folders(twin_path) if kept is None else (kept,):
         if not (folder / MANIFEST).is_file():
             continue
         manifest = read_manifest(folder)
@@ -92,9 +103,9 @@ def certification_folder(twin_path: Path) -> Path | None:
     return None
 
 
-def find_certification(twin_path: Path) -> Certification:
-    """State of a twin's certificate, see `certification_folder`."""
-    folder = certification_folder(twin_path)
+def find_certification(twin_path: Path, kept: Path | None = None) -> Certification:
+    """State of a twin's certificate; arguments and errors as of `certification_folder`."""
+    folder = certification_folder(twin_path, kept)
     if folder is None:
         return Certification("none", "none", None, NO_CERTIFICATE)
     return certification_in(folder)
@@ -126,7 +137,8 @@ def refuse_uncertified(found: Certification, twin_path: Path) -> None:
         found.trouble,
         where=str(twin_path),
         allowed="a twin that passed schedtwin certify on held-out days",
-        advice=f"schedtwin certify {twin_path} ARCHIVE, or train all the same with --force, which later reports state",
+        advice=f"schedtwin certify {twin_path} ARCHIVE; if it had --keep FOLDER, --certificate FOLDER names it here; "
+        "or train all the same with --force, which later reports state",
     )
 
 

@@ -31,7 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         "--keep",
         metavar="CERTIFICATE",
         type=Path,
-        help="folder of the certificate (default: TWIN.certificate)",
+        help="folder of the certificate (default: TWIN.certificate, where schedtwin train looks for it)",
     )
     add_config_arguments(parser)
     add_engine_arguments(parser)
@@ -44,7 +44,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.held_out import parse_days
     from evaluation.certify.page import as_table
-    from evaluation.certify.persistence import PAGE, folder_beside, load_certificate
+    from evaluation.certify.persistence import PAGE, folder_beside, load_certificate, usual_folders
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.problems.certificates import certificate_plan
@@ -65,5 +65,7 @@ def run(arguments: Namespace) -> int:
         arguments.out.write_bytes(page.read_bytes())
         page = arguments.out
     text = f"{as_text(as_table(certificate))}{certificate.in_words()}\nreport: {page}\ncertificate: {kept}"
+    if kept.absolute() not in usual_folders(arguments.twin):
+        text += f"\nschedtwin train finds it there with --certificate {kept}"
     show_result(arguments, certificate.to_json(), text)
     return EXIT_STATUS[certificate.verdict]

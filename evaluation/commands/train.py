@@ -1,6 +1,7 @@
 """`schedtwin train`: policies in a twin."""
 
 from argparse import ArgumentParser, Namespace
+from pathlib import Path
 
 from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.engine_arguments import add_engine_arguments, refuse_idle_engine
@@ -19,6 +20,10 @@ def add_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="train also in a twin that has not passed schedtwin certify; later reports state it",
     )
+    parser.add_argument(
+        "--certificate", metavar="CERTIFICATE", type=Path,
+        help="the twin's certificate, if schedtwin certify was told to --keep it elsewhere",
+    )  # fmt: skip
     add_step_arguments(parser, "policy")
     add_engine_arguments(parser)
 
@@ -35,13 +40,18 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.problems.kits import kit_of
 
-    config, found, kit = settings_of(arguments), find_certification(arguments.twin), kit_of(arguments.twin)
+    config, kit, certified = (
+        settings_of(arguments),
+        kit_of(arguments.twin),
+        (arguments.twin, arguments.certificate),
+    )
+    found = find_certification(*certified)
     train = kit.need(kit.train, "schedtwin train")
     refuse_idle_engine(arguments, kit, NAME)
     kit.refuse_untrainable(arguments.twin)
     if not arguments.force:
         refuse_uncertified(found, arguments.twin)
-    folder = certification_folder(arguments.twin)
+    folder = certification_folder(*certified)
     inputs = {"twin": arguments.twin} | ({} if folder is None else {KIND: folder})
     facts = make_step(arguments, train(config), inputs)
     lines = kit.trained(facts)

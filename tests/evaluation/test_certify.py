@@ -115,11 +115,23 @@ def test_the_fallback_stands_in_the_certificate(made, status):
     assert "fewer than" in told["service"].reason  # one day of this world has 24 agents
 
 
-def test_the_same_certificate_twice(made, status, tmp_path):
-    with writing(tmp_path / "again", "certificate") as out:
-        build_certificate(out, made / "archive", made / "twin", None, QUICK, SilentProgress())
+def test_the_same_certificate_twice_and_what_is_kept_elsewhere(made, status, tmp_path, capsys):
+    capsys.readouterr()
+    assert certify(made, "--keep", str(tmp_path / "again")) == status
+    assert (
+        f"schedtwin train finds it there with --certificate {tmp_path / 'again'}" in capsys.readouterr().out
+    )
     first, again = (load_certificate(path) for path in (folder_beside(made / "twin"), tmp_path / "again"))
     assert first.to_json() == again.to_json()
+    folder_beside(made / "twin").rename(tmp_path / "aside")
+    command = ["train", str(made / "twin"), "--out", str(made / "policy"), "--no-progress"]
+    for more, told in (
+        ([], "has no certificate"),
+        (["--certificate", str(tmp_path / "again")], "failed its"),
+    ):
+        assert main([*command, *more]) == 2
+        assert told in capsys.readouterr().err
+    (tmp_path / "aside").rename(folder_beside(made / "twin"))
 
 
 def test_every_request_counts_once(made, monkeypatch):

@@ -22,15 +22,18 @@ from evaluation.certify.horizons import growth_exponent, mean_earth_mover
 from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
 from evaluation.certify.offloading import _correlation
 from evaluation.certify.page import picture, render
+from evaluation.certify.persistence import find_certification
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
 from evaluation.certify.simulating import deal
+from evaluation.commands.cli import main
 from evaluation.comparison.rank_correlation import known_rank_correlation, rank_correlation
 from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.placement.certifying import certify
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.columns import arrow_schema
 from logs_schema.errors import ConfigError
+from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
 from logs_schema.records import to_plain
 from logs_schema.tables import NODES, REQUESTS, SCHEMA_VERSION
@@ -285,3 +288,24 @@ def test_tasks_find_what_they_read_from_any_folder():
         )  # fmt: skip
     assert {path.name for path in seen} == {"twin", "archive", "drawn"}
     assert all(path.is_absolute() for path in seen)
+
+
+def test_a_certificate_that_is_kept_elsewhere_is_one_of_this_very_twin(tmp_path, capsys):
+    for name in ("twin", "other"):
+        with writing(tmp_path / name, "twin", config={"name": name}):
+            pass
+        made_from = {"twin": read_manifest(tmp_path / name).content_hash}
+        with writing(tmp_path / "kept" / name, "certificate", made_from=made_from, extra={"verdict": "pass"}):
+            pass
+    twin, kept = tmp_path / "twin", tmp_path / "kept"
+    assert find_certification(twin).verdict == "none"
+    found = find_certification(twin, kept / "twin")
+    assert (found.passed, found.content_hash) == (True, read_manifest(kept / "twin").content_hash)
+    command = ["train", str(twin), "--out", str(tmp_path / "policy")]
+    for folder, told in (
+        (kept / "other", "this certificate is of another twin"),
+        (kept, "there is no certificate"),
+    ):
+        assert main([*command, "--certificate", str(folder)]) == 2
+        assert told in capsys.readouterr().err
+    assert not (tmp_path / "policy").exists()
