@@ -20,6 +20,7 @@ from logs_schema.broken_rules import first_broken
 from logs_schema.capabilities import Coverage, capability_matrix
 from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing, counted
 from logs_schema.check_text import render
+from logs_schema.deployment_checks import Above, deployment_warnings
 from logs_schema.errors import first
 from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, log_days
@@ -35,14 +36,6 @@ TOLERANCE = 1e-6
 """Relative excess over a capacity that is rounding and not a finding."""
 FAR_OVER = 1.5
 """A guessed capacity so many times the median use, or the largest request, is named as too large perhaps."""
-
-FAR_BEYOND = 1.5
-"""Use so many times the grant is named: in short bursts it may be a little above."""
-USES = {"cpu_cores_used": "cpu_cores", "memory_gib_used": "memory_gib"}
-"""Columns of deployments: what a replica uses, and what it is granted."""
-
-SLOW_S, RESPONSES = 10.0, ("response_s", "response_p95_s", "response_p99_s")
-"""Columns of deployments in which most values are below so many seconds, unless they are milliseconds."""
 
 HUGE_GIB = 2**20
 """No request asks for a PiB of memory; of bytes that are taken for GiB most do, of KiB many."""
@@ -68,7 +61,7 @@ def check_archive(path: Path | str) -> CheckReport:
     }
     days = log_days({day: archive.num_rows("requests", day) for day in archive.days("requests")})
     coverage, use, clock, tried, named = Coverage(), PeakUse(), _Clock(), Overlap(), _Named()
-    memory = _Above("memory_gib", HUGE_GIB)
+    memory = Above("memory_gib", HUGE_GIB)
     for batch in archive.scan("requests", columns=COLUMNS):
         coverage.add(batch)
         use.add(batch)
@@ -99,9 +92,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_node_warnings(capacities, unknown_nodes),
             *named.warnings(nodes),
             *_guess_warnings(guessed),
-            *_grant_warnings(archive),
-            *_response_warnings(archive),
-            *_replica_warnings(archive),
+            *deployment_warnings(archive),
             *_memory_warnings(memory),
         ),
         problems=tuple(_problems(tables)),
@@ -148,23 +139,6 @@ class _Clock:
             num_with_request=self.num_with_request,
             largest_overrun=self.largest_overrun,
         )
-
-
-@dataclass
-class _Above:
-    """How many values of a column are above a limit, batch by batch."""
-
-    column: str
-    limit: float
-    num_above: int = 0
-    num_known: int = 0
-    largest: float = 0.0
-
-    def add(self, batch: pa.RecordBatch) -> None:
-        values = batch[self.column].drop_null().to_numpy(zero_copy_only=False)
-        self.num_known += len(values)
-        self.num_above += int((values > self.limit).sum())
-        self.largest = max(self.largest, float(values.max(initial=0.0)))
 
 
 @dataclass
@@ -271,56 +245,7 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
         yield f"requests ran on nodes that are not in the inventory: {first(unknown_nodes)}"
 
 
-def _grant_warnings(archive: Archive) -> Iterator[str]:
-    """Deployments that use far more than they are granted: bursts beyond a request, or another unit."""
-    columns = ("deployment", *USES, *USES.values())
-    for used, granted in USES.items():
-        num_beyond, num_known, worst, largest = 0, 0, "", FAR_BEYOND
-        for batch in archive.scan("deployment_samples", columns=columns):
-            share = pc.divide(batch[used], pc.if_else(pc.greater(batch[granted], 0.0), batch[granted], None))
-            shares = share.to_numpy(zero_copy_only=False)
-            num_known += int(np.isfinite(shares).sum())
-            num_beyond += int((shares > FAR_BEYOND).sum())
-            most = float(np.nanmax(shares)) if np.isfinite(shares).any() else 0.0
-            if most > largest:
-                worst, largest = str(batch["deployment"][int(np.nanargmax(shares))]), most
-        if num_beyond:
-            yield (
-                f"{used} is more than {FAR_BEYOND:g} times {granted} in {num_beyond:,} of {num_known:,} rows, at most "
-                f"{largest:,.4g} times ({worst}): are both of one replica, in the unit of their column?"
-            )
-
-
-def _response_warnings(archive: Archive) -> Iterator[str]:
-    """Response times that are seconds of most applications only in another unit."""
-    for name in RESPONSES:
-        seen = _Above(name, SLOW_S)
-        for batch in archive.scan("deployment_samples", columns=(name,)):
-            seen.add(batch)
-        if seen.num_above > 0.5 * seen.num_known:
-            yield (
-                f"{name} is above {SLOW_S:g} s in {seen.num_above:,} of {seen.num_known:,} rows, at most "
-                f"{seen.largest:,.4g}: is it in seconds?"
-            )
-
-
-def _replica_warnings(archive: Archive) -> Iterator[str]:
-    """Deployments that answer without replicas: the metric is of another object, or of another moment."""
-    columns = ("deployment", "num_replicas", "request_rate_per_s", "response_s")
-    num_rows, names = 0, set()
-    for batch in archive.scan("deployment_samples", columns=columns):
-        answers = pc.and_(pc.greater(batch["request_rate_per_s"], 0.0), pc.is_finite(batch["response_s"]))
-        rows = batch.filter(pc.and_(pc.equal(batch["num_replicas"], 0), answers))
-        num_rows += len(rows)
-        names |= set(rows["deployment"].cast(pa.string()).to_pylist())
-    if num_rows:
-        yield (
-            f"num_replicas is 0 in {counted(num_rows, 'row')} in which requests were answered "
-            f"({first(sorted(names))}): are the replicas those of the same deployment and interval?"
-        )
-
-
-def _memory_warnings(seen: _Above) -> Iterator[str]:
+def _memory_warnings(seen: Above) -> Iterator[str]:
     """Requests for so much memory that it is rather in bytes or KiB."""
     if seen.num_above:
         yield (

@@ -3,7 +3,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from logs_schema import NODES, REQUESTS, ArchiveError, ArchiveWriter
+from logs_schema import NODES, REQUESTS, Archive, ArchiveError, ArchiveWriter
 from logs_schema.capabilities import percent, unsupported
 from logs_schema.check import check_archive, render
 from logs_schema.formats.reading import tabulate
@@ -329,3 +329,26 @@ def test_the_text_fits_the_terminal_and_says_what_the_report_knows(tmp_path, wid
         assert piece in text
     assert "\x1b[" not in text
     assert "\x1b[" in render(report, width=width, colour=True)
+
+
+def test_samples_of_deployments_are_read_once_for_all_that_is_odd(tmp_path, monkeypatch):
+    rows = [
+        {"time": 60 * place, "interval_s": 60.0, "deployment": "cart", "num_replicas": 0, "request_rate_per_s": 2.0,
+         "response_s": 200.0, "response_p95_s": 250.0, "response_p99_s": 300.0, "cpu_cores": 1.0,
+         "cpu_cores_used": 9.0, "memory_gib": 1.0, "memory_gib_used": 7.0}
+        for place in range(3)
+    ]  # fmt: skip
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
+    read, scan = [], Archive.scan
+
+    def counting(archive, table, **options):
+        read.append(table)
+        return scan(archive, table, **options)
+
+    monkeypatch.setattr(Archive, "scan", counting)
+    told = [warning.split()[0] for warning in check_archive(tmp_path / "archive").warnings]
+    assert told == [
+        "cpu_cores_used", "memory_gib_used", "response_s", "response_p95_s", "response_p99_s", "num_replicas",
+    ]  # fmt: skip
+    assert read.count("deployment_samples") == 1
