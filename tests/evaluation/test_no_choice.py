@@ -112,3 +112,12 @@ def test_without_nodes_nothing_is_placed(tmp_path):
     archive = archive_of(tmp_path / "log", [None], num_nodes=0)
     with pytest.raises(ConfigError, match="the archive lists no nodes"):
         no_choice(archive, fit_encoding(archive, DAYS[:1]), DAYS[:1])
+
+
+def test_of_a_log_that_never_names_a_node_none_are_asked_for(tmp_path):
+    with ArchiveWriter(tmp_path / "log") as writer:
+        writer.write("requests", table_of(REQUESTS, [request(0, 0, 1.0, 5.0)]), source="made")
+    archive = Archive(tmp_path / "log")
+    with pytest.raises(ConfigError, match="the log never says on which node a request ran") as caught:
+        no_choice(archive, fit_encoding(archive, DAYS[:1]), DAYS[:1])
+    assert caught.value.advice.endswith("--problem ordering --processors SIZE")

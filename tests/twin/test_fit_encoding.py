@@ -18,7 +18,7 @@ from offline_rl.runner.setting import parse_setting
 from twin.placement.encode import cut_windows, read_rows
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.features import observe_request, request_features
-from twin.placement.model import load_encoding
+from twin.placement.model import load_encoding, training_windows
 
 FIRST = dt.date(2024, 1, 1)
 DAYS = [FIRST + dt.timedelta(days=i) for i in range(2)]
@@ -259,3 +259,28 @@ def test_a_product_of_the_older_reward_is_refused(encoding: Encoding, tmp_path) 
     (tmp_path / "encoding.json").write_text(json.dumps(content))
     with pytest.raises(ProductError, match="fit the twin and train again"):
         load_encoding(tmp_path)
+
+
+def test_a_log_that_never_says_where_requests_ran_is_told_from_one_of_unknown_nodes(tmp_path: Path) -> None:
+    nodes = [{"node_id": f"m{i}", "site": "here", "tier": "pool", "cpu_cores": 4.0} for i in range(2)]
+    known = [request(40 + i, 1, 9.0 * i, 5.0, ran_node="m1") for i in range(3)]
+    for name, ran, later, told in (
+        (
+            "silent",
+            None,
+            [],
+            "^the log never says on which node a request ran.*null in every row.*--problem ordering",
+        ),
+        (
+            "unknown",
+            "elsewhere",
+            [],
+            "^no request of these days has a known decision.*shows which names are unknown",
+        ),
+        ("later", None, known, "^no request of these days has a known decision"),
+    ):
+        rows = [request(i, 0, 9.0 * i, 5.0, ran_node=ran) for i in range(3)]
+        archive = archived(tmp_path / name, nodes, [*rows, *later])
+        encoding = fit_encoding(archive, DAYS[:1])
+        with pytest.raises(ConfigError, match=f"(?s){told}"):
+            training_windows(archive, encoding, DAYS[:1], num_steps=4)

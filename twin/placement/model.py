@@ -16,6 +16,7 @@ from logs_schema.logged_days import LoggedDays
 from logs_schema.options import refuse_type
 from logs_schema.product import MANIFEST
 from logs_schema.settings import refuse_below_one
+from logs_schema.tables import NODES, REQUESTS
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
@@ -283,7 +284,7 @@ def training_windows(
         The windows of every cut, all of the same requests.
 
     Raises:
-        ConfigError: No request with a known decision.
+        ConfigError: No request with a known decision, of these days or in the whole log.
     """
     chosen = sorted(days)
     known_until_s = day_start_s(chosen[-1] + DAY)
@@ -299,8 +300,23 @@ def training_windows(
         for cut, part in zip(cuts, parts, strict=True):
             cut.append(part)
     if missing is not None and not cuts[0]:
+        refuse_undecided(archive)
         raise missing
     return [joined(cut) for cut in cuts]
+
+
+def refuse_undecided(archive: Archive) -> None:
+    """ConfigError where no request of a log names the node that it was offered to or ran on."""
+    for batch in archive.scan(REQUESTS.name, columns=("offered_node", "ran_node")):
+        if any(batch[name].null_count < len(batch) for name in batch.schema.names):
+            return
+    why = archive.facts.get("limits", {}).get("decisions", "offered_node and ran_node are null in every row")
+    size = "" if archive.num_rows(NODES.name) else " --processors SIZE"
+    raise ConfigError(
+        "the log never says on which node a request ran, so there are no placements to learn from",
+        where=f"{archive.path}: {why}", allowed="requests with offered_node or ran_node",
+        advice=f"give a log that says it; of this one the order of a queue can be learned: --problem ordering{size}",
+    )  # fmt: skip
 
 
 def fit_windows(

@@ -9,7 +9,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.tables import REQUESTS
 from twin.placement.encoding import Encoding
-from twin.placement.model import load_encoding
+from twin.placement.model import load_encoding, refuse_undecided
 
 NO_CHOICE = "no_choice"
 """Key in the manifest of a twin without choices: why."""
@@ -26,10 +26,11 @@ def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> 
         days: Days of training.
 
     Raises:
-        ConfigError: The archive lists no nodes.
+        ConfigError: The archive lists no nodes, or no request names one.
     """
     names = encoding.cluster.node_names
     if not names:
+        refuse_undecided(archive)
         raise ConfigError(
             "the archive lists no nodes, so there is nothing to place requests on", where=str(archive.path),
             allowed="two nodes or more", advice="import the log together with its nodes (nodes.csv)",

@@ -318,7 +318,7 @@ def compared(comparison: Comparison) -> list[str]:
 PLACEMENT_KIT = Kit(
     name=PLACEMENT,
     decides="which node takes an arriving request",
-    needs="several nodes (table nodes) between which requests were placed (column node_id of requests)",
+    needs="several nodes (table nodes) between which requests were placed (columns offered_node, ran_node of requests)",
     lacking=lacking,
     refuse_other_system=refuse_other_nodes,
     fit=fit_plan,
