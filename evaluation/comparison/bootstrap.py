@@ -147,13 +147,26 @@ def weights_of(num_units: int, config: IntervalConfig) -> np.ndarray:
     return weights
 
 
-def summarise(values: np.ndarray, num_units: int, config: IntervalConfig) -> Estimate:
+ANYWHERE, SHARE, GAP_OF_SHARES, TIME = (
+    (-math.inf, math.inf),
+    (0.0, 1.0),
+    (-1.0, 1.0),
+    (0.0, math.inf),
+)
+"""What a statistic can be: anything, a share, the difference of two, a time."""
+
+
+def summarise(
+    values: np.ndarray, num_units: int, config: IntervalConfig, within: tuple[float, float] = ANYWHERE
+) -> Estimate:
     """The estimate behind the values of a statistic, or of a difference of two, on `weights_of`.
 
     Args:
         values: [1 + units + replicates].
         num_units: Number of units, >= 1.
         config: As the weights were drawn with.
+        within: What the statistic can be. Intervals over several seeds are stretched and may reach beyond: they are cut
+            there, or at the value itself where that lies beyond.
 
     Returns:
         The value; its interval, or the reason why there is none.
@@ -164,7 +177,8 @@ def summarise(values: np.ndarray, num_units: int, config: IntervalConfig) -> Est
     if (lone := without_interval(value, enough, num_units, config)) is not None:
         return lone
     low, high = _bca(value, replicates[defined], without_one, config.level)
-    return Estimate(value, low, high, num_units)
+    least, most = min(within[0], value), max(within[1], value)
+    return Estimate(value, max(low, least), min(high, most), num_units)
 
 
 def without_interval(

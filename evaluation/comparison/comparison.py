@@ -35,6 +35,7 @@ from evaluation.comparison.entries import (
     is_far,
 )
 from evaluation.comparison.metrics import METRICS, Metric
+from evaluation.comparison.metrics.metric import range_of, range_of_gap
 from logs_schema.errors import ConfigError
 from logs_schema.records import from_plain, to_plain
 
@@ -250,7 +251,7 @@ def _judge(
             estimate = Estimate(None, None, None, num_units, reason)
         else:
             values[run.policy] = _values(run, metric, weights, config)
-            estimate = summarise(values[run.policy], num_units, config)
+            estimate = summarise(values[run.policy], num_units, config, range_of(metric))
         cells.append(Cell(run.judge, run.shift_days, run.policy, metric.name, estimate))
     first = runs[0]
     return cells, paired(values, first.judge, first.shift_days, metric, references, num_units, config)
@@ -270,7 +271,7 @@ def paired(
     for reference in references:
         for policy, value in values.items():
             if policy != reference and reference in values:
-                gap = summarise(value - values[reference], num_units, config)
+                gap = summarise(value - values[reference], num_units, config, range_of_gap(metric))
                 where = (judge, shift_days, policy, reference, metric.name)
                 found.append(Difference(*where, gap, verdict(gap, metric.better)))
     return found

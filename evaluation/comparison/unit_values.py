@@ -13,6 +13,7 @@ import numpy as np
 from evaluation.comparison.bootstrap import IntervalConfig, summarise, weights_of
 from evaluation.comparison.comparison import Comparison, drawn_over_seeds, paired
 from evaluation.comparison.entries import Cell, Difference, JudgeFacts
+from evaluation.comparison.metrics.metric import range_of
 
 
 class UnitValues(NamedTuple):
@@ -57,9 +58,8 @@ def with_judge(
                 if all(metric.name in seed.values for seed in seeds)
             }
             for policy, value in values.items():
-                cells.append(
-                    Cell(judge.name, shift, policy, metric.name, summarise(value, num_units, config))
-                )
+                found_here = summarise(value, num_units, config, range_of(metric))
+                cells.append(Cell(judge.name, shift, policy, metric.name, found_here))
             differences += paired(values, judge.name, shift, metric, references, num_units, config)
     return replace(
         comparison,

@@ -21,7 +21,15 @@ import numpy as np
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import Certification
-from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, weights_of
+from evaluation.comparison.bootstrap import (
+    ANYWHERE,
+    GAP_OF_SHARES,
+    SHARE,
+    Estimate,
+    IntervalConfig,
+    summarise,
+    weights_of,
+)
 from evaluation.comparison.comparison import drawn_over_seeds
 from evaluation.comparison.seeds import named, named_gap
 from evaluation.comparison.shifts import ShiftConfig
@@ -293,8 +301,8 @@ def table(
     }
     policies = list(dict.fromkeys(policy for policy, _ in simulated))
 
-    def estimated(values: np.ndarray) -> Estimate:
-        return summarise(values, config.num_replications, intervals)
+    def estimated(values: np.ndarray, within: tuple[float, float] = ANYWHERE) -> Estimate:
+        return summarise(values, config.num_replications, intervals, within)
 
     means = {case: float(shares.on_time.mean()) for case, shares in simulated.items()}
     rows, differences = [], []
@@ -307,9 +315,11 @@ def table(
                 "shift_days": shift,
                 "num_seeds": len(simulated[policy, shift].on_time),
             }
-            row |= named("on_time", estimated(mine.on_time)) | named("offload_ratio", estimated(mine.offload))
-            row |= named("on_time_over_random", estimated(mine.on_time - base.on_time))
-            row |= named("offload_over_random", estimated(mine.offload - base.offload))
+            row |= named("on_time", estimated(mine.on_time, SHARE)) | named(
+                "offload_ratio", estimated(mine.offload, SHARE)
+            )
+            row |= named("on_time_over_random", estimated(mine.on_time - base.on_time, GAP_OF_SHARES))
+            row |= named("offload_over_random", estimated(mine.offload - base.offload, GAP_OF_SHARES))
             row |= {"low": row["on_time_low"], "high": row["on_time_high"]}
             row["promised"] = _in_model(schedulers, policy)
             if rule is not None:
@@ -322,13 +332,16 @@ def table(
             rows.append(row)
         differences += [
             {"policy": policy, "reference": rival, "shift_days": shift}
-            | named_gap("on_time", estimated(draws[policy, shift].on_time - draws[rival, shift].on_time))
+            | named_gap(
+                "on_time",
+                estimated(draws[policy, shift].on_time - draws[rival, shift].on_time, GAP_OF_SHARES),
+            )
             for policy, rivals in ((TWIN, RIVALS), (LADDER, tuple(DESCRIPTIONS)))
             for rival in rivals
             if {(policy, shift), (rival, shift)} <= draws.keys()
         ]
     gaps = {
-        (policy, shift): estimated(shares.on_time - draws[REFERENCE, shift].on_time)
+        (policy, shift): estimated(shares.on_time - draws[REFERENCE, shift].on_time, GAP_OF_SHARES)
         for (policy, shift), shares in draws.items()
         if (REFERENCE, shift) in draws
     }

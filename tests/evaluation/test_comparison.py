@@ -9,11 +9,12 @@ from rich.console import Console
 
 from evaluation.api import Compared
 from evaluation.comparison import metrics
-from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
+from evaluation.comparison.bootstrap import SHARE, DifferenceVerdict, IntervalConfig, summarise
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.tabulation import printed, tabulate
+from evaluation.comparison.unit_values import UnitValues, with_judge
 from logs_schema.errors import ConfigError, SchemaError
 from logs_schema.records import from_plain
 from tests.evaluation.made import made_decisions
@@ -169,6 +170,36 @@ def test_seeds_that_differ_widen_the_interval_but_not_the_value():
     )
     assert drawn.value == pytest.approx(one.value)
     assert drawn.high - drawn.low > 1.2 * (one.high - one.low)
+
+
+def test_intervals_over_two_seeds_stay_where_shares_and_times_can_be():
+    seeds, none = (judged(0.02, seed=4), judged(0.5, seed=4)), (judged(0.0, seed=4),) * 2
+    each = {"random": none, "trained": seeds}
+    found = compared(
+        [Run("replay", 0, name, concatenate(by_seed), by_seed=by_seed) for name, by_seed in each.items()]
+    )
+    found = with_judge(
+        found, JudgeFacts("ours", ""),
+        {(0, name): [UnitValues({"on_time": np.full(8, value)}) for value in pair]
+         for name, pair in {"random": (1.0, 1.0), "trained": (0.98, 0.1)}.items()},
+        IntervalConfig(),
+    )  # fmt: skip
+    for judge in ("replay", "ours"):
+        trained = found.cell(judge, 0, "trained", "on_time")
+        assert 0.0 == trained.low < trained.value < trained.high == 1.0  # stretched over two seeds, and cut
+        gap = found.difference(judge, 0, "trained", "random", "on_time").estimate
+        assert -1.0 == gap.low < gap.value < gap.high
+    bounded = [one for one in found.cells if one.estimate.low is not None]
+    units = {metric.name: metric.unit for metric in found.metrics}
+    assert all(one.estimate.low >= 0.0 for one in bounded if units[one.metric] in ("share", "s"))
+    shares = [
+        one.estimate for one in bounded if units[one.metric] == "share" or one.metric == "jain_fairness"
+    ]
+    assert all(one.high <= max(1.0, one.value) for one in shares)
+    beyond = summarise(
+        np.concatenate([[1.2], np.full(8, 1.2), np.linspace(0.9, 1.6, 400)]), 8, IntervalConfig(), SHARE
+    )
+    assert beyond.high == 1.2  # what lies beyond is not hidden
 
 
 def test_seeds_that_agree_change_nothing():

@@ -9,10 +9,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from evaluation.comparison.bootstrap import Statistic, blocks_of
+from evaluation.comparison.bootstrap import ANYWHERE, SHARE, TIME, Statistic, blocks_of
 from evaluation.comparison.decisions import Decisions
+from evaluation.comparison.entries import MetricFacts
 
 CHUNK_ELEMENTS = 4_000_000
+_RANGES = {"share": SHARE, "jain_fairness": SHARE, "s": TIME}
+"""Of metrics, by name or unit."""
 STRIDE = 32
 """Values between two of which a quantile has the counts of every unit."""
 
@@ -56,6 +59,17 @@ class Metric:
             return refusal
         num_units = blocks_of(decisions.unit).num_units
         return float(self.statistic(decisions)(np.ones((1, num_units)))[0])
+
+
+def range_of(metric: Metric | MetricFacts) -> tuple[float, float]:
+    """What a metric can be: a share and Jain's index lie in [0, 1], and a time is not negative."""
+    return _RANGES.get(metric.name, _RANGES.get(metric.unit, ANYWHERE))
+
+
+def range_of_gap(metric: Metric | MetricFacts) -> tuple[float, float]:
+    """What the difference of two policies in a metric can be."""
+    low, high = range_of(metric)
+    return low - high, high - low
 
 
 def ratio(decisions: Decisions, numerator: np.ndarray, denominator: np.ndarray) -> Statistic:
