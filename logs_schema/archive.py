@@ -298,7 +298,7 @@ class Archive:
 
 def _days_of(days: Iterable[date]) -> set[date]:
     """The days as a set; ConfigError where they are none, which no row would have."""
-    wrong = [days] if isinstance(days, str) or not isinstance(days, Iterable) else []
+    wrong: list[Any] = [days] if isinstance(days, str) or not isinstance(days, Iterable) else []
     found = set() if wrong else set(days)
     wrong += [day for day in found if not isinstance(day, date) or isinstance(day, datetime)]
     if wrong:

@@ -26,7 +26,7 @@ def deployment_warnings(archive: Archive) -> list[str]:
     """The oddities in words; `deployment_samples` is read once."""
     grants = [_Beyond(used, granted) for used, granted in USES.items()]
     responses, replicas = [Above(name, SLOW_S) for name in RESPONSES], _WithoutReplicas()
-    seen = (*grants, *responses, replicas)
+    seen: list[_Beyond | Above | _WithoutReplicas] = [*grants, *responses, replicas]
     for batch in archive.scan(DEPLOYMENT_SAMPLES.name, columns=COLUMNS):
         for one in seen:
             one.add(batch)

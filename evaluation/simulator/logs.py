@@ -109,14 +109,7 @@ def simulate(
             more requests than fit into memory.
         ArchiveError, ProductError: a folder is in the way.
     """
-    given = {
-        "chosen": chosen,
-        "num_days": num_days,
-        "behaviour_name": behaviour_name,
-        "seed": seed,
-        "out": out,
-    }
-    refuse_arguments(simulate, given, "simulate")
+    _refuse_types(chosen, num_days, behaviour_name, seed, out)
     world = preset(chosen) if isinstance(chosen, str) else chosen
     decider = behaviour(behaviour_name)
     _validate(world, num_days, seed, first_day, has_own_requests=arrivals is None)
@@ -213,6 +206,11 @@ def _notes(world: World, made: Workload | None) -> list[str]:
         ),
         *([] if made is None else [f"Requests of another log, as days of pattern {made.pattern}."]),
     ]
+
+
+def _refuse_types(*given: Any) -> None:
+    names = ("chosen", "num_days", "behaviour_name", "seed", "out")
+    refuse_arguments(simulate, dict(zip(names, given, strict=True)), "simulate")
 
 
 def _validate(world: World, num_days: int, seed: int, first_day: dt.date, *, has_own_requests: bool) -> None:
