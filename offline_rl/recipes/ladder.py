@@ -72,7 +72,7 @@ class RungResult(NamedTuple):
         return _mean(self.value)
 
 
-class Gain(NamedTuple):
+class RungGain(NamedTuple):
     """What a rung has over the one that is held, in mean reward of a decision."""
 
     mean: float = 0.0
@@ -203,7 +203,7 @@ def climb(
     for rung in rungs:
         played = judge(rung.network, rung.params)
         first = played if not held else first
-        gain = gain_of(played, best) if held else Gain()
+        gain = gain_of(played, best) if held else RungGain()
         is_better = gain.mean > 0.5 * gain.guessed if rung.is_rule else gain.low > 0.0
         least = 0.0 if is_trusted else UNTRUSTED_GAIN_OF_RULE if rung.is_rule else UNTRUSTED_GAIN
         too_slow = (
@@ -219,13 +219,13 @@ def climb(
     return {name: step._replace(is_chosen=name == held) for name, step in steps.items()}
 
 
-def gain_of(played: RungResult, held: RungResult) -> Gain:
+def gain_of(played: RungResult, held: RungResult) -> RungGain:
     """The gain of a policy over the one that is held (see the module); windows that one of the two settled nothing in
     are left out."""
     guessed = max(0.0, played.out_of_support - held.out_of_support) * abs(held.mean)
     difference = played.value - held.value
     mean = _mean(difference)
-    return Gain(mean if np.isfinite(mean) else 0.0, _low(difference) - guessed, guessed)
+    return RungGain(mean if np.isfinite(mean) else 0.0, _low(difference) - guessed, guessed)
 
 
 def _low(difference: np.ndarray) -> float:
