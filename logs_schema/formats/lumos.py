@@ -33,7 +33,7 @@ from logs_schema.formats.fields import (
     positive,
 )
 from logs_schema.formats.files import find_files, numbered_lines, only_file
-from logs_schema.formats.pool_size import GUESSED, PoolUse, given_cores, pool_use
+from logs_schema.formats.pool_size import GUESSED, PoolUse, first_of_each, given_cores, pool_use
 from logs_schema.formats.reading import (
     NOTHING_GIVEN,
     BadRow,
@@ -182,21 +182,24 @@ def hidden_or_label(text: str) -> str | None:
 
 def machine_size(path: Path, header: Header) -> Size:
     """Reads the log once: the nodes in use at once, and the largest share of a node."""
-    starts_s, finishes_s, nodes = array("d"), array("d"), array("d")
+    starts_s, finishes_s, nodes, jobs = array("d"), array("d"), array("d"), array("q")
     cores_per_node = gpus_per_node = 0.0
     for line_number, line in numbered_lines(path):
         if line_number == 1 or not line.strip():
             continue
         try:
-            job = parse_job(header.fields(line))
+            fields = header.fields(line)
+            job = parse_job(fields)
         except BadRow:
             continue
+        jobs.append(hash(whole_label(fields["job"])))
         starts_s.append(job.submit_s + job.wait_s)
         finishes_s.append(job.submit_s + job.wait_s + job.run_s)
         nodes.append(job.nodes)
         cores_per_node = max(cores_per_node, job.cores / job.nodes)
         gpus_per_node = max(gpus_per_node, job.gpus / job.nodes)
-    use = pool_use(np.asarray(starts_s), np.asarray(finishes_s), np.asarray(nodes))
+    counts = first_of_each(jobs)
+    use = pool_use(*(np.asarray(column)[counts] for column in (starts_s, finishes_s, nodes)))
     return Size(use, cores_per_node, gpus_per_node)
 
 

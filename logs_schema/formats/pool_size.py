@@ -6,6 +6,7 @@ therefore carry a guess with the median use (over time) and the largest request,
 """
 
 import math
+from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,6 +39,13 @@ class PoolUse:
             "median_use": self.median * unit,
             "largest_request": self.largest * unit,
         }
+
+
+def first_of_each(jobs: "array[int]") -> np.ndarray:
+    """[rows] bool: the first row of every job, by the hash of its name; an archive quarantines the others."""
+    found = np.zeros(len(jobs), np.bool_)
+    found[np.unique(np.asarray(jobs, np.int64), return_index=True)[1]] = True
+    return found
 
 
 def pool_use(start_s: np.ndarray, finish_s: np.ndarray, amount: np.ndarray) -> PoolUse:

@@ -23,7 +23,7 @@ import numpy as np
 
 from logs_schema.formats.fields import number as finite
 from logs_schema.formats.files import numbered_lines
-from logs_schema.formats.pool_size import PoolUse, pool_use
+from logs_schema.formats.pool_size import PoolUse, first_of_each, pool_use
 from logs_schema.formats.reading import LATEST_EPOCH_S, BadRow
 
 MOST_PARTITIONS = 32
@@ -128,7 +128,7 @@ def _uses(path: Path) -> tuple[dict[str, PoolUse], str]:
     """Processors in use over time, by number of the partition; or none, and why field 16 names no machines."""
     named: set[float] = set()
     codes: dict[str, int] = {}
-    columns = {name: array("d") for name in ("begin", "end", "processors", "code")}
+    columns, jobs = {name: array("d") for name in ("begin", "end", "processors", "code")}, array("q")
     num_unknown = 0
     for _, line in numbered_lines(path):
         fields = line.split()
@@ -152,6 +152,7 @@ def _uses(path: Path) -> tuple[dict[str, PoolUse], str]:
         code = codes.setdefault(str(int(partition)), len(codes))
         for name, value in zip(columns, (submit + wait, submit + wait + run, processors, code), strict=True):
             columns[name].append(value)
+        jobs.append(hash(fields[0]))
     num_known = len(columns["code"])
     if len(codes) > MOST_PARTITIONS:
         return {}, f"{len(codes):,} are more than the {MOST_PARTITIONS} machines that a file is taken to hold"
@@ -160,7 +161,8 @@ def _uses(path: Path) -> tuple[dict[str, PoolUse], str]:
         return {}, f"of {len(named):,} partitions, they name that of {num_known:,} of the {all_ran}"
     if len(codes) < 2:
         return {}, ""
-    begin, end, processors_used, code_of = (np.array(column) for column in columns.values())
+    counts = first_of_each(jobs)
+    begin, end, processors_used, code_of = (np.array(column)[counts] for column in columns.values())
     uses = {
         number: pool_use(*(column[code_of == code] for column in (begin, end, processors_used)))
         for number, code in codes.items()

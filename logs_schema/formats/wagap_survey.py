@@ -95,12 +95,16 @@ def survey(path: Path, machines: Mapping[str, MachineClass]) -> Survey:
     """
     cores_per_node = {name: machine.cores for name, machine in machines.items()}
     uses: dict[str, _Use] = defaultdict(_Use)
+    known: set[str] = set()
     for _, line in numbered_lines(path):
         try:
             job, placement = parse_line(line)
             allowed = allowed_classes(placement.spec, cores_per_node)
         except BadRow:
             continue
+        if job.job in known:
+            continue  # the archive keeps the first
+        known.add(job.job)
         start_s, finish_s = job.start_s(0.0), job.finish_s(0.0)
         for node, cores in Counter(placement.nodes).items():
             use = uses[node]

@@ -42,6 +42,13 @@ def test_a_guessed_capacity_is_a_warning_and_no_finding(tmp_path):
     assert "1 guessed from this very use" in render(report, width=140)
 
 
+def test_a_job_that_a_log_names_twice_is_in_use_once(tmp_path):
+    archive = Archive(imported(tmp_path, *OVERLAPPING, *OVERLAPPING))
+    assert archive.nodes()["cpu_cores"].to_pylist() == [1536.0]
+    assert archive.facts["guessed_capacities"]["pool"]["median_use"] == 512.0
+    assert archive.quarantined("requests") == {"duplicate_key": 3}
+
+
 def test_a_log_without_a_job_guesses_nothing(tmp_path):
     archive = imported(tmp_path, swapped(LUMOS_JOB, f8="0"))
     assert not [line for line in check_archive(archive).warnings if "guess" in line]

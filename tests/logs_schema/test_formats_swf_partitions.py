@@ -72,6 +72,12 @@ def test_a_size_whose_digits_an_underscore_joins_is_none_and_the_peak_is_the_gue
     assert found(tmp_path, *machines(), header=header).guessed[0] == "partition-1"
 
 
+def test_jobs_that_the_log_names_twice_are_in_use_once(tmp_path):
+    once, twice = (found(tmp_path, *lines) for lines in (machines(), machines() * 2))
+    assert twice == once
+    assert twice.guessed == ("partition-1", "partition-10")
+
+
 def test_sizes_in_brackets_count_and_given_ones_come_first(tmp_path):
     header = (HEADER[0], "; MaxProcs: 1,088 (1: 1,024, 2: 60, 10: 3)")
     partitions = found(tmp_path, *machines(), header=header, given={"partition-2": 48.0})

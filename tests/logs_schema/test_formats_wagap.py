@@ -72,6 +72,12 @@ def test_class_is_the_smallest_that_holds_the_peak_of_concurrent_cores(tmp_path)
     assert (classes["a"], classes["b"]) == ("zegox", "zewura")
 
 
+def test_a_job_that_the_log_names_twice_is_in_use_once(tmp_path):
+    twice = [job(1, ["a"] * 12), job(2, ["b"] * 80)] * 2
+    classes = {row["node_id"]: row["node_class"] for row in read(tmp_path, *twice).rows["nodes"]}
+    assert (classes["a"], classes["b"]) == ("zegox", "zewura")
+
+
 def test_specifications_of_its_jobs_also_tell_a_nodes_class(tmp_path):
     found = read(tmp_path, job(1, ["a"], spec="1:ppn=1:cl_zewura"), job(2, ["b"]))
     classes = {row["node_id"]: row["node_class"] for row in found.rows["nodes"]}
