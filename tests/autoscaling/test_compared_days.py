@@ -1,6 +1,7 @@
 """Days that autoscalers are compared on: as many episodes as the log holds, at their hours."""
 
 import datetime as dt
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -109,17 +110,44 @@ def test_the_log_plays_its_own_grants_and_who_asks_for_no_numbers_is_left_out(mo
     monkeypatch.setattr(comparing, "_days", lambda *_: ((), [day]))
     lost = Autoscaler(lambda _: (), lambda _key, memory, state: (
         memory, state.grants._replace(replicas=jnp.nan * state.grants.replicas)))  # fmt: skip
+    in_numpy = Autoscaler(lambda _: (), lambda _key, memory, state: (
+        memory, state.grants._replace(replicas=np.asarray(state.grants.replicas))))  # fmt: skip
     archive = SimpleNamespace(path=Path("log"), content_hash="", num_rows=lambda _: 0)
     found = comparing.compare_autoscalers(
         archive, [day_of(1)], [], narrow, log.deployments,
-        [comparing.ComparedAutoscaler(PolicyFacts("lost", "baseline", ""), [lost], is_users=True)],
+        [comparing.ComparedAutoscaler(PolicyFacts(name, "baseline", ""), [one], is_users=True)
+         for name, one in (("lost", lost), ("in_numpy", in_numpy))],
         cost_under_slo(), SilentProgress(),
     )  # fmt: skip
-    assert list(found.refused) == ["lost"]
-    assert "no numbers were asked for in 717 of 717 intervals" in found.refused["lost"]
+    assert list(found.refused) == ["lost", "in_numpy"]
+    assert "'lost' asked for grants that are no numbers in 717 of 717 intervals" in found.refused["lost"]
+    told = r"'in_numpy' raised TracerArray[\s\S]*where: twin, shift 0d\s*allowed: .*, of operations of JAX"
+    assert re.search(told, found.refused["in_numpy"])
     (cores,) = (one.estimate.value for one in found.cells if one.metric == "cpu_cores")
     granted = (log.columns["num_replicas"] * log.columns["cpu_cores"]).sum(axis=1).reshape(3, 240)
     assert cores == pytest.approx(granted[:, 21:].mean(), rel=1e-4)
+
+
+def test_of_a_policy_that_fails_on_a_later_day_nothing_is_left(monkeypatch):
+    days = [comparing.Day("twin", shift, np.zeros(6), None, None) for shift in (0, 1)]  # type: ignore[arg-type]
+    monkeypatch.setattr(comparing, "_days", lambda *_: ((), days))
+
+    def sums(day, _task, _autoscalers, _reward, _seed, name):
+        if (name, day.shift_days) == ("mine", 1):
+            raise ValueError("no such day")
+        return {part: np.ones(6) for parts in comparing.PARTS.values() for part in parts}
+
+    monkeypatch.setattr(comparing, "_sums", sums)
+    archive = SimpleNamespace(path=Path("log"), content_hash="", num_rows=lambda _: 0)
+    found = comparing.compare_autoscalers(
+        archive, [day_of(1)], [], TASK, ("web",),
+        [comparing.ComparedAutoscaler(PolicyFacts(name, "baseline", ""), [], is_users=name == "mine")
+         for name in ("mine", "hpa")],
+        cost_under_slo(), SilentProgress(), references=("hpa", "mine"),
+    )  # fmt: skip
+    assert "'mine' raised ValueError: no such day\n  where: twin, shift 1d" in found.refused["mine"]
+    assert {one.policy for one in (*found.cells, *found.tallies)} == {"hpa"}
+    assert not [one for one in found.differences if "mine" in (one.policy, one.reference)]
 
 
 def test_a_day_that_is_not_whole_says_so(monkeypatch):

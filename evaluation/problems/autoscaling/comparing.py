@@ -14,8 +14,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from evaluation.comparison.bootstrap import Estimate, IntervalConfig, summarise, verdict, weights_of
 from evaluation.comparison.comparison import Comparison
@@ -34,6 +32,7 @@ from evaluation.comparison.shifts import TestDays
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
+from evaluation.problems.autoscaling.own import SIGNATURE
 from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.applications.load import made_rates, split_rates
 from evaluation.simulator.applications.presets import application
@@ -41,7 +40,6 @@ from evaluation.simulator.applications.response import application_response, usu
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.progress import Progress
-from logs_schema.tables import GATEWAY
 from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, free_limits
 from offline_rl.rules.autoscaling.published import typical_grants
@@ -137,11 +135,15 @@ def compare_autoscalers(
                 stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
                 if one.facts.name not in refused:
                     try:
-                        found[one.facts.name] = _sums(day, task, one.autoscalers, reward, seed)
+                        found[one.facts.name] = _sums(
+                            day, task, one.autoscalers, reward, seed, one.facts.name
+                        )
                     except RAISED as error:  # of a function of the user's: anything
                         if not one.is_users:
                             raise
-                        why = error if isinstance(error, ConfigError) else raised(one.facts.name, error)
+                        where = f"{day.judge}, shift {day.shift_days}d"
+                        known = isinstance(error, ConfigError)
+                        why = error if known else raised(one.facts.name, error, where, SIGNATURE)
                         refused[one.facts.name] = str(why)
             if day.logged is not None:
                 # the day may have left the bounds
@@ -155,6 +157,8 @@ def compare_autoscalers(
                 for name, sums in found.items()
             ]
             stage(float(done), float(len(days)))
+    cells, tallies = ([one for one in rows if one.policy not in refused] for rows in (cells, tallies))
+    differences = [one for one in differences if not {one.policy, one.reference} & refused.keys()]
     policies = [one.facts for one in contenders if one.facts.name not in refused]
     if any(day.logged is not None for day in days):
         policies.insert(0, PolicyFacts(LOGGED, "history", "the grants of the log, one after the other"))
@@ -237,17 +241,6 @@ def _days(
     return tuple(facts), days
 
 
-def requests_by_day(archive: Archive) -> dict[dt.date, int]:
-    """Day of the samples -> requests of users; one at least, of a day whose rates are not known."""
-    found = {}
-    for day in archive.days(TABLE):
-        table = archive.read(TABLE, columns=["interval_s", "deployment", "request_rate_per_s"], days=[day])
-        users = table.filter(pc.equal(table["deployment"].cast(pa.string()), GATEWAY))
-        number = pc.sum(pc.multiply(users["request_rate_per_s"], users["interval_s"])).as_py()
-        found[day] = max(round(number or 0.0), 1)
-    return found
-
-
 def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
     twin = fit_application(log)
     columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
@@ -304,9 +297,10 @@ def _from_midnight(log: ScalingLog) -> tuple[np.ndarray, int]:
 
 
 def _sums(
-    day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward, seed: int
-) -> dict[str, np.ndarray]:
-    """Sums over each episode, mean over seeds; [episodes]."""
+    day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward, seed: int,
+    name: str = LOGGED,
+) -> dict[str, np.ndarray]:  # fmt: skip
+    """Sums over each episode, mean over seeds; [episodes]. `name` is the policy's, for messages."""
     length = rows_of_episode(task.scaling.interval_s) - 1
     skip = int(WARM_UP_S / task.scaling.interval_s)
 
@@ -322,7 +316,7 @@ def _sums(
     ]
     if num_unknown := int(sum(np.sum(one.pop("unknown")) for one in found)):
         raise ConfigError(
-            f"grants that are no numbers were asked for in {num_unknown} of "
+            f"policy {name!r} asked for grants that are no numbers in {num_unknown} of "
             f"{len(found) * length * len(day.starts)} intervals", where=f"{day.judge}, shift {day.shift_days}d",
             allowed="finite cores, GiB and replicas of every deployment",
         )  # fmt: skip

@@ -20,7 +20,7 @@ from twin.contracts import Array, Policy, PyTree
 from twin.nested import nested
 
 SIGNATURE = (
-    "a function (key, state) -> grants: state a twin.autoscaling.state.ScalingState, grants a "
+    "a function (key, state) -> grants, of operations of JAX: state a twin.autoscaling.state.ScalingState, grants a "
     "twin.autoscaling.types.Grants with leaves [deployments, *streams], as state.grants has them"
 )
 
