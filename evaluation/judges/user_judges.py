@@ -31,6 +31,8 @@ CONTRACT = (
     "evaluation.JudgedDays, values {metric of the comparison: finite [units]}, the same units for every policy"
 )
 NAMED = NamedOption("--judge", "judge", CONTRACT)
+MOST_UNITS = 4_000
+"""Units that a judge may return: an interval takes memory by their square."""
 
 
 class JudgedDays(NamedTuple):
@@ -194,6 +196,11 @@ def _values_of(
     except (TypeError, ValueError) as error:
         raise wrong(f"returns no numbers: {error_in_words(error)}") from error
     shape = (max(leaf.size for leaf in arrays.values()),)
+    if shape[0] > MOST_UNITS:
+        raise wrong(
+            f"returns {shape[0]:,} units",
+            f"{MOST_UNITS:,} at most: a unit is a day, an episode or a block of requests, not a request by itself",
+        )
     for metric, leaf in arrays.items():
         if leaf.shape != shape or not leaf.size:
             raise wrong(

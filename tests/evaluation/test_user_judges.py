@@ -144,6 +144,10 @@ def breaks_later(policy: Any, days: JudgedDays) -> UnitValues:
         (lambda policy, days: UnitValues({"on_time": [1.0, 0.5]}, [1.0]), r"weight of shape \[1\]"),
         (lambda policy, days: UnitValues({"on_time": [1.0, 0.5]}, [0.0, 0.0]), "weights that are negative"),
         (
+            lambda policy, days: UnitValues({"on_time": np.ones(40_000)}),
+            "judge 'wrong' returns 40,000 units\n  where: .*4,000 at most: a unit is a day",
+        ),
+        (
             lambda policy, days: UnitValues({"on_time": np.ones(9 if policy() > 0.3 else 8)}),
             "judge 'wrong' returns 8 units here and 9 of policy 'rule'",
         ),
