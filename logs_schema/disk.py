@@ -3,6 +3,7 @@
 import errno
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,10 +44,20 @@ def room_for(goal: Path, folder: Path) -> Iterator[None]:
         )  # not in another's making
         raise ProductError(
             f"{FULL[number]}: {goal.name} could not be written",
-            where=f"{place}: {in_mib(written)} of it were written, {in_mib(free)} are free",
+            where=f"{place}: {in_mib(written)} of it were written, {in_mib(free)} are free{_beside(free)}",
             allowed=f"room for more than {in_mib(needed)}, beside what is there already",
             advice="make room or choose a folder on another disk, and run again; what was written of it is removed",
         ) from error
+
+
+def _beside(free: int) -> str:
+    """Words for the folder of temporary files, which may be what is full, where less is free in it."""
+    try:
+        folder = tempfile.gettempdir()
+        left = shutil.disk_usage(folder).free
+    except OSError:  # nothing can be written to any
+        return ""
+    return f"; {in_mib(left)} for temporary files, in {folder} (TMPDIR names another)" if left < free else ""
 
 
 def size_of(folder: Path) -> int:

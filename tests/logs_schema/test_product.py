@@ -1,5 +1,6 @@
 """Products: complete under their name or not there, and honest about what is in them."""
 
+import errno
 import hashlib
 import json
 import os
@@ -7,6 +8,8 @@ import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -271,6 +274,24 @@ def test_a_full_disk_is_told_where_numpy_names_no_error_number(tmp_path):
         open("/dev/full", "wb") as full,
     ):
         np.save(full, np.zeros(100_000))
+
+
+@pytest.mark.parametrize(("free", "is_told"), [({"a": 90, "b": 2}, True), ({"a": 2, "b": 90}, False)])
+def test_a_full_disk_of_temporary_files_is_told(tmp_path, monkeypatch, free, is_told):
+    """A step may keep its work there, and the error does not say which of the two was full."""
+    aside = tmp_path / "b"
+    monkeypatch.setattr("tempfile.gettempdir", lambda: str(aside))
+    monkeypatch.setattr(
+        "shutil.disk_usage",
+        lambda path: SimpleNamespace(free=free["b" if Path(path) == aside else "a"] * 2**20),
+    )
+    with (
+        pytest.raises(ProductError, match="the disk is full: a could") as caught,
+        writing(tmp_path / "a", "t"),
+    ):
+        raise OSError(errno.ENOSPC, "No space left on device")
+    told = f"; 2.0 MiB for temporary files, in {aside} (TMPDIR names another)"
+    assert caught.value.where.endswith(f"{free['a']}.0 MiB are free{told if is_told else ''}")
 
 
 def test_other_troubles_with_files_stay_what_they_are(tmp_path):
