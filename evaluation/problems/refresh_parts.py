@@ -73,7 +73,7 @@ class RefreshParts:
 
 
 def newest_days(archive: Archive, num_days: int, table: str = REQUESTS.name) -> HistorySplit:
-    """The newest days of a table.
+    """The newest days of a table; training ends with the last day before them that has rows, whatever gap is between.
 
     Raises:
         ConfigError: That leaves no day to learn from.
@@ -86,4 +86,4 @@ def newest_days(archive: Archive, num_days: int, table: str = REQUESTS.name) -> 
             allowed="at least one day more than is held out",
             advice="hold out fewer days (--judge-days), or begin with a longer log",
         )
-    return HistorySplit(tuple(days[-num_days:]), days[-num_days] - dt.timedelta(days=1))
+    return HistorySplit(tuple(days[-num_days:]), days[-num_days - 1])

@@ -4,6 +4,8 @@ import datetime as dt
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -12,6 +14,7 @@ from evaluation.jobs.job import run_job
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
 from evaluation.pipeline.refresh.job import history_step
 from evaluation.pipeline.refresh.standing import STALE, is_under_way
+from evaluation.problems.refresh_parts import HistorySplit, newest_days
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError, ProductError
 from logs_schema.importing import import_log
@@ -269,3 +272,13 @@ def test_what_cannot_be_appended_is_refused_and_nothing_is_lost(base: Path, tmp_
     with pytest.raises(ProductError, match="do not agree with the manifest"):
         refreshed(base, place, log)
     assert json.loads(before)["extra"]["requests"] == 2
+
+
+def test_training_ends_on_a_day_that_the_log_has() -> None:
+    """After an outage the days right before the newest ones have no rows: training on them would have none."""
+    days = [dt.date(2024, 1, day) for day in (1, 2, 3, 7, 8)]
+    archive = cast(Archive, SimpleNamespace(days=lambda _: days, path=Path("log")))
+    assert newest_days(archive, 2) == HistorySplit((days[3], days[4]), days[2])
+    assert newest_days(archive, 4) == HistorySplit(tuple(days[1:]), days[0])
+    with pytest.raises(ConfigError, match="has 5 days with requests, and 5 of them"):
+        newest_days(archive, 5)

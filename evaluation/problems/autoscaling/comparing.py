@@ -157,7 +157,8 @@ def compare_autoscalers(
                 for name, sums in found.items()
             ]
             stage(float(done), float(len(days)))
-    cells, tallies = ([one for one in rows if one.policy not in refused] for rows in (cells, tallies))
+    cells = [one for one in cells if one.policy not in refused]
+    tallies = [one for one in tallies if one.policy not in refused]
     differences = [one for one in differences if not {one.policy, one.reference} & refused.keys()]
     policies = [one.facts for one in contenders if one.facts.name not in refused]
     if any(day.logged is not None for day in days):
