@@ -177,6 +177,7 @@ def _values_of(
     def wrong(what: str, allowed: str = CONTRACT) -> ConfigError:
         return ConfigError(f"judge {name!r} {what}", where=where, allowed=allowed)
 
+    getattr(policy, "forget_error", lambda: None)()
     try:
         found = judge(policy, days)
     except RAISED as error:  # of a function of the user's: anything

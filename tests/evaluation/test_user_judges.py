@@ -190,8 +190,11 @@ def test_a_policy_of_plain_numpy_that_raises_is_no_value() -> None:
         return UnitValues({"on_time": np.ones(NUM_UNITS)})
 
     policies = {**POLICIES, "good": [failing]}
-    told = judged_by_users(in_truth(), {"mine": judge}, policies, [DAYS], INTERVALS, SilentProgress())
+    judges = {"mine": judge, "other": lambda policy, days: UnitValues({"on_time": np.ones(NUM_UNITS)})}
+    told = judged_by_users(in_truth(), judges, policies, [DAYS], INTERVALS, SilentProgress())
+    assert list(told.refused) == ["judge mine"]  # what one judge asks of a policy takes no other along
     assert "was given a policy that raised ZeroDivisionError" in told.refused["judge mine"]
+    assert "other" in {one.judge for one in told.cells}
 
 
 def test_judges_are_named_on_the_command_line(tmp_path: Path) -> None:

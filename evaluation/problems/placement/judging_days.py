@@ -33,6 +33,11 @@ class JudgedPolicy:
         """What a policy of plain NumPy raised, if it did: a compiled program cannot raise it."""
         return None if self.host is None else self.host.error
 
+    def forget_error(self) -> None:
+        """Before another judge asks: what one judge made it raise says nothing of the others."""
+        if self.host is not None:
+            self.host.error = None
+
 
 def judged_policies(
     players: Players, tried: Sequence[Candidate], hosted: Mapping[str, HostPolicy]
