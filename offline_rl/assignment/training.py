@@ -134,7 +134,7 @@ def export_policy(
     if name not in allowed:
         raise ConfigError(
             f"there is no scheduler {name!r} to export", where=str(folder), allowed=", ".join(allowed),
-            advice="without --policy the ladder's choice is exported",
+            advice="without --policy and --seed the ladder's choice is exported",
         )  # fmt: skip
     rounds = LogRounds(load_edges(folder), from_plain(LogRoundsConfig, trained["rounds"]))
     setting = read_setting(folder)

@@ -303,7 +303,7 @@ def test_what_won_is_exported_served_and_inspected(made, tmp_path, capsys):
     assert "golden rounds, by onnx" in capsys.readouterr().out
     assert main(["inspect", bundle, "--backend", "onnx"]) == 2
     assert "no ONNX copy" in capsys.readouterr().err
-    with pytest.raises(ConfigError, match="no scheduler 'network-9'"):
+    with pytest.raises(ConfigError, match=r"no scheduler 'network-9'[\s\S]*without --policy and --seed"):
         ASSIGNMENT_KIT.export(tmp_path / "no", made["policy"], ExportOptions(seed=9))
     with pytest.raises(ConfigError, match="the ladder of the training"):
         ASSIGNMENT_KIT.export(tmp_path / "no", made["policy"], ExportOptions(rule="fcfs"))

@@ -105,7 +105,7 @@ def test_rare_labels_become_others(changed: Archive, monkeypatch: pytest.MonkeyP
 def test_one_day_cannot_be_held_against_another(changed: Archive) -> None:
     with pytest.raises(ConfigError, match="1 day with requests"):
         survey(changed.path, SurveyConfig(), one_by_one, changed.days("requests")[:1])
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError, match="a share above 0 and below 1"):
         SurveyConfig(share=0.0)
     days = changed.days("requests")
     with pytest.raises(ConfigError, match="a last day after the first"):

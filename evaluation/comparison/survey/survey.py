@@ -52,7 +52,7 @@ class SurveyConfig:
         if not (0.0 < self.share < 1.0 and self.decades > 0.0):
             raise ConfigError(
                 f"limits of {self.share:g} and {self.decades:g} decades",
-                allowed="a share below 1, and decades above 0",
+                allowed="a share above 0 and below 1, and decades above 0",
             )
 
     def includes(self, day: dt.date) -> bool:
