@@ -1,4 +1,5 @@
-"""The ladder: rules, tuned rules, learners and networks in turn; a network is taken only where it is surely better.
+"""The ladder: rules, tuned rules, learners and networks in turn; a network is taken only where it is better with
+confidence.
 
 The referee is made of the members of the ensemble that no policy was trained or tuned with. Every policy plays the
 twin's disjoint windows in each of them under the same keys, so two policies differ by their decisions alone. The gain
@@ -9,7 +10,8 @@ over the rung that is held is the mean of the windows' differences, and how low 
 with Student's t for 90 % confidence and windows averaged over members, which see the same requests. So the bound falls
 where the members disagree; and where a policy leads to queues that the log does not cover, more often than the held
 rung does by the share `guessed`, the twin's values of those decisions count as nothing. A network is taken where `low`
-is above zero. With too few windows none is, and the ladder records why.
+is above zero. With too few windows none is, and the ladder records why. One that corrects a rule begins as that rule
+and is kept near it, so that little is at stake: over a rule it is taken at odds of two to one, t for 67 % confidence.
 
 A rule is not kept for being the first: none of them is the safe one. It has a handful of parameters, so few ways to
 profit from the twin's errors, and is taken where it is expected to be better: gain above zero, guessed decisions at
@@ -46,7 +48,8 @@ NUM_REQUESTS = 32_768
 UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
 """Mean reward of a decision that a rung must gain in a twin that failed its certificate; the first is what certificates
 allow levels to be off by."""
-_LEVEL = 0.9
+_SURE, _LIKELY = 0.9, 2.0 / 3.0
+"""Confidence, to one side, that a network is better than what is held, and that one which corrects a rule is."""
 
 
 class Rung(NamedTuple):
@@ -57,6 +60,7 @@ class Rung(NamedTuple):
     network: Actor
     params: PyTree
     is_rule: bool = False
+    corrects_rule: bool = False
 
 
 class RungResult(NamedTuple):
@@ -77,8 +81,9 @@ class RungGain(NamedTuple):
 
     mean: float = 0.0
     low: float = 0.0  # how low it may be; minus infinity with fewer than two windows
+    likely: float = 0.0  # how low at odds of two to one
     guessed: float = (
-        0.0  # what decisions on queues that the log does not know are worth, beyond the held rung's
+        0.0  # worth of its decisions on queues that the log does not know, beyond the held rung's
     )
 
 
@@ -199,24 +204,33 @@ def climb(
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
     """
-    held, best, first, steps = "", _NOTHING, _NOTHING, {}
+    held: Rung | None = None
+    best, first, steps = _NOTHING, _NOTHING, {}
     for rung in rungs:
         played = judge(rung.network, rung.params)
-        first = played if not held else first
+        first = first if held else played
         gain = gain_of(played, best) if held else RungGain()
-        is_better = gain.mean > 0.5 * gain.guessed if rung.is_rule else gain.low > 0.0
         least = 0.0 if is_trusted else UNTRUSTED_GAIN_OF_RULE if rung.is_rule else UNTRUSTED_GAIN
         too_slow = (
-            most_response is not None and _low(played.response_s - most_response * first.response_s) > 0.0
+            most_response is not None
+            and _low(played.response_s - most_response * first.response_s, _SURE) > 0.0
         )
-        taken = not held or (is_better and gain.mean >= least and not too_slow)
+        taken = not held or (_is_better(rung, held, gain) and gain.mean >= least and not too_slow)
         steps[rung.name] = RungStep(
             played.mean, gain.mean, gain.low, played.out_of_support, taken, rung.row, False,
             _mean(played.response_s), too_slow,
         )  # fmt: skip
         if taken:
-            held, best = rung.name, played
-    return {name: step._replace(is_chosen=name == held) for name, step in steps.items()}
+            held, best = rung, played
+    chosen = held.name if held else ""
+    return {name: step._replace(is_chosen=name == chosen) for name, step in steps.items()}
+
+
+def _is_better(rung: Rung, held: Rung, gain: RungGain) -> bool:
+    """Whether a gain is enough for a rung of its kind (see the module)."""
+    if rung.is_rule:
+        return gain.mean > 0.5 * gain.guessed
+    return (gain.likely if rung.corrects_rule and held.is_rule else gain.low) > 0.0
 
 
 def gain_of(played: RungResult, held: RungResult) -> RungGain:
@@ -225,16 +239,17 @@ def gain_of(played: RungResult, held: RungResult) -> RungGain:
     guessed = max(0.0, played.out_of_support - held.out_of_support) * abs(held.mean)
     difference = played.value - held.value
     mean = _mean(difference)
-    return RungGain(mean if np.isfinite(mean) else 0.0, _low(difference) - guessed, guessed)
+    low, likely = (_low(difference, level) - guessed for level in (_SURE, _LIKELY))
+    return RungGain(mean if np.isfinite(mean) else 0.0, low, likely, guessed)
 
 
-def _low(difference: np.ndarray) -> float:
+def _low(difference: np.ndarray, level: float) -> float:
     """How low the mean of a difference [members, windows] may be; minus infinity with fewer than two windows."""
     known = difference[:, np.isfinite(difference).all(axis=0)]
     if known.shape[1] < 2:
         return -np.inf
     windows = known.mean(axis=0)
-    return min(float(known.mean(axis=1).min()), float(windows.mean()) - half_width(windows, _LEVEL))
+    return min(float(known.mean(axis=1).min()), float(windows.mean()) - half_width(windows, level))
 
 
 def _mean(values: np.ndarray) -> float:
@@ -258,7 +273,7 @@ def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
         step = steps[chosen]
         caveat = "" if is_trusted else "; the twin failed its certificate"
         took = "" if np.isnan(step.response_s) else f"; mean response {_times(step, steps[first])} {first}'s"
-        least = "at least" if step.low > 0.0 else "a rule taken for what is expected, perhaps"
+        least = "at least" if step.low > 0.0 else "likely better, perhaps"
         return (
             f"{chosen}: {step.gain:+.4f} over the rung below, {least} {step.low:+.4f}, with members held out"
             f"{took}{caveat}"

@@ -299,7 +299,8 @@ def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dic
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
     if RESIDUAL in found.rules:
         params = found.rules[RESIDUAL]
-        rungs.append(Rung(RESIDUAL, 0, contenders.correctors[str(network_facts(params).corrects)], params))
+        network = contenders.correctors[str(network_facts(params).corrects)]
+        rungs.append(Rung(RESIDUAL, 0, network, params, corrects_rule=True))
     with progress.stage("ladder"):
         steps = climb(rungs, judges.judge, is_trusted=is_trusted, most_response=contenders.most_response)
     progress.note(f"ladder: {in_words(steps, is_trusted=is_trusted)}")
