@@ -46,7 +46,7 @@ def fit_clone(
     algorithm = behaviour_cloning(example, BehaviourCloningConfig(), network)
     train, held_out = split_windows(history, held_out_share)
     num_streams = min(num_streams, train.active.shape[-1])
-    look_every = steps_a_look(num_updates)
+    num_looks, look_every = looks_of(num_updates)
     run = updates(algorithm, look_every)
     experience = from_logs(train, num_streams)
     score = jax.jit(lambda params: _mean_cross_entropy(network, params, held_out))
@@ -57,16 +57,18 @@ def fit_clone(
         return state, np.array([float(np.mean(info.loss))]), float(score(state.actor))
 
     fit = fit_keeping_best(
-        jax.jit(algorithm.init)(key_init), advance, num_updates, look_every,
+        jax.jit(algorithm.init)(key_init), advance, num_looks * look_every, look_every,
         curves=np.zeros(0), kept=lambda state: state.actor, patience=PATIENCE,
         on_look=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
     )  # fmt: skip
     return fit.best, np.stack([fit.curves, fit.losses], axis=1)
 
 
-def steps_a_look(num_updates: int) -> int:
-    """Gradient steps between two looks of a clone that has at most so many."""
-    return max(1, min(25, num_updates))
+def looks_of(num_updates: int) -> tuple[int, int]:
+    """How often a clone that has at most so many gradient steps is looked at, and after how many steps each: 25, or
+    fewer where none are to be left over."""
+    num_looks = -(-num_updates // 25)
+    return num_looks, num_updates // num_looks
 
 
 def split_windows(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:

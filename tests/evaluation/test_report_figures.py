@@ -21,7 +21,7 @@ from evaluation.comparison.report.plots import COLOURS, series_style
 from evaluation.comparison.report.roles import strong_policies
 from evaluation.judges.descriptions import LADDER, POLICIES
 from evaluation.problems.placement.reporting import learning_charts
-from offline_rl.recipes.cloning import steps_a_look
+from offline_rl.recipes.cloning import looks_of
 from tests.evaluation.made_reports import HOSTILE, made_comparison, made_report, made_run
 from twin.fitting_loop import fit_keeping_best
 
@@ -131,14 +131,18 @@ def test_the_figure_is_a_file_of_its_own_that_runs_and_fetches_nothing():
     assert max(map(len, notes)) < 60  # within the width of one panel
 
 
-@pytest.mark.parametrize("num_updates", [10, 25, 75])
-def test_the_clones_curve_stands_over_the_steps_of_its_looks(num_updates: int) -> None:
-    steps: list[int] = []
+@pytest.mark.parametrize(
+    ("num_updates", "done"), [(10, 10), (25, 25), (30, 30), (31, 30), (75, 75), (99, 96)]
+)
+def test_the_clones_curve_stands_over_the_steps_of_its_looks(num_updates: int, done: int) -> None:
+    """Every look comes after as many steps, and there are no more in all than were asked for."""
+    (num_looks, look_every), steps = looks_of(num_updates), []
     fit_keeping_best(
-        0, lambda state, *_: (state, (), 1.0), num_updates, steps_a_look(num_updates),
+        0, lambda state, first, count: (state, (), 1.0), num_looks * look_every, look_every,
         on_look=lambda fit: steps.append(int(fit.done)),
     )  # fmt: skip
-    assert steps[-1] == num_updates
+    assert steps == list(range(look_every, done + 1, look_every))
+    assert look_every <= 25
     report = SimpleNamespace(held_out_log_likelihood=np.zeros((1, 1)))
     schedulers = SimpleNamespace(clone_curve=np.ones((len(steps), 2)), num_trained=0)
     _, clone = learning_charts(report, schedulers, 50, (), num_updates)  # type: ignore[arg-type]

@@ -16,7 +16,7 @@ from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.product import Manifest
 from logs_schema.records import to_plain
-from offline_rl.recipes.cloning import steps_a_look
+from offline_rl.recipes.cloning import looks_of
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
@@ -67,7 +67,7 @@ def learning_charts(
     ]  # fmt: skip
     if schedulers is None:
         return tuple(charts)
-    steps = np.arange(1, len(schedulers.clone_curve) + 1) * float(steps_a_look(clone_updates))
+    steps = np.arange(1, len(schedulers.clone_curve) + 1) * float(looks_of(clone_updates)[1])
     clone = tuple(
         Curve(name, tuple(steps), tuple(map(float, schedulers.clone_curve[:, column])))
         for column, name in enumerate(("training windows", "held-out windows"))
