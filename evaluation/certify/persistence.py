@@ -103,16 +103,10 @@ def certification_folder(twin_path: Path, kept: Path | None = None) -> Path | No
     return None
 
 
-def find_certification(twin_path: Path, kept: Path | None = None) -> Certification:
-    """State of a twin's certificate; arguments and errors as of `certification_folder`."""
-    folder = certification_folder(twin_path, kept)
+def certification_in(folder: Path | None) -> Certification:
+    """State of the certificate in a folder, as `certification_folder` finds it; None: there is none."""
     if folder is None:
         return Certification("none", "none", None, NO_CERTIFICATE)
-    return certification_in(folder)
-
-
-def certification_in(folder: Path) -> Certification:
-    """State of the certificate in a folder."""
     manifest = read_manifest(folder, KIND)
     verdict = str(manifest.extra["verdict"])
     training = str(manifest.extra.get("training", verdict))

@@ -33,25 +33,21 @@ def run(arguments: Namespace) -> int:
     from evaluation.certify.persistence import (
         KIND,
         certification_folder,
-        find_certification,
+        certification_in,
         refuse_uncertified,
     )
     from evaluation.commands.output import show_result
     from evaluation.commands.settings import make_step, settings_of
     from evaluation.problems.kits import kit_of
 
-    config, kit, certified = (
-        settings_of(arguments),
-        kit_of(arguments.twin),
-        (arguments.twin, arguments.certificate),
-    )
-    found = find_certification(*certified)
+    config, kit = settings_of(arguments), kit_of(arguments.twin)
+    folder = certification_folder(arguments.twin, arguments.certificate)
+    found = certification_in(folder)
     train = kit.need(kit.train, "schedtwin train")
     refuse_idle_engine(arguments, kit, NAME)
     kit.refuse_untrainable(arguments.twin)
     if not arguments.force:
         refuse_uncertified(found, arguments.twin)
-    folder = certification_folder(*certified)
     inputs = {"twin": arguments.twin} | ({} if folder is None else {KIND: folder})
     facts = make_step(arguments, train(config), inputs)
     lines = kit.trained(facts)

@@ -82,9 +82,7 @@ class RungGain(NamedTuple):
     mean: float = 0.0
     low: float = 0.0  # how low it may be; minus infinity with fewer than two windows
     likely: float = 0.0  # how low at odds of two to one
-    guessed: float = (
-        0.0  # worth of its decisions on queues that the log does not know, beyond the held rung's
-    )
+    guessed: float = 0.0  # worth of its decisions on queues that the log does not know, beyond the held's
 
 
 class RungStep(NamedTuple):

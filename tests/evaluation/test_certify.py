@@ -13,8 +13,8 @@ from evaluation.certify.held_out import unseen_labels
 from evaluation.certify.lines import Verdict
 from evaluation.certify.logged_days import counted_once, days_windows
 from evaluation.certify.persistence import (
+    certification_folder,
     certification_in,
-    find_certification,
     folder_beside,
     load_certificate,
     refuse_uncertified,
@@ -145,7 +145,7 @@ def test_every_request_counts_once(made, monkeypatch):
 
 
 def test_training_asks_for_a_certificate_or_force(made, status, capsys):
-    found = find_certification(made / "twin")
+    found = certification_in(certification_folder(made / "twin"))
     assert found.verdict == "fail"
     command = ["train", str(made / "twin"), "--out", str(made / "policy"), "--no-progress"]
     assert main(command) == 2
@@ -162,15 +162,15 @@ def test_only_a_certificate_of_this_very_twin_counts(made, status, tmp_path):
         folder_beside(other), "certificate", made_from={"twin": "another"}, extra={"verdict": "pass"}
     ):
         pass
-    assert find_certification(other).verdict == "none"
+    assert certification_in(certification_folder(other)).verdict == "none"
     with pytest.raises(ConfigError, match="no certificate"):
-        refuse_uncertified(find_certification(other), other)
+        refuse_uncertified(certification_in(certification_folder(other)), other)
     hashes = {"twin": read_manifest(other).content_hash}
     with writing(
         folder_beside(other), "certificate", made_from=hashes, extra={"verdict": "pass"}, replace=True
     ):
         pass
-    found = find_certification(other)
+    found = certification_in(certification_folder(other))
     assert found.facts()["certificate"] == read_manifest(folder_beside(other)).content_hash
     refuse_uncertified(found, other)
 

@@ -22,7 +22,7 @@ from evaluation.certify.horizons import growth_exponent, mean_earth_mover
 from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
 from evaluation.certify.offloading import _correlation
 from evaluation.certify.page import picture, render
-from evaluation.certify.persistence import find_certification
+from evaluation.certify.persistence import certification_folder, certification_in
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
 from evaluation.certify.simulating import deal
@@ -298,8 +298,8 @@ def test_a_certificate_that_is_kept_elsewhere_is_one_of_this_very_twin(tmp_path,
         with writing(tmp_path / "kept" / name, "certificate", made_from=made_from, extra={"verdict": "pass"}):
             pass
     twin, kept = tmp_path / "twin", tmp_path / "kept"
-    assert find_certification(twin).verdict == "none"
-    found = find_certification(twin, kept / "twin")
+    assert certification_in(certification_folder(twin)).verdict == "none"
+    found = certification_in(certification_folder(twin, kept / "twin"))
     assert (found.passed, found.content_hash) == (True, read_manifest(kept / "twin").content_hash)
     command = ["train", str(twin), "--out", str(tmp_path / "policy")]
     for folder, told in (

@@ -10,7 +10,12 @@ import pytest
 from evaluation.certify.certificate import EXIT_STATUS
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Verdict
-from evaluation.certify.persistence import find_certification, folder_beside, load_certificate
+from evaluation.certify.persistence import (
+    certification_folder,
+    certification_in,
+    folder_beside,
+    load_certificate,
+)
 from evaluation.commands import cli
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.problems.configuration import WeeksConfig
@@ -96,7 +101,7 @@ def test_a_right_twin_fails_nowhere_and_carries_its_certificate(made):
     assert {line.section for line in certificate.lines} == {section.name for section in certificate.sections}
     assert len(certificate.days) == len(certificate.partners) == 42
     assert not set(certificate.days) & {*certificate.partners, *certificate.train_days}
-    assert find_certification(folder / "twin").verdict == certificate.verdict.value
+    assert certification_in(certification_folder(folder / "twin")).verdict == certificate.verdict.value
     page = (folder / "report.html").read_text()
     assert "intervals draw the 6 weeks whole" in page
     assert "14 rules, best first" in page
