@@ -56,6 +56,11 @@ def read_named(texts: Sequence[str], named: NamedOption, here: Path = Path()) ->
             )
         if name in found:
             raise ConfigError(f"the name {name!r} is given twice", where=named.option, allowed="a name once")
+        if (here / target.partition(":")[0]).is_file():
+            raise ConfigError(
+                f"{target!r} names a file", where=f"{named.option} {name}", allowed=" or ".join(forms),
+                advice="a function is named by its module, which is searched in the current folder first",
+            )  # fmt: skip
         is_folder = bool(named.folder) and (os.sep in target or (here / target).is_dir())
         if not is_folder and not all(target.partition(":")):
             raise ConfigError(

@@ -193,6 +193,8 @@ def _values_of(
         raise wrong(f"returns the unknown metric {unknown[0]!r}", ", ".join(metrics))
     named = {**found.values, **({} if found.weight is None else {"weight": found.weight})}
     try:
+        if any(map(np.iscomplexobj, named.values())):
+            raise TypeError("complex numbers")
         arrays = {metric: np.asarray(leaf, np.float64) for metric, leaf in named.items()}
     except (TypeError, ValueError) as error:
         raise wrong(f"returns no numbers: {error_in_words(error)}") from error

@@ -141,6 +141,7 @@ def breaks_later(policy: Any, days: JudgedDays) -> UnitValues:
         (lambda policy, days: UnitValues({"on_time": 1.0}), r"returns on_time of shape \[\]"),
         (lambda policy, days: UnitValues({"on_time": [[1.0]]}), r"returns on_time of shape \[1, 1\]"),
         (lambda policy, days: UnitValues({"on_time": ["much"]}), "returns no numbers: ValueError"),
+        (lambda policy, days: UnitValues({"on_time": [1.0j]}), "returns no numbers: TypeError: complex"),
         (lambda policy, days: UnitValues({"on_time": [1.0, 0.5]}, [1.0]), r"weight of shape \[1\]"),
         (lambda policy, days: UnitValues({"on_time": [1.0, 0.5]}, [0.0, 0.0]), "weights that are negative"),
         (

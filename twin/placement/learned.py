@@ -67,7 +67,7 @@ class AnswerConfig:
         learning_rate: Of Adam, decayed to zero by a cosine.
         weight_decay: Decoupled (AdamW): times the learning rate it is the share that a weight loses in a step.
         batch_size: Rows per gradient step and member.
-        num_steps: Gradient steps at most.
+        num_steps: Gradient steps at most, in whole `evaluate_every`; one such at least.
         held_out: Share of the windows kept for early stopping.
         evaluate_every: Steps between two looks at the held-out likelihood.
         patience: Looks without improvement before a member's parameters are settled.
