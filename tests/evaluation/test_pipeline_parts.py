@@ -210,7 +210,7 @@ def test_twins_of_shifted_days_fitted_beside_the_training_are_those_fitted_alone
     (shift,) = answerable(plan_of(archive, twin.encoding.train_days, TINY.shifts))
     key = jax.random.fold_in(jax.random.key(TINY.judge.seed), shift.shift_days)
     config = replace(twin.config, num_steps=TINY.judge.num_fit_steps)
-    alone = fit_twin(key, archive, twin.encoding, shift.days, config)
+    alone = fit_twin(key, archive, twin.encoding, shift.days, config, num_steps=TINY.days.num_steps)
     begun = fit_beside(archive.path, products["twin"], TINY).result()
     assert list(begun) == [shift.name]
     jax.tree.map(np.testing.assert_array_equal, begun[shift.name].model, alone.model)

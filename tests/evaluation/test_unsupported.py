@@ -112,4 +112,4 @@ def test_a_twin_of_days_without_an_end_is_refused(tmp_path: Path) -> None:
     archive = archive_of(tmp_path, *[{"finish": None}] * 20)
     encoding = fit_encoding(archive, [DAY])
     with pytest.raises(ConfigError, match="no request of these days is known to have ended"):
-        fit_twin(jax.random.key(0), archive, encoding, [DAY], AnswerConfig(num_members=1))
+        fit_twin(jax.random.key(0), archive, encoding, [DAY], AnswerConfig(num_members=1), num_steps=8)

@@ -341,7 +341,7 @@ def fit_twin(
     days: Sequence[dt.date],
     config: AnswerConfig,
     *,
-    num_steps: int = 128,
+    num_steps: int,
     program: FitProgram | None = None,
 ) -> PlacementTwin:
     """Learns a twin from some days of an archive; what happened after the last of them is not looked at.

@@ -46,7 +46,7 @@ from evaluation.judges.user_policies import with_training_days
 from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
 from evaluation.problems.placement.judging_days import judged_days, judged_policies
 from evaluation.problems.placement.seeds import joined, spread_of
-from evaluation.problems.placement.shifted import fit_of_shifted, key_of_shift, notes_on_fits
+from evaluation.problems.placement.shifted import fit_of_shifted, fit_to_shift, key_of_shift, notes_on_fits
 from logs_schema.background import Background, NotesAlone
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -56,12 +56,12 @@ from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import Array
 from twin.placement.fit import FitProgram
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, encode_days, fit_twin
+from twin.placement.model import PlacementTwin, encode_days
 from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
 """The further judge of every shift."""
-COMPARISON_CODE = 18
+COMPARISON_CODE = 19
 """Raised when changes of the code change comparisons: those of older code are made again."""
 
 
@@ -345,8 +345,7 @@ def _shifted_twin(
         begun = {} if case.shifted is None else case.shifted.result()
         if shift.name in begun:
             return begun[shift.name]
-        config, program = fit_of()
-        return fit_twin(key, case.archive, case.twin.encoding, shift.days, config, program=program)
+        return fit_to_shift(key, case.archive, case.twin, shift, *fit_of())
 
     try:
         return case.keep.unit(f"twin, {shift.name}", fit, PlacementTwin.save, PlacementTwin.load)

@@ -95,7 +95,7 @@ def judge_both(
             )
         with progress.stage("fit a twin of the newest days"):
             fit = jax.random.fold_in(key, 1)
-            newest = fit_twin(fit, archive, encoding, days, answers)
+            newest = fit_twin(fit, archive, encoding, days, answers, num_steps=twin.windows.num_steps)
     except ConfigError as error:
         notes.append(f"no twin of the newest days ({error.what}); replay decides")
     else:

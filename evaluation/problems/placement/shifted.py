@@ -32,6 +32,14 @@ def fit_of_shifted(twin: PlacementTwin, judge: JudgeConfig) -> tuple[AnswerConfi
     return config, fit_program(twin.encoding, config)
 
 
+def fit_to_shift(
+    key: Array, archive: Archive, twin: PlacementTwin, shift: TestDays, config: AnswerConfig, program: FitProgram
+) -> PlacementTwin:
+    """The twin of a shift's days, in windows as long as those of `twin`; raises as `fit_twin`."""
+    num_steps = twin.windows.num_steps
+    return fit_twin(key, archive, twin.encoding, shift.days, config, num_steps=num_steps, program=program)
+
+
 def notes_on_fits(judge: JudgeConfig) -> list[str]:
     """That the twins of shifted days are fitted in so few steps that they hardly know the log; nothing where not."""
     if not 0 < judge.num_fit_steps < FEW_STEPS:
@@ -54,9 +62,8 @@ def fit_shifted(
     (config, program), found = fit_of_shifted(twin, judge), {}
     for shift in shifts:
         with suppress(ConfigError):  # the comparison names it
-            found[shift.name] = fit_twin(
-                key_of_shift(judge, shift), archive, twin.encoding, shift.days, config, program=program
-            )
+            key = key_of_shift(judge, shift)
+            found[shift.name] = fit_to_shift(key, archive, twin, shift, config, program)
     return found
 
 
