@@ -30,7 +30,8 @@ def made_lessons(discrete):
     )
 
 
-@pytest.mark.parametrize("discrete", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("discrete", [False, True])
 def test_students_do_as_their_own_teacher(discrete):
     config = StudentConfig(discrete=discrete, updates=600)
     lessons = made_lessons(discrete)

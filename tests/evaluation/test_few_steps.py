@@ -36,6 +36,7 @@ def test_without_a_step_that_judge_alone_is_left_out() -> None:
         JudgeConfig(num_fit_steps=-1)
 
 
+@pytest.mark.slow
 def test_a_simulated_day_without_requests_is_summed_up(tmp_path: Path, capsys) -> None:
     (tmp_path / "quiet.toml").write_text('like = "small"\nrequests_per_day = 1\n')
     words = ["simulate", "--world", str(tmp_path / "quiet.toml"), "--days", "1", "--seed", "1"]

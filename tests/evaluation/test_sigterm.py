@@ -83,6 +83,7 @@ def swallow_and_clean_up(cleaned: list[bool]) -> None:
         cleaned.append(True)
 
 
+@pytest.mark.slow
 def test_what_a_library_swallows_is_raised_again_and_not_while_cleaning_up() -> None:
     cleaned: list[bool] = []
     with pytest.raises(Terminated), sigterm_raises():

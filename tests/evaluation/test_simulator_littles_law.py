@@ -20,6 +20,7 @@ QUICK = ("small",)
 NAMES = [feature.name for feature in NODE_FEATURES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "world",
     [pytest.param(one, marks=() if one.name in QUICK else pytest.mark.slow) for one in PRESETS],

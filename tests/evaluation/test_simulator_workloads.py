@@ -320,6 +320,7 @@ def test_what_cannot_be_is_refused(tasks, tmp_path, capsys):
         made(tasks, "P4", world=leaving)
 
 
+@pytest.mark.slow
 def test_the_real_sample_loads_the_kais_preset_as_it_was_meant_to_be(tmp_path, shared_data):
     import_log("alibaba2018", [shared_data / "alibaba-2018-sample"], tmp_path / "archive")
     world = preset("kais")

@@ -148,6 +148,7 @@ print(rows)
 """
 
 
+@pytest.mark.slow
 def test_readers_see_whole_days_and_no_error_while_days_are_added_and_packed(tmp_path: Path) -> None:
     out = tmp_path / "a"
     write(out, [requests(("a", 0), ("b", 1))])

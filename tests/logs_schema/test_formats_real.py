@@ -33,12 +33,14 @@ def wagap_log(shared_data):
     return collect(wagap, [shared_data / "wagap-2013"])
 
 
+@pytest.mark.slow
 def test_wagap_rows_and_quarantine(wagap_log):
     assert len(wagap_log.rows["requests"]) == 17_898
     assert wagap_log.rejects == [("negative:run", 4186), ("negative:run", 4200)]
     assert len(set(values(wagap_log, "agent"))) == 75
 
 
+@pytest.mark.slow
 def test_wagap_waits_users_and_overruns(wagap_log):
     waits = seconds(wagap_log, "start", "arrival")
     assert np.median(waits) == pytest.approx(370, abs=1)
@@ -48,6 +50,7 @@ def test_wagap_waits_users_and_overruns(wagap_log):
     assert np.mean(np.array(values(wagap_log, "num_nodes")) == 1) == pytest.approx(0.98, abs=0.005)
 
 
+@pytest.mark.slow
 def test_wagap_nodes_and_their_classes(wagap_log):
     classes = Counter(node["node_class"] for node in wagap_log.rows["nodes"])
     assert classes == {"zewura": 20, "zegox": 48}
@@ -60,6 +63,7 @@ def test_wagap_nodes_and_their_classes(wagap_log):
     assert {node: class_of[node] for node in seen} == by_number
 
 
+@pytest.mark.slow
 def test_wagap_candidates_hold_the_class_that_was_used(wagap_log):
     class_of = {node["node_id"]: node["node_class"] for node in wagap_log.rows["nodes"]}
     rows = wagap_log.rows["requests"]
@@ -69,6 +73,7 @@ def test_wagap_candidates_hold_the_class_that_was_used(wagap_log):
     assert restricted[("zegox",)] > 300
 
 
+@pytest.mark.slow
 def test_wagap_multi_node_jobs_add_up(wagap_log):
     for row in wagap_log.rows["requests"]:
         if row["num_nodes"] > 1:
@@ -79,6 +84,7 @@ def test_wagap_multi_node_jobs_add_up(wagap_log):
             assert row["ran_nodes"] is None
 
 
+@pytest.mark.slow
 def test_kth(shared_data):
     found = collect(swf, [shared_data / "kth-sp2-1996"])
     assert len(found.rows["requests"]) == 28_481
@@ -117,6 +123,7 @@ def test_kth_resimulated_has_the_same_jobs_with_other_waits(shared_data):
     assert len(set(means.values())) == 5
 
 
+@pytest.mark.slow
 def test_theta(shared_data):
     found = collect(lumos, [shared_data / "alcf-theta-2023"])
     assert len(found.rows["requests"]) == 14_374
@@ -147,6 +154,7 @@ def test_openb_with_gpu_specifications(shared_data):
     assert all(restricted)
 
 
+@pytest.mark.slow
 def test_philly(shared_data):
     found = collect(philly, [shared_data / "philly-2017"])
     assert len(found.rows["requests"]) == 77_102
@@ -156,6 +164,7 @@ def test_philly(shared_data):
     assert min(values(found, "run_s")) == 1.0
 
 
+@pytest.mark.slow
 def test_alibaba(shared_data):
     found = collect(alibaba2018, [shared_data / "alibaba-2018-sample"])
     assert len(found.rows["requests"]) == 20_000 + 19_931

@@ -41,7 +41,9 @@ def checked(imported: Imported, name: str) -> CheckReport:
     return check_archive(imported(name)[0])
 
 
-@pytest.mark.parametrize("name", LOGS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name == "openb" else pytest.mark.slow) for name in LOGS]
+)
 def test_it_is_imported_whole(imported: Imported, name: str) -> None:
     _, _, num_rows, quarantined = LOGS[name]
     _, report = imported(name)
@@ -49,6 +51,7 @@ def test_it_is_imported_whole(imported: Imported, name: str) -> None:
     assert report.quarantined.get("requests", {}) == quarantined
 
 
+@pytest.mark.slow
 def test_wagap_is_checked(imported: Imported) -> None:
     report = checked(imported, "wagap")
     assert report.usable
@@ -61,6 +64,7 @@ def test_wagap_is_checked(imported: Imported) -> None:
     assert [answers[name] for name in ("deadlines", "tiers", "propensities")] == ["no"] * 3
 
 
+@pytest.mark.slow
 def test_kth_is_checked(imported: Imported) -> None:
     report = checked(imported, "kth")
     assert [(place.peak, place.capacity) for place in report.capacities[0].over] == [(104.0, 100.0)]
@@ -70,11 +74,13 @@ def test_openb_is_checked(imported: Imported) -> None:
     assert checked(imported, "openb").days.training_days(30) == 4
 
 
+@pytest.mark.slow
 def test_theta_is_checked(imported: Imported) -> None:
     cores = checked(imported, "theta").capacities[0]
     assert cores.largest_share == pytest.approx(1.0)
     assert cores.over == ()
 
 
+@pytest.mark.slow
 def test_philly_is_checked(imported: Imported) -> None:
     assert "simulat" in unsupported(checked(imported, "philly").capabilities)["true_waits"]

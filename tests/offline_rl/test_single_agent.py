@@ -138,6 +138,7 @@ def actor_of_anything(key, _observation, legal):
     return jax.random.randint(key, legal.shape[1:], 0, 4)
 
 
+@pytest.mark.slow
 def test_ddpg_learns_where_nobody_decides_twice_in_a_row():
     algorithm = ddpg(EXAMPLE, DDPGConfig(**{**CONFIG.__dict__, "updates": 1, "actor_hidden": (8,)}))
     trajectory, _ = deciding_every_second_step()

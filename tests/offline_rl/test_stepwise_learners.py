@@ -136,6 +136,7 @@ def test_probabilities_of_all_pairs_of_changes_add_up_to_one():
     np.testing.assert_allclose(judged.node_entropy[0], -np.sum(of_node * np.log(of_node)), rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_what_corrects_a_rule_begins_as_the_rule():
     """Best by the rule: one more at node 2; node 1, whose score is higher, has no room. Then one less at node 1."""
     view, _ = few()

@@ -47,6 +47,7 @@ def first_alarm(told: AlarmFacts, unlike: np.ndarray, ratio: np.ndarray, node: n
     return -1, ""
 
 
+@pytest.mark.slow
 def test_false_alarms_on_at_most_one_day_in_a_hundred() -> None:
     num_days, days = 100, Days(1)
     false = sum(first_alarm(facts(seed % 3), *days.drawn(1))[0] >= 0 for seed in range(num_days))

@@ -33,6 +33,7 @@ def roots(jobs, wait_s, expected_s):
     return [(jobs.request_id[job], begin[job], wait_s[job], expected_s[job]) for job in worst]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "knows", "backfill"),
     [

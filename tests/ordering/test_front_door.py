@@ -18,6 +18,7 @@ from twin import fit
 from twin.ordering.persistence import load_queue_twin
 
 
+@pytest.mark.slow
 def test_the_twin_is_that_of_the_command_line(queue_made):
     folder, _ = queue_made
     made = load_queue_twin(folder / "twin")

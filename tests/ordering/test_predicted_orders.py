@@ -58,6 +58,7 @@ def simulated_slowdown(kth, path):
     return bounded_slowdown(np.array([waits[name] for name in kth.request_id]), kth.run_s).mean()
 
 
+@pytest.mark.slow
 def test_on_kth_requests_give_easy_and_true_runs_the_simulator_s_clairvoyant_backfilling(kth):
     pool = Pool(100.0, easy=True)
     believed = replay_predicted(kth, pool, PredictedOrder(predicts=False, short_first=False)).start_s
@@ -67,6 +68,7 @@ def test_on_kth_requests_give_easy_and_true_runs_the_simulator_s_clairvoyant_bac
     np.testing.assert_array_equal(found, replay(knowing, pool, FCFS, backfill=SJF).start_s)
 
 
+@pytest.mark.slow
 def test_on_kth_users_last_runs_gain_what_an_independent_simulator_says(kth, shared_data):
     """Its corrections differ in detail; the gain over EASY is the same within a third of it."""
     own = replay_predicted(kth, Pool(100.0, easy=True), PredictedOrder()).start_s

@@ -107,6 +107,7 @@ def test_a_right_twin_fails_nowhere_and_carries_its_certificate(made):
     assert "14 rules, best first" in page
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_certificate(made):
     folder, _ = made
     twin = load_queue_twin(folder / "twin")
@@ -217,6 +218,7 @@ def test_another_machine_is_refused_by_name(made, tmp_path, capsys):
     refuse_other_machine(archive, folder / "twin", facts | later | {FIT_POOL: 32.0})  # of the pool's own size
 
 
+@pytest.mark.slow
 def test_rules_are_left_out_where_nobody_asks_for_them(made):
     folder, _ = made
     told = verdicts(certificate_of(folder, load_queue_twin(folder / "twin"), config=NO_RULES))

@@ -50,6 +50,7 @@ def test_start_ups_and_their_memory_are_found(seed):
     assert np.corrcoef(warm.ravel(), found.ravel())[0, 1] > 0.97
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind",
     [

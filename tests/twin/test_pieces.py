@@ -89,6 +89,7 @@ def test_windows_of_a_stretch_begin_as_those_of_the_whole_log(archive: Archive) 
         assert told[0] == told[1]
 
 
+@pytest.mark.slow
 def test_longer_windows_are_those_that_a_longer_cut_gives(archive: Archive) -> None:
     days, encoding = archive.days("requests"), fit_encoding(archive, archive.days("requests"))
     (short,), (wanted,) = (

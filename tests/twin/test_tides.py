@@ -81,6 +81,7 @@ def runs_of(
     return CrowdedRuns(at_s, at_s, at_s + 1.0, node, np.zeros(len(residual), int), usual_s, residual)
 
 
+@pytest.mark.slow
 def test_slow_periods_of_nodes_are_told_from_what_rises_everywhere() -> None:
     random = np.random.default_rng(6)
     at_s, node = arrivals(random), random.integers(0, 4, NUM_ROWS)
@@ -128,7 +129,7 @@ def test_drawn_tides_move_as_declared() -> None:
     assert len(drawn_tide(random, Tide(0.3), at_s[:0])) == 0
 
 
-@pytest.mark.parametrize("name", ["tide", "node_tide"])
+@pytest.mark.parametrize("name", ["tide", pytest.param("node_tide", marks=pytest.mark.slow)])
 def test_answers_see_the_tide_and_who_decides_does_not(name: str) -> None:
     cluster = made_cluster()
     rows = made_rows(np.random.default_rng(5), cluster, 96)

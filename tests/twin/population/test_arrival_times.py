@@ -73,6 +73,7 @@ def test_a_gap_spends_its_amount_of_rate() -> None:
     assert np.allclose(spent(begin + found) - spent(begin), amount, rtol=1e-3, atol=2e-3)
 
 
+@pytest.mark.slow
 def test_a_poisson_process_comes_out_as_one() -> None:
     model = fit_arrivals(poisson(0.02, seed=1), DAYS)
     assert np.sum(model.share) < 0.05
