@@ -21,7 +21,7 @@ export PYTHONPYCACHEPREFIX ?= $(CURDIR)/.cache/python
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.cache/jax
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.2
 
-.PHONY: help env wheel demo test test-quick test-slow test-kube bench lint types lock clean
+.PHONY: help env wheel demo test test-slow test-kube bench lint types lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -61,10 +61,7 @@ wheel: env ## build the wheel into dist/ and try it in an empty environment
 demo: $(RUNS) ## run the main job on a log archive the project generates itself
 	$(BIN)/schedtwin run --force --out demo-out # whatever its twin's certificate says
 
-test: lint ## lint, types and the quick tests
-	@$(MAKE) --no-print-directory --jobs=2 types test-quick
-
-test-quick: env ## the quick tests alone
+test: env ## the quick tests
 	$(PYTEST) -m "not slow" $(SHARED_OUT)
 
 test-slow: env ## the slow tests

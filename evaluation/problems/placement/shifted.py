@@ -33,7 +33,12 @@ def fit_of_shifted(twin: PlacementTwin, judge: JudgeConfig) -> tuple[AnswerConfi
 
 
 def fit_to_shift(
-    key: Array, archive: Archive, twin: PlacementTwin, shift: TestDays, config: AnswerConfig, program: FitProgram
+    key: Array,
+    archive: Archive,
+    twin: PlacementTwin,
+    shift: TestDays,
+    config: AnswerConfig,
+    program: FitProgram,
 ) -> PlacementTwin:
     """The twin of a shift's days, in windows as long as those of `twin`; raises as `fit_twin`."""
     num_steps = twin.windows.num_steps
