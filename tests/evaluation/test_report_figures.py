@@ -22,7 +22,7 @@ from evaluation.comparison.report.roles import strong_policies
 from evaluation.judges.descriptions import LADDER, POLICIES
 from evaluation.problems.placement.reporting import learning_charts
 from offline_rl.recipes.cloning import looks_of
-from tests.evaluation.made_reports import HOSTILE, made_comparison, made_report, made_run
+from tests.evaluation.made_reports import HOSTILE, made_comparison, made_run
 from twin.fitting_loop import fit_keeping_best
 
 
@@ -37,11 +37,6 @@ def test_plots_carry_labels_with_units_and_follow_the_page(plain):
         assert label in plain
     assert "currentColor" in plain
     assert "#010203" not in plain
-
-
-@pytest.fixture(scope="module")
-def plain():
-    return render(made_report())
 
 
 @pytest.fixture(scope="module")
