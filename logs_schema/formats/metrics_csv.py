@@ -21,7 +21,7 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, tzinfo
+from datetime import tzinfo
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,14 +48,24 @@ from logs_schema.formats.metric_series import (
     shift_of,
 )
 from logs_schema.formats.prometheus import mapping_of
-from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, Lines, ReadingOptions, Reject, tabulate
+from logs_schema.formats.reading import (
+    NOTHING_GIVEN,
+    BadRow,
+    Chunk,
+    Item,
+    Lines,
+    ReadingOptions,
+    Reject,
+    tabulate,
+)
 from logs_schema.formats.request_mapping import NOTHING
-from logs_schema.formats.request_values import Instant
+from logs_schema.formats.request_values import Instant, InstantReading
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "metrics_csv"
 DESCRIPTION = "metrics of deployments in CSV files or JSON lines (plain or .gz), with a mapping (TOML)"
 EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
+NOT_AN_INSTANT = "not_an_instant:time"
 GO_ZONE = re.compile(r" ([+-]\d{4}) [A-Z]+( m=\S+)?$")
 """How Go prints the zone of an instant, and the reading of its monotonic clock."""
 
@@ -99,7 +109,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 parsed.append(item)
         lines.append((name, counts[0], counts[1], counts[2]))
     instants = np.asarray([one.instant_s for one in parsed])
-    interval_s = mapping.interval_s or interval_of([instants], str(mapping.path))
+    interval_s = mapping.interval_s or (interval_of([instants], str(mapping.path)) if parsed else 1.0)
     if not (len(instants) and likely_unit(float(instants[0]), "s")):
         refuse_uneven(interval_s, str(mapping.path))
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
@@ -200,7 +210,8 @@ def _lines_of(
         instant = _instant(text, INSTANT_UNITS[mapping.time_unit], zone)
         if fields is None or instant is None:
             counts[2] += 1
-            yield Reject(DEPLOYMENT_SAMPLES.name, NOT_A_NUMBER, name, number, line)
+            rule = NOT_A_NUMBER if fields is None else NOT_AN_INSTANT
+            yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, number, line)
             continue
         last_s = instant.not_before(last_s)
         yield MetricLine(last_s, fields, name, number, line)
@@ -372,8 +383,6 @@ def _instant(text: str, unit_s: float, zone: tzinfo) -> Instant | None:
     except ValueError:
         pass
     try:
-        instant = datetime.fromisoformat(GO_ZONE.sub(r"\1", text))
-    except ValueError:
+        return InstantReading(zone).read(GO_ZONE.sub(r"\1", text), "time", "s")
+    except BadRow:
         return None
-    instant = instant.replace(tzinfo=zone) if instant.tzinfo is None else instant
-    return Instant(instant.timestamp(), instant.replace(fold=1).timestamp())

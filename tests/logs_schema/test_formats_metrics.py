@@ -160,7 +160,7 @@ def test_lines_of_csv_are_spread_over_deployments(tmp_path):
     rate = [rows[first_s + 30 * index, "gateway"]["request_rate_per_s"] for index in range(2)]
     assert rate == [60.0, 40.0]
     assert (first_s + 60, "gateway") not in rows
-    assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
+    assert report.quarantined["deployment_samples"] == {"not_an_instant:time": 1}
     lines = report.lines
     assert lines.read + lines.derived == lines.kept + lines.quarantined + lines.blank + lines.comments
     assert (lines.read, lines.blank, lines.quarantined) == (6, 1, 1)
@@ -369,7 +369,7 @@ source = "replicas"
     [
         (f"{BEGIN_S + 30},low,1", "not_a_number"),
         (f"{BEGIN_S + 30},1_0,1", "not_a_number"),
-        (f"{str(BEGIN_S)[:-1]}_0,1,1", "not_a_number"),
+        (f"{str(BEGIN_S)[:-1]}_0,1,1", "not_an_instant:time"),
         (f"{BEGIN_S},1,1", "duplicate_key"),  # exports that overlap
         (f"{BEGIN_S + 30},{'1' * 200_000},1", "not_a_number"),  # longer than Python's reader of CSV takes
     ],

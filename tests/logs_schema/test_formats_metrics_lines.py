@@ -56,6 +56,20 @@ def test_instants_without_a_zone_are_of_the_mappings(tmp_path):
         imported(tmp_path, folder, "metrics_csv")
 
 
+def test_instants_may_name_utc_and_where_none_can_be_read_the_quarantine_says_so(tmp_path):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    mapping = 'time_column = "at"\ndeployment = "web"\n[metrics.num_replicas]\nsource = "n"\n'
+    (folder / "mapping.toml").write_text(mapping)
+    (folder / "a.csv").write_text("at,n\n2024-03-01 00:00:00 UTC,1\n2024-03-01 00:00:30 GMT,2\n")
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert [row["num_replicas"] for row in rows.values()] == [1, 2]
+    assert not report.quarantined
+    (folder / "a.csv").write_text("at,n\n2024/03/01 00:00:00,1\n2024/03/01 00:00:30,2\n")
+    report, _ = imported(tmp_path / "other", folder, "metrics_csv")
+    assert report.quarantined["deployment_samples"] == {"not_an_instant:time": 2}
+
+
 def test_keys_of_json_may_have_points(tmp_path):
     folder = tmp_path / "metrics"
     folder.mkdir()
