@@ -10,8 +10,8 @@ from logs_schema.errors import FormatError
 from logs_schema.formats.files import head
 
 JSON_LINES = (".jsonl", ".jsonl.gz")
-_LIST = re.compile(r'\{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"items"\s*:\s*\[')
-"""How a list begins that kubectl prints."""
+_LIST = re.compile(r'\{\s*(?:"\w+"\s*:\s*"[^"]*"\s*,\s*)*"(?:items|jobs)"\s*:\s*\[')
+"""How a list begins that kubectl or sacct prints."""
 
 
 def below(found: Any, path: Sequence[str]) -> tuple[Any, Sequence[str]]:
@@ -42,6 +42,12 @@ def refuse_other_content(path: Path) -> None:
         )  # fmt: skip
     if not begin.startswith(("[", "{")):
         return
+    if begin == "{" or begin[0] == "[" or (len(lines) == 1 and _LIST.match(begin)):
+        raise FormatError(
+            "the file is one JSON document", where=str(path), allowed="JSON lines: an object a line",
+            advice="write them with jq --compact-output '.[]' FILE > log.jsonl; of what kubectl prints with "
+            "'.items[]', of sacct --json with '.jobs[]'",
+        )  # fmt: skip
     try:
         is_lines = isinstance(json.loads(begin), dict)
     except (ValueError, RecursionError):
@@ -50,10 +56,4 @@ def refuse_other_content(path: Path) -> None:
         raise FormatError(
             "the file holds JSON lines, and is not named so", where=str(path),
             allowed=f"a name that ends in {' or '.join(JSON_LINES)}", advice="rename the file",
-        )  # fmt: skip
-    is_list = len(lines) == 1 and _LIST.match(begin)
-    if is_list or (not is_lines and (begin[0] == "[" or begin == "{")):
-        raise FormatError(
-            "the file is one JSON document", where=str(path), allowed="JSON lines: an object a line",
-            advice="write them with jq --compact-output '.[]' FILE > log.jsonl, of what kubectl prints with '.items[]'",
         )  # fmt: skip
