@@ -110,8 +110,11 @@ def test_a_log_without_nodes_is_refused_with_what_it_lacks(tmp_path, problem):
 
 def test_without_nodes_nothing_is_placed(tmp_path):
     archive = archive_of(tmp_path / "log", [None], num_nodes=0)
-    with pytest.raises(ConfigError, match="the archive lists no nodes"):
+    with pytest.raises(ConfigError, match="the archive lists no nodes") as caught:
         no_choice(archive, fit_encoding(archive, DAYS[:1]), DAYS[:1])
+    assert caught.value.advice.endswith(
+        "--problem ordering --processors SIZE"
+    )  # such as SWF without a header
 
 
 def test_of_a_log_that_never_names_a_node_none_are_asked_for(tmp_path):

@@ -33,7 +33,8 @@ def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> 
         refuse_undecided(archive)
         raise ConfigError(
             "the archive lists no nodes, so there is nothing to place requests on", where=str(archive.path),
-            allowed="two nodes or more", advice="import the log together with its nodes (nodes.csv)",
+            allowed="two nodes or more",
+            advice=f"import the log together with its nodes (nodes.csv); {IN_ITS_PLACE} --processors SIZE",
         )  # fmt: skip
     if len(names) < 2:
         num_nodes = len(archive.nodes())
