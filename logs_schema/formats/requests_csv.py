@@ -20,7 +20,7 @@ Readings of the format:
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,8 @@ DESCRIPTION = (
 EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
 TAKES_CAPACITY = True
 INVENTORY = ("nodes.csv", "nodes.csv.gz")
+MOST_AGAIN = 0.1
+"""Share of requests that may arrive again, as those do that Slurm requeues."""
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -122,7 +124,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
             f"Instants that name no zone are of {mapping.time_zone}; days are days in UTC.",
             *notes,
         ),
-        notices=list(_unit_notices(files[0], mapping)) if files else [],
+        notices=[*_unit_notices(files[0], mapping), *_event_notices(files[0], mapping)] if files else [],
         **({"not_found": absent} if files and (absent := _absent_paths(files[0], mapping)) else {}),
     )
 
@@ -248,6 +250,26 @@ def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
                 if notice:
                     yield notice
                 break
+
+
+def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
+    """That the first lines tell of requests several times, each time with another arrival, as a log of events does."""
+    as_fields, num_skipped = _reader(path, mapping)
+    instants, arrivals = InstantReading(mapping.zone, mapping.time_format), defaultdict(set)
+    for number, line in enumerate(head(path)[num_skipped:]):
+        try:
+            row = request_row(mapping, as_fields(line), instants, str(number), None)
+        except BadRow:
+            continue
+        if row["request_id"]:
+            arrivals[row["request_id"]].add(row["arrival"])
+    num_again = sum(len(found) > 1 for found in arrivals.values())
+    if num_again > MOST_AGAIN * len(arrivals):
+        yield (
+            f"{path.name}: of the first {len(arrivals):,} requests {num_again:,} have several lines with different "
+            "arrivals, and one line of each is kept: a log of events has to be joined first, to a line a request with "
+            "its arrival, start and finish; where request_id is no identity, mend the mapping"
+        )
 
 
 def _absent_paths(path: Path, mapping: RequestMapping) -> list[str]:

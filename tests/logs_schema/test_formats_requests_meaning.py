@@ -281,3 +281,18 @@ def test_a_copy_of_a_log_without_ids_is_refused(tmp_path: Path) -> None:
     written(tmp_path, "map.toml", ARRIVAL + '[columns.request_id]\nsource = "t"\n')
     report = import_log("requests_csv", [tmp_path], tmp_path / "two")
     assert report.superseded["requests"] == {"end_told_elsewhere": 1}
+
+
+def test_a_log_of_events_is_told_for_it_keeps_one_line_of_each_request(tmp_path: Path) -> None:
+    status = 'source = "what"\nvalues = { submit = "waiting", start = "running", end = "completed" }'
+    mapping = f'{ARRIVAL}[columns.request_id]\nsource = "job"\n[columns.status]\n{status}'
+    begin_s = 1_709_294_460
+    events = [f"{begin_s + 10 * job + at},{job},{what}"
+              for job in range(9) for at, what in enumerate(("submit", "start", "end"))]  # fmt: skip
+    report, rows = imported(tmp_path, mapping, "t,job,what", *events)
+    assert (len(rows), report.lines.superseded) == (9, 18)
+    assert [one for one in report.notices if "of the first 9 requests 9 have several lines" in one]
+    jobs = [f"{begin_s + job},{job},end" for job in range(10)]  # one of them was requeued, and runs
+    (other := tmp_path / "other").mkdir()
+    report, rows = imported(other, mapping, "t,job,what", *jobs, f"{begin_s + 60},3,start")
+    assert (len(rows), [one for one in report.notices if "several lines" in one]) == (10, [])
