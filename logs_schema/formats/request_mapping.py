@@ -53,6 +53,8 @@ COLUMNS = (*REQUESTS.names, WAIT)
 NODE_COLUMNS = ("offered_node", "ran_node", "ran_nodes", "candidates")
 NOTHING = frozenset({"", "none", "null", "nan", "n/a", "na", "unknown", "none assigned", "<none>", "-"})
 """Texts that stand for nothing, in any case."""
+YEARS = ("%Y", "%y", "%G", "%c", "%x")
+"""What reads a year in a form of instants."""
 
 
 @dataclass(frozen=True)
@@ -252,19 +254,21 @@ def _check(path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], where
 
 
 def _refuse_time_format(path: Path, layout: str) -> None:
-    """FormatError for a form of instants that no text can have."""
+    """FormatError for a form of instants that no text can have, or that leaves their year open: it would be 1900."""
+    if not layout:
+        return
     try:
         datetime.strptime("", layout)
+        what = ""
     except re.error as error:
         what = str(error)
     except ValueError as error:
         what = "" if "does not match format" in str(error) else str(error)
-    else:
-        return
+    what = what or ("" if any(one in layout for one in YEARS) else "it names no year")
     if what:
         raise FormatError(
             f"time_format {layout!r} cannot be read ({what})", where=str(path),
-            allowed="directives of datetime.strptime, each once; seconds since 1970 need none",
+            allowed="directives of datetime.strptime, each once, %Y among them; seconds since 1970 need none",
         )  # fmt: skip
 
 

@@ -296,3 +296,9 @@ def test_a_log_of_events_is_told_for_it_keeps_one_line_of_each_request(tmp_path:
     (other := tmp_path / "other").mkdir()
     report, rows = imported(other, mapping, "t,job,what", *jobs, f"{begin_s + 60},3,start")
     assert (len(rows), [one for one in report.notices if "several lines" in one]) == (10, [])
+
+
+def test_a_form_of_instants_without_a_year_is_refused_for_it_would_be_1900(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"time_format '%b %d %H:%M' cannot be read \(it names no year\)"):
+        imported(tmp_path, f'time_format = "%b %d %H:%M"\n{ARRIVAL}', "t", "Mar 28 00:03")
+    assert not (tmp_path / "a").exists()
