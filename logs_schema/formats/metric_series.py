@@ -204,8 +204,14 @@ def interval_of(series: Iterable[np.ndarray], where: str) -> float:
     return usual
 
 
-def refuse_uneven(interval_s: float, where: str) -> None:
-    """FormatError where a day is not a whole number of intervals: twins count them from midnight."""
+def refuse_uneven(interval_s: float, where: str, advice: str) -> None:
+    """FormatError where a day is not a whole number of intervals: twins count them from midnight.
+
+    Args:
+        interval_s: Length of an interval.
+        where: What it is of.
+        advice: What to do, with `{}` for the nearest length that is allowed.
+    """
     if abs(DAY_S / interval_s - round(DAY_S / interval_s)) < 1e-9:
         return
     divisors = (one for one in range(1, DAY_S + 1) if DAY_S % one == 0)
@@ -213,7 +219,7 @@ def refuse_uneven(interval_s: float, where: str) -> None:
     raise FormatError(
         f"a day is not a whole number of intervals of {interval_s:g} s", where=where,
         allowed="a length that divides 86,400 s",
-        advice=f"name interval_s in the mapping, such as {nearest}; with consecutive = true instants may be others",
+        advice=advice.format(nearest),
     )  # fmt: skip
 
 

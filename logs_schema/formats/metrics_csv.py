@@ -111,7 +111,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     instants = np.asarray([one.instant_s for one in parsed])
     interval_s = mapping.interval_s or (interval_of([instants], str(mapping.path)) if parsed else 1.0)
     if not (len(instants) and likely_unit(float(instants[0]), "s")):
-        refuse_uneven(interval_s, str(mapping.path))
+        advice = "name interval_s in the mapping, such as {}; with consecutive = true instants may be others"
+        refuse_uneven(interval_s, str(mapping.path), advice)
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
     places = _places(mapping, instants, interval_s) if mapping.consecutive else {}
     num_off = dict.fromkeys((one[0] for one in lines), 0)

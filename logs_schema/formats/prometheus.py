@@ -112,7 +112,9 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     ]
     where = str(mapping.path)
     interval_s = mapping.interval_s or interval_of(clocks, where)
-    refuse_uneven(interval_s, where)
+    refuse_uneven(
+        interval_s, where, "query the range again with such a step, as {}s; interval_s is that step"
+    )
     samples = Samples(interval_s, shift_of(np.concatenate([*clocks, []]), interval_s))
     num_rejected = dict.fromkeys(files, 0)
     met: set[tuple[MappedMetric, str]] = set()

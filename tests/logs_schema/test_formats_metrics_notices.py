@@ -116,7 +116,9 @@ def test_intervals_that_are_no_part_of_a_day_are_refused_at_the_import(tmp_path)
         lines_at(tmp_path, range(BEGIN_S, BEGIN_S + 490, 49), LINES)
     answers = dict.fromkeys(("cpu", "memory", "errors", "latency"), answer(series([1, 2, 3], "web")))
     uneven = write(tmp_path / "answers", mapping=f"interval_s = 7\n{MAPPING}", **answers)
-    with pytest.raises(FormatError, match="intervals of 7 s"):
+    with pytest.raises(
+        FormatError, match=r"intervals of 7 s(.|\n)*query the range again with such a step, as 6s"
+    ):
         imported(tmp_path, uneven)
     assert not (tmp_path / "archive").exists()
 
