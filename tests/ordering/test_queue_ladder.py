@@ -212,8 +212,10 @@ def test_what_a_log_leaves_out_is_said_and_jobs_larger_than_the_pool_count_nowhe
     assert "4 of 9 jobs request more" in large
     week, _ = cut_week(jobs, Pool(4.0), np.full(9, np.nan), 0, WeeksConfig(num_drain_days=0))
     assert week.counted.sum() == 4
-    bare = jobs._replace(agent=np.full(9, -1), counts=(("no_request", 9),))
-    request, user = lacking_in_words(bare, Pool(8.0))
+    counts = ("no_request", 9), ("no_processors", 20), ("no_run_time", 0)
+    bare = jobs._replace(agent=np.full(9, -1), counts=counts)
+    left_out, request, user = lacking_in_words(bare, Pool(8.0))
+    assert "20 have no processors: left out" in left_out
     assert "sjf is fcfs" in request
     assert "name the users" in user
 

@@ -36,6 +36,7 @@ from evaluation.problems.ordering.fitting import build_queue_twin, days_of_last_
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.generated_log import DEFAULT, generate_queue_log
 from evaluation.problems.ordering.judging import compare_queue
+from evaluation.problems.ordering.lacking import left_out_in_words
 from evaluation.problems.ordering.refreshing import queue_parts
 from evaluation.problems.ordering.running import refuse_unplayable, write_order_comparison
 from evaluation.problems.ordering.steps import (
@@ -216,7 +217,8 @@ def fitted(facts: Facts) -> list[str]:
     never = f", {too_large:,} of them larger than the pool: they never start" if too_large else ""
     return [
         f"twin of {queue} on {facts['processors']:g} processors, {facts['first_day']} to {facts['last_day']}: "
-        f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users{never}"
+        f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users{never}",
+        *left_out_in_words(facts["counts"]),
     ]
 
 

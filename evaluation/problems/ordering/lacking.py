@@ -1,8 +1,23 @@
 """What a log of a queue leaves out, and which orders remain then, in words for the reader of a comparison."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from twin.ordering.types import Jobs, Pool
+
+LEFT_OUT = {"no_processors": "no processors", "no_run_time": "no run time"}
+"""Rule by which a job is left out for want of something -> what it has not."""
+
+
+def left_out_in_words(counts: Mapping[str, int]) -> list[str]:
+    """That jobs are left out for what the log does not say of them, in one sentence; nothing where it says all.
+
+    Args:
+        counts: of the jobs of an archive, see `twin.ordering.jobs`.
+    """
+    found = [f"{counts[rule]:,} have {what}" for rule, what in LEFT_OUT.items() if counts.get(rule)]
+    return [f"of the archive's jobs {', '.join(found)}: left out, they delay no other"] if found else []
 
 
 def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
@@ -12,7 +27,7 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
         jobs: of the archive.
         pool: the processors.
     """
-    num_jobs, notes = len(jobs.arrival_s), []
+    num_jobs, notes = len(jobs.arrival_s), left_out_in_words(dict(jobs.counts))
     num_too_large = int(np.sum(jobs.processors > pool.processors))
     if num_too_large:
         notes.append(
