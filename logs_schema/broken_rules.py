@@ -59,10 +59,15 @@ def first_broken(archive: Archive, broken: Mapping[str, Mapping[str, int]]) -> I
             if key not in left:
                 continue
             left.remove(key)
-            text, required = " ".join(row["raw"].split()), rule_in_words(*key)
+            text, required = _printable(" ".join(row["raw"].split())), rule_in_words(*key)
             shown = text if len(text) <= SHOWN_LETTERS else f"{text[:SHOWN_LETTERS]} ..."
             yield f"{row['rule']}, first in {row['source']}, row {row['row']}: {shown}" + (
                 f"; required: {required}" if required else ""
             )
         if not left:
             return
+
+
+def _printable(text: str) -> str:
+    """Text of a log for a terminal: control letters, such as the zeros that a crash leaves in a file, are escaped."""
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)

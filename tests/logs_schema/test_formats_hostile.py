@@ -106,6 +106,14 @@ def test_a_line_without_an_end_is_a_quarantined_row(tmp_path: Path) -> None:
     assert bad["raw"] == f"{long[:1000]} ..."
 
 
+def test_control_letters_of_a_bad_row_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    file, header, rows, _ = SAMPLES["lumos"]  # a crash leaves zeros in a file
+    import_log("lumos", [written(tmp_path, file, *header, *rows, "\0\x1b[31m\u00e9")], tmp_path / "a")
+    (told,) = [one for one in check_archive(tmp_path / "a").warnings if "first in" in one]
+    assert r"\x00\x1b[31m" in told
+    assert "\u00e9" in told
+
+
 def test_lines_are_read_in_pieces_and_numbered_as_they_stand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
