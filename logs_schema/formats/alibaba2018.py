@@ -6,7 +6,7 @@ plan_mem; some files have a tenth field, empty or a rounded copy of plan_mem, wh
 * The papers' reading: task_type is the service, start is the arrival, end - start the delay requirement
   (`deadline_s`). When a task was submitted is not in the log, so `start` and `finish` stay null and the execution
   time end - start goes to `run_s` as well. Times have a resolution of one second: a difference of 0 stays 0.
-* An end of 0 means still running; of a task whose status is Running, the end is not its own either. Both
+* An end of 0, or none, means still running; of a task whose status is Running, the end is not its own either. Both
   leave `deadline_s` and `run_s` null.
 * `plan_cpu` is hundredths of a core. `plan_mem` is per cent of an undisclosed machine's memory: it goes to
   `memory_share` as a fraction, never to `memory_gib`. `instance_num` is not used.
@@ -23,6 +23,7 @@ from logs_schema.formats.describing import RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, instant, not_negative, number, number_or_none, positive
 from logs_schema.formats.files import find_files, numbered_lines
 from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
+from logs_schema.formats.swf import is_number
 from logs_schema.tables import REQUESTS
 
 NAME = "alibaba2018"
@@ -51,7 +52,7 @@ def is_task(line: str) -> bool:
         fields = task_fields(line)
     except BadRow:
         return False
-    return fields[4].isalpha() and fields[5].isdigit() and fields[6].isdigit()
+    return fields[4].isalpha() and is_number(fields[5]) and is_number(fields[6])
 
 
 def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
@@ -87,7 +88,7 @@ def task_row(fields: Sequence[str], clock_s: float) -> Row:
     if not task or not job:
         raise BadRow("empty:job_name" if task else "empty:task_name")
     start_s = positive(instant(number(start, "start"), "start"), "start") or 0.0
-    end_s = not_negative(instant(number(end, "end"), "end"), "end") or 0.0
+    end_s = not_negative(instant(number_or_none(end, "end"), "end"), "end") or 0.0
     run_s = None if end_s == 0 or status == "Running" else end_s - start_s
     if run_s is not None and run_s < 0:
         raise BadRow("end_before_start")

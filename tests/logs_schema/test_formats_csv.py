@@ -4,6 +4,7 @@ import pytest
 
 from logs_schema.errors import FormatError
 from logs_schema.formats import alibaba2018, lumos, openb, philly
+from logs_schema.importing import import_log
 from tests.logs_schema.collecting import at, collect, written
 
 LUMOS_HEADER = (
@@ -141,6 +142,12 @@ def test_an_alibaba_task_becomes_this_row_whatever_its_tenth_field(tmp_path, lin
     ]
 
 
+def test_alibaba_tasks_are_known_by_times_with_decimals(tmp_path):
+    task = swapped(TASK, f6="86207.0", f7="86300.0")  # as they are written where others have none
+    report = import_log("alibaba2018", [written(tmp_path, "t.csv", task)], tmp_path / "a")
+    assert report.rows["requests"] == 1
+
+
 def test_alibaba_days_count_from_the_origin(tmp_path):
     path = written(tmp_path, "Task_1.csv", TASK)
     found = collect(alibaba2018, [path], datetime(2018, 1, 1, tzinfo=UTC))
@@ -152,6 +159,7 @@ def test_alibaba_days_count_from_the_origin(tmp_path):
     [
         ({"f7": "0", "f5": "Running"}, {"deadline_s": None, "run_s": None, "status": "running"}),
         ({"f5": "Running"}, {"deadline_s": None, "run_s": None, "status": "running"}),
+        ({"f7": ""}, {"deadline_s": None, "run_s": None, "status": "completed"}),
         ({"f7": "86207"}, {"deadline_s": 0.0}),
         ({"f5": "Failed"}, {"deadline_s": 93.0, "status": "failed"}),
         ({"f8": "", "f9": ""}, {"cpu_cores": None, "memory_share": None}),
