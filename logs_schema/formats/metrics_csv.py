@@ -211,7 +211,7 @@ def _lines_of(
         instant = _instant(text, INSTANT_UNITS[mapping.time_unit], zone)
         if fields is None or instant is None:
             counts[2] += 1
-            rule = NOT_A_NUMBER if fields is None else NOT_AN_INSTANT
+            rule = NOT_AN_INSTANT if fields is not None else "not_json" if is_json else "field_count"
             yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, number, line)
             continue
         last_s = instant.not_before(last_s)

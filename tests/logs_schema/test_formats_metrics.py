@@ -237,7 +237,7 @@ def test_json_lines_of_several_runs_become_samples(tmp_path):
     assert rows[begin_s, "gateway"]["response_p95_s"] == pytest.approx(0.08)
     assert rows[begin_s, "gateway"]["cpu_cores"] is None
     assert (begin_s + 3600, "gateway") not in rows
-    assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
+    assert report.quarantined["deployment_samples"] == {"not_json": 1}
 
 
 def test_instants_that_follow_each_other_keep_their_gaps():
@@ -371,7 +371,8 @@ source = "replicas"
         (f"{BEGIN_S + 30},1_0,1", "not_a_number"),
         (f"{str(BEGIN_S)[:-1]}_0,1,1", "not_an_instant:time"),
         (f"{BEGIN_S},1,1", "duplicate_key"),  # exports that overlap
-        (f"{BEGIN_S + 30},{'1' * 200_000},1", "not_a_number"),  # longer than Python's reader of CSV takes
+        (f"{BEGIN_S + 30},1,5,1", "field_count"),  # a decimal comma
+        (f"{BEGIN_S + 30},{'1' * 200_000},1", "field_count"),  # longer than Python's reader of CSV takes
     ],
 )
 def test_a_line_that_holds_no_sample_is_rejected_and_the_others_stay(tmp_path, line, rule):

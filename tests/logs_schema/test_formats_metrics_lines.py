@@ -22,7 +22,7 @@ def test_lines_of_json_are_read_at_paths_and_those_without_a_deployment_rejected
     (folder / "a.jsonl").write_text(text + "\n")
     report, rows = imported(tmp_path, folder, "metrics_csv")
     assert [row["num_replicas"] for (_, name), row in rows.items() if name == "web"] == [2]
-    assert report.quarantined["deployment_samples"] == {"not_a_number": 3}
+    assert report.quarantined["deployment_samples"] == {"not_a_number": 1, "not_json": 2}
 
 
 def test_what_stands_for_nothing_costs_its_field_and_no_line(tmp_path):
