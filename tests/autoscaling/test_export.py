@@ -62,7 +62,8 @@ def made(form, number=3):
 
 
 @pytest.mark.parametrize(
-    "form", [pytest.param("teacher", marks=pytest.mark.slow), "students", "students_discrete"]
+    "form",
+    [*(pytest.param(one, marks=pytest.mark.slow) for one in ("teacher", "students")), "students_discrete"],
 )
 def test_numpy_grants_what_training_grants(tmp_path, form):
     setting = setting_of(form)

@@ -50,10 +50,9 @@ def test_students_do_as_their_own_teacher(discrete):
 
 
 def test_students_are_small():
-    for discrete in (False, True):
-        config = StudentConfig(discrete=discrete, updates=1)
-        params = train_students(KEY, made_lessons(discrete), config).params
-        counted = sum(leaf[0].size for leaf in jax.tree.leaves(params))
-        assert counted == num_parameters(config) <= MOST_PARAMETERS
+    config = StudentConfig(discrete=True, updates=1)
+    params = train_students(KEY, made_lessons(True), config).params
+    counted = sum(leaf[0].size for leaf in jax.tree.leaves(params))
+    assert counted == num_parameters(config) <= MOST_PARAMETERS
     with pytest.raises(TrainingError, match="1000 at most"):
         train_students(KEY, made_lessons(False), StudentConfig(hidden=(64, 64)))

@@ -36,6 +36,7 @@ def test_kl_of_known_laws():
     assert discrete_kl(real, real, 3) == 0.0
 
 
+@pytest.mark.slow
 def test_marginals_alone_pass_the_columns_and_fail_the_pairs_and_the_classifier():
     useless = drawn(2, linked=False)
     floor, told = column_kl(CODING, REAL, OTHER), column_kl(CODING, REAL, useless)

@@ -288,6 +288,7 @@ class Killed(BaseException):
     """Nothing catches this, as nothing catches a kill."""
 
 
+@pytest.mark.slow
 def test_killed_at_any_point_it_leaves_products_whole_and_the_next_call_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

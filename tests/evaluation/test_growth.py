@@ -6,7 +6,8 @@ import pytest
 
 from evaluation.reproduction.benches.growth import Cost, GrowthConfig, _exponents, _measured, measure_growth
 from evaluation.simulator.logs import simulate
-from logs_schema import ConfigError
+from logs_schema import REQUESTS, ArchiveWriter, ConfigError
+from logs_schema.formats.reading import tabulate
 from logs_schema.progress import SilentProgress
 
 ONE_DAY = {"steps": ("survey",), "days": (1,)}
@@ -31,7 +32,8 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
     for given in ({"steps": ("fly",)}, {"steps": ("train",)}, {"days": (7, 1)}, {"days": ()}, ONE_DAY):
         with pytest.raises(ConfigError):
             GrowthConfig(**given)
-    simulate("small", 1, "mix", 0, tmp_path / "archive")
+    with ArchiveWriter(tmp_path / "archive") as writer:
+        writer.write("requests", tabulate(REQUESTS, [{"request_id": "1", "arrival": 0.0, "site": "s", "status": "unknown"}]), source="made")
     with pytest.raises(ConfigError, match="1 days"):
         measure_growth(tmp_path / "archive", GrowthConfig(days=(2,)), tmp_path, SilentProgress())
 

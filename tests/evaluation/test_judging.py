@@ -75,6 +75,7 @@ def test_history_judged_by_replay_is_the_log(logged: tuple, program: tuple) -> N
     assert_is_the_log(judge.evaluate(jax.random.key(1), tried)[run.kinds.index("history")], rows)
 
 
+@pytest.mark.slow
 def test_history_is_the_log_also_on_days_whose_queues_are_longer_than_those_of_training(
     logged: tuple,
 ) -> None:
@@ -109,6 +110,7 @@ def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tupl
     assert result.out_of_support == pytest.approx(expected.mean())
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing_and_compiles_nothing(logged: tuple, program: tuple) -> None:
     _, encoding, windows = logged
     run, params = program

@@ -170,22 +170,24 @@ def test_shared_cores_keep_the_promise_to_whom_nobody_follows():
     np.testing.assert_allclose(outcome.finish_s[-1][ran], promised_s[ran], rtol=1e-3)
 
 
-def test_what_the_reference_sees_is_finite_and_as_long_as_its_names():
-    names, today = names_in(SMALL, cluster_of(SMALL)), conditions(SMALL, 0)
-    system = reference._seeing(SMALL, PlacementConfig(depth=4), today)
-    state = jax.jit(lambda key: system.reset(key, (3,)))(jax.random.key(1)).problem
-    seen = jax.jit(lambda state: reference_view(SMALL, names, today, state))(state)
-    assert seen.node.shape == (len(NODE_NUMBERS), len(SMALL.nodes), 1, 3)
-    assert bool(jnp.isfinite(seen.node).all() & jnp.isfinite(seen.request).all())
-
-
-def test_long_requests_are_kept_from_short_ones_by_the_nodes_places():
-    """One number tells equal nodes apart: long requests are pushed to one end of them, short ones to the other."""
+@pytest.fixture(scope="module")
+def seen():
     names, today = names_in(SMALL, cluster_of(SMALL)), conditions(SMALL, 0)
     system = reference._seeing(SMALL, PlacementConfig(depth=4), today)
     state = jax.jit(lambda key: system.reset(key, (64,)))(jax.random.key(1)).problem
-    seen = jax.jit(lambda state: reference_view(SMALL, names, today, state).node)(state)[:, :, 0]
-    rank, separation = (np.asarray(seen[NODE_NUMBERS.index(name)]) for name in ("rank", "separation"))
+    return jax.jit(lambda state: reference_view(SMALL, names, today, state))(state)
+
+
+def test_what_the_reference_sees_is_finite_and_as_long_as_its_names(seen):
+    assert seen.node.shape == (len(NODE_NUMBERS), len(SMALL.nodes), 1, 64)
+    assert bool(jnp.isfinite(seen.node).all() & jnp.isfinite(seen.request).all())
+
+
+def test_long_requests_are_kept_from_short_ones_by_the_nodes_places(seen):
+    """One number tells equal nodes apart: long requests are pushed to one end of them, short ones to the other."""
+    rank, separation = (
+        np.asarray(seen.node[NODE_NUMBERS.index(name), :, 0]) for name in ("rank", "separation")
+    )
     assert sorted(rank[:, 0].tolist()) == np.linspace(-1.0, 1.0, len(SMALL.nodes)).astype(np.float32).tolist()
     assert SMALL.nodes[int(np.argmax(rank[:, 0]))].speed == max(node.speed for node in SMALL.nodes)
     sizes = separation[np.argmax(rank[:, 0])]  # the logarithms of the requests' sizes

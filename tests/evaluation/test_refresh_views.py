@@ -171,6 +171,7 @@ def test_it_is_shown_the_week_and_other_sites_as_in_training(archive: Archive, t
         assert (shown.cluster.knows_week, shown.problem.view) == (knows_week, view)
 
 
+@pytest.mark.slow
 def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: Path) -> None:
     judged = fit_encoding(archive, archive.days("requests"))
     gone = judged.cluster.node_names[0]

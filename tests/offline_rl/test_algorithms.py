@@ -133,6 +133,7 @@ def test_ppo_starts_as_the_clone_and_stays_near_it():
     assert advantage_over_random(learner.greedy(warm)) > 0.95
 
 
+@pytest.mark.slow
 def test_decisions_without_an_outcome_do_not_move_the_policy():
     algorithm = ppo(example_of(ENVIRONMENT), SMALL)
     state = jax.jit(algorithm.init)(jax.random.key(0))

@@ -212,6 +212,7 @@ def test_ppo_finds_the_best_pair_where_the_first_says_what_the_second_may_be():
     np.testing.assert_allclose(found, best)
 
 
+@pytest.mark.slow
 def test_a_clone_of_dependent_choices_is_as_sure_as_the_dependence_is():
     """The first is drawn evenly and the second follows from it: log 3 nats, not the log 9 of two free choices."""
     rng = np.random.default_rng(0)

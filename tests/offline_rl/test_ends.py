@@ -72,7 +72,8 @@ def test_ppo_goes_on_where_a_stop_ends_everything_and_stops_where_it_does_not(en
     assert chosen(algorithm, state) == (GO if ends else STOP)
 
 
-@pytest.mark.parametrize("ends", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("ends", [True, False])
 def test_advantage_weighting_prefers_what_is_best_under_the_log_s_own_values(ends):
     """A coin's value is 0.75 / 0.55 where a stop ends everything: it loses by stopping, and gains by it elsewhere."""
     config = AdvantageWeightedConfig(

@@ -81,7 +81,8 @@ def test_conservatism_keeps_to_what_the_log_has_tried():
     assert decisions(algorithm, state)[2] != BEST[2]
 
 
-@pytest.mark.parametrize("missing", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [False, True])
 def test_implicit_q_finds_the_best_of_what_was_logged(missing):
     walks = logged_walks(never=[(2, int(BEST[2]))]) if missing else WALKS
     config = ImplicitQConfig(HORIZON_S, expectile=0.9, target_rate=0.05, learning_rate=5e-3, hidden=(32,))

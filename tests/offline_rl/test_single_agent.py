@@ -149,6 +149,7 @@ def test_ddpg_learns_where_nobody_decides_twice_in_a_row():
     assert np.isfinite(jax.tree.leaves(jax.tree.map(lambda leaf: float(jnp.sum(leaf)), state.params))).all()
 
 
+@pytest.mark.slow
 def test_what_is_earned_between_a_seat_s_decisions_moves_the_value_of_cmmac_and_no_decision():
     algorithm = cmmac(EXAMPLE, CMMACConfig(num_minibatches=1, actor_hidden=(8,), critic_hidden=(8,)))
     trajectory, decides = deciding_every_second_step()

@@ -38,6 +38,7 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
+@pytest.mark.slow
 def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
     algorithm, experience = cloning(8), in_twin(ENVIRONMENT, 4, (4,))
     state, info = train(KEY, algorithm, experience, 5)

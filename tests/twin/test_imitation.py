@@ -154,6 +154,7 @@ def test_rows_have_the_width_that_is_promised() -> None:
     assert shown.shape[0] == num_row_features(CLUSTER, num_request, config)
 
 
+@pytest.mark.slow
 def test_the_judge_at_its_optimum() -> None:
     """Logged rows are standard normal, generated ones shifted by one: the best logit is x - 1/2 (log of the ratio)."""
     config = DiscriminatorConfig(hidden=(16,), gradient_penalty=0.0)

@@ -180,6 +180,7 @@ def test_censored_rows_are_worth_more_than_dropping_them() -> None:
     assert abs(with_bounds - true) < 0.3 * abs(without - true)
 
 
+@pytest.mark.slow
 def test_fit_recovers_known_answers() -> None:
     """Two kinds of offers, told apart by one input: the fitted chances and medians are those of each kind."""
     rng, encoding = np.random.default_rng(3), made_encoding(made_cluster())

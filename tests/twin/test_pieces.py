@@ -105,6 +105,7 @@ def test_longer_windows_are_those_that_a_longer_cut_gives(archive: Archive) -> N
             np.testing.assert_allclose(got[..., full], right[..., full], rtol=1e-6, atol=0.02)
 
 
+@pytest.mark.slow
 def test_longer_windows_end_where_a_stretch_of_the_log_does(archive: Archive) -> None:
     days, encoding = archive.days("requests"), fit_encoding(archive, archive.days("requests"))
     (short,) = training_windows(archive, encoding, days, num_steps=16, strides=(8,), most=MOST)

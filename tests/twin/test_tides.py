@@ -129,7 +129,8 @@ def test_drawn_tides_move_as_declared() -> None:
     assert len(drawn_tide(random, Tide(0.3), at_s[:0])) == 0
 
 
-@pytest.mark.parametrize("name", ["tide", pytest.param("node_tide", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["tide", "node_tide"])
 def test_answers_see_the_tide_and_who_decides_does_not(name: str) -> None:
     cluster = made_cluster()
     rows = made_rows(np.random.default_rng(5), cluster, 96)
