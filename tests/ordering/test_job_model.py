@@ -151,6 +151,11 @@ def test_the_check_names_what_the_training_days_did_not_foretell():
     assert {"run_p50_s", "used_share"} <= set(
         check_population(population, changed, MONDAY + 28, 28, 64.0, num_generated=30).outside()
     )
+    nameless = month._replace(agent=np.full(len(month.agent), -1))  # so that `memory` is not defined
+    population = fit_population(nameless, MONDAY, 28)
+    assert (
+        "memory" not in check_population(population, month, MONDAY + 28, 28, 64.0, num_generated=2).outside()
+    )
 
 
 def test_impossible_populations_are_refused():

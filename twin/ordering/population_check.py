@@ -114,9 +114,11 @@ def check_population(
         stretch_figures(generate(population, seed, first_day, num_days), first_day, num_days, processors)
         for seed in range(num_generated)
     ]
-    low, high = np.nanquantile(np.array(rows), [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
+    values, ends = np.array(rows), np.full((2, len(StretchFigures._fields)), np.nan)
+    known = ~np.isnan(values).all(axis=0)
+    ends[:, known] = np.nanquantile(values[:, known], [0.5 - 0.5 * LEVEL, 0.5 + 0.5 * LEVEL], axis=0)
     real = stretch_figures(held_out, first_day, num_days, processors)
-    return PopulationCheck(real, StretchFigures(*low), StretchFigures(*high), num_generated)
+    return PopulationCheck(real, StretchFigures(*ends[0]), StretchFigures(*ends[1]), num_generated)
 
 
 def _memory(share: np.ndarray, agent: np.ndarray) -> float:
