@@ -33,7 +33,8 @@ def test_what_cannot_be_measured_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ConfigError):
             GrowthConfig(**given)
     with ArchiveWriter(tmp_path / "archive") as writer:
-        writer.write("requests", tabulate(REQUESTS, [{"request_id": "1", "arrival": 0.0, "site": "s", "status": "unknown"}]), source="made")
+        row = {"request_id": "1", "arrival": 0.0, "site": "s", "status": "unknown"}
+        writer.write("requests", tabulate(REQUESTS, [row]), source="made")
     with pytest.raises(ConfigError, match="1 days"):
         measure_growth(tmp_path / "archive", GrowthConfig(days=(2,)), tmp_path, SilentProgress())
 

@@ -205,10 +205,11 @@ def test_a_hastened_week_has_the_same_jobs_in_less_time(queue_made):
 
 
 def test_what_a_log_leaves_out_is_said_and_jobs_larger_than_the_pool_count_nowhere():
-    rows = [(day * DAY_S, 2 + 6 * (day % 2), 100, 50, 1) for day in range(9)]
+    rows = [(day * DAY_S, 2 + 6 * (day % 2), 100, 50, 1) for day in range(7)]
+    rows += [(7 * DAY_S, 8, 100, 50, 1), (7 * DAY_S + 49, 2, 100, 50, 1)]
     jobs = jobs_of(*rows)
     assert lacking_in_words(jobs, Pool(8.0)) == []
-    (large,) = lacking_in_words(jobs, Pool(4.0))
+    (large,) = lacking_in_words(jobs._replace(run_s=jobs.run_s + 3 * DAY_S), Pool(4.0))
     assert "4 of 9 jobs request more" in large
     week, _ = cut_week(jobs, Pool(4.0), np.full(9, np.nan), 0, WeeksConfig(num_drain_days=0))
     assert week.counted.sum() == 4
@@ -218,6 +219,12 @@ def test_what_a_log_leaves_out_is_said_and_jobs_larger_than_the_pool_count_nowhe
     assert "20 have no processors: left out" in left_out
     assert "sjf is fcfs" in request
     assert "name the users" in user
+
+
+def test_a_pool_with_room_for_all_jobs_when_they_arrive_is_said_to_need_no_order():
+    jobs = jobs_of((0, 4, 100, 50, 1), (49, 4, 100, 50, 1), (50, 4, 100, 50, 1), (60, 9, 100, 50, 1))
+    assert any("never hold more than 8 at once" in note for note in lacking_in_words(jobs, Pool(8.0)))
+    assert not any("at once" in note for note in lacking_in_words(jobs, Pool(7.0)))
 
 
 def test_without_requests_and_users_every_rule_and_member_still_orders():

@@ -27,7 +27,7 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
         jobs: of the archive.
         pool: the processors.
     """
-    num_jobs, notes = len(jobs.arrival_s), left_out_in_words(dict(jobs.counts))
+    num_jobs, notes = len(jobs.arrival_s), [*left_out_in_words(dict(jobs.counts)), *idle_in_words(jobs, pool)]
     num_too_large = int(np.sum(jobs.processors > pool.processors))
     if num_too_large:
         notes.append(
@@ -49,3 +49,18 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
             "the log does not name the users of jobs: orders by predicted run times are those by requests"
         )
     return notes
+
+
+def idle_in_words(jobs: Jobs, pool: Pool) -> list[str]:
+    """One sentence where the pool has room for all jobs when they arrive: no order makes a difference there."""
+    fits = jobs.processors <= pool.processors
+    begin_s, processors = jobs.arrival_s[fits], jobs.processors[fits]
+    instants = np.concatenate([begin_s + jobs.run_s[fits], begin_s])  # of one instant, ends come first
+    held = np.concatenate([-processors, processors])[np.argsort(instants, kind="stable")]
+    most = np.max(np.cumsum(held), initial=0.0)
+    if most > pool.processors:
+        return []
+    return [
+        f"the pool has {pool.processors:,g} processors, and jobs that start when they arrive never hold more than "
+        f"{most:,g} at once: none waits, and all orders are equal; is the pool smaller (--processors)?"
+    ]
