@@ -102,8 +102,10 @@ def test_without_a_running_policy_the_certificate_alone_decides() -> None:
     assert decide(PASS, None, BETTER)[0] is EXPORTED
 
 
-def test_what_has_no_interval_is_not_called_not_worse() -> None:
-    assert decide(PASS, (judged("cannot tell", measured=False),), NOT_WORSE)[0] is KEPT
+def test_what_has_no_interval_is_not_called_not_worse_and_says_why_there_is_none() -> None:
+    result, reason = decide(PASS, (judged("cannot tell", measured=False),), NOT_WORSE)
+    assert result is KEPT
+    assert "cannot tell (no interval), but not-worse" in reason
 
 
 def test_every_result_has_its_own_exit_status() -> None:

@@ -212,7 +212,8 @@ def decide(
     if judgements is None:
         return Result.EXPORTED, f"{ground}, and there is no running policy to compare with"
     deciding = judgements[0]
-    judgement = f"verdict by the {deciding.judge}: {deciding.verdict}"
+    lacking = f" ({deciding.difference.reason})" if deciding.difference.reason else ""
+    judgement = f"verdict by the {deciding.judge}: {deciding.verdict}{lacking}"
     is_better, is_worse = (
         deciding.verdict == one.value for one in (DifferenceVerdict.BETTER, DifferenceVerdict.WORSE)
     )

@@ -63,7 +63,8 @@ class HeldOutWeeks:
             return f"intervals draw the {len(self.weeks)} weeks whole"
         return (
             f"intervals draw the {self.num_units} days of {len(self.weeks)} weeks one by one, as if queues did not "
-            f"last over night: name {MIN_WEEKS} weeks or more (--days) and weeks are drawn whole"
+            f"last over night: name {MIN_WEEKS} weeks or more (--days; --judge-days of a refresh) and weeks are "
+            "drawn whole"
         )
 
 
