@@ -22,8 +22,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("config", metavar="CONFIG.toml", type=Path, help="as for schedtwin run")
     parser.add_argument(
         "--log", metavar="DECISIONS", type=Path, required=True,
-        help="decision log: the folder of schedtwin serve --log, or CSV or Parquet tables in this project's format; of "
-        "a queue the latter, a table requests of jobs",
+        help="decision log: the folder of schedtwin serve --log, CSV or Parquet tables in this project's format, or "
+        "an archive that schedtwin import made of them; of a queue one of the latter, with a table requests of jobs",
     )  # fmt: skip
     parser.add_argument(
         "--work", metavar="FOLDER", type=Path, required=True,

@@ -364,7 +364,8 @@ def _decision_step(
             tuple(day.isoformat() for day in held_out.days), read_manifest(inputs[CERTIFICATE]).content_hash,
             certificate.in_words(), hashes["candidate"], hashes["running"], settings.accept,
             comparison.main_metric if comparison is not None else None,
-            comparison.unit_kind if comparison is not None else None, judgements or (), tuple(all_notes),
+            comparison.unit_kind if comparison is not None else None, judgements or (),
+            tuple(dict.fromkeys(all_notes)),
         )  # fmt: skip
         return _write(out, decision)
 

@@ -237,7 +237,8 @@ def _days(
         raise ConfigError(
             "no shift has test days in this log", where=f"{archive.path}: {'; '.join(one.note for one in facts)}",
             allowed=f"days after the last training day, {train_days[-1]}",
-            advice="train on fewer or earlier days ([days] num_days, last_day), or ask for shorter shifts",
+            advice="train on fewer or earlier days ([days] num_days, last_day; --judge-days of a refresh), or ask for "
+            "shorter shifts",
         )  # fmt: skip
     return tuple(facts), days
 
