@@ -46,7 +46,7 @@ or the folder of a bundle."""
 Ready = TypeVar("Ready")
 
 NAMED = NamedOption(
-    "--policy", "policy", SIGNATURE,
+    "--policy", "policy", f"what the problem plays; of placement {SIGNATURE}",
     lambda found: callable(found) or isinstance(found, Baseline | Rule | SlotPolicies), "BUNDLE",
 )  # fmt: skip
 

@@ -316,7 +316,7 @@ def test_what_a_module_of_the_users_puts_on_the_path_stays_there(
         (["mine=math:choose"], "'mine' cannot be imported: AttributeError"),
         (["mine=a_script:choose"], "'mine' cannot be imported: SystemExit: 0"),
         (["mine=./a_script.py:choose"], "a_script.py:choose' names a file\n.*named by its module"),
-        (["mine=math:pi"], "'mine' is no function"),
+        (["mine=math:pi"], "'mine' is no function.*what the problem plays"),
         (["mine=math:sin", "mine=math:cos"], "given twice"),
     ],
 )
