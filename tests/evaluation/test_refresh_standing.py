@@ -11,6 +11,7 @@ import pytest
 
 from evaluation.jobs.job import run_steps
 from evaluation.pipeline.refresh.config import RefreshConfig
+from evaluation.pipeline.refresh.job import _as_exported
 from evaluation.pipeline.refresh.standing import DATA, DECISION, forced_export
 from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
@@ -52,6 +53,16 @@ def test_a_forced_export_stands_while_nothing_that_it_was_based_on_has_changed(t
         assert forced_export(tmp_path, *args) is None
     (tmp_path / "bundle" / "manifest.json").unlink()
     assert forced_export(tmp_path, running, PLAIN, None) is None
+
+
+def test_the_products_of_an_export_that_stands_are_named_as_those_of_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path, force=True)
+    monkeypatch.chdir(tmp_path)
+    found = _as_exported(Path(), {}, SilentProgress())
+    assert {"candidate", DECISION, "bundle"} <= set(found)
+    assert all(path.is_absolute() for path in found.values())
 
 
 @pytest.mark.parametrize(("comes_to", "asked"), [(EXPORTED, {}), (KEPT, {"force": True})])

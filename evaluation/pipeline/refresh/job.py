@@ -185,7 +185,7 @@ def _as_exported(place: Path, products: Products, progress: Progress) -> dict[st
     """The products of a forced export that stands, the bundle among them, made again where it is damaged."""
     progress.note("the export that was forced stands: nothing that it was based on has changed")
     names = ("twin", CERTIFICATE, "policy", "candidate", "running", "judged", DECISION)
-    made = {name: place / name for name in names if (place / name / MANIFEST).is_file()}
+    made = {name: (place / name).resolve() for name in names if (place / name / MANIFEST).is_file()}
     return run_steps([_bundle_step()], place, progress, done={**products, **made})
 
 
