@@ -80,10 +80,11 @@ def newest_days(archive: Archive, num_days: int, table: str = REQUESTS.name) -> 
     """
     days = archive.days(table)
     if len(days) <= num_days:
+        fewer = "hold out fewer days (--judge-days), or " if num_days > 1 else ""
         raise ConfigError(
             f"the history has {len(days)} days with {table}, and {num_days} of them are to be held out",
             where=str(archive.path),
             allowed="at least one day more than is held out",
-            advice="hold out fewer days (--judge-days), or begin with a longer log",
+            advice=f"{fewer}append later days, or begin with a longer log",
         )
     return HistorySplit(tuple(days[-num_days:]), days[-num_days - 1])

@@ -243,8 +243,11 @@ def test_where_nothing_new_came_nothing_is_fitted(
     assert "no policy is running" in told.splitlines()[0]
     assert "0 requests added from 1 new files (0 rows read" in told
     assert not (tmp_path / "work" / "refresh" / "twin").exists()
-    assert main([*words, "--force", "--no-progress"]) == 2  # it goes on, to find that there is one day only
-    assert "are to be held out" in capsys.readouterr().err
+    for held_out, fewer in (("1", False), ("2", True)):  # it goes on, to find that there is one day only
+        assert main([*words, "--force", "--no-progress", "--judge-days", held_out]) == 2
+        told = capsys.readouterr().err
+        assert "are to be held out" in told
+        assert ("--judge-days" in told) is fewer
 
 
 def test_what_cannot_be_appended_is_refused_and_nothing_is_lost(base: Path, tmp_path: Path) -> None:
