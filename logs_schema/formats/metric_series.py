@@ -8,7 +8,8 @@ off their place are rejected.
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import FormatError
+from logs_schema.formats.reading import CHUNK_ROWS
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 UNITS: Mapping[str, Mapping[str, float]] = {
@@ -84,11 +86,21 @@ class MetricSeries:
 
 @dataclass
 class Samples:
-    """Rows in the making: (interval, deployment) -> column -> number."""
+    """Rows in the making, packed: months of samples are more than a dictionary a row would leave room for.
+
+    Attributes:
+        interval_s: Length of an interval.
+        shift_s: By how much instants stand behind the grid.
+        rows: Deployment -> number of the interval -> row.
+        columns: Column -> its numbers by row, NaN where there is none, as far as one was given.
+        num_rows: Rows so far.
+    """
 
     interval_s: float
     shift_s: float = 0.0
-    rows: dict[tuple[int, str], dict[str, float]] = field(default_factory=dict)
+    rows: dict[str, dict[int, int]] = field(default_factory=dict)
+    columns: dict[str, "array[float]"] = field(default_factory=dict)
+    num_rows: int = 0
 
     def off_grid(self, time_s: float) -> bool:
         """Whether an instant stands too far from its place on the grid."""
@@ -131,21 +143,32 @@ class Samples:
     def _put(self, metric: MetricSeries, deployment: str, place: int, value: float, where: str) -> None:
         if not math.isfinite(value):
             return
-        row = self.rows.setdefault((place, deployment), {})
-        if metric.column in row:
+        row = self.rows.setdefault(deployment, {}).setdefault(place, self.num_rows)
+        self.num_rows = max(self.num_rows, row + 1)
+        numbers = self._numbers(metric.column, row + 1)
+        if not math.isnan(numbers[row]):
             raise FormatError(
                 f"two series give {metric.column} of '{deployment}' at one instant",
                 where=f"{where} {self._shown(place)}".strip(),
                 allowed="one series a deployment, one number an interval",
                 advice="aggregate in the query: sum by (deployment) (...); of lines, check their instants",
             )  # fmt: skip
-        row[metric.column] = value
+        numbers[row] = value
+
+    def _numbers(self, column: str, num_rows: int) -> "array[float]":
+        """The numbers of a column, of so many rows at least."""
+        numbers = self.columns.setdefault(column, array("d"))
+        numbers.extend(itertools.repeat(math.nan, num_rows - len(numbers)))
+        return numbers
 
     def fill(self, metric: MetricSeries, gateway: bool, number: float) -> None:
-        """Gives a column one number in every row of the gateway, or in all the others."""
-        for (_, deployment), row in self.rows.items():
+        """Gives a column one number in every row of the gateway, or in all the others, that has none."""
+        numbers = self._numbers(metric.column, self.num_rows)
+        for deployment, by_place in self.rows.items():
             if (deployment == GATEWAY) == gateway:
-                row.setdefault(metric.column, number * metric.factor)
+                for row in by_place.values():
+                    if math.isnan(numbers[row]):
+                        numbers[row] = number * metric.factor
 
     def _shown(self, place: int) -> str:
         at = datetime.fromtimestamp(place * self.interval_s, UTC)
@@ -162,20 +185,33 @@ class Samples:
         per_interval = step / np.maximum(together, 1)
         return places[:-1], per_interval if metric.counts else per_interval / self.interval_s
 
-    def as_rows(self) -> list[dict[str, Any]]:
-        """The rows in order of time, all with the same columns."""
-        names = sorted({name for row in self.rows.values() for name in row})
+    def as_rows(self) -> Iterator[list[dict[str, Any]]]:
+        """The rows in order of time, some at a time, all with the same columns."""
+        deployments = sorted(self.rows)
+        place, row = (
+            np.fromiter(itertools.chain.from_iterable(each(self.rows[one]) for one in deployments), np.int64)
+            for each in (dict.keys, dict.values)
+        )
+        rank = np.repeat(np.arange(len(deployments)), [len(self.rows[one]) for one in deployments])
+        at = np.stack([place, rank, row])[:, np.lexsort((rank, place))]
+        columns = {name: self._numbers(name, self.num_rows) for name in sorted(self.columns)}
+        columns = {name: numbers for name, numbers in columns.items() if not np.isnan(numbers).all()}
         whole = {"num_replicas", "num_failures", "action_replicas"}
 
-        def value(row: Mapping[str, float], name: str) -> float | None:
-            number = row.get(name)
-            return None if number is None else float(round(number)) if name in whole else number
+        def value(name: str, row: int) -> float | None:
+            number = columns[name][row]
+            return None if math.isnan(number) else float(round(number)) if name in whole else number
 
-        return [
-            {"time": place * self.interval_s, "interval_s": self.interval_s, "deployment": deployment}
-            | {name: value(row, name) for name in names}
-            for (place, deployment), row in sorted(self.rows.items())
-        ]
+        for begin in range(0, self.num_rows, CHUNK_ROWS):
+            yield [
+                {
+                    "time": place * self.interval_s,
+                    "interval_s": self.interval_s,
+                    "deployment": deployments[rank],
+                    **{name: value(name, row) for name in columns},
+                }
+                for place, rank, row in at[:, begin : begin + CHUNK_ROWS].T.tolist()
+            ]
 
 
 def shift_of(times_s: np.ndarray, interval_s: float) -> float:

@@ -95,50 +95,48 @@ def inventory_files(paths: Sequence[Path]) -> list[Path]:
 
 
 def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
-    """Reads all lines, then files their rows."""
-    mapping = mapping_of(paths)
+    """Reads the instants of all lines, then the lines once more for their rows."""
+    mapping, files = mapping_of(paths), data_files(paths)
     _refuse_unfit(mapping)
-    parsed: list[MetricLine] = []
-    lines: list[tuple[str, int, int, int]] = []
-    for path in data_files(paths):
-        name, counts = given.name_of(path), [0, 0, 0]  # lines, blank, rejected
-        for item in _lines_of(path, name, mapping, counts):
-            if isinstance(item, Reject):
-                yield item
-            else:
-                parsed.append(item)
-        lines.append((name, counts[0], counts[1], counts[2]))
-    instants = np.asarray([one.instant_s for one in parsed])
-    interval_s = mapping.interval_s or (interval_of([instants], str(mapping.path)) if parsed else 1.0)
+    every = (item for path in files for item in _lines_of(path, path.name, mapping, [0, 0, 0]))
+    instants = np.fromiter((one.instant_s for one in every if isinstance(one, MetricLine)), float)
+    interval_s = mapping.interval_s or (interval_of([instants], str(mapping.path)) if len(instants) else 1.0)
     if not (len(instants) and likely_unit(float(instants[0]), "s")):
         advice = "name interval_s in the mapping, such as {}; with consecutive = true instants may be others"
         refuse_uneven(interval_s, str(mapping.path), advice)
     samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
     places = _places(mapping, instants, interval_s) if mapping.consecutive else {}
-    num_off = dict.fromkeys((one[0] for one in lines), 0)
-    taken: set[str] = set()
+    taken: set[int] = set()  # hashes: a month of lines is more than memory takes
     met: set[tuple[MappedMetric, str]] = set()
-    for one in parsed:
-        at = places.get(one.instant_s, one.instant_s)
-        numbers = None if samples.off_grid(at) else _numbers_of(mapping, one)
-        if numbers is None or one.line in taken:
-            rule = OFF_GRID if samples.off_grid(at) else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
-            num_off[one.name] += 1
-            yield Reject(DEPLOYMENT_SAMPLES.name, rule, one.name, one.number, one.line)
-            continue
-        taken.add(one.line)
-        for mapped, deployment, number in numbers:
-            where = f"{one.name}, line {one.number}, {mapped.source}"
-            met.add((mapped, deployment))
-            samples.add_one(mapped.metric, deployment, at, number, where)
+    lines: list[Lines] = []
+    for path in files:
+        name, counts = given.name_of(path), [0, 0, 0]  # lines, blank, rejected
+        for one in _lines_of(path, name, mapping, counts):
+            if isinstance(one, Reject):
+                yield one
+                continue
+            at = places.get(one.instant_s, one.instant_s)
+            numbers = None if samples.off_grid(at) else _numbers_of(mapping, one)
+            if numbers is None or hash(one.line) in taken:
+                rule = (
+                    OFF_GRID if samples.off_grid(at) else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
+                )
+                counts[2] += 1
+                yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, one.number, one.line)
+                continue
+            taken.add(hash(one.line))
+            for mapped, deployment, number in numbers:
+                where = f"{name}, line {one.number}, {mapped.source}"
+                met.add((mapped, deployment))
+                samples.add_one(mapped.metric, deployment, at, number, where)
+        lines.append(Lines(name, counts[0], counts[1], counts[0] - counts[1] - counts[2]))
     refuse_absent(mapping, met)
     for mapped in mapping.constants:
         samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
-    if rows := samples.as_rows():
+    for rows in samples.as_rows():
         table = tabulate(DEPLOYMENT_SAMPLES, rows)
         yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
-    for name, count, num_blank, num_rejected in lines:
-        yield Lines(name, count, num_blank, count - num_blank - num_rejected - num_off[name])
+    yield from lines
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:

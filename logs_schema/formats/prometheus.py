@@ -140,7 +140,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     refuse_absent(mapping, met)
     for mapped in mapping.constants:
         samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
-    if rows := samples.as_rows():
+    for rows in samples.as_rows():
         table = tabulate(DEPLOYMENT_SAMPLES, rows)
         yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
     for name, path in files.items():

@@ -105,3 +105,24 @@ def test_series_of_one_deployment_that_follow_each_other_are_joined(tmp_path):
     _, rows = imported(tmp_path, folder)
     used = [row["cpu_cores_used"] for (_, name), row in sorted(rows.items()) if name == "web"]
     assert used == [0.25, 0.5, 0.125, 0.75]
+
+
+def test_rows_filed_a_few_at_a_time_are_those_filed_at_once(tmp_path, monkeypatch):
+    folder = tmp_path / "metrics"
+    folder.mkdir()
+    (folder / "mapping.toml").write_text(
+        'time_column = "at"\ndeployment_column = "name"\ninterval_s = 30\n'
+        '[metrics.num_replicas]\nsource = "n"\n[metrics.cpu_cores_used]\nsource = "cpu"\n'
+        '[metrics."cpu_cores.gateway"]\nconstant = 2\nof_gateway = true\n'
+    )
+    lines = [
+        f"{30 * step},{name},{1 + step},{'' if step == 2 else 0.5}" for step in (3, 1, 2) for name in "ba"
+    ]
+    (folder / "a.csv").write_text("\n".join(["at,name,n,cpu", *lines[:4], ""]))
+    (folder / "b.csv").write_text("\n".join(["at,name,n,cpu", *lines[3:], ""]))
+    report, rows = imported(tmp_path, folder, "metrics_csv")
+    assert list(rows) == [(30.0 * step, name) for step in (1, 2, 3) for name in "ab"]
+    assert [row["cpu_cores_used"] for row in rows.values()] == [0.5, 0.5, None, None, 0.5, 0.5]
+    assert report.quarantined["deployment_samples"] == {"duplicate_key": 1}
+    monkeypatch.setattr("logs_schema.formats.metric_series.CHUNK_ROWS", 4)
+    assert imported(tmp_path / "again", folder, "metrics_csv")[1] == rows
