@@ -161,6 +161,12 @@ class Samples:
         numbers.extend(itertools.repeat(math.nan, num_rows - len(numbers)))
         return numbers
 
+    def row(self, place: int, deployment: str) -> dict[str, float]:
+        """What is known of a deployment in the interval that begins at `place` times its length, by column."""
+        row = self.rows.get(deployment, {}).get(place, self.num_rows)
+        known = {name: numbers[row] for name, numbers in self.columns.items() if row < len(numbers)}
+        return {name: number for name, number in known.items() if not math.isnan(number)}
+
     def fill(self, metric: MetricSeries, gateway: bool, number: float) -> None:
         """Gives a column one number in every row of the gateway, or in all the others, that has none."""
         numbers = self._numbers(metric.column, self.num_rows)

@@ -152,14 +152,14 @@ def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: n
     Memory in use is needed where any of the samples tell it; else nothing measures it, and it counts as 0 as in a log
     that lacks it.
     """
-    rows = [samples.rows.get((place, name), {}) for name in names]
-    users = samples.rows.get((place, GATEWAY), {})
+    rows = [samples.row(place, name) for name in names]
+    users = samples.row(place, GATEWAY)
     nan = math.nan
 
     def column(name: str, otherwise: float) -> np.ndarray:
         return np.array([row.get(name, otherwise) for row in rows])
 
-    measures_memory = any("memory_gib_used" in row for row in samples.rows.values())
+    measures_memory = "memory_gib_used" in samples.columns
     ready = column("ready_replicas", nan)
     return Reading(
         column("request_rate_per_s", nan), column("cpu_cores_used", nan),
@@ -172,7 +172,7 @@ def reading_of(samples: Samples, place: int, names: tuple[str, ...], replicas: n
 
 def granted_by(samples: Samples, place: int, names: tuple[str, ...]) -> Granted:
     """What is granted by the metrics; NaN where they do not have it."""
-    rows = [samples.rows.get((place, name), {}) for name in names]
+    rows = [samples.row(place, name) for name in names]
     columns = ("cpu_cores", "memory_gib", "num_replicas")
     return Granted(*(np.array([row.get(name, math.nan) for row in rows]) for name in columns))
 

@@ -134,7 +134,8 @@ class Controller:
         begin_s = math.floor(begin_s / setting.interval_s) * setting.interval_s
         samples = self.metrics.samples(begin_s, now_s, setting.interval_s)
         finished = math.floor(now_s / setting.interval_s) - 1
-        place = max((at for at, name in samples.rows if name != GATEWAY and at <= finished), default=finished)
+        mine = (places for name, places in samples.rows.items() if name != GATEWAY)
+        place = max((at for places in mine for at in places if at <= finished), default=finished)
         granted = self._granted(samples, place)
         now, before = (
             reading_of(samples, at, setting.names, granted.replicas)

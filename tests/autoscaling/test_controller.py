@@ -332,8 +332,8 @@ def test_names_constants_and_single_deployments_are_those_of_the_import(tmp_path
         NOW_S - 20 * INTERVAL_S, NOW_S, INTERVAL_S
     )
     of_cart = {"cpu_cores_used": 0.2, "request_rate_per_s": 10.0, "response_s": 0.05, "num_replicas": 2.0}
-    assert samples.rows[LAST, "cart"] == of_cart
-    assert samples.rows[LAST, "gateway"] == {"request_rate_per_s": 10.0, "response_p95_s": 10.0}
+    assert samples.row(LAST, "cart") == of_cart
+    assert samples.row(LAST, "gateway") == {"request_rate_per_s": 10.0, "response_p95_s": 10.0}
 
 
 def test_a_bundle_is_inspected_and_other_commands_say_who_runs_it(bundle, capsys):

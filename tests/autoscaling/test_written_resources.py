@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from logs_schema.formats.metric_series import Samples
+from logs_schema.formats.metric_series import MetricSeries, Samples
 from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import ScalingPolicy
 from offline_rl.serving.kube_api import KubeApi
@@ -18,15 +18,24 @@ NOW_S = 1_700_000_015.0
 LAST = int(NOW_S // INTERVAL_S) - 1
 
 
+def add_all(samples, known):
+    """The same numbers in every interval: deployment -> column -> number."""
+    times_s = [at * samples.interval_s for at in range(LAST - 12, LAST + 1)]
+    for name, row in known.items():
+        for column, number in row.items():
+            samples.add(MetricSeries(column), name, times_s, [number] * len(times_s))
+
+
 class Monitored:
     """Metrics like those of training."""
 
     def samples(self, _begin_s, _end_s, interval_s):
         found = Samples(interval_s)
-        for at in range(LAST - 12, LAST + 1):
-            for name in NAMES:
-                found.rows[at, name] = {"cpu_cores_used": 0.2, "request_rate_per_s": 10.0, "response_s": 0.05}
-            found.rows[at, GATEWAY] = {"request_rate_per_s": 10.0, "response_p95_s": 0.2}
+        known = {"cpu_cores_used": 0.2, "request_rate_per_s": 10.0, "response_s": 0.05}
+        add_all(
+            found,
+            dict.fromkeys(NAMES, known) | {GATEWAY: {"request_rate_per_s": 10.0, "response_p95_s": 0.2}},
+        )
         return found
 
 
@@ -131,10 +140,7 @@ def test_memory_that_is_measured_but_missing_now_is_not_taken_for_none():
         0.0,
         0.0,
     ]  # nothing measures it
-    for at in range(LAST - 12, LAST + 1):
-        for name in NAMES:
-            samples.rows[at, name]["memory_gib_used"] = 0.3
-    del samples.rows[LAST, NAMES[1]]["memory_gib_used"]
+    add_all(samples, {NAMES[0]: {"memory_gib_used": 0.3}})
     found = reading_of(samples, LAST, NAMES, twos).memory_gib_used
     assert found[0] == 0.3
     assert np.isnan(found[1])
