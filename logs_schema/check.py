@@ -23,7 +23,7 @@ from logs_schema.check_text import render
 from logs_schema.deployment_checks import Above, deployment_warnings
 from logs_schema.errors import first
 from logs_schema.formats.pool_size import guesses
-from logs_schema.log_days import LogDays, log_days
+from logs_schema.log_days import LogDays, days_astray, log_days
 from logs_schema.notices import notices_of
 from logs_schema.overlap import Overlap
 from logs_schema.peak_use import OF_SITE, RESOURCES, PeakUse
@@ -221,6 +221,11 @@ def _row_warnings(tables: dict[str, TableCounts], days: LogDays, timing: Timing)
         if table.quarantined:
             rules = ", ".join(f"{rule} ({count:,})" for rule, count in sorted(table.rules.items()))
             yield f"{name}: {counted(table.quarantined, 'row')} in quarantine: {rules}"
+    if astray := days_astray(days.rows):
+        yield (
+            f"{sum(days.rows[day] for day in astray):,} requests on {first(astray, num_shown=3)}, over a year from all "
+            "others: misread dates? they are neither trained nor judged on"
+        )
     if days.missing:
         yield f"no requests on {first(days.missing, num_shown=3)} between the first and the last day"
     if days.thin:

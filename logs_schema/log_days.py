@@ -8,9 +8,13 @@ training day (the project's definition), so a stretch of d dense days leaves d -
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, timedelta
+from itertools import pairwise
 from statistics import median
 
 THIN_SHARE = 0.1
+ASTRAY_SHARE, ASTRAY_DAYS = 0.01, 365
+"""Days are astray that hold less than this share of a log's rows, farther from all others than the log is long, and
+than so many days: misread dates, such as 1970 and 2099."""
 SHIFTS_DAYS = {"0 days": 0, "1 day": 1, "1 week": 7, "1 month": 30}
 
 
@@ -64,3 +68,26 @@ def _longest_stretch(days: list[date]) -> tuple[date, date]:
         if current[1] - current[0] > best[1] - best[0]:
             best = current
     return best
+
+
+def days_astray(rows: Mapping[date, int]) -> tuple[date, ...]:
+    """Days that are no part of a log, ascending (see `ASTRAY_SHARE`).
+
+    Args:
+        rows: Rows per day.
+    """
+    days = sorted(rows)
+    runs = [days[:1]]
+    for before, day in pairwise(days):
+        if (day - before).days > ASTRAY_DAYS:
+            runs.append([])
+        runs[-1].append(day)
+    log = max(runs, key=lambda run: sum(rows[day] for day in run))
+    few = ASTRAY_SHARE * sum(rows.values())
+    found: list[date] = []
+    for run in runs:
+        if run is log or sum(rows[day] for day in run) >= few:
+            continue
+        if max((run[0] - log[-1]).days, (log[0] - run[-1]).days) > (log[-1] - log[0]).days:
+            found += run
+    return tuple(found)

@@ -17,6 +17,7 @@ from evaluation.comparison.shifts import (
 )
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.log_days import days_astray
 from logs_schema.settings import refuse_below_one
 from logs_schema.tables import DEPLOYMENT_SAMPLES, REQUESTS
 from twin.placement.bookkeeping import VIEWS
@@ -64,9 +65,14 @@ class DaysConfig:
 
 
 def days_with_rows(archive: Archive) -> tuple[str, list[dt.date]]:
-    """The table that days are counted in, with its days: requests, or samples of deployments where there are none."""
+    """The table that days are counted in, with its days: requests, or samples of deployments where there are none.
+
+    Days astray, as misread dates are, are left out.
+    """
     table = REQUESTS.name if archive.days(REQUESTS.name) else DEPLOYMENT_SAMPLES.name
-    return table, archive.days(table)
+    days = archive.days(table)
+    astray = set(days_astray({day: archive.num_rows(table, day) for day in days}))
+    return table, [day for day in days if day not in astray]
 
 
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:
@@ -121,6 +127,6 @@ def held_out_or_first(
         ConfigError: A named day was trained on.
     """
     if named is None:
-        return [day for day in archive.days("requests") if day > train_days[-1]][:most]
+        return [day for day in days_with_rows(archive)[1] if day > train_days[-1]][:most]
     refuse_overlap(train_days, [TestDays(0, tuple(named), None)])
     return list(named)

@@ -16,7 +16,13 @@ from evaluation.comparison.shifts import (
     plan_shifts,
     refuse_overlap,
 )
-from evaluation.comparison.training_days import DaysConfig, kept_back_of, plan_of, train_days_of
+from evaluation.comparison.training_days import (
+    DaysConfig,
+    held_out_or_first,
+    kept_back_of,
+    plan_of,
+    train_days_of,
+)
 from logs_schema.errors import ConfigError
 
 START = date(2013, 1, 1)
@@ -171,6 +177,18 @@ def test_tests_get_no_more_days_than_they_need_where_training_would_have_too_few
     assert [test.num_requests for test in plan_of(archive, chosen, config).shifts] == [max(per_day, 500)] * 2
     reason = kept_back_of(archive, chosen, DaysConfig(num_days=num_days), config)
     assert reason == "" if num_days < 9 else "its test takes 1" in reason
+
+
+def test_misread_dates_are_neither_trained_nor_tested_on():
+    rows = log(*[900] * 10) | {date(1970, 1, 1): 1, date(2099, 1, 1): 2}
+    archive = SimpleNamespace(days=lambda _: sorted(rows), num_rows=lambda _, at: rows[at])
+    chosen = train_days_of(archive, DaysConfig(), ShiftConfig("0d,2d", max_width_days=1))
+    assert chosen == tuple(day(offset) for offset in range(7))
+    assert [test.days for test in plan_of(archive, chosen, ShiftConfig("0d,2d")).shifts] == [
+        (day(7),),
+        (day(9),),
+    ]
+    assert held_out_or_first(archive, chosen, None, 9) == [day(7), day(8), day(9)]
 
 
 def test_a_short_archive_still_has_training_days_and_an_empty_window_is_refused():

@@ -2,7 +2,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from logs_schema.log_days import log_days
+from logs_schema.log_days import days_astray, log_days
 
 FIRST = date(2020, 3, 1)
 
@@ -41,3 +41,21 @@ def test_of_equal_stretches_the_first_counts_and_order_does_not():
 def test_no_rows():
     days = log_days({FIRST: 0})
     assert (days.rows, days.dense, days.num_dense_days, days.training_days(0)) == ({}, None, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "astray"),
+    [
+        ({}, []),
+        (counted(50, 50, 50), []),
+        (
+            counted(50, 0, 60) | {date(1970, 1, 1): 1, date(2099, 1, 1): 1},
+            [date(1970, 1, 1), date(2099, 1, 1)],
+        ),
+        (counted(50, 0, 60) | {date(2099, 1, 1): 2}, []),  # more than a hundredth
+        (counted(*[50] * 800) | {date(2023, 9, 1): 1}, []),  # nearer than the log is long
+        (counted(*[50] * 10) | {date(2020, 9, 1): 1}, []),  # less than a year
+    ],
+)
+def test_few_rows_far_from_all_others_are_astray(rows, astray):
+    assert list(days_astray(rows)) == astray
