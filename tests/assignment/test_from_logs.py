@@ -85,7 +85,7 @@ def test_edges_of_an_archive(tmp_path):
     assert found.compute["fast"].at(np.array([4.0])) == pytest.approx(5.0, rel=0.1)
     assert found.replicas == {"fast": 4, "idle": 2}
     assert (found.size, found.num_rows) == ("input_mib", 60)
-    assert found.notes == ("idle: too few requests of its own, so the function of all edges",)
+    assert found.notes == ("idle: too few requests of their own, so the function of all edges",)
 
 
 def test_cores_stand_for_sizes_where_there_are_none(tmp_path):

@@ -52,7 +52,7 @@ def test_an_edge_that_a_day_does_not_use_keeps_the_twins_function(log, tmp_path)
     day, notes = day_model(Archive(tmp_path / "log"), edges, Archive(tmp_path / "log").days("requests"))
     assert day.compute["n2"] == edges.compute["n2"]
     assert day.compute["n0"] != edges.compute["n0"]
-    assert notes == ["n2: too few requests of these days ran on it, so the judge keeps the twin's function"]
+    assert notes == ["n2: too few requests of these days, so the judge keeps the twin's function"]
 
 
 def test_an_edge_that_was_not_there_in_training_has_its_classes_function(log, tmp_path):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
 from logs_schema.logged_days import LoggedDays
 from twin.assignment.compute_times import (
     QUANTILES,
@@ -145,13 +145,13 @@ def fit_edges(
 def with_newcomers(edges: EdgesFromLog, archive: Archive) -> tuple[EdgesFromLog, list[str]]:
     """The edges with those that a later log has besides, and notes: they have no history, so their class's function."""
     nodes = archive.nodes().select(["node_id", "node_class", "site", "cpu_cores"]).to_pylist()
-    new, notes = [one for one in nodes if one["node_id"] not in edges.compute], []
+    new = [one for one in nodes if one["node_id"] not in edges.compute]
     compute, replicas, sites = dict(edges.compute), dict(edges.replicas), dict(edges.sites)
     for one in new:
         name = one["node_id"]
         compute[name] = without_history(edges.fallbacks, one["node_class"])
         replicas[name], sites[name] = _replicas(one["cpu_cores"], edges.usual_cores), one["site"]
-        notes.append(f"{name}: not there in training, so the function of {compute[name].source}")
+    notes = _by_source({one["node_id"]: compute[one["node_id"]] for one in new}, "not there in training")
     return replace(edges, compute=compute, replicas=replicas, sites=sites), notes
 
 
@@ -199,8 +199,7 @@ def _notes(
     num_left: int,
     has_cores: bool,
 ) -> list[str]:
-    notes = [f"{name}: too few requests of its own, so the function of {found.source}"
-             for name, found in compute.items() if found.source != "own"]  # fmt: skip
+    notes = _by_source(compute, "too few requests of their own")
     if not has_cores:
         notes.append(
             "no node has any cores, so each serves as many requests at once as it did in the log: a guess"
@@ -215,6 +214,15 @@ def _notes(
     if num_left > 0:
         notes.append(f"{num_left} requests without node, size or time, or cut short, were left out")
     return notes
+
+
+def _by_source(compute: Mapping[str, ComputeTime], why: str) -> list[str]:
+    """Why edges have the functions of others, a sentence for each of these."""
+    names: dict[str, list[str]] = {}
+    for name, found in compute.items():
+        if found.source != "own":
+            names.setdefault(found.source, []).append(name)
+    return [f"{first(each)}: {why}, so the function of {source}" for source, each in names.items()]
 
 
 def _busiest_hour_per_s(arrival_s: np.ndarray) -> float:

@@ -9,7 +9,7 @@ import numpy as np
 from evaluation.simulator.rounds import Absence, Region
 from evaluation.simulator.true_rounds import true_times
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
 from twin.assignment.from_logs import EdgesFromLog, fit_edges
 from twin.assignment.log_day import day_costs
 from twin.assignment.ran_requests import RanRequests, read_ran, sized, take
@@ -94,15 +94,14 @@ def day_model(
     archive: Archive, edges: EdgesFromLog, days: Sequence[dt.date]
 ) -> tuple[EdgesFromLog, list[str]]:
     """Edges as the shifted days alone tell them, and notes; what they do not tell stays as the twin has it."""
-    found, notes = fit_edges(archive, days, size=edges.size), []
-    compute = dict(found.compute)
-    for name, one in edges.compute.items():
-        if compute[name].source != "own":
-            compute[name] = one
-            notes.append(
-                f"{name}: too few requests of these days ran on it, so the judge keeps the twin's function"
-            )
-    kept = {name: compute[name] for name in edges.names}
+    found = fit_edges(archive, days, size=edges.size)
+    few = [name for name in edges.compute if found.compute[name].source != "own"]
+    notes = (
+        [f"{first(few)}: too few requests of these days, so the judge keeps the twin's function"]
+        if few
+        else []
+    )
+    kept = {name: (edges if name in few else found).compute[name] for name in edges.names}
     fields = {"compute": kept, "replicas": edges.replicas, "sites": edges.sites}
     return EdgesFromLog(**{**vars(found), **fields, "ways": found.ways or edges.ways}), notes
 
