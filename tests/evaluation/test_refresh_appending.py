@@ -11,6 +11,7 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.jobs.job import run_job
+from evaluation.pipeline.refresh.appending import in_words
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
 from evaluation.pipeline.refresh.job import history_step
 from evaluation.pipeline.refresh.standing import STALE, is_under_way
@@ -92,6 +93,16 @@ def test_rows_are_appended_and_counted(base: Path, tmp_path: Path) -> None:
     assert found["0-1"]["status"] == "completed"
     assert found["0-1"]["propensity"] == 0.5
     assert Archive(base).num_rows("requests") == 1  # the imported log stays as it was
+
+
+def test_a_day_whose_log_is_missing_is_told(base: Path, tmp_path: Path) -> None:
+    served(tmp_path / "log", [row(0, "completed"), row(1, "completed", day=3)])
+    facts = refreshed(base, tmp_path / "work", tmp_path / "log")
+    assert facts["days_without"] == ["2024-05-03", "2024-05-04"]
+    assert "it has none of 2024-05-03, 2024-05-04: where a log was lost" in in_words(facts)
+    decided(tmp_path / "work")
+    served(tmp_path / "log", [row(2, "completed", day=4)])
+    assert refreshed(base, tmp_path / "work", tmp_path / "log")["days_without"] == []
 
 
 def test_a_grown_log_adds_what_is_new_and_quarantines_nothing(base: Path, tmp_path: Path) -> None:

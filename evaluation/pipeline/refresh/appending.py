@@ -8,6 +8,7 @@ the file was compressed since. A file is known by its path below the log, so fil
 several files.
 """
 
+import datetime as dt
 import hashlib
 import os
 import shutil
@@ -29,6 +30,7 @@ from logs_schema.formats.reading import Chunk, Item, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing import hashes_by_name, refuse_other_formats
 from logs_schema.keys import key_hashes
+from logs_schema.log_days import days_astray, log_days
 from logs_schema.product import verify
 from logs_schema.progress import Stage
 from logs_schema.quarantine import BadRecord
@@ -107,7 +109,8 @@ def append(
     unseen = [file for file in present if file_hash(file) not in seen]
     counts = {"files": len(present), "new_files": len(unseen), "rows_read": 0, "rows_known": 0}
     before, bad_before = archive.num_rows(table), _num_bad(archive, table)
-    held = archive.days_hash(table, archive.days(table))
+    days_before = archive.days(table)
+    held = archive.days_hash(table, days_before)
     if unseen:
         refuse_other_formats(native, unseen)
         known = _Known(archive, settled_among(archive, _request_ids(native.read(unseen))))
@@ -124,8 +127,9 @@ def append(
                 stage(counts["rows_read"])
             tally.refuse_loss(first(unseen))
         archive = Archive(path)
-    days = archive.days(table)
+    days, since = archive.days(table), days_before[-1] if days_before else dt.date.max
     return counts | {
+        "days_without": [str(day) for day in _days_without(archive, table) if day > since],
         "requests_added": archive.num_rows(table) - before,
         "rows_quarantined": _num_bad(archive, table) - bad_before,
         "requests": archive.num_rows(table),
@@ -134,6 +138,13 @@ def append(
         "first_day": days[0].isoformat() if days else None,
         "last_day": days[-1].isoformat() if days else None,
     }
+
+
+def _days_without(archive: Archive, table: str) -> tuple[dt.date, ...]:
+    """Days within a history that have no rows."""
+    rows = {day: archive.num_rows(table, day) for day in archive.days(table)}
+    astray = days_astray(rows)
+    return log_days({day: num_rows for day, num_rows in rows.items() if day not in astray}).missing
 
 
 def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
@@ -257,8 +268,10 @@ def in_words(facts: Mapping[str, Any]) -> str:
     """The numbers of appended rows, as a sentence."""
     rows = facts.get("table", REQUESTS.name)
     known = "of requests whose end was known" if rows == REQUESTS.name else "known already"
+    without = facts.get("days_without")
+    lost = f"; it has none of {first(without)}: where a log was lost, that is no quiet day" if without else ""
     return (
         f"{facts['requests_added']:,} {rows} added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
         f"read, {facts['rows_known']:,} {known}, {facts['rows_quarantined']:,} quarantined); "
-        f"the history now holds {facts['requests']:,} {rows}, {facts['first_day']} to {facts['last_day']}"
+        f"the history now holds {facts['requests']:,} {rows}, {facts['first_day']} to {facts['last_day']}{lost}"
     )
