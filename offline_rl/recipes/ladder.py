@@ -18,7 +18,8 @@ profit from the twin's errors, and is taken where it is expected to be better: g
 half of what they are worth.
 
 A twin that failed its certificate is wrong by an unknown amount, for rules as for networks: there a gain counts only
-from `UNTRUSTED_GAIN` on, that of a rule from `UNTRUSTED_GAIN_OF_RULE` on.
+from `UNTRUSTED_GAIN` on, that of a rule, and of what corrects the rule that is held, from `UNTRUSTED_GAIN_OF_RULE` on;
+and a correction needs 90 % confidence as well.
 
 What counts late requests as lost may let them wait for good. So the mean response time of every rung is measured on
 the same windows; and with `most_response` none is taken that is surely, with every member, above that multiple of the
@@ -47,7 +48,7 @@ NUM_REQUESTS = 32_768
 """Requests played by every policy with every member, every window several times where there are fewer."""
 UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
 """Mean reward of a decision that a rung must gain in a twin that failed its certificate; the first is what certificates
-allow levels to be off by."""
+allow levels to be off by, the second is of rules and of what corrects the rule that is held."""
 _SURE, _LIKELY = 0.9, 2.0 / 3.0
 """Confidence, to one side, that a network is better than what is held, and that one which corrects a rule is."""
 
@@ -208,12 +209,11 @@ def climb(
         played = judge(rung.network, rung.params)
         first = first if held else played
         gain = gain_of(played, best) if held else RungGain()
-        least = 0.0 if is_trusted else UNTRUSTED_GAIN_OF_RULE if rung.is_rule else UNTRUSTED_GAIN
         too_slow = (
             most_response is not None
             and _low(played.response_s - most_response * first.response_s, _SURE) > 0.0
         )
-        taken = not held or (_is_better(rung, held, gain) and gain.mean >= least and not too_slow)
+        taken = not held or (_is_enough(gain, rung, held, is_trusted) and not too_slow)
         steps[rung.name] = RungStep(
             played.mean, gain.mean, gain.low, played.out_of_support, taken, rung.row, False,
             _mean(played.response_s), too_slow,
@@ -224,11 +224,15 @@ def climb(
     return {name: step._replace(is_chosen=name == chosen) for name, step in steps.items()}
 
 
-def _is_better(rung: Rung, held: Rung, gain: RungGain) -> bool:
-    """Whether a gain is enough for a rung of its kind (see the module)."""
+def _is_enough(gain: RungGain, rung: Rung, held: Rung, is_trusted: bool) -> bool:
+    """Whether a gain over the rung that is held is enough for a rung of its kind (see the module)."""
+    corrects = rung.corrects_rule and held.is_rule
     if rung.is_rule:
-        return gain.mean > 0.5 * gain.guessed
-    return (gain.likely if rung.corrects_rule and held.is_rule else gain.low) > 0.0
+        enough = gain.mean > 0.5 * gain.guessed
+    else:
+        enough = (gain.likely if corrects and is_trusted else gain.low) > 0.0
+    least = UNTRUSTED_GAIN_OF_RULE if rung.is_rule or corrects else UNTRUSTED_GAIN
+    return enough and (is_trusted or gain.mean >= least)
 
 
 def gain_of(played: RungResult, held: RungResult) -> RungGain:

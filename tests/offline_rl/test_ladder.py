@@ -86,7 +86,9 @@ def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> Non
 
     def untrusted(**values: float):
         rungs = [
-            Rung(name, 0, NO_ENTRANTS, {"value": value}, is_rule=name.startswith("rule"))
+            Rung(
+                name, 0, NO_ENTRANTS, {"value": value}, name.startswith("rule"), name.startswith("correction")
+            )
             for name, value in values.items()
         ]
         return climb(rungs, judged, is_trusted=False)
@@ -95,6 +97,8 @@ def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> Non
     assert [name for name, step in steps.items() if step.taken] == ["rule", "rule_tuned", "better"]
     assert min(steps["rule_alike"].low, steps["network"].low) > 0.0  # sure in a trusted twin
     assert in_words(steps, is_trusted=False).endswith("rule's; the twin failed its certificate")
+    near = untrusted(rule=0.5, correction_alike=0.504, correction=0.506, correction_of_that=0.512)
+    assert [name for name, step in near.items() if step.taken] == ["rule", "correction"]
     stays = untrusted(rule=0.5, network=0.52)
     assert chosen_of(stays)[0] == "rule"
     assert "failed its certificate, and shows too little, to leave it" in in_words(stays, is_trusted=False)
@@ -141,6 +145,8 @@ def test_what_corrects_a_rule_is_taken_over_a_rule_at_odds_of_two_to_one(
         ]
         steps = climb(rungs, judge)
         assert steps["residual"].taken == wanted, is_rule
+        failed = climb(rungs, judge, is_trusted=False)
+        assert failed["residual"].taken == (is_rule and over_network)  # at 90 %
         assert steps["residual"].low == pytest.approx(gain - 0.01295, abs=1e-5)
 
 
