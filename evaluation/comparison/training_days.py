@@ -65,14 +65,16 @@ class DaysConfig:
 
 
 def days_with_rows(archive: Archive) -> tuple[str, list[dt.date]]:
-    """The table that days are counted in, with its days: requests, or samples of deployments where there are none.
-
-    Days astray, as misread dates are, are left out.
-    """
+    """The table that days are counted in, with its days: requests, or samples of deployments where there are none."""
     table = REQUESTS.name if archive.days(REQUESTS.name) else DEPLOYMENT_SAMPLES.name
+    return table, days_of(archive, table)
+
+
+def days_of(archive: Archive, table: str) -> list[dt.date]:
+    """The days that have rows of a table, but for those astray, as misread dates are."""
     days = archive.days(table)
     astray = set(days_astray({day: archive.num_rows(table, day) for day in days}))
-    return table, [day for day in days if day not in astray]
+    return [day for day in days if day not in astray]
 
 
 def train_days_of(archive: Archive, days: DaysConfig, shifts: ShiftConfig) -> tuple[dt.date, ...]:

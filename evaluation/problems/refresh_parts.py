@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.training_days import days_of
 from evaluation.problems.configuration import RunConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -78,7 +79,7 @@ def newest_days(archive: Archive, num_days: int, table: str = REQUESTS.name) -> 
     Raises:
         ConfigError: That leaves no day to learn from.
     """
-    days = archive.days(table)
+    days = days_of(archive, table)
     if len(days) <= num_days:
         fewer = "hold out fewer days (--judge-days), or " if num_days > 1 else ""
         raise ConfigError(

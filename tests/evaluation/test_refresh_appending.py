@@ -289,9 +289,14 @@ def test_what_cannot_be_appended_is_refused_and_nothing_is_lost(base: Path, tmp_
 
 
 def test_training_ends_on_a_day_that_the_log_has() -> None:
-    """After an outage the days right before the newest ones have no rows: training on them would have none."""
+    """After an outage the days right before the newest ones have no rows: training on them would have none. A misread
+    date is no newest day."""
     days = [dt.date(2024, 1, day) for day in (1, 2, 3, 7, 8)]
-    archive = cast(Archive, SimpleNamespace(days=lambda _: days, path=Path("log")))
+    rows = dict.fromkeys(days, 900) | {dt.date(2099, 1, 1): 1}
+    archive = cast(
+        Archive,
+        SimpleNamespace(days=lambda _: list(rows), num_rows=lambda _, day: rows[day], path=Path("log")),
+    )
     assert newest_days(archive, 2) == HistorySplit((days[3], days[4]), days[2])
     assert newest_days(archive, 4) == HistorySplit(tuple(days[1:]), days[0])
     with pytest.raises(ConfigError, match="has 5 days with requests, and 5 of them"):

@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from evaluation.comparison.training_days import days_of
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.accounting import LineTally
 from logs_schema.casting import cast_rows
@@ -30,7 +31,7 @@ from logs_schema.formats.reading import Chunk, Item, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing import hashes_by_name, refuse_other_formats
 from logs_schema.keys import key_hashes
-from logs_schema.log_days import days_astray, log_days
+from logs_schema.log_days import log_days
 from logs_schema.product import verify
 from logs_schema.progress import Stage
 from logs_schema.quarantine import BadRecord
@@ -142,9 +143,7 @@ def append(
 
 def _days_without(archive: Archive, table: str) -> tuple[dt.date, ...]:
     """Days within a history that have no rows."""
-    rows = {day: archive.num_rows(table, day) for day in archive.days(table)}
-    astray = days_astray(rows)
-    return log_days({day: num_rows for day, num_rows in rows.items() if day not in astray}).missing
+    return log_days(dict.fromkeys(days_of(archive, table), 1)).missing
 
 
 def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
