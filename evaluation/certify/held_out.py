@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.shifts import TestDays, refuse_overlap
-from evaluation.comparison.training_days import days_with_rows
+from evaluation.comparison.training_days import days_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from twin.placement.encoding import DAY_S, Encoding, day_start_s, decided_node
@@ -44,7 +44,7 @@ def end_of_log_s(archive: Archive) -> float:
     It was cut off where requests of the last day began and never ended: at the latest instant that it tells of.
     Outcomes later than that are missing in the log, and count as unknown in what is compared with it.
     """
-    last = days_with_rows(archive)[1][-1]
+    last = days_of(archive, "requests")[-1]
     midnight_s = day_start_s(last) + DAY_S
     rows = archive.read("requests", days=[last], columns=["start", "finish"])
     if not pc.any(pc.and_(pc.is_valid(rows["start"]), pc.is_null(rows["finish"]))).as_py():
@@ -95,7 +95,7 @@ def hold_out(
     present = archive.days("requests")
     last = max(train_days)
     if named is None:
-        days = _first_days(archive, [day for day in days_with_rows(archive)[1] if day > last], config)
+        days = _first_days(archive, [day for day in days_of(archive, "requests") if day > last], config)
         if not days:
             raise ConfigError(
                 "the log holds no day after training",

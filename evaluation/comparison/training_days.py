@@ -129,6 +129,6 @@ def held_out_or_first(
         ConfigError: A named day was trained on.
     """
     if named is None:
-        return [day for day in days_with_rows(archive)[1] if day > train_days[-1]][:most]
+        return [day for day in days_of(archive, REQUESTS.name) if day > train_days[-1]][:most]
     refuse_overlap(train_days, [TestDays(0, tuple(named), None)])
     return list(named)

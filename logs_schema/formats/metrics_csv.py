@@ -116,15 +116,14 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 yield one
                 continue
             at = places.get(one.instant_s, one.instant_s)
-            numbers = None if samples.off_grid(at) else _numbers_of(mapping, one)
-            if numbers is None or hash(one.line) in taken:
-                rule = (
-                    OFF_GRID if samples.off_grid(at) else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
-                )
+            is_off, mark = samples.off_grid(at), hash(one.line)
+            numbers = None if is_off else _numbers_of(mapping, one)
+            if numbers is None or mark in taken:
+                rule = OFF_GRID if is_off else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
                 counts[2] += 1
                 yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, one.number, one.line)
                 continue
-            taken.add(hash(one.line))
+            taken.add(mark)
             for mapped, deployment, number in numbers:
                 where = f"{name}, line {one.number}, {mapped.source}"
                 met.add((mapped, deployment))

@@ -101,7 +101,7 @@ def day_model(
         if few
         else []
     )
-    kept = {name: (edges if name in few else found).compute[name] for name in edges.names}
+    kept = {name: found.compute[name] for name in edges.names} | {name: edges.compute[name] for name in few}
     fields = {"compute": kept, "replicas": edges.replicas, "sites": edges.sites}
     return EdgesFromLog(**{**vars(found), **fields, "ways": found.ways or edges.ways}), notes
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from logs_schema.formats.pool_size import pool_use
 from twin.ordering.types import Jobs, Pool
 
 LEFT_OUT = {"no_processors": "no processors", "no_run_time": "no run time"}
@@ -55,9 +56,7 @@ def idle_in_words(jobs: Jobs, pool: Pool) -> list[str]:
     """One sentence where the pool has room for all jobs when they arrive: no order makes a difference there."""
     fits = jobs.processors <= pool.processors
     begin_s, processors = jobs.arrival_s[fits], jobs.processors[fits]
-    instants = np.concatenate([begin_s + jobs.run_s[fits], begin_s])  # of one instant, ends come first
-    held = np.concatenate([-processors, processors])[np.argsort(instants, kind="stable")]
-    most = np.max(np.cumsum(held), initial=0.0)
+    most = pool_use(begin_s, begin_s + jobs.run_s[fits], processors).peak
     if most > pool.processors:
         return []
     return [
