@@ -92,14 +92,14 @@ def hold_out(
     Raises:
         ConfigError: There are no such days, the log holds no requests on them, or they are not after training.
     """
-    present = archive.days("requests")
+    present, known = archive.days("requests"), days_of(archive, "requests")
     last = max(train_days)
     if named is None:
-        days = _first_days(archive, [day for day in days_of(archive, "requests") if day > last], config)
+        days = _first_days(archive, [day for day in known if day > last], config)
         if not days:
             raise ConfigError(
                 "the log holds no day after training",
-                where=f"training ends on {last}, the log on {present[-1] if present else 'no day'}",
+                where=f"training ends on {last}, the log on {known[-1] if known else 'no day'}",
                 advice="import later days, or fit the twin on fewer (--config, [days] last_day)",
             )
     else:
@@ -111,7 +111,7 @@ def hold_out(
                 where=first(missing),
                 allowed=f"days between {last + DAY} and {present[-1] if present else last}",
             )
-    partners, notes = _partners(days, [day for day in present if day not in set(days)], train_days)
+    partners, notes = _partners(days, [day for day in known if day not in set(days)], train_days)
     return HeldOutDays(tuple(days), partners, notes)
 
 

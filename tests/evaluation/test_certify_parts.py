@@ -17,7 +17,7 @@ from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section, ce
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
 from evaluation.certify.generating import arrival_lines
-from evaluation.certify.held_out import _partners, end_of_log_s, parse_days
+from evaluation.certify.held_out import _partners, end_of_log_s, hold_out, parse_days
 from evaluation.certify.horizons import growth_exponent, mean_earth_mover
 from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
 from evaluation.certify.offloading import _correlation
@@ -83,6 +83,17 @@ def test_partners_are_real_days_of_the_same_kind_and_never_held_out():
     partners, notes = _partners(january(8, 13), january(5), january(5))
     assert partners == tuple(january(5, 5))
     assert "no further weekend day" in notes[0]
+
+
+def test_misread_dates_are_neither_held_out_nor_partners():
+    days = [dt.date(2024, 1, day) for day in (4, 5, 6, 7, 8)]
+    rows = dict.fromkeys(days, 900) | {dt.date(2098, 1, 4): 1, dt.date(2099, 1, 1): 1}
+    archive = SimpleNamespace(days=lambda _: list(rows), num_rows=lambda _, day: rows[day])
+    chosen = hold_out(archive, days[:2], None, CertifyConfig(enough_rows=100_000))
+    assert chosen.days == tuple(days[2:])
+    assert set(chosen.partners) == set(days[:2])
+    with pytest.raises(ConfigError, match="ends on 2024-01-08, the log on 2024-01-08"):
+        hold_out(archive, days, None, CertifyConfig())
 
 
 @pytest.mark.parametrize(("num_windows", "num_members"), [(7, 3), (1, 5), (6, 2), (12, 1)])
