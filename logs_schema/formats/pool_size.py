@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from logs_schema.casting import float_of
+from logs_schema.concurrency import use_over_time
 from logs_schema.errors import ConfigError, FormatError
 from logs_schema.formats.reading import ReadingOptions
 
@@ -49,15 +50,11 @@ def first_of_each(jobs: "array[int]") -> np.ndarray:
 
 
 def pool_use(start_s: np.ndarray, finish_s: np.ndarray, amount: np.ndarray) -> PoolUse:
-    """Use over time of requests that hold `amount` from start to finish, all `[requests]`.
-
-    At one instant, those that end leave before those that start arrive.
-    """
+    """Use over time of requests that hold `amount` from start to finish, all `[requests]`."""
     if not len(amount):
         return PoolUse()
-    times_s, change = np.concatenate([start_s, finish_s]), np.concatenate([amount, -amount])
-    order = np.lexsort((change, times_s))
-    use, held_s = np.cumsum(change[order]), np.diff(times_s[order], append=times_s[order[-1]])
+    times_s, use = use_over_time(start_s, finish_s, amount)
+    held_s = np.diff(times_s, append=times_s[-1])
     by_use = np.argsort(use, kind="stable")
     middle = np.searchsorted(np.cumsum(held_s[by_use]), held_s.sum() / 2)
     median = use[by_use[min(middle, len(use) - 1)]]

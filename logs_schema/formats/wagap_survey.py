@@ -15,6 +15,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from logs_schema.concurrency import most_at_once
 from logs_schema.errors import FormatError
 from logs_schema.formats.fields import instant
 from logs_schema.formats.files import numbered_lines
@@ -62,15 +63,15 @@ class Survey:
 
 @dataclass
 class _Use:
-    """Changes of one node's use, and the classes its jobs allow."""
+    """What jobs held of one node, and the classes they allow."""
 
-    times_s: "array[float]" = field(default_factory=lambda: array("d"))
+    start_s: "array[float]" = field(default_factory=lambda: array("d"))
+    finish_s: "array[float]" = field(default_factory=lambda: array("d"))
     cores: "array[int]" = field(default_factory=lambda: array("i"))
     allowed: Counter[frozenset[str]] = field(default_factory=Counter)
 
     def peak(self) -> float:
-        times_s, cores = np.asarray(self.times_s), np.asarray(self.cores)
-        return float(np.cumsum(cores[np.lexsort((cores, times_s))]).max(initial=0))
+        return most_at_once(*map(np.asarray, (self.start_s, self.finish_s, self.cores)))
 
 
 def parse_line(line: str) -> tuple[SwfJob, JobPlacement]:
@@ -110,8 +111,9 @@ def survey(path: Path, machines: Mapping[str, MachineClass]) -> Survey:
             use = uses[node]
             use.allowed[allowed] += 1
             if start_s is not None and finish_s is not None:
-                use.times_s.extend((start_s, finish_s))
-                use.cores.extend((cores, -cores))
+                use.start_s.append(start_s)
+                use.finish_s.append(finish_s)
+                use.cores.append(cores)
     classes = {node: _class_of(use.allowed, use.peak(), machines, path) for node, use in uses.items()}
     against = sum(n for node, use in uses.items() for ok, n in use.allowed.items() if classes[node] not in ok)
     return Survey(classes, against)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logs_schema.concurrency import most_at_once
 from logs_schema.errors import ConfigError
 from offline_rl.ordering.programs import OrderTrainingConfig
 from twin.ordering.config import OrderingConfig
@@ -42,7 +43,7 @@ def occupancy_of(jobs: Jobs, start_s: np.ndarray) -> Occupancy:
     begin_s, end_s = start_s[known], start_s[known] + jobs.run_s[known]
     waits = begin_s > jobs.arrival_s[known]
     return Occupancy(
-        _most_at_once(begin_s, end_s), _most_at_once(jobs.arrival_s[known][waits], begin_s[waits])
+        int(most_at_once(begin_s, end_s)), int(most_at_once(jobs.arrival_s[known][waits], begin_s[waits]))
     )
 
 
@@ -98,11 +99,3 @@ def widened(config: OrderTrainingConfig, jobs: Jobs, pool: Pool) -> OrderTrainin
 
 def _size(occupancy: int, least: int, largest: int) -> int:
     return min(max(least, 1 << max(int(np.ceil(ROOM * occupancy)) - 1, 0).bit_length()), largest)
-
-
-def _most_at_once(begin_s: np.ndarray, end_s: np.ndarray) -> int:
-    """Most intervals that hold one instant; one that ends then does not."""
-    instants = np.concatenate([end_s, begin_s])
-    steps = np.concatenate([np.full(len(end_s), -1), np.ones(len(begin_s), int)])
-    order = np.lexsort((steps, instants))
-    return int(np.cumsum(steps[order]).max(initial=0))

@@ -2,11 +2,13 @@
 
 import numpy as np
 
+from logs_schema.concurrency import most_at_once
+
 
 def largest_use(
     node: np.ndarray, begin_s: np.ndarray, end_s: np.ndarray, amount: np.ndarray, num_nodes: int
 ) -> np.ndarray:
-    """[nodes] the largest amount that requests hold at once; what ends at an instant leaves before what begins.
+    """[nodes] the largest amount that requests hold at once.
 
     Args:
         node: [rows] index, -1 for none.
@@ -18,7 +20,5 @@ def largest_use(
     known = np.isfinite(begin_s) & np.isfinite(end_s)
     for index in range(num_nodes):
         here = known & (node == index)
-        times = np.concatenate([begin_s[here], end_s[here]])
-        change = np.concatenate([amount[here], -amount[here]])
-        peak[index] = np.cumsum(change[np.lexsort((change, times))]).max(initial=0.0)
+        peak[index] = most_at_once(begin_s[here], end_s[here], amount[here])
     return peak
