@@ -18,8 +18,9 @@ profit from the twin's errors, and is taken where it is expected to be better: g
 half of what they are worth.
 
 A twin that failed its certificate is wrong by an unknown amount, for rules as for networks: there a gain counts only
-from `UNTRUSTED_GAIN` on, that of a rule, and of what corrects the rule that is held, from `UNTRUSTED_GAIN_OF_RULE` on;
-and a correction needs 90 % confidence as well.
+from `UNTRUSTED_GAIN` on, that of a rule, and of what corrects the rule that is held, from `UNTRUSTED_GAIN_OF_RULE` on.
+A correction needs 90 % confidence as well; a rule with that much confidence may gain as little as it likes, for where
+hardly anything fails, little is all there is to gain.
 
 What counts late requests as lost may let them wait for good. So the mean response time of every rung is measured on
 the same windows; and with `most_response` none is taken that is surely, with every member, above that multiple of the
@@ -47,8 +48,9 @@ from twin.placement.windows import Windows
 NUM_REQUESTS = 32_768
 """Requests played by every policy with every member, every window several times where there are fewer."""
 UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
-"""Mean reward of a decision that a rung must gain in a twin that failed its certificate; the first is what certificates
-allow levels to be off by, the second is of rules and of what corrects the rule that is held."""
+"""Mean reward of a decision that a rung must gain in a twin that failed its certificate. The first is what certificates
+allow levels to be off by; the second is of what corrects the rule that is held, and of rules that are not surely
+better."""
 _SURE, _LIKELY = 0.9, 2.0 / 3.0
 """Confidence, to one side, that a network is better than what is held, and that one which corrects a rule is."""
 
@@ -226,13 +228,13 @@ def climb(
 
 def _is_enough(gain: RungGain, rung: Rung, held: Rung, is_trusted: bool) -> bool:
     """Whether a gain over the rung that is held is enough for a rung of its kind (see the module)."""
-    corrects = rung.corrects_rule and held.is_rule
     if rung.is_rule:
-        enough = gain.mean > 0.5 * gain.guessed
-    else:
-        enough = (gain.likely if corrects and is_trusted else gain.low) > 0.0
-    least = UNTRUSTED_GAIN_OF_RULE if rung.is_rule or corrects else UNTRUSTED_GAIN
-    return enough and (is_trusted or gain.mean >= least)
+        counts = is_trusted or gain.low > 0.0 or gain.mean >= UNTRUSTED_GAIN_OF_RULE
+        return counts and gain.mean > 0.5 * gain.guessed
+    corrects = rung.corrects_rule and held.is_rule
+    if is_trusted:
+        return (gain.likely if corrects else gain.low) > 0.0
+    return gain.low > 0.0 and gain.mean >= (UNTRUSTED_GAIN_OF_RULE if corrects else UNTRUSTED_GAIN)
 
 
 def gain_of(played: RungResult, held: RungResult) -> RungGain:

@@ -84,21 +84,29 @@ def test_decisions_at_which_the_twin_guesses_count_as_nothing() -> None:
 def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> None:
     """In worlds where later requests slow running ones the twin fails, and yet ranks well what is far apart."""
 
-    def untrusted(**values: float):
+    def untrusted(**policies: float | dict[str, float]):
         rungs = [
             Rung(
-                name, 0, NO_ENTRANTS, {"value": value}, name.startswith("rule"), name.startswith("correction")
+                name, 0, NO_ENTRANTS, policy if isinstance(policy, dict) else {"value": policy},
+                name.startswith("rule"), name.startswith("correction"),
             )
-            for name, value in values.items()
-        ]
+            for name, policy in policies.items()
+        ]  # fmt: skip
         return climb(rungs, judged, is_trusted=False)
 
-    steps = untrusted(rule=0.5, rule_alike=0.504, rule_tuned=0.506, network=0.53, better=0.54)
+    steps = untrusted(rule=0.5, network=0.52, rule_tuned=0.504, better=0.54)
     assert [name for name, step in steps.items() if step.taken] == ["rule", "rule_tuned", "better"]
-    assert min(steps["rule_alike"].low, steps["network"].low) > 0.0  # sure in a trusted twin
+    assert steps["network"].low > 0.0  # sure, which is enough of a rule, and in a trusted twin
     assert in_words(steps, is_trusted=False).endswith("rule's; the twin failed its certificate")
     near = untrusted(rule=0.5, correction_alike=0.504, correction=0.506, correction_of_that=0.512)
     assert [name for name, step in near.items() if step.taken] == ["rule", "correction"]
+    noisy = {"own": 0.3, "seed": 2}
+    alone = judged(None, {"value": 0.5} | noisy).mean - judged(None, {"value": 0.5}).mean
+    few, many = (
+        untrusted(rule=0.5, rule_noisy={"value": 0.5 + gain - alone} | noisy) for gain in (0.004, 0.006)
+    )
+    assert max(few["rule_noisy"].low, many["rule_noisy"].low) < 0.0
+    assert [chosen_of(steps)[0] for steps in (few, many)] == ["rule", "rule_noisy"]
     stays = untrusted(rule=0.5, network=0.52)
     assert chosen_of(stays)[0] == "rule"
     assert "failed its certificate, and shows too little, to leave it" in in_words(stays, is_trusted=False)
