@@ -44,6 +44,7 @@ class Certificate:
         twin: Content hash of the twin.
         archive: Content hash of the archive.
         beside: Sections about what training does not use.
+        since_training: Where one-step lines fail: whether they do so on the training days too, in words.
     """
 
     verdict: Verdict
@@ -59,6 +60,7 @@ class Certificate:
     twin: str
     archive: str
     beside: tuple[str, ...] = ()
+    since_training: str = ""
 
     @property
     def training(self) -> Verdict:
@@ -78,7 +80,10 @@ class Certificate:
     @staticmethod
     def from_json(content: Any) -> "Certificate":
         """The certificate that `to_json` wrote; SchemaError where it is of another version."""
-        return from_plain(Certificate, {"beside": []} | content if isinstance(content, dict) else content)
+        return from_plain(
+            Certificate,
+            {"beside": [], "since_training": ""} | content if isinstance(content, dict) else content,
+        )
 
     def counts(self) -> dict[str, int]:
         """Number of lines of every verdict."""
@@ -91,7 +96,8 @@ class Certificate:
         counts = ", ".join(f"{count} {name}" for name, count in self.counts().items() if count)
         apart = "" if self.training is self.verdict else f"; for what training uses: {self.training.value}"
         untested = f"; closed loop: {NO_CLONE}" if self.untested else ""
-        return f"{self.verdict.value} ({counts}){apart}{untested}"
+        since = f"; {self.since_training}" if self.since_training else ""
+        return f"{self.verdict.value} ({counts}){apart}{untested}{since}"
 
 
 def certificate_of(
@@ -109,6 +115,7 @@ def certificate_of(
     notes: Sequence[str] = (),
     refusal: str = "",
     beside: Sequence[str] = (),
+    since_training: str = "",
 ) -> Certificate:
     """The certificate of some lines.
 
@@ -118,7 +125,8 @@ def certificate_of(
         charts: Section -> its charts, if any.
         config: Configuration of the certificate.
         twin, archive: Content hashes.
-        train_days, days, partners, num_requests, notes, refusal, beside: As in `Certificate`.
+        train_days, days, partners, num_requests, notes, refusal, beside, since_training: As in
+            `Certificate`.
     """
     lines = settled(lines, len(days))
     names = dict.fromkeys(line.section for line in lines)
@@ -136,6 +144,7 @@ def certificate_of(
         twin=twin,
         archive=archive,
         beside=tuple(beside),
+        since_training=since_training,
     )
 
 

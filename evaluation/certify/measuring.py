@@ -19,7 +19,7 @@ from evaluation.certify.calibrated import calibration_lines
 from evaluation.certify.closed_loop import SECTION as CLOSED
 from evaluation.certify.closed_loop import closed_trio, distance_lines, level_lines
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.forecasting import forecast
+from evaluation.certify.forecasting import Forecast, forecast
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.generating import population_lines
 from evaluation.certify.held_out import HeldOutDays, end_of_log_s, hold_out
@@ -33,6 +33,7 @@ from evaluation.certify.offloading import offload_lines
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.simulating import Simulation
+from evaluation.certify.since_training import explained, last_windows
 from evaluation.certify.tested_system import SystemUnderTest, of_twin, seen_in_full
 from evaluation.certify.two_samples import pairs_chart
 from evaluation.comparison.report import Chart
@@ -49,13 +50,15 @@ PARTS = (ANSWERS, POLICIES, POPULATION)
 
 @dataclass(frozen=True)
 class MeasuredSections:
-    """Measurements of a system under test: lines, charts by section, notes, number of requests and of unknown ones."""
+    """Measurements of a system under test: lines, charts by section, notes, number of requests and of unknown ones, and
+    whether what fails held in training (`since_training.py`)."""
 
     lines: tuple[Line, ...]
     charts: Mapping[str, tuple[Chart, ...]]
     notes: tuple[str, ...] = ()
     num_requests: int = 0
     num_unknown: int = 0
+    since_training: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,15 +178,21 @@ def measure(
         simulation = Simulation(tested, behaviour, held, seed=config.seed)
         simulated = simulation.closed_loop(end_s)
     with progress.stage("compare twin and log"):
-        calibrated, calibration_charts = calibration_lines(forecasts, config)
+        one_step, calibration_charts = _one_step(forecasts, config)
         closed = closed_trio(held, simulated, partners)
         resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
         offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
         horizon, horizon_charts = horizon_lines(held, simulation.states_with_logged_luck(), partners, config)
-        lines = [
-            *answer_lines(trio, config), *bias_lines(forecasts, config), *calibrated,
-            *model_class_lines(forecasts, config), clone, *resting_on(clone, [*resting, *offload]), *horizon,
-        ]  # fmt: skip
+
+        def in_training() -> Sequence[Line]:
+            past = last_windows(tested, len(forecasts.unit))
+            return _one_step(
+                forecast(tested, behaviour, past, seed=config.seed, known_until_s=end_s), config
+            )[0]
+
+        one_step, since_training = explained(one_step, in_training)
+        rested = resting_on(clone, [*resting, *offload])
+        lines = [*answer_lines(trio, config), *one_step, clone, *rested, *horizon]
     charts = {
         ANSWERS: (*distribution_charts(trio), pairs_chart(trio, COLUMNS)),
         CALIBRATION: calibration_charts,
@@ -192,5 +201,11 @@ def measure(
         HORIZON: horizon_charts,
     }
     return MeasuredSections(
-        tuple(lines), charts, num_requests=len(trio.real.unit), num_unknown=int((~forecasts.known).sum())
+        tuple(lines), charts, (), len(trio.real.unit), int((~forecasts.known).sum()), since_training
     )
+
+
+def _one_step(forecasts: Forecast, config: CertifyConfig) -> tuple[list[Line], tuple[Chart, ...]]:
+    """The lines of one-step forecasts that need no other days, and the charts of their calibration."""
+    calibrated, charts = calibration_lines(forecasts, config)
+    return [*bias_lines(forecasts, config), *calibrated, *model_class_lines(forecasts, config)], charts

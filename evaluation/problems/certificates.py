@@ -35,7 +35,8 @@ def certificate_plan(
             out, inputs["archive"], inputs["twin"], days, config, progress,
             population=population, record_refusal=record_refusal, engine=engine,
         )  # fmt: skip
-        progress.note(f"the twin's certificate: {facts['verdict']}")
+        words = filter(None, (facts["verdict"], facts["since_training"]))
+        progress.note(f"the twin's certificate: {'; '.join(words)}")
         return facts
 
     chosen = None if days is None else [day.isoformat() for day in days]
@@ -100,6 +101,7 @@ def build_certificate(
         "days": list(certificate.days),
         "lines": certificate.counts(),
         "refusal": certificate.refusal,
+        "since_training": certificate.since_training,
     }
 
 

@@ -1,6 +1,7 @@
 """The certificate's null and its power: the truth as a twin of itself passes, planted faults fail their own line."""
 
 import datetime as dt
+from dataclasses import replace
 from types import SimpleNamespace
 
 import jax
@@ -17,9 +18,11 @@ from evaluation.certify.lines import Verdict
 from evaluation.certify.logged_days import real_days
 from evaluation.certify.measuring import measure
 from evaluation.certify.simulating import Simulation
+from evaluation.certify.since_training import CHANGED, WRONG_FORM
 from evaluation.certify.tested_system import seen_in_full
 from evaluation.problems.placement.certifying import ABOUT
 from evaluation.simulator.logs import simulate, truth_folder
+from evaluation.simulator.world import Drift
 from logs_schema import Archive
 from logs_schema.progress import SilentProgress
 from tests.evaluation.planted import acceptance_lowered, means_swapped, waits_halved
@@ -115,6 +118,21 @@ def test_planted_faults_fail_their_line(made, fault, line, passes):
 
 def test_sharing_taken_for_queueing_fails_its_line(made):
     assert one_step(made, made.tested, made.archives[1])[BESIDE] is Verdict.FAIL
+
+
+def since_training(tested, archive) -> str:
+    chosen = hold_out(archive, TRAIN, None, replace(QUICK, max_days=4))
+    return measure(tested, archive, chosen, QUICK, SilentProgress()).since_training
+
+
+def test_a_change_since_training_is_told_from_a_wrong_form(made, tmp_path):
+    assert since_training(means_swapped(made.tested, 0, 1), made.archives[0]) == WRONG_FORM
+    world = made.worlds[0]
+    nodes = tuple(node.name for node in world.nodes)
+    slowing = replace(world, drift=Drift(slowing=0.99, slowing_node=nodes))
+    simulate(slowing, 6, "mix", 0, tmp_path / "slowing")
+    archive = Archive(tmp_path / "slowing")
+    assert since_training(true_twin(archive, slowing, TRAIN), archive) == CHANGED
 
 
 def test_the_system_under_test_gives_the_same_forecasts_for_the_same_seed(made):

@@ -82,7 +82,12 @@ def certify(
     ranked, workload = parts.part(POLICIES, progress), parts.part(POPULATION, progress)
     lines = [*workload.lines, *measured.lines, *ranked.lines]
     charts = {**workload.charts, **measured.charts, **ranked.charts}
-    notes = [*notes, *chosen.notes, *workload.notes, *unseen_labels(archive, encoding, chosen.days)]
+    notes = [
+        *notes,
+        *chosen.notes,
+        *workload.notes,
+        *unseen_labels(archive, encoding, chosen.days),
+    ]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
     if measured.num_unknown:
         notes.append(f"{measured.num_unknown:,} requests are left out: their outcomes are not in the log")
@@ -90,6 +95,7 @@ def certify(
         lines, ABOUT, charts, config, twin=twin_hash, archive=archive.content_hash,
         train_days=encoding.train_days, days=chosen.days, partners=chosen.partners,
         num_requests=measured.num_requests, notes=notes, beside=[POPULATION],
+        since_training=measured.since_training,
     )  # fmt: skip
 
 

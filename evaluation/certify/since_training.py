@@ -1,0 +1,67 @@
+"""What fails on later days, held against the days of training: has the system changed since, or is the form wrong?
+
+A line that fails on held-out days and passes on the training days was right when the twin was fitted: newer days mend
+it. One that fails there as well will fail after every fit: a table of means cannot follow nodes that are shared, for
+example. Only one-step lines are compared, as they need nothing but the logged states. The training days were fitted on,
+so a pass there is no evidence for the twin; their last windows are taken, as many requests as were held out.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from evaluation.certify.lines import Line, Verdict
+from evaluation.certify.tested_system import SystemUnderTest
+from evaluation.comparison.formatting import number
+from twin.placement.encoding import DAY_S
+from twin.placement.windows import Windows, select
+
+CHANGED = (
+    "what one-step lines find beyond their limits is within them on the training days: the system has changed since; "
+    "fit newer days"
+)
+WRONG_FORM = (
+    "what one-step lines find beyond their limits is so on the training days too: the twin cannot represent what runs "
+    "or waits depend on here, and newer days will not mend it"
+)
+OPEN = (
+    "whether what one-step lines find beyond their limits was so on the training days already cannot be told"
+)
+
+
+def last_windows(tested: SystemUnderTest, num_requests: int) -> list[Windows]:
+    """The last windows of the training days, day by day, with so many requests at most; one at least."""
+    return [select(tested.windows, rows) for rows in last_rows(tested.windows, num_requests)]
+
+
+def last_rows(windows: Windows, num_requests: int) -> list[np.ndarray]:
+    """Indices of the last windows, day by day, see `last_windows`."""
+    kept = np.flatnonzero(np.cumsum(windows.length[::-1])[::-1] <= num_requests)
+    chosen = kept if len(kept) else np.array([windows.num_windows - 1])
+    day = np.floor_divide(windows.origin_s[chosen], DAY_S)
+    return [chosen[day == one] for one in np.unique(day)]
+
+
+def explained(lines: Sequence[Line], in_training: Callable[[], Sequence[Line]]) -> tuple[list[Line], str]:
+    """One-step lines whose failures are held against the training days, and what follows in words.
+
+    Args:
+        lines: Of the held-out days, each with its own verdict.
+        in_training: Returns the same lines on training days; called where a line fails.
+    """
+    if all(line.verdict is not Verdict.FAIL for line in lines):
+        return list(lines), ""
+    before = {(line.section, line.name): line for line in in_training()}
+    found, verdicts = [], set()
+    for line in lines:
+        then = before.get((line.section, line.name))
+        if line.verdict is not Verdict.FAIL or then is None or then.judged.value is None:
+            found.append(line)
+            continue
+        verdicts.add(then.verdict)
+        compared = f"on training days {number(then.judged.value)}: {then.verdict.value}"
+        found.append(replace(line, reason="; ".join(filter(None, (line.reason, compared)))))
+    if Verdict.FAIL in verdicts:
+        return found, WRONG_FORM
+    return found, CHANGED if verdicts == {Verdict.PASS} else OPEN
