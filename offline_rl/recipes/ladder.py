@@ -15,7 +15,8 @@ and is kept near it, so that little is at stake: over a rule it is taken at odds
 
 A rule is not kept for being the first: none of them is the safe one. It has a handful of parameters, so few ways to
 profit from the twin's errors, and is taken where it is expected to be better: gain above zero, guessed decisions at
-half of what they are worth.
+half of what they are worth. The tuned form of the rule that is held is taken unless it is surely worse, in any twin:
+its price keeps it away from nodes that fill up, which is the safe side of what a twin does not know.
 
 A twin that failed its certificate is wrong by an unknown amount, for rules as for networks: there a gain counts only
 from `UNTRUSTED_GAIN` on, that of a rule, and of what corrects the rule that is held, from `UNTRUSTED_GAIN_OF_RULE` on.
@@ -64,6 +65,7 @@ class Rung(NamedTuple):
     params: PyTree
     is_rule: bool = False
     corrects_rule: bool = False
+    tunes: str = ""  # name of the rung whose tuned form it is
 
 
 class RungResult(NamedTuple):
@@ -85,6 +87,7 @@ class RungGain(NamedTuple):
     mean: float = 0.0
     low: float = 0.0  # how low it may be; minus infinity with fewer than two windows
     likely: float = 0.0  # how low at odds of two to one
+    high: float = 0.0  # how high it may be, guessed decisions aside
     guessed: float = 0.0  # worth of its decisions on queues that the log does not know, beyond the held's
 
 
@@ -228,6 +231,8 @@ def climb(
 
 def _is_enough(gain: RungGain, rung: Rung, held: Rung, is_trusted: bool) -> bool:
     """Whether a gain over the rung that is held is enough for a rung of its kind (see the module)."""
+    if rung.tunes and rung.tunes == held.name:
+        return gain.high > 0.5 * gain.guessed
     if rung.is_rule:
         counts = is_trusted or gain.low > 0.0 or gain.mean >= UNTRUSTED_GAIN_OF_RULE
         return counts and gain.mean > 0.5 * gain.guessed
@@ -244,7 +249,7 @@ def gain_of(played: RungResult, held: RungResult) -> RungGain:
     difference = played.value - held.value
     mean = _mean(difference)
     low, likely = (_low(difference, level) - guessed for level in (_SURE, _LIKELY))
-    return RungGain(mean if np.isfinite(mean) else 0.0, low, likely, guessed)
+    return RungGain(mean if np.isfinite(mean) else 0.0, low, likely, -_low(-difference, _SURE), guessed)
 
 
 def _low(difference: np.ndarray, level: float) -> float:
@@ -277,7 +282,8 @@ def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
         step = steps[chosen]
         caveat = "" if is_trusted else "; the twin failed its certificate"
         took = "" if np.isnan(step.response_s) else f"; mean response {_times(step, steps[first])} {first}'s"
-        least = "at least" if step.low > 0.0 else "likely better, perhaps"
+        likely = "likely better" if step.gain > 0.0 else "not surely worse"
+        least = "at least" if step.low > 0.0 else f"{likely}, perhaps"
         return (
             f"{chosen}: {step.gain:+.4f} over the rung below, {least} {step.low:+.4f}, with members held out"
             f"{took}{caveat}"

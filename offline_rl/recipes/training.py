@@ -21,7 +21,7 @@ import numpy as np
 from logs_schema.background import Background, NotesAlone
 from logs_schema.progress import Progress, SilentProgress
 from offline_rl.algorithms import PPOConfig, ppo
-from offline_rl.contract import RULES
+from offline_rl.contract import EXPECTED_ON_TIME, RULES
 from offline_rl.export import network_facts
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
@@ -47,7 +47,7 @@ from offline_rl.recipes.log_learners import LearnerSearch, learn_from_log
 from offline_rl.recipes.schedulers import TWIN, Schedulers, best_seed, policy_params, stacked
 from offline_rl.recipes.twin_experience import members_of, rollouts_in
 from offline_rl.rules import rule_actor
-from offline_rl.rules.in_twin import DESCRIPTIONS, rules_in_words, rules_of, tune_rules
+from offline_rl.rules.in_twin import DESCRIPTIONS, TUNED, rules_in_words, rules_of, tune_rules
 from offline_rl.rules.residual import on_rule
 from offline_rl.selecting import Selected, train_selecting
 from twin.arrays import load_structure, save_arrays
@@ -285,7 +285,13 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
     """The rules from the simplest on."""
     actors = {rule: rule_actor(rule) for rule in RULES}
     known = [(name, rules[name]) for name in DESCRIPTIONS if name in rules]
-    return [Rung(name, 0, actors[kind_of(params)], params, is_rule=True) for name, params in known]
+    return [
+        Rung(
+            name, 0, actors[kind_of(params)], params, is_rule=True,
+            tunes=EXPECTED_ON_TIME if name == TUNED else "",
+        )
+        for name, params in known
+    ]  # fmt: skip
 
 
 def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dict[str, RungStep]:
