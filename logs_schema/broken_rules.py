@@ -8,9 +8,10 @@ from logs_schema.documentation import allowed_text
 from logs_schema.formats.files import MAX_LINE_LETTERS
 from logs_schema.tables import TABLES
 
+IN_ORDER = 'arrival, start, finish in this order; where 0 stands for no instant, a mapping says so: values = { 0 = "" }'
 REQUIRED = {
     "null": "a value",
-    "not_a_number": "a number",
+    "not_a_number": 'a number; of texts such as >24 a mapping says what they stand for: values = { ">24" = "32" }',
     "not_a_boolean": "true, false, 1 or 0",
     "not_an_instant": "ISO 8601 with its zone, or seconds since 1970",
     "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
@@ -20,6 +21,9 @@ REQUIRED = {
     "line_break": "names without line breaks",
     "empty_name": "a list without empty names or nulls in it",
     "field_count": "as many fields as the other rows have",
+    "start_before_arrival": IN_ORDER,
+    "finish_before_arrival": IN_ORDER,
+    "finish_before_start": IN_ORDER,
     "not_a_duration": "[DAYS-][[HOURS:]MINUTES:]SECONDS",
     "not_a_quantity": "a number, with a suffix such as m, Ki, M or G",
     "not_a_hostlist": "names, such as node[01-04,07],login1",

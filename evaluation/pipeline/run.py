@@ -35,7 +35,7 @@ from logs_schema.progress import Progress
 
 Products = Mapping[str, Path]
 ARCHIVE, BUNDLE = "archive", "bundle"
-IMPORT_CODE = 4
+IMPORT_CODE = 5
 """Raised when a log's lines are read otherwise than before."""
 
 

@@ -2,7 +2,8 @@
 
 Units are named by a mapping (`logs_schema.formats.request_mapping`), never guessed. Four are ways of writing:
 
-* `clock`: `[DAYS-][[HOURS:]MINUTES:]SECONDS`, as Slurm writes durations;
+* `clock`: `[DAYS-][[HOURS:]MINUTES:]SECONDS`, as Slurm writes durations; PostgreSQL, pandas and Python write
+  `1 day 02:03:04`, `2 days 00:00:00` and `1 day, 2:03:04`;
 * `quantity`: a number with a suffix as in Kubernetes, `500m`, `2Gi` (1024), `2G` (1000); alone it is cores, or bytes;
   small letters are large ones, but for n, u and m (thousandths) without a `b`: `512mb` are megabytes;
 * `binary_quantity`: the same where K, M, G and T are powers of 1024, as in Slurm (`4000Mc`) and PBS (`512mb`); `m` of
@@ -39,7 +40,7 @@ AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
 MOST_NODES = 100_000
 MOST_BRACKETS = 8
 """Of one name in a list of nodes, such as `rack[1-2]node[1-8]`."""
-_CLOCK = re.compile(r"(?:(\d+)-)?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
+_CLOCK = re.compile(r"(?:(\d+)(?:-|\s+days?,?\s+))?(?:(?:(\d+):)?(\d+):)?(\d+(?:\.\d+)?)")
 _AMOUNT = r"([+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)\s*"
 _QUANTITY = re.compile(_AMOUNT + r"([nu]|[kmgtpKMGTPE]?)(i?)([bB]?)()")
 _BINARY_QUANTITY = re.compile(_AMOUNT + r"([kmgtpKMGTPE]?)(i?)([bB]?)([cn]?)")
@@ -113,7 +114,7 @@ class InstantReading:
 
 
 def clock_s(text: str, name: str) -> float:
-    """Seconds of `1-02:03:04`, `02:03:04`, `03:04` or `4`; BadRow `not_a_duration:name`."""
+    """Seconds of `1-02:03:04`, `1 day 02:03:04`, `02:03:04`, `03:04` or `4`; BadRow `not_a_duration:name`."""
     found = _CLOCK.fullmatch(text)
     if not found:
         raise BadRow(f"not_a_duration:{name}")

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from logs_schema.archive import Archive
+from logs_schema.broken_rules import first_broken
 from logs_schema.errors import FormatError
 from logs_schema.formats.reading import BadRow
-from logs_schema.formats.request_values import quantity
+from logs_schema.formats.request_values import clock_s, quantity
 from logs_schema.importing import import_log
 from logs_schema.mapping import one_by_one
 from tests.logs_schema.collecting import written
@@ -302,3 +303,31 @@ def test_a_form_of_instants_without_a_year_is_refused_for_it_would_be_1900(tmp_p
     with pytest.raises(FormatError, match=r"time_format '%b %d %H:%M' cannot be read \(it names no year\)"):
         imported(tmp_path, f'time_format = "%b %d %H:%M"\n{ARRIVAL}', "t", "Mar 28 00:03")
     assert not (tmp_path / "a").exists()
+
+
+def test_durations_as_databases_and_python_write_days() -> None:
+    times = {
+        "2 days 01:00:00": 176_400,
+        "0 days 00:00:01.5": 1.5,
+        "1 day, 0:00:01": 86_401,
+        "3 day  10": 295_200,
+    }
+    assert {text: clock_s(text, "x") for text in times} == times
+    with pytest.raises(BadRow, match="not_a_duration:x"):
+        clock_s("-1 days 23:59:59", "x")
+
+
+def test_texts_for_amounts_and_zeros_for_instants_are_told_with_what_to_write(tmp_path: Path) -> None:
+    mapping = ARRIVAL + '[columns.start]\n[columns.cpu_cores]\nsource = "cores"\n'
+    imported(tmp_path, mapping, "t,start,cores", "100,0,4", "100,110,>24", "100,110,8")
+    archive = Archive(tmp_path / "a")
+    told = list(first_broken(archive, {"requests": archive.quarantined("requests")}))
+    assert [one for one in told if one.startswith("start_before_arrival") and 'values = { 0 = "" }' in one]
+    assert [one for one in told if one.startswith("not_a_number:cpu_cores") and '">24" = "32"' in one]
+    (tmp_path / "mended").mkdir()
+    mapping = mapping.replace("start]", 'start]\nvalues = { 0 = "" }') + 'values = { ">24" = 32 }'
+    report, rows = imported(
+        tmp_path / "mended", mapping, "t,start,cores", "100,0,4", "100,110,>24", "100,110,8"
+    )
+    assert (len(rows), report.quarantined) == (3, {})
+    assert [row.get("cpu_cores") for row in rows.values()] == [4.0, 32.0, 8.0]
