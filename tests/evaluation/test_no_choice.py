@@ -117,10 +117,16 @@ def test_without_nodes_nothing_is_placed(tmp_path):
     )  # such as SWF without a header
 
 
-def test_of_a_log_that_never_names_a_node_none_are_asked_for(tmp_path):
+@pytest.mark.parametrize(("cores", "told"), [(2.0, "of this one the order"), (None, "of one with cpu_cores")])
+def test_of_a_log_that_never_names_a_node_none_are_asked_for(tmp_path, cores, told):
     with ArchiveWriter(tmp_path / "log") as writer:
-        writer.write("requests", table_of(REQUESTS, [request(0, 0, 1.0, 5.0)]), source="made")
+        rows = [request(0, 0, 1.0, 5.0, cpu_cores=cores)]
+        writer.write("requests", table_of(REQUESTS, rows), source="made")
     archive = Archive(tmp_path / "log")
     with pytest.raises(ConfigError, match="the log never says on which node a request ran") as caught:
         no_choice(archive, fit_encoding(archive, DAYS[:1]), DAYS[:1])
-    assert caught.value.advice.endswith("--problem ordering --processors SIZE")
+    assert told in caught.value.advice
+    assert (
+        "--problem ordering --processors SIZE, in a job's configuration a table [order]"
+        in caught.value.advice
+    )

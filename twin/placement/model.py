@@ -307,15 +307,20 @@ def training_windows(
 
 def refuse_undecided(archive: Archive) -> None:
     """ConfigError where no request of a log names the node that it was offered to or ran on."""
-    for batch in archive.scan(REQUESTS.name, columns=("offered_node", "ran_node")):
-        if any(batch[name].null_count < len(batch) for name in batch.schema.names):
+    columns, said = ("offered_node", "ran_node", "cpu_cores", "finish", "run_s"), set[str]()
+    for batch in archive.scan(REQUESTS.name, columns=columns):
+        said |= {name for name in batch.schema.names if batch[name].null_count < len(batch)}
+        if said & {"offered_node", "ran_node"}:
             return
     why = archive.facts.get("limits", {}).get("decisions", "offered_node and ran_node are null in every row")
+    is_queue = "cpu_cores" in said and said & {"finish", "run_s"}
+    of_queue = "of this one" if is_queue else "of one with cpu_cores (or GPUs, mapped to them) and run times"
     size = "" if archive.num_rows(NODES.name) else " --processors SIZE"
     raise ConfigError(
         "the log never says on which node a request ran, so there are no placements to learn from",
         where=f"{archive.path}: {why}", allowed="requests with offered_node or ran_node",
-        advice=f"give a log that says it; of this one the order of a queue can be learned: --problem ordering{size}",
+        advice=f"give a log that says it; {of_queue} the order of a queue can be learned: --problem ordering{size}, "
+        "in a job's configuration a table [order]",
     )  # fmt: skip
 
 
