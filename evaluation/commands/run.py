@@ -63,7 +63,7 @@ def run(arguments: Namespace) -> int:
     from evaluation.comparison.tabulation import tabulate
     from evaluation.pipeline.run import run as run_steps
     from evaluation.problems.configuration import load_config
-    from evaluation.problems.kits import claiming_kit
+    from evaluation.problems.kits import kit_of
     from logs_schema.product import read_manifest
 
     config = load_config(arguments.config)
@@ -79,7 +79,7 @@ def run(arguments: Namespace) -> int:
     found = certification_in(products[KIND])
     lines = [as_text(tabulate(comparison)), f"report: {products['report']}"]
     if "bundle" in products:
-        remark = f" ({claiming_kit(config).uncertified(found)})" if found.trouble else ""
+        remark = f" ({kit_of(products['twin']).uncertified(found)})" if found.trouble else ""
         lines.append(f"bundle: {products['bundle'] / 'bundle'}{remark}")
     is_held_back = read_manifest(products["comparison"]).config.get("held_back") is not None
     if is_held_back:

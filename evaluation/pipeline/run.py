@@ -1,8 +1,9 @@
 """`schedtwin run`: import or simulate, fit, certify, train, compare, export, as one resumable job.
 
-Each step writes a product into the work folder; a product is reused while its inputs are unchanged. For a log with a
-single choice of node the job ends with the comparison: there is nothing to train or to export. With a table [order]
-the job learns the order of such a log's queue instead, with [scale], [orchestration] or [assign] another problem.
+Each step writes a product into the work folder; a product is reused while its inputs are unchanged. A table [order],
+[scale], [orchestration] or [assign] selects the problem; without one it is the first that the log supports, as for
+`fit`: of one pool the order of its queue. Where a log of several nodes leaves no choice between them, the job ends with
+the comparison: there is nothing to train or to export.
 Without a passed certificate the job trains and exports nothing and ends with the comparison of policies that need no
 training. With `force` it trains and exports all the same, and trains while the twin is certified; the first line of
 every report and the bundle then state the missing certificate. Orders of a queue are chosen by exact replay, not by
@@ -21,8 +22,8 @@ from evaluation.jobs.engine.config import HERE, EngineConfig, tasks_on
 from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.configuration import LogConfig, RunConfig
-from evaluation.problems.kit import Job
-from evaluation.problems.kits import claiming_kit
+from evaluation.problems.kit import Job, ProblemOptions
+from evaluation.problems.kits import choose_kit, claiming_kit
 from evaluation.problems.usual_job import usual_job
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.world import World
@@ -60,13 +61,7 @@ def run(
     """
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
-    kit = claiming_kit(config)
-    kit.refuse_config(config)
-    run_kit = kit.run or partial(usual_job, kit)
-    certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
-    certificate = certificate_plan(certify, record_refusal=True, engine=config.engine).step(
-        KIND, ("archive", "twin"), archive_of
-    )
+    claiming_kit(config).refuse_config(config)
     with alone_in(workdir):
         products = run_steps([archive_step(config.log, here, config.engine)], workdir, progress)
 
@@ -75,6 +70,14 @@ def run(
             return products
 
         archive = products["archive"] / ARCHIVE
+        kit, config, note = choose_kit(config, archive, ProblemOptions())
+        if note:
+            progress.note(note)
+        certify = replace(config.certify, rankings=config.certify.rankings and kit.ranks_in_job)
+        certificate = certificate_plan(certify, record_refusal=True, engine=config.engine).step(
+            KIND, ("archive", "twin"), archive_of
+        )
+        run_kit = kit.run or partial(usual_job, kit)
         run_kit(Job(config, title, force, archive, certificate, make, progress, archive_of))
     return products | {"report": products["comparison"] / "report.html"}
 

@@ -92,16 +92,15 @@ def job(tmp_path_factory):
     ("settings", "said"),
     [
         ('[order.weeks]\nnum_train_days = 7\nshifts = "0d,60d"\n', "too few for one anchor"),
+        ("", "in [order.weeks]"),  # of one pool the queue's order is learned, as by `fit`
         (
-            '[order.weeks]\nnum_train_days = 7\nshifts = "0d"\n[order.training]\nrunning_size = 1\n',
+            '[order]\n[order.weeks]\nnum_train_days = 7\nshifts = "0d"\n[order.training]\nrunning_size = 1\n',
             "run at once",
         ),
     ],
 )
 def test_a_job_refuses_before_it_learns_anything(job, tmp_path, capsys, settings, said):
-    (tmp_path / "job.toml").write_text(
-        f'[log]\nformat = "swf"\npaths = ["{job / "log.swf"}"]\n[order]\n{settings}'
-    )
+    (tmp_path / "job.toml").write_text(f'[log]\nformat = "swf"\npaths = ["{job / "log.swf"}"]\n{settings}')
     assert (
         cli.main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "work"), "--no-progress"]) == 2
     )
