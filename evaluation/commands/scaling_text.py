@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
+from logs_schema.check_report import counted
+from logs_schema.errors import first
 from logs_schema.product import read_manifest
 from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
 from offline_rl.runner.scaling import POD_RULE, load_scaling
@@ -47,7 +49,7 @@ def _what(facts: dict[str, Any]) -> Section:
     setting, checked, extra = facts["setting"], facts["checked"], facts["manifest"]["extra"]
     certification = extra.get("certification", "nothing is known of one")
     rows: list[tuple[str, ...]] = [
-        ("decides", f"cores, memory and replicas of {len(setting['deployments'])} deployments, every "
+        ("decides", f"cores, memory and replicas of {counted(len(setting['deployments']), 'deployment')}, every "
                     f"{setting['interval_s']:g} s"),
         ("policy", _form(setting, checked)),
         ("objective", f"{setting['slo_share']:.0%} of the requests within {setting['slo_s']:.3g} s"),
@@ -73,13 +75,17 @@ def _deployments(facts: dict[str, Any]) -> Section:
         (
             one["name"], f"{one['min_replicas']} to {one['max_replicas']}",
             f"{one['min_cpu_cores']:.3g} to {one['max_cpu_cores']:.3g}",
-            f"{one['min_memory_gib']:.3g} to {one['max_memory_gib']:.3g}", f"{one['most_rate_per_s']:.4g}",
+            _memory(one["min_memory_gib"], one["max_memory_gib"]), f"{one['most_rate_per_s']:.4g}",
             f"{one['target']:.0%} of {_cores(one['rule_cpu_cores'])}",
         )
         for one in facts["setting"]["deployments"]
     ]  # fmt: skip
     heads = ("deployment", "replicas", "cores each", "GiB each", "most calls a second", "rule's target")
     return "within which bounds (calls: of the training days)", heads, rows
+
+
+def _memory(least: float, most: float) -> str:
+    return f"{least:.3g} to {most:.3g}" if least < most else "as granted"
 
 
 def _cores(size: float) -> str:
@@ -93,8 +99,9 @@ def _provenance(facts: dict[str, Any]) -> Section:
     ]
     rows += [
         (words, str(extra.get(name) or NOT_KNOWN))
-        for words, name in (("policy", "chosen"), ("recommended", "recommended"), ("days", "train_days"))
+        for words, name in (("policy", "chosen"), ("recommended", "recommended"))
     ]
+    rows.append(("days", first(extra.get("train_days") or [NOT_KNOWN], num_shown=7)))
     if (low := extra.get("gain_low")) is not None and (best := extra.get("best_learned")):
         over = "over the calibrated pod autoscaler"
         rows.append(

@@ -183,8 +183,13 @@ class Guard:
         return kept, [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
 
     def _limited(self, granted: Granted, wanted: Granted, held: np.ndarray) -> Granted:
-        """Within bounds and rate limits, which hold for what stands outside the bounds as well."""
+        """Within bounds and rate limits, which hold for what stands outside the bounds as well.
+
+        Memory that the log never changed, or never named, stays as it is granted.
+        """
         within = bounded(self.policy.setting, wanted)
+        has_room = self.policy.setting.limit("min_memory_gib") < self.policy.setting.limit("max_memory_gib")
+        within = within._replace(memory_gib=np.where(has_room, within.memory_gib, granted.memory_gib))
         if not self.config.resources:
             within = within._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
         low, high = granted.replicas - self.config.most_removed, granted.replicas + self.config.most_added

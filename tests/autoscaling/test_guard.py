@@ -51,6 +51,17 @@ def test_where_the_policy_cannot_decide_the_rules_size_is_approached_with_replic
     np.testing.assert_array_equal(kept.wanted.replicas, [2.0, 6.0])  # .4 / .75 / .5 is within the tolerance
 
 
+def test_memory_that_the_log_never_changed_or_never_named_stays_as_it_is_granted():
+    policy, _ = policy_of(0.99)
+    cart, front = policy.setting.deployments
+    one_size = replace(cart, min_memory_gib=1.0, max_memory_gib=1.0)
+    policy.setting = replace(policy.setting, deployments=(one_size, front))
+    large = GRANTED._replace(memory_gib=np.array([4.0, 4.0]))
+    found = Guard(policy, GuardConfig(resources=True)).decide(0.0, large, readings(), readings())
+    np.testing.assert_array_equal(found.wanted.memory_gib, [4.0, 1.0])
+    np.testing.assert_array_equal(found.wanted.replicas, [4.0, 4.0])
+
+
 def test_a_rule_that_was_handed_over_decides_by_use_alone():
     guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig())
     nothing = np.full(2, np.nan)
