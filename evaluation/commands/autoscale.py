@@ -75,7 +75,7 @@ def run(arguments: Namespace) -> int:
         raise ConfigError(f"--decisions {arguments.decisions}", allowed="1 or more")
     policy = load_scaling(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
     mapping = read_mapping(arguments.mapping)
-    refuse_unmapped(mapping)
+    refuse_unmapped(mapping, policy.setting.form)
     metrics = given(Prometheus(arguments.prometheus, mapping), arguments)
     if metrics.token_file is not None and not metrics.token_file.is_file():
         raise ConfigError("there is no such file", where=f"--prometheus-token-file {metrics.token_file}")

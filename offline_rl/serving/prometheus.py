@@ -24,14 +24,14 @@ from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import GATEWAY
-from offline_rl.runner.scaling import DAY_S, Granted, Reading
+from offline_rl.runner.scaling import DAY_S, POD_RULE, Granted, Reading
 from offline_rl.serving.direct_http import direct_opener
 
 MAX_BYTES = 64 * 1024**2
 MOST_OF_AN_ERROR = 65_536
 """Bytes of an error's body that are read."""
 NEEDED = ("cpu_cores_used", "request_rate_per_s", "response_s")
-"""Columns of every deployment without which nothing is decided."""
+"""Columns of every deployment without which nothing is decided; the pod autoscaler's rule needs the first alone."""
 GATEWAY_NEEDED = ("request_rate_per_s", "response_p95_s")
 
 
@@ -131,17 +131,18 @@ class Prometheus:
         return None if name is None else self.mapping.deployment_of(str(name))
 
 
-def refuse_unmapped(mapping: MetricsMapping) -> None:
-    """ConfigError where the mapping lacks a column that decisions need."""
+def refuse_unmapped(mapping: MetricsMapping, form: str) -> None:
+    """ConfigError where the mapping lacks a column that decisions of a bundle of this form need."""
+    needed, of_users = (NEEDED[:1], ()) if form == POD_RULE else (NEEDED, GATEWAY_NEEDED)
     mine = {one.metric.column for one in mapping.metrics if not one.of_gateway}
     users = {one.metric.column for one in mapping.metrics if one.of_gateway}
     users |= mine if mapping.gateway else set()
-    lacking = [name for name in NEEDED if name not in mine]
-    lacking += [f"{name} of the gateway" for name in GATEWAY_NEEDED if name not in users]
+    lacking = [name for name in needed if name not in mine]
+    lacking += [f"{name} of the gateway" for name in of_users if name not in users]
     if lacking:
         raise ConfigError(
             f"the mapping does not name {', '.join(lacking)}", where=str(mapping.path),
-            allowed=f"{', '.join(NEEDED)} of deployments; {', '.join(GATEWAY_NEEDED)} of the gateway",
+            allowed=f"{', '.join(needed)} of deployments" + "".join(f"; {name} of the gateway" for name in of_users),
             advice="add [metrics.COLUMN] with its query as source",
         )  # fmt: skip
 
