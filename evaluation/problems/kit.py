@@ -168,6 +168,7 @@ class Kit:
         tasks: Commands with tasks, for which `--workers` and `--on` have an effect.
         shifted: (configuration, shifts) -> configuration with these shifts of the days or weeks compared.
         uncertified: Certification -> remark on a bundle that a job exported in a twin that did not pass.
+        refuse_untestable: (configuration, archive): raises where the usual job would learn what cannot be judged then.
         refuse_config: Raises where the tables of a job's configuration contradict each other, before its log is read.
         refuses_lacking: Whether a log that lacks something is refused also where the problem is named.
     """
@@ -198,6 +199,7 @@ class Kit:
     tasks: tuple[str, ...] = ()
     shifted: Callable[[RunConfig, str], RunConfig] = days_shifted
     uncertified: Callable[[Certification], str] = lambda found: found.words
+    refuse_untestable: Callable[[RunConfig, Archive], None] = lambda _config, _archive: None
     refuse_config: Callable[[RunConfig], None] = lambda _config: None
     refuses_lacking: bool = False
 

@@ -29,6 +29,7 @@ def usual_job(kit: Kit, job: Job) -> dict[str, Path]:
             allowed=f"{kit.name} needs {kit.needs}", advice="take another problem's table in the configuration",
         )  # fmt: skip
     config = kit.configured(job.config, ProblemOptions())
+    kit.refuse_untestable(config, Archive(job.archive))
     products = job.make([kit.fit(config).step("twin", ("archive",), job.resolve), job.certificate])
     held_back = "" if job.force else certification_in(products[CERTIFICATE]).held_back
     if held_back:

@@ -8,13 +8,14 @@ import pyarrow as pa
 import pytest
 
 from evaluation.problems.autoscaling.certifying import beyond_in_words, beyond_training
+from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ProblemOptions
 from evaluation.problems.kits import choose_kit
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.columns import INSTANT
-from logs_schema.errors import ArchiveError
+from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.tables import GATEWAY
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.fitting import ScalingCoverage
@@ -105,6 +106,15 @@ def test_a_log_of_deployments_alone_is_taken_for_autoscaling(tmp_path):
     kit, _, told = choose_kit(RunConfig(), made.path, ProblemOptions())
     assert kit.name == "autoscaling"
     assert "so this is of the problem autoscaling" in told
+
+
+def test_a_log_without_a_day_to_judge_on_is_refused_before_anything_is_learned(tmp_path):
+    made = archive(tmp_path / "a", usual_rows())
+    with pytest.raises(ConfigError, match="no shift has test days") as error:
+        AUTOSCALING_KIT.refuse_untestable(RunConfig(), made)
+    assert "no samples of 2024-01-02" in str(error.value)
+    week_later = [one | {"time": one["time"] + 8 * 86_400_000_000} for one in usual_rows()]
+    AUTOSCALING_KIT.refuse_untestable(RunConfig(), archive(tmp_path / "b", [*usual_rows(), *week_later]))
 
 
 def test_deployments_beyond_the_training_days_are_named_with_what_those_had():

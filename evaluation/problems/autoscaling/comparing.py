@@ -32,6 +32,7 @@ from evaluation.comparison.shifts import TestDays
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
+from evaluation.problems.autoscaling.judged_days import judged_days, without_days
 from evaluation.problems.autoscaling.own import SIGNATURE
 from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.applications.load import made_rates, split_rates
@@ -205,11 +206,9 @@ def _days(
     deployments: Sequence[str],
 ) -> tuple[tuple[ShiftFacts, ...], list[Day]]:  # fmt: skip
     facts, days = [], []
-    present, truth = archive.days(TABLE), archive.facts.get("ground_truth")
+    truth = archive.facts.get("ground_truth")
     for test in shifts:
-        shift, date = test.shift_days, train_days[-1] + dt.timedelta(days=1 + test.shift_days)
-        dates = [day for day in test.days or (date,) if day in present]
-        date = dates[0] if dates else date
+        shift, (date, dates) = test.shift_days, judged_days(archive, train_days, test)
         log, unread = None, ""
         try:
             log = read_scaling_log(archive, dates, deployments) if dates else None
@@ -234,12 +233,7 @@ def _days(
         if truth and (number or not truth.get("series")):  # how a series of rates goes on is not known
             days.append(_true_day(truth, date, shift, task, deployments, log if number else None))
     if not days:
-        raise ConfigError(
-            "no shift has test days in this log", where=f"{archive.path}: {'; '.join(one.note for one in facts)}",
-            allowed=f"days after the last training day, {train_days[-1]}",
-            advice="train on fewer or earlier days ([days] num_days, last_day; --judge-days of a refresh), or ask for "
-            "shorter shifts",
-        )  # fmt: skip
+        raise without_days(archive, train_days, (one.note for one in facts))
     return tuple(facts), days
 
 

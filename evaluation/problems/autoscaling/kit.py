@@ -21,6 +21,7 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify, value_off_by
 from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
+from evaluation.problems.autoscaling.judged_days import refuse_without_days
 from evaluation.problems.autoscaling.notifying import notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison, judge
@@ -246,6 +247,9 @@ AUTOSCALING_KIT = Kit(
     export=export_policy,
     certifier=certifier,
     refuse_untrainable=refuse_without_laws,
+    refuse_untestable=lambda config, archive: refuse_without_days(
+        archive, train_days_of(archive, config.days), config.shifts
+    ),
     fitted=fitted,
     trained=trained,
     refresh=refresh_parts,

@@ -5,9 +5,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import PolicyFacts
@@ -27,6 +24,7 @@ from evaluation.problems.autoscaling.comparing import (
     ComparedAutoscaler,
     compare_autoscalers,
 )
+from evaluation.problems.autoscaling.judged_days import requests_by_day
 from evaluation.problems.autoscaling.own import own_autoscalers
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
@@ -34,7 +32,6 @@ from logs_schema import Archive
 from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from logs_schema.tables import GATEWAY
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.recipes.scaling_training import (
     POD_RULES,
@@ -50,7 +47,7 @@ from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead
 from offline_rl.rules.autoscaling.published import autoscalers
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin, load_log
 from twin.autoscaling.rewards import cost_under_slo
-from twin.autoscaling.scaling_log import TABLE, ScalingLog, read_scaling_log
+from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 
 WORDS = {
     "hpa": "the rules of Kubernetes' pod autoscaler at their defaults",
@@ -98,17 +95,6 @@ def build_comparison(
         hashes=hashes, limits=(*limits, *LIMITS), warnings=warnings,
     )  # fmt: skip
     return write_comparison(report, out)
-
-
-def requests_by_day(archive: Archive) -> dict[dt.date, int]:
-    """Day of the samples -> requests of users; one at least, of a day whose rates are not known."""
-    found = {}
-    for day in archive.days(TABLE):
-        table = archive.read(TABLE, columns=["interval_s", "deployment", "request_rate_per_s"], days=[day])
-        users = table.filter(pc.equal(table["deployment"].cast(pa.string()), GATEWAY))
-        number = pc.sum(pc.multiply(users["request_rate_per_s"], users["interval_s"])).as_py()
-        found[day] = max(round(number or 0.0), 1)
-    return found
 
 
 def judge(
