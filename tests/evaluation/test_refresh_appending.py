@@ -124,6 +124,25 @@ def test_a_grown_log_adds_what_is_new_and_quarantines_nothing(base: Path, tmp_pa
     assert {one["status"] for one in archive.read("requests").to_pylist()} == {"unknown", "completed"}
 
 
+def test_other_requests_under_the_ids_of_old_ones_are_refused_and_a_requeued_one_is_told(base, tmp_path):
+    log, place = tmp_path / "log", tmp_path / "work"
+    served(log, [row(number, "completed") for number in range(10)])
+    refreshed(base, place, log)
+    decided(place)
+    later = [[f"0-{number}", *row(number, "completed", day=1)[1:]] for number in range(10)]
+    served(log, later)  # ids made of lines, of a file that has another day's log
+    with pytest.raises(
+        ConfigError, match="10 of 10 rows have the ids of requests in the history that arrived at other"
+    ):
+        refreshed(base, place, log)
+    assert Archive(place / "history" / "archive").num_rows("requests") == 11
+    other = tmp_path / "other"
+    served(other, [later[0], *(row(number, "completed", day=2) for number in range(10))])
+    facts = refreshed(base, place, other)
+    assert (facts["requests_added"], facts["rows_known"], facts["rows_other"]) == (10, 1, 1)
+    assert "1 of requests whose end was known, 1 of them with another arrival" in in_words(facts)
+
+
 def bad_lines(place: Path) -> list[tuple[str, int, str]]:
     batches = Archive(place / "history" / "archive").quarantine()
     return sorted((one["source"], one["row"], one["rule"]) for batch in batches for one in batch.to_pylist())

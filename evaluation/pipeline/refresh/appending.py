@@ -5,7 +5,8 @@ was appended once is not read again. A file that has grown since (the server's o
 requests with a known end in the history are skipped, as are samples that it has; a row with more information replaces
 that of the history. A bad line is quarantined once: the same text in the same line of the same file is skipped, even if
 the file was compressed since. A file is known by its path below the log, so files of one name in several folders are
-several files.
+several files. Where many rows have the ids of requests that arrived at other times, they are other requests, and the
+log is refused.
 """
 
 import datetime as dt
@@ -24,7 +25,7 @@ from evaluation.comparison.training_days import days_of
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.accounting import LineTally
 from logs_schema.casting import cast_rows
-from logs_schema.columns import TableSpec
+from logs_schema.columns import INSTANT, TableSpec
 from logs_schema.errors import ConfigError, first
 from logs_schema.formats import native
 from logs_schema.formats.reading import Chunk, Item, Reject
@@ -39,6 +40,8 @@ from logs_schema.tables import REQUESTS, TABLES, UNFINISHED
 
 KIND, ARCHIVE = "history", "archive"
 APPENDED = "appended"
+MOST_OTHER = 0.1
+"""Share of the rows read that may have the id of a request that arrived at another time, as a requeued one does."""
 DECISIONS = "decisions"
 """Folder of a server's log with details of decisions; it is no table of the archive."""
 
@@ -108,7 +111,13 @@ def append(
     seen = set(archive.made_from.values())
     present = [_as_it_is_now(file) for file in files]
     unseen = [file for file in present if file_hash(file) not in seen]
-    counts = {"files": len(present), "new_files": len(unseen), "rows_read": 0, "rows_known": 0}
+    counts = {
+        "files": len(present),
+        "new_files": len(unseen),
+        "rows_read": 0,
+        "rows_known": 0,
+        "rows_other": 0,
+    }
     before, bad_before = archive.num_rows(table), _num_bad(archive, table)
     days_before = archive.days(table)
     held = archive.days_hash(table, days_before)
@@ -127,6 +136,7 @@ def append(
                 _take(writer, item, known, counts, table)
                 stage(counts["rows_read"])
             tally.refuse_loss(first(unseen))
+            _refuse_other(counts, unseen)
         archive = Archive(path)
     days, since = archive.days(table), days_before[-1] if days_before else dt.date.max
     return counts | {
@@ -146,17 +156,28 @@ def _days_without(archive: Archive, table: str) -> tuple[dt.date, ...]:
     return log_days(dict.fromkeys(days_of(archive, table), 1)).missing
 
 
-def settled_among(archive: Archive, ids: pa.Array) -> pa.Array:
-    """The requests of `ids` whose end is known in an archive."""
-    columns = ["request_id", "status", "finish"]
-    found = []
+def settled_among(archive: Archive, ids: pa.Array) -> pa.Table:
+    """Those of `ids` whose end is known in an archive: `request_id` and `arrival`."""
+    columns = ["request_id", "arrival", "status", "finish"]
+    found = [pa.table({"request_id": pa.array([], pa.string()), "arrival": pa.array([], INSTANT)})]
     for batch in archive.scan(REQUESTS.name, columns=columns) if len(ids) else ():
         status = pc.cast(batch["status"], pa.string())
         silent = pc.and_(pc.equal(status, "unknown"), pc.is_null(batch["finish"]))
         open_ended = pc.or_(pc.is_in(status, value_set=pa.array(UNFINISHED)), silent)
         known = pc.and_(pc.is_in(batch["request_id"], value_set=ids), pc.invert(open_ended))
-        found.append(batch["request_id"].filter(known))
-    return pa.concat_arrays(found) if found else pa.array([], pa.string())
+        found.append(pa.table({name: batch[name].filter(known) for name in columns[:2]}))
+    return pa.concat_tables(found)
+
+
+def _refuse_other(counts: Mapping[str, int], files: Sequence[Path]) -> None:
+    """ConfigError where many rows have the ids of other requests: left out as known, they would be lost."""
+    if counts["rows_other"] > MOST_OTHER * counts["rows_read"]:
+        raise ConfigError(
+            f"{counts['rows_other']:,} of {counts['rows_read']:,} rows have the ids of requests in the history that "
+            "arrived at other times", where=first(files), allowed="for every request an id of its own",
+            advice="import the log with a column for request_id; where ids are made of files and lines, give the "
+            "file a name of its own, or append to it",
+        )  # fmt: skip
 
 
 def _names_below(log: Path, files: Sequence[Path]) -> dict[Path, str]:
@@ -193,7 +214,7 @@ def _unpacked(source: str) -> str:
 class _Known:
     """Which rows say what a history has already: of settled requests, or samples of the same instant and thing."""
 
-    def __init__(self, archive: Archive, settled: pa.Array) -> None:
+    def __init__(self, archive: Archive, settled: pa.Table) -> None:
         self.archive, self.settled = archive, settled
         self._keys: dict[str, np.ndarray] = {}
 
@@ -201,13 +222,20 @@ class _Known:
         """[rows] bool; nothing is known of tables without days, where the newest row of a key is kept."""
         if spec is REQUESTS:
             ids = pc.cast(rows["request_id"], pa.string())
-            return pc.is_in(ids, value_set=self.settled).to_numpy()
+            return pc.is_in(ids, value_set=self.settled["request_id"]).to_numpy()
         known = np.zeros(rows.num_rows, bool)
         if spec.time and self.archive.num_rows(spec.name):
             keys = cast_rows(spec, rows).rows.select(spec.key)
             whole = np.logical_and.reduce([keys[name].is_valid().to_numpy() for name in spec.key])
             known[whole] = np.isin(key_hashes(spec, keys.filter(pa.array(whole))), self._keys_of(spec))
         return known
+
+    def num_other(self, known: pa.Table) -> int:
+        """How many of these rows of settled requests arrived at another time."""
+        required = [column.name for column in REQUESTS.columns if not column.nullable]
+        rows = cast_rows(REQUESTS, known.select(required)).rows
+        place = pc.index_in(rows["request_id"], value_set=self.settled["request_id"])
+        return int(pc.sum(pc.not_equal(rows["arrival"], self.settled["arrival"].take(place))).as_py() or 0)
 
     def _keys_of(self, spec: TableSpec) -> np.ndarray:
         if spec.name not in self._keys:
@@ -227,6 +255,8 @@ def _take(writer: ArchiveWriter, item: Item, known: _Known, counts: dict[str, in
     if item.table == table:
         counts["rows_read"] += rows.num_rows
         counts["rows_known"] += int((~keep).sum())
+    if item.table == REQUESTS.name and not keep.all():
+        counts["rows_other"] += known.num_other(rows.filter(pa.array(~keep)))
     if not keep.all():
         if isinstance(numbers, int):
             numbers = np.arange(numbers, numbers + rows.num_rows)
@@ -269,6 +299,8 @@ def in_words(facts: Mapping[str, Any]) -> str:
     known = "of requests whose end was known" if rows == REQUESTS.name else "known already"
     without = facts.get("days_without")
     lost = f"; it has none of {first(without)}: where a log was lost, that is no quiet day" if without else ""
+    if other := facts.get("rows_other"):
+        known += f", {other:,} of them with another arrival"
     return (
         f"{facts['requests_added']:,} {rows} added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
         f"read, {facts['rows_known']:,} {known}, {facts['rows_quarantined']:,} quarantined); "
