@@ -8,10 +8,12 @@ from logs_schema.documentation import allowed_text
 from logs_schema.formats.files import MAX_LINE_LETTERS
 from logs_schema.tables import TABLES
 
-IN_ORDER = 'arrival, start, finish in this order; where 0 stands for no instant, a mapping says so: values = { 0 = "" }'
+IN_ORDER = (
+    'arrival, start, finish in order (a mapping of requests says that 0 stands for none: values = { 0 = "" })'
+)
 REQUIRED = {
     "null": "a value",
-    "not_a_number": 'a number; of texts such as >24 a mapping says what they stand for: values = { ">24" = "32" }',
+    "not_a_number": 'a number (a mapping of requests says what texts stand for: values = { ">24" = "32" })',
     "not_a_boolean": "true, false, 1 or 0",
     "not_an_instant": "ISO 8601 with its zone, or seconds since 1970",
     "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
