@@ -11,12 +11,13 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.comparison.survey import day_counts
-from evaluation.comparison.survey.day_counts import BINS_A_DECADE, OTHERS, bin_of, count_day
+from evaluation.comparison.survey.day_counts import BINS_A_DECADE, OTHERS, DayCounts, bin_of, count_day
 from evaluation.comparison.survey.survey import (
     Aspect,
     AtShift,
     SurveyConfig,
     _distances,
+    cut_off,
     refit_after,
     stops_after,
     survey,
@@ -92,6 +93,21 @@ def test_days_that_differ_as_much_from_one_to_the_next_need_no_refit() -> None:
     assert (stops_after(told(0.3, 0.3, 0.3)), refit_after(told(0.3, 0.3, 0.3))) == (1, None)
     assert (stops_after(told(0.0, 0.05, 0.15, 0.2)), refit_after(told(0.0, 0.05, 0.15, 0.2))) == (3, 3)
     assert stops_after(told(0.15, 0.0, 0.0, 0.0, 0.0)) is None  # one odd shift does not end it
+    odd = told(0.0, 0.0, 0.15, 0.0, 0.0, 0.0)
+    assert (stops_after(odd), refit_after(odd)) == (None, None)  # nor does a refit pay for it
+
+
+def test_days_that_a_log_begins_or_ends_within_say_nothing_of_arrivals() -> None:
+    def day(number: int, hours: slice) -> DayCounts:
+        arrivals = np.zeros((2, 24), np.int64)
+        arrivals[:, hours] = 20
+        return DayCounts(FIRST.date() + dt.timedelta(days=number), 40, arrivals, {}, {})
+
+    usual = slice(6, 22)  # nothing comes at night
+    days = [day(0, slice(14, 22)), *(day(number, usual) for number in (1, 2)), day(3, slice(6, 10))]
+    assert cut_off(days) == (days[0].day, days[3].day)
+    assert cut_off([day(number, usual) for number in range(4)]) == ()
+    assert cut_off([days[0], *(day(number, usual) for number in (1, 2, 3))]) == (days[0].day,)
 
 
 def test_rare_labels_become_others(changed: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,6 +58,14 @@ def _rounded(value: float) -> float | None:
 
 def verdict(found: DaySurvey) -> list[str]:
     """The verdict of the survey, as sentences."""
+    cut = " and ".join(map(str, found.cut_off))
+    return [
+        *_on_refits(found),
+        *([f"Arrivals of {cut} are left out: the log begins or ends there."] if cut else []),
+    ]
+
+
+def _on_refits(found: DaySurvey) -> list[str]:
     stops = {name: shift for name, shift in found.stops_after_days.items() if shift is not None}
     refits = {name: shift for name, shift in found.refit_after_days.items() if shift is not None}
     longest = max(at.shift_days for one in found.aspects for at in one.by_shift)

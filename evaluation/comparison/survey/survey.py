@@ -13,7 +13,7 @@ distance there less that of one day.
 import datetime as dt
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.mapping import TaskMap
 
 MAX_SHIFT_DAYS = 60
+CUT_OFF_HOURS, LEAST_DAYS = 3, 4
+"""Usually busy hours that a day at the end of a log lacks where the log is cut off within it; days to tell it by."""
 UNITS = {"arrivals": "share", "mix": "share", "run times": "decades", "waits": "decades", "nodes": "share"}
 DURATIONS = ("run times", "waits")
 
@@ -107,7 +109,8 @@ class DaySurvey:
         aspects: Those that the log has.
         stops_after_days: Shift from which on a day no longer describes another, by aspect: at the median it is beyond
             the limit there and at half or more of the longer ones; None where it does throughout.
-        refit_after_days: Shift from which on a fresh twin would be nearer by more than the limit, by aspect.
+        refit_after_days: Shift from which on a fresh twin would be nearer by more than the limit, by aspect; likewise.
+        cut_off: Days that the log begins or ends within, whose arrivals are not compared.
     """
 
     archive: str
@@ -116,6 +119,7 @@ class DaySurvey:
     aspects: tuple[Aspect, ...]
     stops_after_days: dict[str, int | None]
     refit_after_days: dict[str, int | None]
+    cut_off: tuple[dt.date, ...] = ()
 
 
 def survey(
@@ -146,6 +150,8 @@ def survey(
             else f"`schedtwin check {archive}` says why no request was kept: mend the log and import it again",
         )  # fmt: skip
     counts = list(run_tasks(count_day, [(archive.absolute(), day) for day in chosen], "days"))
+    cut = cut_off(counts)
+    counts = [replace(one, arrivals=0 * one.arrivals) if one.day in cut else one for one in counts]
     found = [_aspect(name, counts, config) for name in ASPECTS]
     aspects = tuple(one for one in found if one.by_shift)
     if not aspects:
@@ -161,25 +167,42 @@ def survey(
         aspects,
         {one.name: stops_after(one) for one in aspects},
         {one.name: refit_after(one) for one in aspects},
+        cut,
     )
 
 
 def stops_after(aspect: Aspect) -> int | None:
     """See `DaySurvey.stops_after_days`."""
-    beyond = [at.median > aspect.limit for at in aspect.by_shift]
-    for place, at in enumerate(aspect.by_shift):
+    return _lasting(aspect.by_shift, [at.median > aspect.limit for at in aspect.by_shift])
+
+
+def refit_after(aspect: Aspect) -> int | None:
+    """See `DaySurvey.refit_after_days`."""
+    fresh, *later = aspect.by_shift
+    return _lasting(
+        later, [at.median > aspect.limit and at.median - fresh.median > aspect.limit for at in later]
+    )
+
+
+def _lasting(by_shift: Sequence[AtShift], beyond: Sequence[bool]) -> int | None:
+    """The first shift that is beyond a limit as half or more of the longer ones are; one odd shift is chance."""
+    for place, at in enumerate(by_shift):
         if beyond[place] and 2 * sum(beyond[place:]) >= len(beyond[place:]):
             return at.shift_days
     return None
 
 
-def refit_after(aspect: Aspect) -> int | None:
-    """See `DaySurvey.refit_after_days`."""
-    fresh = aspect.by_shift[0].median
-    for at in aspect.by_shift[1:]:
-        if at.median > aspect.limit and at.median - fresh > aspect.limit:
-            return at.shift_days
-    return None
+def cut_off(counts: Sequence[DayCounts]) -> tuple[dt.date, ...]:
+    """The first and the last day, where the log begins or ends within them: hours that are usually busy lack there."""
+    if len(counts) < LEAST_DAYS:
+        return ()
+    busy = np.array([one.arrivals.sum(axis=0) > 0 for one in counts])  # [days, hours]
+    usual = busy.mean(axis=0) > 0.5
+    missing = (
+        (counts[0].day, usual & ~np.logical_or.accumulate(busy[0])),
+        (counts[-1].day, usual & ~np.logical_or.accumulate(busy[-1][::-1])[::-1]),
+    )
+    return tuple(day for day, hours in missing if hours.sum() >= CUT_OFF_HOURS)
 
 
 def _aspect(name: str, counts: Sequence[DayCounts], config: SurveyConfig) -> Aspect:
