@@ -51,6 +51,8 @@ JUDGES = (
     ),
     JudgeFacts(
         TRAINING_TWIN,
-        "logged arrivals of the test days; outcomes from the twin that the policy was trained in: its in-model value.",
+        "logged arrivals of the test days; outcomes from the twin that the policy was trained in: its in-model value. "
+        "The logged decisions (history) get the logged acceptances and run times here, too: where it is off, that "
+        "error stands between them and every other policy.",
     ),
 )
