@@ -23,6 +23,7 @@ from logs_schema.formats.request_values import (
     hostlist,
     quantity,
 )
+from logs_schema.tables import UNFINISHED
 
 SITE = "cluster"
 NO_MATCH = "no_match"
@@ -64,7 +65,7 @@ def request_row(
 
 
 def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
-    """Start and finish where the log has waits and run times in their place.
+    """Start and finish where the log, or a line of what has ended, has waits and run times in their place.
 
     A request of no run time that is not said to be completed never started: its finish is when it was given up. So it
     is of one that was killed as it started and ran on no node that is named, as old versions of Slurm write it.
@@ -79,7 +80,8 @@ def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
         row["start"] = finish_s - run_s if ran else None
     start_s = row.get("start")
     if "run_s" in row:
-        if "finish" not in row and "start" in row:
+        is_derived = "finish" not in row or (row["finish"] is None and row["status"] not in UNFINISHED)
+        if is_derived and "start" in row:
             row["finish"] = None if start_s is None or row["run_s"] is None else start_s + row["run_s"]
         if start_s is not None and row.get("finish") is not None:
             row["run_s"] = None

@@ -331,3 +331,14 @@ def test_texts_for_amounts_and_zeros_for_instants_are_told_with_what_to_write(tm
     )
     assert (len(rows), report.quarantined) == (3, {})
     assert [row.get("cpu_cores") for row in rows.values()] == [4.0, 32.0, 8.0]
+
+
+def test_where_a_line_has_no_finish_it_follows_from_start_and_run_time_of_what_has_ended(
+    tmp_path: Path,
+) -> None:
+    columns = "[columns.start]\n[columns.finish]\n[columns.run_s]\n[columns.status]\n"
+    lines = ("100,110,,50,killed", "100,110,200,90,completed", "100,110,,0,waiting", "100,,,50,failed")
+    _, rows = imported(tmp_path, ARRIVAL + columns, "t,start,finish,run_s,status", *lines)
+    found = [(row.get("finish"), row.get("run_s")) for row in rows.values()]
+    known = [(None if finish is None else finish.timestamp(), run_s) for finish, run_s in found]
+    assert known == [(160.0, None), (200.0, None), (None, 0.0), (None, 50.0)]
