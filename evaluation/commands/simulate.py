@@ -82,19 +82,10 @@ def add_arguments(parser: ArgumentParser) -> None:
 def run(arguments: Namespace) -> int:
     """Simulate the log and print a summary; 0."""
     from evaluation.problems.orchestration.simulating import SlotLogConfig
-    from evaluation.simulator.applications.presets import APPLICATIONS
-    from evaluation.simulator.presets import PRESETS
-    from logs_schema.errors import ConfigError
+    from evaluation.simulator.applications.presets import is_application
 
-    clusters, applications = ([one.name for one in those] for those in (PRESETS, APPLICATIONS))
-    if arguments.world is None and arguments.preset not in (*clusters, *applications):
-        raise ConfigError(
-            f"there is no preset {arguments.preset!r}", where="--preset",
-            allowed=f"of clusters: {', '.join(clusters)}; of applications: {', '.join(applications)}",
-            advice="choose one of these, or declare a cluster of your own (--world)",
-        )  # fmt: skip
     by_slots = tuple(set_fields(SlotLogConfig, arguments))
-    if arguments.world is None and arguments.preset in applications:
+    if arguments.world is None and is_application(arguments.preset, "--preset"):
         _refuse_given(
             arguments, ("slots",), "an application", "a cluster, such as --preset kmps --slots", by_slots
         )

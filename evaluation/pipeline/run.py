@@ -25,7 +25,9 @@ from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import Job, ProblemOptions
 from evaluation.problems.kits import choose_kit, claiming_kit
 from evaluation.problems.usual_job import usual_job
-from evaluation.simulator.logs import simulate
+from evaluation.simulator.applications.log import simulate_application
+from evaluation.simulator.applications.presets import application, is_application
+from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world
 from logs_schema.errors import ConfigError
@@ -138,6 +140,19 @@ def world_files_of(log: LogConfig, here: Path) -> dict[str, Path]:
 
 
 def _simulate(log: LogConfig, here: Path, out: Path, progress: Progress) -> Mapping[str, Any]:
+    if log.preset and is_application(log.preset, "[log] preset"):
+        return _simulate_application(log, out)
     with progress.stage("simulate", unit="requests") as stage:
         simulate(world_in(log, here), log.days, log.behaviour, log.seed, out, progress=stage)
+    return {}
+
+
+def _simulate_application(log: LogConfig, out: Path) -> Mapping[str, Any]:
+    if log.world_seed:
+        raise ConfigError(
+            f"world_seed = {log.world_seed}: nothing of an application is drawn once and for all", where="[log]",
+            allowed="0", advice="vary seed, the one of loads, noise and operator",
+        )  # fmt: skip
+    behaviour = "operator" if log.behaviour == LogConfig.behaviour else log.behaviour
+    simulate_application(application(log.preset), log.days, behaviour, log.seed, out, first_day=FIRST_DAY)
     return {}

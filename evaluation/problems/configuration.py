@@ -34,10 +34,11 @@ class LogConfig:
         paths: Files or folders of the raw log, relative to the configuration file; not needed by single steps.
         origin: Date of the log's time zero, for logs without dates.
         capacity: Cores of the machine ("786432") or of its pools ("batch=4096"), for logs without them.
-        preset: Preset of the ground truth; empty for a real log.
+        preset: Preset of the ground truth, a cluster or an application; empty for a real log.
         world: File that declares the ground truth instead of a preset, relative to the configuration file.
         days: Days to simulate.
-        behaviour: Name of the policy that decides in the simulated log.
+        behaviour: Name of the policy that decides in the simulated log; an application's is "operator" unless another
+            is named.
         seed: Seed of the simulated log.
         world_seed: Seed of what is fixed in the simulated cluster (agents, affinities, preferences); 0 is the preset's
             own.

@@ -17,16 +17,18 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.judges.contender import OtherSystemError
+from evaluation.pipeline.run import archive_step
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
 from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscalers
-from evaluation.problems.configuration import RunConfig
+from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
 from evaluation.problems.orchestration import kit as slots_kit
 from evaluation.reproduction.drpc import DrpcConfig, table, traces_of
 from evaluation.reproduction.showing_drpc import as_table
 from evaluation.simulator.applications.load import LoadConfig, made_rates, read_series
+from evaluation.simulator.applications.log import simulate_application
 from evaluation.simulator.applications.presets import application
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError
@@ -81,6 +83,24 @@ def test_days_that_no_application_has_are_refused(tmp_path, capsys, wrong):
     assert main(["simulate", "--preset", "chain", "--out", str(tmp_path / "log"), *wrong]) == 2
     assert "allowed:" in capsys.readouterr().err
     assert not (tmp_path / "log").exists()
+
+
+@pytest.mark.slow  # simulates a day twice
+def test_a_job_writes_the_log_of_an_application_as_the_command_does(tmp_path):
+    archive_step(LogConfig(preset="chain", days=1, seed=3), tmp_path).build(tmp_path, {}, SilentProgress())
+    simulate_application(
+        application("chain"), 1, "operator", 3, tmp_path / "log", first_day=dt.date(2024, 1, 1)
+    )
+    assert Archive(tmp_path / "archive").content_hash == Archive(tmp_path / "log").content_hash
+
+
+@pytest.mark.parametrize(
+    ("wrong", "allowed"), [({"preset": "chains"}, "of applications: chain"), ({"world_seed": 1}, "0")]
+)
+def test_a_job_refuses_an_application_that_there_is_not(tmp_path, wrong, allowed):
+    with pytest.raises(ConfigError) as refused:
+        archive_step(LogConfig(**{"preset": "chain"} | wrong), tmp_path).build(tmp_path, {}, SilentProgress())
+    assert allowed in refused.value.allowed
 
 
 def test_traces_are_paired_by_seed_and_shift():

@@ -4,6 +4,7 @@ Topologies follow the public sources of the two benchmarks; work, memory and sha
 """
 
 from evaluation.simulator.applications.application import Application, Microservice, ServiceCall, UserType
+from evaluation.simulator.presets import PRESETS
 from logs_schema.errors import ConfigError
 
 
@@ -137,6 +138,18 @@ TRAINTICKET = Application(
 )  # fmt: skip
 
 APPLICATIONS = (CHAIN, BOUTIQUE, TRAINTICKET)
+
+
+def is_application(name: str, where: str) -> bool:
+    """Whether a preset is an application, and no cluster; ConfigError where it is neither."""
+    clusters, applications = ([one.name for one in those] for those in (PRESETS, APPLICATIONS))
+    if name not in (*clusters, *applications):
+        raise ConfigError(
+            f"there is no preset {name!r}", where=where,
+            allowed=f"of clusters: {', '.join(clusters)}; of applications: {', '.join(applications)}",
+            advice="choose one of these, or declare a cluster of your own (--world; in a configuration [log] world)",
+        )  # fmt: skip
+    return name in applications
 
 
 def application(name: str) -> Application:
