@@ -103,6 +103,6 @@ def refuse_taken(names: Collection[str], taken: Collection[str], noun: str = "po
 
 
 def error_in_words(error: BaseException) -> str:
-    """Type and last line of an error."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[-1] if lines else 'no message'}"
+    """Type and last line of an error; the first where the last one is a link, as JAX ends what it cannot trace."""
+    lines = str(error).strip().splitlines() or ["no message"]
+    return f"{type(error).__name__}: {lines[0] if lines[-1].startswith('See http') else lines[-1]}"

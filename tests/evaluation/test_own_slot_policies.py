@@ -50,9 +50,14 @@ def unwell(_key, _observation, _legal):
 
 
 def idle(_key, state):
-    """An orchestrator that changes nothing."""
-    nothing = jnp.zeros((LOG.frames.num_changes, *state.clock_s.shape), jnp.int32)
+    """An orchestrator that changes nothing, in whole numbers of another width than ours."""
+    nothing = jnp.zeros((LOG.frames.num_changes, *state.clock_s.shape), jnp.int8)
     return Scaling(nothing, nothing)
+
+
+def half(key, state):
+    """One that forgets the nodes."""
+    return idle(key, state)._replace(node=None)
 
 
 CHANCES = {}
@@ -97,6 +102,7 @@ def test_policies_of_ones_own_stand_in_a_comparison_and_those_that_fail_are_name
             "mine": first_legal, "slow": in_numpy, "rule": LEAST_LOADED, "bad": last_node, "raises": unwell,
             "both": SlotPolicies(first_legal, idle), "still": SlotPolicies(first_legal, "static"),
             "scales": SlotPolicies("least_loaded", idle), "shapeless": SlotPolicies("least_loaded", first_legal),
+            "half": SlotPolicies("least_loaded", half),
         },
         twin, split.test, play=PlayConfig(num_frames=2, num_runs=2),
     ).comparison  # fmt: skip
@@ -105,7 +111,12 @@ def test_policies_of_ones_own_stand_in_a_comparison_and_those_that_fail_are_name
     assert values["both"] == values["still"]  # nothing is changed, by one's own rule or by the static one
     assert values["scales"] == values["least_loaded+static"]
     assert values["rule"] == values["least_loaded+planned"]
-    refused = {"bad": "not legal in", "raises": "not today", "shapeless": "raised"}
+    refused = {
+        "bad": "not legal in",
+        "raises": "not today",
+        "shapeless": "raised",
+        "half": "returns a Scaling",
+    }
     assert set(found.refused) == set(refused)
     assert all(words in found.refused[name] for name, words in refused.items())
     assert not set(refused) & set(values)

@@ -22,6 +22,7 @@ from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.judge import Candidate, Evaluation, replay_judge, replay_program
+from evaluation.judges.named import error_in_words
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate
 from evaluation.judges.players import of_policy, players_of
 from evaluation.judges.user_policies import (
@@ -271,6 +272,14 @@ def test_a_bundle_that_was_trained_on_test_days_is_named(tmp_path: Path) -> None
         assert len(about) == told
         assert all(f"{name} was trained on days up to {last_day}" in note for note in about)
         assert all("of the shifts 0d, 1d, 7d are among them" in note for note in about)
+
+
+def test_of_an_error_the_line_that_says_most_is_shown() -> None:
+    with pytest.raises(jax.errors.TracerArrayConversionError) as caught:
+        jax.eval_shape(np.asarray, jax.ShapeDtypeStruct((3,), jnp.float32))
+    assert "was called on traced array with shape float32[3]" in error_in_words(caught.value)
+    assert error_in_words(ValueError("of a program\nno such node")) == "ValueError: no such node"
+    assert error_in_words(KeyError()) == "KeyError: no message"
 
 
 def test_a_bundle_named_by_a_text_is_refused_with_what_to_do() -> None:

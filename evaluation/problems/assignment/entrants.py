@@ -23,7 +23,8 @@ from twin.assignment.types import Costs
 AT_ONCE, HISTORY, ALONE = "at_once", "history", "insertion_at_once"
 SIGNATURE = (
     "a function (costs) -> edges: costs a twin.assignment.types.Costs of a round (work_s, transfer_s, result_s "
-    "[requests, edges], backlogs [edges]), edges [requests] whole numbers where work_s is finite"
+    "[requests, edges], source [requests], backlogs local_s, arriving_s, transferred_s, returning_s [edges]), edges "
+    "[requests] whole numbers where work_s is finite"
 )
 WORDS = {
     HISTORY: "every request at once on the node of the log",
@@ -143,6 +144,7 @@ def _fixed(name: str) -> ComparedAssigner:
 
 def _users(name: str, function: Callable[..., Any]) -> MadeSolver:
     def solve(costs: Costs) -> np.ndarray:
+        is_there = np.isfinite(costs.work_s)  # the function may write to its argument
         try:
             edge = np.asarray(function(costs))
         except RAISED as error:  # of a function of the user's: anything
@@ -150,8 +152,8 @@ def _users(name: str, function: Callable[..., Any]) -> MadeSolver:
         rows = np.arange(len(costs.source))
         if edge.shape != rows.shape or not np.issubdtype(edge.dtype, np.integer):
             raise ConfigError(f"policy {name!r} returns {edge.dtype} {list(edge.shape)}", allowed=SIGNATURE)
-        inside = (edge >= 0) & (edge < costs.work_s.shape[1])
-        if not inside.all() or not np.isfinite(costs.work_s[rows, edge]).all():
+        inside = (edge >= 0) & (edge < is_there.shape[1])
+        if not inside.all() or not is_there[rows, edge].all():
             raise ConfigError(f"policy {name!r} chose an edge that is not there", allowed=SIGNATURE)
         return edge
 

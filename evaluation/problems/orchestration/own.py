@@ -35,7 +35,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, frame_response, observing
-from twin.orchestration.frame_state import Scaling
+from twin.orchestration.frame_state import FrameState, Scaling
 from twin.orchestration.frames import frame_problem
 from twin.orchestration.learned import learned_chance
 from twin.orchestration.orchestrating import Orchestrate
@@ -46,8 +46,8 @@ DISPATCHES = (
     "stands in the comparison of its POLICY)"
 )
 ORCHESTRATES = (
-    "a function (key, state) -> changes: state a twin.orchestration.frame_state.FrameState, changes a "
-    "twin.orchestration.frame_state.Scaling of whole numbers [changes of a frame, *streams]"
+    "a function (key, state) -> changes, of operations of JAX: state a twin.orchestration.frame_state.FrameState, "
+    "changes a twin.orchestration.frame_state.Scaling of whole numbers [changes of a frame, *streams]"
 )
 
 
@@ -171,9 +171,9 @@ def _orchestrator(
         answer = jax.eval_shape(given, jax.random.key(0), state)
     except RAISED as error:  # of a function of the user's: anything
         raise raised(name, error, signature=ORCHESTRATES) from error
-    is_scaling = isinstance(answer, Scaling) and all(
+    is_scaling = jax.tree.structure(answer) == jax.tree.structure(wanted) and all(
         one.shape == other.shape and np.issubdtype(one.dtype, np.integer)
-        for one, other in zip(answer, wanted, strict=True)
+        for one, other in zip(jax.tree.leaves(answer), jax.tree.leaves(wanted), strict=True)
     )
     if not is_scaling:
         raise ConfigError(
@@ -181,4 +181,8 @@ def _orchestrator(
             f"{[list(leaf.shape) for leaf in jax.tree.leaves(answer)]}",
             where=f"states of {edge.num_nodes} nodes and 3 streams", allowed=ORCHESTRATES,
         )  # fmt: skip
-    return lambda _case, _frames, _dispatch: given
+
+    def orchestrate(key: Array, state: FrameState) -> Scaling:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.int32), given(key, state))
+
+    return lambda _case, _frames, _dispatch: orchestrate

@@ -1,0 +1,29 @@
+"""Functions of the user's that assign: what they are told they get, and what they may not do to it."""
+
+import re
+
+import numpy as np
+import pytest
+
+from evaluation.problems.assignment.entrants import SIGNATURE, entrants
+from logs_schema.errors import ConfigError
+from tests.assignment.making import plain_costs
+from twin.assignment.types import Costs
+
+
+def overwrites(costs):
+    """The first edge, which is not there, as if it were."""
+    costs.work_s[:] = 1.0
+    return np.zeros(len(costs.source), int)
+
+
+def test_what_is_said_of_a_function_is_what_it_gets():
+    (said,) = re.findall(r"of a round \((.*?)\)", SIGNATURE)
+    assert set(re.findall(r"\w+_s\b|source", said)) == set(Costs._fields)
+
+
+def test_a_function_that_writes_to_its_costs_chooses_no_edge_that_is_not_there():
+    costs = plain_costs(np.array([[np.inf, 1.0]]))
+    solve = entrants(None, {"mine": overwrites})[1].ready["mine"](np.random.default_rng(0))
+    with pytest.raises(ConfigError, match="'mine' chose an edge that is not there"):
+        solve(costs)
