@@ -6,7 +6,7 @@ import pytest
 from tests.ordering.making import jobs_of
 from twin.ordering import rules
 from twin.ordering.queue import Priority
-from twin.ordering.rules import F1, FCFS, LJF, LOGGED_ORDER, RULES, SAF, SJF, UNICEF, WFP3, Waiting
+from twin.ordering.rules import F1, FCFS, LJF, LOGGED_ORDER, RULES, SAF, SJF, UNICEF, WFP3, Rule, Waiting
 
 WAITING = Waiting(
     arrival_s=np.array([10.0, 100.0, 0.0]),
@@ -55,3 +55,16 @@ def test_equals_keep_the_order_of_arrival(rule):
     for job in range(5):
         priority.add(waiting, job)
     assert waiting == priority.sort([3, 1, 4, 0, 2], 7.0) == [0, 1, 2, 3, 4]
+
+
+def test_a_rule_of_the_users_cannot_write_to_the_jobs_that_others_are_judged_on():
+    jobs = jobs_of((0, 4, 7200, 3600), (1, 2, 3600, 60))
+
+    def in_hours(waiting, _now_s):
+        hours = waiting.requested_s
+        hours /= 3600.0
+        return hours
+
+    with pytest.raises(ValueError, match="read-only"):
+        Priority(Rule("mine", "shortest first", in_hours), jobs)
+    np.testing.assert_array_equal(jobs.requested_s, [7200, 3600])

@@ -9,8 +9,9 @@ from twin.ordering.types import Jobs
 
 
 def waiting_of(jobs: Jobs) -> Waiting:
-    """What a rule may know of all the jobs."""
-    return Waiting(jobs.arrival_s, jobs.processors, jobs.requested_s, jobs.logged_start_s)
+    """What a rule may know of all the jobs; it cannot write to them."""
+    columns = (jobs.arrival_s, jobs.processors, jobs.requested_s, jobs.logged_start_s)
+    return Waiting(*(np.broadcast_to(column, column.shape) for column in columns))
 
 
 class Priority:
