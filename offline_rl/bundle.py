@@ -95,12 +95,13 @@ def origin_of(folder: Path) -> BundleOrigin:
 
 
 def refuse_other_kind(folder: Path, kind: str) -> None:
-    """ProductError for a bundle of another kind, which says what runs it."""
+    """ProductError for a bundle of another kind, which says of which problem it is, and what runs it."""
     found = kind_of(folder)
     if found is not None and found != kind:
         raise ProductError(
-            f"this bundle is a '{found}', not a '{kind}'", where=str(folder),
-            allowed=f"a '{kind}'", advice=f"{RUN_BY[found]} runs this one",
+            f"this bundle is of the problem '{origin_of(folder).problem}'", where=str(folder),
+            allowed=f"a bundle of {PROBLEMS.get(kind, 'placement, ordering or orchestration')}",
+            advice=f"{RUN_BY[found]} runs this one",
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Functions of the user's that assign: what they are told they get, and what they may not do to it."""
+"""What users bring to assign requests: what a function is told it gets and may not do, bundles of other problems."""
 
 import re
 
@@ -8,6 +8,7 @@ import pytest
 from evaluation.problems.assignment.entrants import SIGNATURE, entrants
 from logs_schema.errors import ConfigError
 from tests.assignment.making import plain_costs
+from tests.serving.bundles import make_bundle
 from twin.assignment.types import Costs
 
 
@@ -27,3 +28,9 @@ def test_a_function_that_writes_to_its_costs_chooses_no_edge_that_is_not_there()
     solve = entrants(None, {"mine": overwrites})[1].ready["mine"](np.random.default_rng(0))
     with pytest.raises(ConfigError, match="'mine' chose an edge that is not there"):
         solve(costs)
+
+
+def test_a_bundle_of_another_problem_is_refused_by_its_problem(tmp_path):
+    refused = entrants(None, {"old": make_bundle(tmp_path / "bundle")})[1].refused["old"]
+    assert "policy 'old': this bundle is of the problem 'placement'" in str(refused)
+    assert "a bundle of assignment" in str(refused)
