@@ -142,7 +142,7 @@ def _decide(controller: "Controller", arguments: Namespace, over: threading.Even
 
     done, made = 0, 0
     while not over.is_set():
-        begun_s = time.time()
+        begun_s = time.monotonic()  # the clock may be set back, and must not prolong the wait
         try:
             decision = controller.step()
             made += 1
@@ -159,7 +159,7 @@ def _decide(controller: "Controller", arguments: Namespace, over: threading.Even
         done += 1
         if done == arguments.decisions:
             break
-        over.wait(max(controller.guard.policy.setting.interval_s - (time.time() - begun_s), 0.0))
+        over.wait(max(controller.guard.policy.setting.interval_s - (time.monotonic() - begun_s), 0.0))
     return USER_ERROR if done == arguments.decisions and not made else DONE
 
 

@@ -10,7 +10,6 @@ service or a node is none of an idle one, so idle replicas are to be named with 
 
 import json
 import math
-import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 
 from logs_schema.errors import ConfigError, SchedtwinError
 from offline_rl.runner.orchestrator import OrchestratorFacts
+from offline_rl.serving.direct_http import content_of, direct_opener
 
 MAX_BYTES = 16 * 2**20
 TIMEOUT_S = 5.0
@@ -113,8 +113,8 @@ def refuse_source(source: str) -> None:
 
 def _content(source: str) -> bytes:
     if source.startswith(("http://", "https://")):
-        with urllib.request.urlopen(source, timeout=TIMEOUT_S) as answer:
-            content: bytes = answer.read(MAX_BYTES + 1)
+        with direct_opener().open(source, timeout=TIMEOUT_S) as answer:
+            content = content_of(answer, MAX_BYTES + 1, TIMEOUT_S)
     else:
         with Path(source).open("rb") as file:
             content = file.read(MAX_BYTES + 1)

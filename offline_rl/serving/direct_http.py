@@ -1,10 +1,11 @@
-"""HTTP calls that go where they are sent: by no proxy, and to no other address.
+"""HTTP calls that go where they are sent, by no proxy and to no other address, and end in time.
 
 A client of the standard library follows redirects, and sends its headers along: a bearer token would reach whatever
-host an answer names.
+host an answer names. Its timeout is one of silence: an answer that drips would be waited for without end.
 """
 
-from http.client import HTTPMessage
+import time
+from http.client import HTTPMessage, HTTPResponse
 from typing import IO
 from urllib.error import HTTPError
 from urllib.request import (
@@ -35,3 +36,14 @@ def direct_opener(*handlers: BaseHandler) -> OpenerDirector:
         handlers: More of them, for TLS say.
     """
     return build_opener(ProxyHandler({}), RefusedRedirects(), *handlers)
+
+
+def content_of(answer: HTTPResponse, most_bytes: int, within_s: float) -> bytes:
+    """The content of an answer, `most_bytes` of it at most; TimeoutError where it has not come `within_s`."""
+    end_s, parts = time.monotonic() + within_s, list[bytes]()
+    while most_bytes > 0 and (part := answer.read1(most_bytes)):
+        parts.append(part)
+        most_bytes -= len(part)
+        if time.monotonic() > end_s:
+            raise TimeoutError(f"the answer is not whole after {within_s:g} s")
+    return b"".join(parts)

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from urllib.request import HTTPSHandler, Request
 
 from logs_schema.errors import ConfigError, SchedtwinError
-from offline_rl.serving.direct_http import direct_opener
+from offline_rl.serving.direct_http import content_of, direct_opener
 
 IN_CLUSTER = "https://kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -115,7 +115,7 @@ class KubeApi:
                 headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
             request = Request(self.url.rstrip("/") + path, data, headers, method=method)
             with direct_opener(*handlers).open(request, timeout=self.timeout_s) as answer:
-                found = json.loads(answer.read(MAX_BYTES))
+                found = json.loads(content_of(answer, MAX_BYTES, self.timeout_s))
         except HTTPError as error:
             if error.code < 400:
                 raise KubeError(f"the API answers elsewhere ({error})", where=f"{self.url}{path}",

@@ -25,7 +25,7 @@ from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import DAY_S, POD_RULE, Granted, Reading
-from offline_rl.serving.direct_http import direct_opener
+from offline_rl.serving.direct_http import content_of, direct_opener
 
 MAX_BYTES = 64 * 1024**2
 MOST_OF_AN_ERROR = 65_536
@@ -99,7 +99,7 @@ class Prometheus:
             if self.token_file is not None:  # read anew: tokens are renewed
                 headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
             with direct_opener().open(Request(url, headers=headers), timeout=self.timeout_s) as answer:
-                found = json.loads(answer.read(MAX_BYTES))
+                found = json.loads(content_of(answer, MAX_BYTES, self.timeout_s))
             if "error" in found:
                 raise ValueError(found["error"])
             data = found["data"]

@@ -9,6 +9,7 @@ Replicas are written only for deployments that are named (or all), and never whe
 
 import csv
 import datetime as dt
+import io
 import json
 import math
 from collections import deque
@@ -142,6 +143,7 @@ class Controller:
             for at in (place, place - TREND_INTERVALS)
         )
         age = finished - place
+        self._logged_until = min(self._logged_until, finished)  # the clock may have been set back
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
         verdict = self.guard.decide(now_s, granted, now, before, stale)
         self._seen.append((now_s, granted))
@@ -246,36 +248,39 @@ class Controller:
         """Appends a decision, and the metrics of its interval where they are not there yet."""
         assert self.log is not None
         day = str(record["time"])[:10]
-        with _appended(self.log / "decisions" / f"{day}.jsonl") as file:
-            file.write(json.dumps(record) + "\n")
+        _append(self.log / "decisions" / f"{day}.jsonl", json.dumps(record) + "\n")
         if place <= self._logged_until:
             return
+        rows = self._rows(place, granted, now, verdict, written)
+        _append(self.log / "deployment_samples" / f"{day}.csv", _csv(rows), head=_csv([COLUMNS]))
         self._logged_until = place
+
+    def _rows(
+        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants,
+        written: Mapping[str, Collection[str]],
+    ) -> list[list[Any]]:  # fmt: skip
+        """The metrics of an interval as rows of `deployment_samples`, the gateway's last."""
         setting = self.guard.policy.setting
-        with _appended(self.log / "deployment_samples" / f"{day}.csv") as file:
-            writer = csv.writer(file)
-            if not file.tell():
-                writer.writerow(COLUMNS)
-            begin, end_s = _instant(place * setting.interval_s), (place + 1) * setting.interval_s
-            then = next((grants for seen_s, grants in self._seen if seen_s >= end_s), granted)  # at its end
-            for index, name in enumerate(setting.names):
-                done = written.get(name, ())
-                change = [
-                    float(new[index] - old[index]) if one in done else 0.0
-                    for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
-                ]
-                values = (
-                    then.cpu_cores[index], then.memory_gib[index], then.replicas[index], now.ready[index],
-                    now.cpu_cores_used[index], now.memory_gib_used[index], now.rate_per_s[index],
-                    now.response_s[index], math.nan, now.num_failures[index], *change,
-                )  # fmt: skip
-                writer.writerow([begin, setting.interval_s, name, *map(_cell, COLUMNS[3:], values)])
-            users = (math.nan,) * 6 + (
-                float(now.gateway_rate_per_s), math.nan, float(now.gateway_quantile_s), float(now.gateway_failures),
+        begin, end_s = _instant(place * setting.interval_s), (place + 1) * setting.interval_s
+        then = next((grants for seen_s, grants in self._seen if seen_s >= end_s), granted)  # at its end
+        rows: list[list[Any]] = []
+        for index, name in enumerate(setting.names):
+            done = written.get(name, ())
+            change = [
+                float(new[index] - old[index]) if one in done else 0.0
+                for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
+            ]
+            values = (
+                then.cpu_cores[index], then.memory_gib[index], then.replicas[index], now.ready[index],
+                now.cpu_cores_used[index], now.memory_gib_used[index], now.rate_per_s[index],
+                now.response_s[index], math.nan, now.num_failures[index], *change,
             )  # fmt: skip
-            writer.writerow(
-                [begin, setting.interval_s, GATEWAY, *map(_cell, COLUMNS[3:13], users), "", "", ""]
-            )
+            rows.append([begin, setting.interval_s, name, *map(_cell, COLUMNS[3:], values)])
+        users = (math.nan,) * 6 + (
+            float(now.gateway_rate_per_s), math.nan, float(now.gateway_quantile_s), float(now.gateway_failures),
+        )  # fmt: skip
+        rows.append([begin, setting.interval_s, GATEWAY, *map(_cell, COLUMNS[3:13], users), "", "", ""])
+        return rows
 
 
 def granted_in(
@@ -354,9 +359,24 @@ def _amount(deployment: str, resource: str, resources: Mapping[str, Any]) -> flo
     return found[0] if found else None
 
 
-def _appended(path: Path) -> Any:
+def _append(path: Path, text: str, head: str = "") -> None:
+    """Appends all of a text, after the head of a file that is new, or nothing where the disk is full: OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    return path.open("a", encoding="utf-8", newline="")
+    with path.open("ab", buffering=0) as file:
+        size = file.tell()
+        content = memoryview((text if size else head + text).encode())
+        try:
+            while content:
+                content = content[file.write(content) :]
+        except OSError:
+            file.truncate(size)  # what comes next must not go on in half a line
+            raise
+
+
+def _csv(rows: Sequence[Sequence[Any]]) -> str:
+    with io.StringIO(newline="") as text:
+        csv.writer(text).writerows(rows)
+        return text.getvalue()
 
 
 def _cell(name: str, value: float) -> str:

@@ -1,12 +1,16 @@
-"""A bearer token stays with the host that it is for."""
+"""A bearer token stays with the host that it is for, and an answer that drips is not waited for."""
 
+import io
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
 
 from logs_schema.formats.mapping import read_mapping
+from offline_rl.serving.direct_http import content_of
 from offline_rl.serving.kube_api import KubeApi, KubeError
 from offline_rl.serving.prometheus import MetricsError, Prometheus
 
@@ -47,3 +51,11 @@ def test_a_token_follows_no_redirect(tmp_path, code):
             Prometheus(url, mapping, tmp_path / "token").samples(0.0, 60.0, 30.0)
     assert tokens == ["Bearer secret"] * 2
     assert stolen == []
+
+
+def test_an_answer_that_drips_ends_in_time():
+    assert content_of(io.BytesIO(b"0123456789"), 4, 5.0) == b"0123"
+    assert content_of(io.BytesIO(b"0123456789"), 40, 5.0) == b"0123456789"
+    drips = SimpleNamespace(read1=lambda _num_bytes: time.sleep(0.01) or b" ")
+    with pytest.raises(TimeoutError, match="is not whole after"):
+        content_of(drips, 10**6, 0.05)
