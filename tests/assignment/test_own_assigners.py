@@ -1,14 +1,19 @@
 """What users bring to assign requests: what a function is told it gets and may not do, bundles of other problems."""
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from evaluation import compare, shifted_days
 from evaluation.problems.assignment.entrants import SIGNATURE, entrants
+from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from tests.assignment.archives import write_log
 from tests.assignment.making import plain_costs
 from tests.serving.bundles import make_bundle
+from twin import fit
 from twin.assignment.types import Costs
 
 
@@ -34,3 +39,12 @@ def test_a_bundle_of_another_problem_is_refused_by_its_problem(tmp_path):
     refused = entrants(None, {"old": make_bundle(tmp_path / "bundle")})[1].refused["old"]
     assert "policy 'old': this bundle is of the problem 'placement'" in str(refused)
     assert "a bundle of assignment" in str(refused)
+
+
+def test_a_twin_is_not_compared_on_the_log_of_another_system(tmp_path):
+    log = Archive(write_log(tmp_path / "log", num_days=3, num_rows=60))
+    split = shifted_days(log, "0d", num_days=1, min_requests=20)
+    twin = fit("assignment", split.train)
+    twin = replace(twin, compute={f"another {name}": one for name, one in twin.compute.items()})
+    with pytest.raises(ConfigError, match="the archive does not know the nodes another n0"):
+        compare({}, twin, split.test)

@@ -1,5 +1,6 @@
 """Test weeks: what a week begins with, what counts in it, and that a week replayed is the log replayed."""
 
+from dataclasses import replace
 from datetime import date, timedelta
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import BOUNDED_SLOWDOWN, MEAN_WAIT, UTILISATION
 from evaluation.problems.configuration import WeeksConfig
-from evaluation.problems.ordering.comparing import REPLAY, TWIN, compare_orders
+from evaluation.problems.ordering.comparing import REPLAY, TWIN, _gaps, compare_orders
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.playing import decisions_of, played, rule_policies
 from evaluation.problems.ordering.replaying import ReplayConfig, _from_first, _part
@@ -20,6 +21,7 @@ from twin.ordering.population import DAY_S, fit_population
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS
 from twin.ordering.types import OrderingError, Pool
+from twin.ordering.windows import chosen
 
 POOL = Pool(16.0)
 MONDAY = 4
@@ -114,6 +116,18 @@ def test_anchors_leave_room_before_and_after():
         plan_weeks(jobs, POOL, WeeksConfig())
     with pytest.raises(ConfigError, match="no warm start"):
         WeeksConfig(warm="tepid")
+
+
+def test_weeks_in_which_the_machine_was_off_are_left_out_by_name():
+    jobs = busy_log()
+    day = jobs.arrival_s / DAY_S
+    jobs = chosen(jobs, np.flatnonzero((day < 12) | (day > 21)))
+    plan = plan_weeks(jobs, POOL, SHORT, [MONDAY + 8])
+    assert [week.shift_days for week in plan.weeks] == [0, 1]
+    assert plan.idle == ("anchor 0, shift 7d (from 1970-01-20 on)",)
+    assert _gaps(plan, []) == [f"left out, as no job waits or arrives: {plan.idle[0]}"]
+    with pytest.raises(ConfigError, match="no job arrives on the days to judge on"):
+        plan_weeks(jobs, POOL, replace(SHORT, shifts="7d"), [MONDAY + 8])
 
 
 def test_rules_are_compared_in_replay_and_twin_on_the_same_units():

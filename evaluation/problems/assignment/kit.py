@@ -59,14 +59,17 @@ LIMITS = (
 
 def refuse_other_nodes(archive: Archive, twin: Path) -> None:
     """ConfigError where the archive lacks edges of the twin, or has other requests on its training days."""
+    _refuse_unknown(archive, read_manifest(twin, "twin").extra["nodes"])
+    refuse_other_days(archive, twin)
+
+
+def _refuse_unknown(archive: Archive, known: Sequence[str]) -> None:
     there = set(archive.nodes()["node_id"].to_pylist())
-    known = read_manifest(twin, "twin").extra["nodes"]
     if missing := [name for name in known if name not in there]:
         raise ConfigError(
             f"the archive does not know the nodes {', '.join(missing)}", where=str(archive.path),
             allowed="a log of the edges that the twin is of", advice="fit a twin on this archive",
         )  # fmt: skip
-    refuse_other_days(archive, twin)
 
 
 def edge_facts(edges: EdgesFromLog) -> dict[str, Any]:
@@ -164,6 +167,7 @@ def judge(
     """Schedulers in rounds of the shifted days, by model, truth and the user's judges; `policy` is of a training."""
     assign, intervals, judges = assign or AssignConfig(), intervals or IntervalConfig(), judges or {}
     refuse_taken(judges, list(JUDGES), "judge")
+    _refuse_unknown(archive, twin.names)
     everybody, own = entrants(policy, policies)
     comparison = compare_assigners(archive, plan, twin, assign, everybody, intervals, progress, seed=seed)
     return judged_by_users(

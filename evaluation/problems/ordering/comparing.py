@@ -31,6 +31,7 @@ from evaluation.problems.ordering.playing import (
 )
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan
+from logs_schema.errors import first
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from twin.ordering.types import Pool
@@ -198,6 +199,8 @@ def _gaps(plan: WeekPlan, runs: Sequence[Run]) -> list[str]:
                 f"shift {run.shift_days}d: the log's mean wait is {np.average(logged_s, weights=counts):,.0f} s, "
                 f"that of its order replayed with EASY {_mean_wait_s(run.decisions):,.0f} s; {LOGGED_GAP}"
             )
+    if plan.idle:
+        notes.append(f"left out, as no job waits or arrives: {first(plan.idle)}")
     if plan.num_put_back:
         notes.append(
             f"{plan.num_put_back} jobs ran beyond the pool's size in the log when a week began; they wait instead"

@@ -12,7 +12,7 @@ import numpy as np
 
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.problems.configuration import WeeksConfig
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
 from logs_schema.layout import date_of
 from twin.ordering.population import DAY_S, day_of
 from twin.ordering.replay import replay
@@ -68,11 +68,13 @@ class WeekPlan(NamedTuple):
         anchors: days since 1970 (UTC): the first day after each stretch of training days.
         weeks: by anchor, then by shift.
         num_put_back: jobs that the log had running beyond the pool's size when a week began; they wait instead.
+        idle: labels and first days of weeks that are left out, as no job waits or arrives in them or after them.
     """
 
     anchors: tuple[int, ...]
     weeks: tuple[TestWeek, ...]
     num_put_back: int
+    idle: tuple[str, ...] = ()
 
 
 def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[int] | None = None) -> WeekPlan:
@@ -85,7 +87,8 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[in
         anchors: days since 1970 (UTC) in place of those that `config` spreads over the log.
 
     Raises:
-        ConfigError: the log is too short for one anchor, or for a given one, with its largest shift.
+        ConfigError: the log is too short for one anchor, or for a given one, with its largest shift, or has no job in
+            any of the weeks.
     """
     shifts = parse_shifts(config.shifts)
     if anchors is None:
@@ -93,14 +96,22 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[in
     else:
         _latest_anchor(jobs, config, max(anchors))
     start_s = begin_schedule(jobs, pool, config.warm)
-    weeks, num_put_back = [], 0
+    weeks, idle, num_put_back = list[TestWeek](), list[str](), 0
     for number, anchor in enumerate(anchors):
         for shift in shifts:
             week, put_back = cut_week(jobs, pool, start_s, anchor + shift, config)
             label = f"anchor {number}, shift {shift}d"
-            weeks.append(week._replace(label=label, anchor=number, shift_days=shift))
             num_put_back += put_back
-    return WeekPlan(tuple(anchors), tuple(weeks), num_put_back)
+            if len(week.jobs.arrival_s):
+                weeks.append(week._replace(label=label, anchor=number, shift_days=shift))
+            else:
+                idle.append(f"{label} (from {date_of(week.first_day)} on)")
+    if not weeks:
+        raise ConfigError(
+            "no job arrives on the days to judge on", where=first(idle), allowed="one job or more",
+            advice="choose other days or shifts, or take the log that the twin was fitted on",
+        )  # fmt: skip
+    return WeekPlan(tuple(anchors), tuple(weeks), num_put_back, tuple(idle))
 
 
 def anchor_days(jobs: Jobs, config: WeeksConfig) -> list[int]:
