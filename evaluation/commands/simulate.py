@@ -120,6 +120,7 @@ def _application(arguments: Namespace) -> int:
     from evaluation.simulator.applications.load import read_series
     from evaluation.simulator.applications.log import simulate_application
     from evaluation.simulator.applications.presets import application
+    from logs_schema.check_report import counted
     from logs_schema.errors import ConfigError
 
     if arguments.arrivals or arguments.pattern:
@@ -134,7 +135,7 @@ def _application(arguments: Namespace) -> int:
         series=read_series(arguments.rates) if arguments.rates else None, replace=arguments.replace,
     )  # fmt: skip
     text = (
-        f"{report.num_rows:,} deployment samples on {report.num_days} days from {report.first_day}: "
+        f"{report.num_rows:,} deployment samples on {counted(report.num_days, 'day')} from {report.first_day}: "
         f"{report.num_requests:,} requests, {report.num_failures / max(report.num_requests, 1):.2%} failed, "
         f"95 % within {report.mean_p95_s:.3f} s in the mean interval\n"
         f"{report.archive} written; {follow_up('check', report.archive)}"
@@ -147,6 +148,7 @@ def _cluster(arguments: Namespace) -> int:
     from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.simulator.logs import simulate
     from evaluation.simulator.world_files import chosen_world
+    from logs_schema.check_report import counted
     from logs_schema.errors import ConfigError
 
     if arguments.pattern and not arguments.arrivals:
@@ -171,7 +173,7 @@ def _cluster(arguments: Namespace) -> int:
         )
     share = 1.0 / max(report.num_requests, 1)
     text = (
-        f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
+        f"{report.num_requests:,} requests on {counted(report.num_days, 'day')} from {report.first_day}: "
         f"{report.num_on_time * share:.1%} on time, {report.num_rejected * share:.1%} rejected\n"
         f"{report.archive} written, propensities in {report.truth}; {follow_up('check', report.archive)}"
     )
@@ -183,6 +185,7 @@ def _run_slots(arguments: Namespace) -> int:
     from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
     from evaluation.simulator.world_files import chosen_world
+    from logs_schema.check_report import counted
     from logs_schema.errors import ConfigError
 
     if arguments.arrivals:
@@ -200,7 +203,7 @@ def _run_slots(arguments: Namespace) -> int:
     share = 1.0 / max(report.num_requests, 1)
     following = follow_up("fit", "--problem", "orchestration", report.archive, "--out", "twin")
     text = (
-        f"{report.num_requests:,} requests on {report.num_days} days from {report.first_day}: "
+        f"{report.num_requests:,} requests on {counted(report.num_days, 'day')} from {report.first_day}: "
         f"{report.num_on_time * share:.1%} on time, {report.num_never_sent * share:.1%} never sent\n"
         f"{report.archive} written; {following}"
     )
