@@ -18,10 +18,10 @@ from logs_schema import capabilities, overlap, peak_use
 from logs_schema.archive import Archive
 from logs_schema.broken_rules import first_broken
 from logs_schema.capabilities import Coverage, capability_matrix
-from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing, counted
+from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing
 from logs_schema.check_text import render
 from logs_schema.deployment_checks import Above, deployment_warnings
-from logs_schema.errors import first
+from logs_schema.errors import counted, first
 from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import LogDays, days_astray, log_days
 from logs_schema.notices import notices_of

@@ -145,11 +145,6 @@ class CheckReport:
         }
 
 
-def counted(number: int, noun: str) -> str:
-    """A number of things in words: `1 row`, `1,200 rows`."""
-    return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
 def _days_json(days: LogDays) -> dict[str, Any]:
     rows = {day.isoformat(): num_rows for day, num_rows in days.rows.items()}
     return {

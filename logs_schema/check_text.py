@@ -13,7 +13,8 @@ from rich.table import Table
 from rich.text import Text
 
 from logs_schema.capabilities import percent
-from logs_schema.check_report import CheckReport, counted
+from logs_schema.check_report import CheckReport
+from logs_schema.errors import counted
 from logs_schema.log_days import LogDays
 
 MARKS = {"yes": ("✓ yes", "green"), "partial": ("~ partial", "yellow"), "no": ("✗ no", "red")}

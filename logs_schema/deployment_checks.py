@@ -8,8 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.archive import Archive
-from logs_schema.check_report import counted
-from logs_schema.errors import first
+from logs_schema.errors import counted, first
 from logs_schema.tables import DEPLOYMENT_SAMPLES
 
 FAR_BEYOND = 1.5

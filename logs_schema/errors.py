@@ -60,6 +60,11 @@ class ConfigError(SchedtwinError):
     """A configuration or a command's arguments are not possible."""
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things in words: `1 row`, `1,200 rows`."""
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
 def first(items: Iterable[object], *, num_shown: int = 5) -> str:
     """The first few items and how many there are, such as `3, 7, 12, ... (41 in all)`.
 

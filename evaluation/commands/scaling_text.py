@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
-from logs_schema.check_report import counted
-from logs_schema.errors import first
+from logs_schema.errors import counted, first
 from logs_schema.product import read_manifest
 from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
 from offline_rl.runner.scaling import POD_RULE, load_scaling

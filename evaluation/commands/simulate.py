@@ -120,8 +120,7 @@ def _application(arguments: Namespace) -> int:
     from evaluation.simulator.applications.load import read_series
     from evaluation.simulator.applications.log import simulate_application
     from evaluation.simulator.applications.presets import application
-    from logs_schema.check_report import counted
-    from logs_schema.errors import ConfigError
+    from logs_schema.errors import ConfigError, counted
 
     if arguments.arrivals or arguments.pattern:
         raise ConfigError(
@@ -148,8 +147,7 @@ def _cluster(arguments: Namespace) -> int:
     from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.simulator.logs import simulate
     from evaluation.simulator.world_files import chosen_world
-    from logs_schema.check_report import counted
-    from logs_schema.errors import ConfigError
+    from logs_schema.errors import ConfigError, counted
 
     if arguments.pattern and not arguments.arrivals:
         raise ConfigError(
@@ -185,8 +183,7 @@ def _run_slots(arguments: Namespace) -> int:
     from evaluation.commands.output import follow_up, progress_of, show_result
     from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
     from evaluation.simulator.world_files import chosen_world
-    from logs_schema.check_report import counted
-    from logs_schema.errors import ConfigError
+    from logs_schema.errors import ConfigError, counted
 
     if arguments.arrivals:
         raise ConfigError(

@@ -161,14 +161,16 @@ def test_a_twin_asks_for_the_pool_and_nothing_says_one_machine(archive, tmp_path
     assert "one pool" not in shown
 
 
-def test_a_job_about_placement_is_refused_by_name(archive, tmp_path, capsys):
+def test_a_job_takes_the_order_of_queues_and_asks_which(archive, tmp_path, capsys):
     (tmp_path / "job.toml").write_text(
         f'[log]\nformat = "swf"\npaths = ["{archive.parent / "log.swf"}"]\n[days]\nnum_days = 1\n'
     )
     assert (
         cli.main(["run", str(tmp_path / "job.toml"), "--out", str(tmp_path / "work"), "--no-progress"]) == 2
     )
-    assert "queues of 3 pools, without choices between them" in capsys.readouterr().err
+    refused = capsys.readouterr().err
+    assert "--pool partition-1 of fit" in refused
+    assert 'pool = "partition-1" in [order]' in refused
 
 
 def test_guessed_partitions_are_warnings_of_the_check(tmp_path):
