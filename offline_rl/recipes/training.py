@@ -295,18 +295,19 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
 
 
 def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dict[str, RungStep]:
-    """How rules, the clone, learners from logs and the policies from the twin did with the members held out."""
+    """How rules, what corrects the best one, the clone, learners from logs and the policies from the twin did with the
+    members held out; what is nearest to a rule comes first, so that others must beat it."""
     judges, network, found = contenders.judges, contenders.network, contenders.found
     rungs = _rule_rungs(found.rules)
+    if RESIDUAL in found.rules:
+        params = found.rules[RESIDUAL]
+        corrector = contenders.correctors[str(network_facts(params).corrects)]
+        rungs.append(Rung(RESIDUAL, 0, corrector, params, corrects_rule=True))
     rungs.append(Rung("bc_greedy", 0, network, found.clone))
     rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
     if found.num_trained:
         rows[TWIN] = best_seed(found)
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
-    if RESIDUAL in found.rules:
-        params = found.rules[RESIDUAL]
-        network = contenders.correctors[str(network_facts(params).corrects)]
-        rungs.append(Rung(RESIDUAL, 0, network, params, corrects_rule=True))
     with progress.stage("ladder"):
         steps = climb(rungs, judges.judge, is_trusted=is_trusted, most_response=contenders.most_response)
     progress.note(f"ladder: {in_words(steps, is_trusted=is_trusted)}")

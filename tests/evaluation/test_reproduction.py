@@ -120,7 +120,10 @@ def test_the_ladder_reads_the_certificate_of_the_table_s_own_twin(tmp_path, monk
     assert certification.failed
     facts = read_manifest(products["policy"], "policy").extra
     assert certification.facts().items() <= facts.items()
-    near = {*DESCRIPTIONS, "residual"}
+    near = [*DESCRIPTIONS, "residual"]
+    assert [one["policy"] for one in facts["rungs"]][
+        : len(near)
+    ] == near  # all others must beat what is near a rule
     taken = [one for one in facts["rungs"][1:] if one["taken"] and one["policy"] not in near]
     assert all(one["gain"] >= UNTRUSTED_GAIN for one in taken)
 
