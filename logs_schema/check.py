@@ -18,7 +18,7 @@ from logs_schema import capabilities, overlap, peak_use
 from logs_schema.archive import Archive
 from logs_schema.broken_rules import first_broken
 from logs_schema.capabilities import Coverage, capability_matrix
-from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing
+from logs_schema.check_report import CapacityLine, CheckReport, PlaceUse, TableCounts, Timing, in_digits
 from logs_schema.check_text import render
 from logs_schema.deployment_checks import Above, deployment_warnings
 from logs_schema.errors import counted, first
@@ -244,7 +244,7 @@ def _node_warnings(capacities: tuple[CapacityLine, ...], unknown_nodes: tuple[st
             yield (
                 f"{line.resource}: requests exceed the capacity of {len(line.over)} of "
                 f"{counted(line.num_places, line.kind)}; "
-                f"worst {worst.place} with {worst.peak:,.5g} of {worst.capacity:,.5g}"
+                f"worst {worst.place} with {in_digits(worst.peak)} of {in_digits(worst.capacity)}"
             )
     if unknown_nodes:
         yield f"requests ran on nodes that are not in the inventory: {first(unknown_nodes)}"

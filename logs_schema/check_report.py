@@ -145,6 +145,11 @@ class CheckReport:
         }
 
 
+def in_digits(value: float) -> str:
+    """Cores, GiB or GPUs in five digits, and all digits before the point."""
+    return f"{value:,.0f}" if value >= 1e5 else f"{value:,.5g}"
+
+
 def _days_json(days: LogDays) -> dict[str, Any]:
     rows = {day.isoformat(): num_rows for day, num_rows in days.rows.items()}
     return {

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from logs_schema.capabilities import percent
-from logs_schema.check_report import CheckReport
+from logs_schema.check_report import CheckReport, in_digits
 from logs_schema.errors import counted
 from logs_schema.log_days import LogDays
 
@@ -167,7 +167,7 @@ def _capacities(report: CheckReport) -> RenderableType:
         table.add_column(name, justify=justify, overflow="fold")  # type: ignore[arg-type]
     for line in report.capacities:
         worst = ", ".join(
-            f"{place.place} {place.peak:,.5g} of {place.capacity:,.5g}" for place in line.over[:2]
+            f"{place.place} {in_digits(place.peak)} of {in_digits(place.capacity)}" for place in line.over[:2]
         )
         table.add_row(
             line.resource,

@@ -6,6 +6,7 @@ import pytest
 from logs_schema import NODES, REQUESTS, Archive, ArchiveError, ArchiveWriter
 from logs_schema.capabilities import percent, unsupported
 from logs_schema.check import check_archive, render
+from logs_schema.check_report import in_digits
 from logs_schema.formats.reading import tabulate
 from logs_schema.tables import DEPLOYMENT_SAMPLES
 
@@ -80,6 +81,7 @@ def test_too_many_cores_at_once_are_a_warning_that_names_the_node(tmp_path):
     over = report.capacities[0].over
     assert [(place.place, place.peak, place.capacity) for place in over] == [("n1", 12.0, 8.0)]
     assert any("worst n1 with 12 of 8" in warning for warning in report.warnings)
+    assert [in_digits(value) for value in (1 / 3, 4392.0, 281_088.0)] == ["0.33333", "4,392", "281,088"]
     assert report.usable
 
 

@@ -223,7 +223,12 @@ def test_what_a_log_leaves_out_is_said_and_jobs_larger_than_the_pool_count_nowhe
 
 def test_a_pool_with_room_for_all_jobs_when_they_arrive_is_said_to_need_no_order():
     jobs = jobs_of((0, 4, 100, 50, 1), (49, 4, 100, 50, 1), (50, 4, 100, 50, 1), (60, 9, 100, 50, 1))
-    assert any("never hold more than 8 at once" in note for note in lacking_in_words(jobs, Pool(8.0)))
+    large, idle = lacking_in_words(jobs, Pool(8.0))
+    assert "1 of 4 jobs request more" in large
+    assert "the other jobs" in idle
+    assert "never hold more than 8 at once" in idle
+    assert "smaller" not in idle  # where jobs are too large for it
+    assert "is the pool smaller" in lacking_in_words(jobs, Pool(20.0))[0]
     assert not any("at once" in note for note in lacking_in_words(jobs, Pool(7.0)))
 
 

@@ -9,7 +9,7 @@ from evaluation.comparison.shifts import parse_shifts
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.foreign import FIT_POOL, known_processors
-from evaluation.problems.ordering.lacking import idle_in_words
+from evaluation.problems.ordering.lacking import room_in_words
 from evaluation.problems.ordering.replaying import EPOCH, queue_of
 from evaluation.problems.ordering.weeks import anchor_days, log_days, whole_days
 from logs_schema.archive import Archive
@@ -48,7 +48,7 @@ def build_queue_twin(
     archive = Archive(archive_path)
     with progress.stage("read"):
         jobs, pool = queue_of(archive, config)
-    for sentence in idle_in_words(jobs, pool):
+    for sentence in room_in_words(jobs, pool):
         progress.note(sentence)
     first_day, num_days = training_days(jobs, days, config.weeks)
     with progress.stage(f"fit on {num_days} days"):

@@ -28,13 +28,7 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
         jobs: of the archive.
         pool: the processors.
     """
-    num_jobs, notes = len(jobs.arrival_s), [*left_out_in_words(dict(jobs.counts)), *idle_in_words(jobs, pool)]
-    num_too_large = int(np.sum(jobs.processors > pool.processors))
-    if num_too_large:
-        notes.append(
-            f"{num_too_large:,} of {num_jobs:,} jobs request more than the pool's {pool.processors:g} processors: they "
-            "never start, and are in no metric; is the pool larger (--processors)?"
-        )
+    num_jobs, notes = len(jobs.arrival_s), [*left_out_in_words(dict(jobs.counts)), *room_in_words(jobs, pool)]
     no_request = dict(jobs.counts).get("no_request", 0)
     if no_request:
         notes.append(
@@ -52,14 +46,25 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
     return notes
 
 
-def idle_in_words(jobs: Jobs, pool: Pool) -> list[str]:
-    """One sentence where the pool has room for all jobs when they arrive: no order makes a difference there."""
-    fits = jobs.processors <= pool.processors
+def room_in_words(jobs: Jobs, pool: Pool) -> list[str]:
+    """How many jobs are larger than the pool, and that it has room for all others when they arrive, where that is so.
+
+    In such a pool no order makes a difference. A size that is given may be of nodes where jobs request cores.
+    """
+    fits, notes = jobs.processors <= pool.processors, []
+    if not fits.all():
+        notes.append(
+            f"{np.sum(~fits):,} of {len(fits):,} jobs request more than the pool's {pool.processors:,g} processors: "
+            "they never start, and are in no metric; is the pool larger (--processors)?"
+        )
     begin_s, processors = jobs.arrival_s[fits], jobs.processors[fits]
     most = pool_use(begin_s, begin_s + jobs.run_s[fits], processors).peak
-    if most > pool.processors:
-        return []
-    return [
-        f"the pool has {pool.processors:,g} processors, and jobs that start when they arrive never hold more than "
-        f"{most:,g} at once: none waits, and all orders are equal; is the pool smaller (--processors)?"
-    ]
+    if most <= pool.processors:
+        who, smaller = (
+            ("jobs", "; is the pool smaller (--processors)?") if fits.all() else ("the other jobs", "")
+        )
+        notes.append(
+            f"the pool has {pool.processors:,g} processors, and {who} that start when they arrive never hold more than "
+            f"{most:,g} at once: none waits, and all orders are equal{smaller}"
+        )
+    return notes
