@@ -127,6 +127,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ("certificate", _certificate(contract)),
         ("alarm", _alarm(contract["alarm"])),
         *_cold_starts(contract["setting"].get("cold_starts")),
+        *_pool(contract["setting"]),
         ("licence", contract["licence"]),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
@@ -137,6 +138,14 @@ def _cold_starts(cold: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
         return []
     most, memory = f"{max(cold['startup_s']):.4g} s", f"{cold['memory_s']:.4g} s"
     return [("start-ups", f"up to {most}, where a service has not run on a node for some {memory}")]
+
+
+def _pool(setting: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The machine of a queue's bundle: jobs that ask for more never start there."""
+    if "processors" not in setting:
+        return []
+    filled = "with EASY backfilling" if setting["easy"] else "without backfilling"
+    return [("pool", f"{setting['processors']:,.9g} processors, {filled}")]
 
 
 def _alarm(alarm: Mapping[str, Any] | None) -> str:

@@ -36,3 +36,4 @@ def test_an_ordering_policy_is_handed_over_and_takes_queues_of_any_length(tmp_pa
     text = bundle_text(bundle_facts(tmp_path / "bundle"))
     assert "ordering" in text
     assert "could_backfill" in text
+    assert "64 processors, with" in text
