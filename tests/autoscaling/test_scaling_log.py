@@ -113,6 +113,7 @@ def test_a_log_without_a_day_to_judge_on_is_refused_before_anything_is_learned(t
     with pytest.raises(ConfigError, match="no shift has test days") as error:
         AUTOSCALING_KIT.refuse_untestable(RunConfig(), made)
     assert "no samples of 2024-01-02" in str(error.value)
+    assert "a log of two days at least" in str(error.value)  # fewer training days than one there are not
     week_later = [one | {"time": one["time"] + 8 * 86_400_000_000} for one in usual_rows()]
     AUTOSCALING_KIT.refuse_untestable(RunConfig(), archive(tmp_path / "b", [*usual_rows(), *week_later]))
 

@@ -24,11 +24,16 @@ def judged_days(
 
 def without_days(archive: Archive, train_days: Sequence[dt.date], notes: Iterable[str]) -> ConfigError:
     """The error of a log that holds none of them, with what is missing of each."""
+    advice = (
+        "train on fewer or earlier days ([days] num_days, last_day; --judge-days of a refresh), or ask for shorter "
+        "shifts"
+    )
+    if len(archive.days(TABLE)) < 2:  # of the calendar, in UTC
+        advice = "bring a log of two days at least; fit makes a twin of one, and certify holds it against others"
     return ConfigError(
         "no shift has test days in this log", where=f"{archive.path}: {'; '.join(notes)}",
         allowed=f"days after the last training day, {train_days[-1]}",
-        advice="train on fewer or earlier days ([days] num_days, last_day; --judge-days of a refresh), or ask for "
-        "shorter shifts",
+        advice=advice,
     )  # fmt: skip
 
 
