@@ -1,7 +1,8 @@
 """Policies for an application: rules calibrated in its twin, a teacher, its students; the best of them in the twin."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,10 @@ PLANNED = "students_lookahead"
 """Students that imitate the planner in place of the teacher."""
 STUDENTS = TAUGHT | {PLANNED: StudentConfig()}
 TRAINING_SEED, TRIAL_SEED, DAYS, EPISODE = 11, 12, 30, 240
+
+Params = dict[str, PyTree]
+Keep = Callable[[int, Callable[[], Params]], Params]
+"""(seed, training) -> what it trained, or what is kept of an earlier run of it."""
 
 
 class ScalingTask(NamedTuple):
@@ -126,6 +131,7 @@ def build_policy(
     *,
     off_by: float = 0.0,
     is_trusted: bool = True,
+    keep: Keep = lambda _seed, train: train(),
 ) -> dict[str, Any]:
     """Calibrates and trains what there is, tries all of it in fresh days of the twin, and takes what is handed over
     (`choose_autoscaler`, which says what `off_by` and `is_trusted` are); facts of the product."""
@@ -142,8 +148,11 @@ def build_policy(
             stage(float(done), float(len(rules)))
     with progress.stage("train", unit="seeds") as stage:
         for done, seed in enumerate(seeds if config.updates else (), 1):
-            policies = _learned(out, twin, log, setting, config, candidates["lookahead"], seed)
-            candidates |= {f"{name}-{seed}": one for name, one in policies.items()}
+            params = keep(seed, partial(_trained, twin, log, setting, config, candidates["lookahead"], seed))
+            save_arrays(out / policies_file(seed), params)
+            candidates |= {
+                f"{name}-{seed}": learned(*setting, policy_of(name, one)) for name, one in params.items()
+            }
             stage(float(done), float(len(seeds)))
     starts = np.concatenate([starts[::2], starts[1::2]])  # both halves see all of the days
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
@@ -184,24 +193,22 @@ def systems_to_learn_in(
     return system, moving
 
 
-def _learned(
-    out: Path, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, planner: Autoscaler,
-    seed: int,
-) -> dict[str, Autoscaler]:  # fmt: skip
-    """Teachers and students, of TD3 and of the planner, their parameters written beside."""
+def _trained(
+    twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig, planner: Autoscaler, seed: int
+) -> Params:  # fmt: skip
+    """Teachers and students, of TD3 and of the planner."""
     scaling, limits = setting
     system, moving = systems_to_learn_in(
         twin, log, setting, cost_under_slo(config.violation_weight), TRAINING_SEED
     )
     teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
-    params: dict[str, PyTree] = {"teacher": train_teacher(key, system, teacher_config)[0]}
+    params: Params = {"teacher": train_teacher(key, system, teacher_config)[0]}
     teacher = teacher_policy(params["teacher"], teacher_config)
     for name, student in TAUGHT.items():
         params[name] = teach(key, system, scaling, teacher, student).params
     params["teacher_lookahead"] = teacher_of(key, moving, scaling, limits, planner)
     params[PLANNED] = students_of(key, system, scaling, limits, planner, STUDENTS[PLANNED]).params
-    save_arrays(out / policies_file(seed), params)
-    return {name: learned(scaling, limits, policy_of(name, one)) for name, one in params.items()}
+    return params
 
 
 def policies_file(seed: int) -> str:
@@ -209,7 +216,7 @@ def policies_file(seed: int) -> str:
     return f"policies-{seed}.npz"
 
 
-def read_policies(folder: Path, seed: int) -> dict[str, PyTree]:
+def read_policies(folder: Path, seed: int) -> Params:
     """Name -> parameters that a seed trained; ProductError where there are none."""
     return nested(read_arrays(folder / policies_file(seed)))
 

@@ -4,8 +4,9 @@
 """
 
 import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import DaysConfig
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.autoscaling.certifying import certify, value_off_by
@@ -35,7 +37,15 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
-from offline_rl.recipes.scaling_training import build_policy, policy_of, setting_of
+from offline_rl.recipes.scaling_training import (
+    Params,
+    build_policy,
+    policies_file,
+    policy_of,
+    read_policies,
+    setting_of,
+)
+from twin.arrays import save_arrays
 from twin.autoscaling.answered.inputs import load_source_of
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.persistence import (
@@ -114,17 +124,36 @@ def train_plan(config: RunConfig) -> StepPlan:
     )
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
-        twin, facts = load_application_twin(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
+        twin, fitted = load_application_twin(inputs["twin"]), read_manifest(inputs["twin"], "twin")
         known = certification_in(inputs[CERTIFICATE]) if CERTIFICATE in inputs else None
         log = load_log(inputs["twin"])
         slo_s = setting_of(scale, twin, log).scaling.slo_s
+        keep = Unfinished.beside(
+            out, "policy", {"twin": fitted.content_hash}, {"scale": scale, "code": SCALE_CODE}
+        )
         found = build_policy(
             out, twin, log, scale, seeds, progress, is_trusted=known is None or not known.failed,
-            off_by=value_off_by(twin, log, slo_s, scale.violation_weight),
+            off_by=value_off_by(twin, log, slo_s, scale.violation_weight), keep=partial(_kept, keep),
         )  # fmt: skip
-        return {KEY: NAME, "train_days": facts["train_days"], **found, **(known.facts() if known else {})}
+        keep.remove()
+        return {
+            KEY: NAME,
+            "train_days": fitted.extra["train_days"],
+            **found,
+            **(known.facts() if known else {}),
+        }
 
     return StepPlan("policy", build, {"scale": scale, "seeds": seeds}, config.seed, SCALE_CODE)
+
+
+def _kept(keep: Unfinished, seed: int, train: Callable[[], Params]) -> Params:
+    """What a seed trained, as a unit of the unfinished policy: a kill loses one seed at most."""
+    return keep.unit(
+        f"seed-{seed}",
+        train,
+        lambda params, folder: save_arrays(folder / policies_file(seed), params),
+        lambda folder: read_policies(folder, seed),
+    )
 
 
 def compare_plan(
