@@ -89,6 +89,14 @@ class MetricsMapping:
         """The metrics that have a source."""
         return tuple(one for one in self.metrics if one.constant is None)
 
+    def names(self, column: str, *, of_gateway: bool = False) -> bool:
+        """Whether a column of deployments, or of the gateway, has a metric."""
+        return any(
+            one.metric.column == column
+            and (one.of_gateway == of_gateway or (of_gateway and self.gateway is not None))
+            for one in self.metrics
+        )
+
     @property
     def zone(self) -> tzinfo:
         """Time zone of instants that name none."""

@@ -260,7 +260,10 @@ class Controller:
         written: Mapping[str, Collection[str]],
     ) -> list[list[Any]]:  # fmt: skip
         """The metrics of an interval as rows of `deployment_samples`, the gateway's last."""
-        setting = self.guard.policy.setting
+        setting, mapping = self.guard.policy.setting, self.metrics.mapping
+        memory = _or_unknown(now.memory_gib_used, mapping.names("memory_gib_used"))
+        failures = _or_unknown(now.num_failures, mapping.names("num_failures"))
+        of_users = _or_unknown(now.gateway_failures, mapping.names("num_failures", of_gateway=True))
         begin, end_s = _instant(place * setting.interval_s), (place + 1) * setting.interval_s
         then = next((grants for seen_s, grants in self._seen if seen_s >= end_s), granted)  # at its end
         rows: list[list[Any]] = []
@@ -272,12 +275,12 @@ class Controller:
             ]
             values = (
                 then.cpu_cores[index], then.memory_gib[index], then.replicas[index], now.ready[index],
-                now.cpu_cores_used[index], now.memory_gib_used[index], now.rate_per_s[index],
-                now.response_s[index], math.nan, now.num_failures[index], *change,
+                now.cpu_cores_used[index], memory[index], now.rate_per_s[index],
+                now.response_s[index], math.nan, failures[index], *change,
             )  # fmt: skip
             rows.append([begin, setting.interval_s, name, *map(_cell, COLUMNS[3:], values)])
         users = (math.nan,) * 6 + (
-            float(now.gateway_rate_per_s), math.nan, float(now.gateway_quantile_s), float(now.gateway_failures),
+            float(now.gateway_rate_per_s), math.nan, float(now.gateway_quantile_s), float(of_users),
         )  # fmt: skip
         rows.append([begin, setting.interval_s, GATEWAY, *map(_cell, COLUMNS[3:13], users), "", "", ""])
         return rows
@@ -377,6 +380,11 @@ def _csv(rows: Sequence[Sequence[Any]]) -> str:
     with io.StringIO(newline="") as text:
         csv.writer(text).writerows(rows)
         return text.getvalue()
+
+
+def _or_unknown(values: np.ndarray, is_measured: bool) -> np.ndarray:
+    """Values, or NaN for all of them: what nothing measures counts as 0 in a decision, and is not in the log."""
+    return values if is_measured else np.full_like(values, math.nan, dtype=float)
 
 
 def _cell(name: str, value: float) -> str:

@@ -234,6 +234,7 @@ def test_the_log_is_read_as_a_log(tmp_path, bundle, stand_in):
     assert [row["deployment"] for row in rows] == ["cart", "front", "gateway"]
     assert [row["action_replicas"] for row in rows] == [1, 0, None]
     assert rows[0]["cpu_cores_used"] == pytest.approx(0.2)
+    assert {row[name] for row in rows for name in ("memory_gib_used", "num_failures")} == {None}  # not mapped
     assert rows[2]["response_p95_s"] == pytest.approx(0.2)
     decisions = (tmp_path / "log" / "decisions").glob("*.jsonl")
     assert [len(path.read_text().splitlines()) for path in decisions] == [2]
