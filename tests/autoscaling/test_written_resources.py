@@ -1,6 +1,7 @@
 """Cores and memory that a controller writes: what containers have, and what they lack."""
 
 import csv
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -27,7 +28,9 @@ def add_all(samples, known):
 
 
 class Monitored:
-    """Metrics like those of training."""
+    """Metrics like those of training, which measure neither memory nor failures."""
+
+    mapping = SimpleNamespace(names=lambda _column, of_gateway=False: False)
 
     def samples(self, _begin_s, _end_s, interval_s):
         found = Samples(interval_s)
