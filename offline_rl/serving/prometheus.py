@@ -134,11 +134,8 @@ class Prometheus:
 def refuse_unmapped(mapping: MetricsMapping, form: str) -> None:
     """ConfigError where the mapping lacks a column that decisions of a bundle of this form need."""
     needed, of_users = (NEEDED[:1], ()) if form == POD_RULE else (NEEDED, GATEWAY_NEEDED)
-    mine = {one.metric.column for one in mapping.metrics if not one.of_gateway}
-    users = {one.metric.column for one in mapping.metrics if one.of_gateway}
-    users |= mine if mapping.gateway else set()
-    lacking = [name for name in needed if name not in mine]
-    lacking += [f"{name} of the gateway" for name in of_users if name not in users]
+    lacking = [name for name in needed if not mapping.names(name)]
+    lacking += [f"{name} of the gateway" for name in of_users if not mapping.names(name, of_gateway=True)]
     if lacking:
         raise ConfigError(
             f"the mapping does not name {', '.join(lacking)}", where=str(mapping.path),

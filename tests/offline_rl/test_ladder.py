@@ -31,6 +31,14 @@ def judged(_network, params):
     return RungResult(value[:, shown], params.get("out_of_support", 0.0), response_s[:, shown])
 
 
+def judged_with_error(_network: object, gained: float | None) -> RungResult:
+    """The rung that is held (None), or one that gains so much with a standard error of .01 over 64 windows."""
+    wave = np.random.default_rng(5).standard_normal(64)
+    wave = 0.08 * (wave - wave.mean()) / wave.std(ddof=1)
+    value = 0.8 + LUCK + (0.0 if gained is None else gained + wave)
+    return RungResult(value, 0.0, np.ones_like(value))
+
+
 def climbed(most_response=None, **policies):
     rungs = [Rung(name, row, NO_ENTRANTS, params) for row, (name, params) in enumerate(policies.items())]
     return climb(rungs, judged, most_response=most_response)
@@ -115,19 +123,13 @@ def test_in_a_twin_that_failed_its_certificate_small_gains_do_not_count() -> Non
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_the_tuned_form_of_the_rule_that_is_held_is_taken_unless_it_is_surely_worse(is_trusted: bool) -> None:
     """A difference of .002 less, with a standard error of .01 over 64 windows, and one of .02 less."""
-    wave = np.random.default_rng(5).standard_normal(64)
-    wave = 0.08 * (wave - wave.mean()) / wave.std(ddof=1)
-
-    def judge(_network: object, gained: float | None) -> RungResult:
-        value = 0.8 + LUCK + (0.0 if gained is None else gained + wave)
-        return RungResult(value, 0.0, np.ones_like(value))
 
     def chosen(gain: float, held: str = "rule") -> str:
         rungs = [
             Rung(held, 0, NO_ENTRANTS, None, is_rule=True),
             Rung("tuned", 0, NO_ENTRANTS, gain, is_rule=True, tunes="rule"),
         ]
-        steps = climb(rungs, judge, is_trusted=is_trusted)
+        steps = climb(rungs, judged_with_error, is_trusted=is_trusted)
         if steps["tuned"].taken:
             assert "-0.0020 over the rung below, not surely worse, perhaps" in in_words(steps)
         return chosen_of(steps)[0]
@@ -164,21 +166,14 @@ def test_what_corrects_a_rule_is_taken_over_a_rule_at_odds_of_two_to_one(
     gain: float, over_rule: bool, over_network: bool
 ) -> None:
     """Gains with a standard error of .01 over 64 windows: t is .44 for 67 % to one side and 1.30 for 90 %."""
-    wave = np.random.default_rng(5).standard_normal(64)
-    wave = 0.08 * (wave - wave.mean()) / wave.std(ddof=1)
-
-    def judge(_network: object, gained: float | None) -> RungResult:
-        value = 0.8 + LUCK + (0.0 if gained is None else gained + wave)
-        return RungResult(value, 0.0, np.ones_like(value))
-
     for is_rule, wanted in ((True, over_rule), (False, over_network)):
         rungs = [
             Rung("held", 0, NO_ENTRANTS, None, is_rule),
             Rung("residual", 0, NO_ENTRANTS, gain, corrects_rule=True),
         ]
-        steps = climb(rungs, judge)
+        steps = climb(rungs, judged_with_error)
         assert steps["residual"].taken == wanted, is_rule
-        failed = climb(rungs, judge, is_trusted=False)
+        failed = climb(rungs, judged_with_error, is_trusted=False)
         assert failed["residual"].taken == (is_rule and over_network)  # at 90 %
         assert steps["residual"].low == pytest.approx(gain - 0.01295, abs=1e-5)
 

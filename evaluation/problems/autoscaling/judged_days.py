@@ -29,7 +29,9 @@ def without_days(archive: Archive, train_days: Sequence[dt.date], notes: Iterabl
         "shifts"
     )
     if len(archive.days(TABLE)) < 2:  # of the calendar, in UTC
-        advice = "bring a log of two days at least; fit makes a twin of one, and certify holds it against others"
+        advice = (
+            "bring a log of two days at least; fit makes a twin of one, and certify holds it against others"
+        )
     return ConfigError(
         "no shift has test days in this log", where=f"{archive.path}: {'; '.join(notes)}",
         allowed=f"days after the last training day, {train_days[-1]}",

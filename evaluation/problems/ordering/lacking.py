@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from logs_schema.formats.pool_size import pool_use
+from logs_schema.concurrency import most_at_once
 from twin.ordering.types import Jobs, Pool
 
 LEFT_OUT = {"no_processors": "no processors", "no_run_time": "no run time"}
@@ -58,7 +58,7 @@ def room_in_words(jobs: Jobs, pool: Pool) -> list[str]:
             "they never start, and are in no metric; is the pool larger (--processors)?"
         )
     begin_s, processors = jobs.arrival_s[fits], jobs.processors[fits]
-    most = pool_use(begin_s, begin_s + jobs.run_s[fits], processors).peak
+    most = most_at_once(begin_s, begin_s + jobs.run_s[fits], processors)
     if most <= pool.processors:
         who, smaller = (
             ("jobs", "; is the pool smaller (--processors)?") if fits.all() else ("the other jobs", "")
