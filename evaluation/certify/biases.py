@@ -22,6 +22,14 @@ def bias_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
     return [*_acceptance_lines(forecast, config), _waits_line(forecast, config), _runs_line(forecast, config)]
 
 
+def few_refusals(forecast: Forecast) -> str:
+    """Why nothing can be said of acceptance; empty where enough offers were refused and enough accepted."""
+    num_refused = int((~forecast.accepted).sum())
+    if forecast.draws_accepted.size and min(num_refused, int(forecast.accepted.sum())) >= MIN_ROWS // 2:
+        return ""
+    return f"{num_refused} of {len(forecast.accepted)} offers were refused"
+
+
 def bias_over_groups(residual: np.ndarray, group: np.ndarray, unit: np.ndarray, num_units: int) -> Statistic:
     """Mean over groups, weighted by their rows, of the squared mean residual, without the bias due to noise.
 
@@ -51,9 +59,7 @@ def bias_over_groups(residual: np.ndarray, group: np.ndarray, unit: np.ndarray, 
 
 def _acceptance_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
     names = ("bias of acceptance", "bias of acceptance over nodes, squared")
-    num_refused = int((~forecast.accepted).sum())
-    if not forecast.draws_accepted.size or min(num_refused, int(forecast.accepted.sum())) < MIN_ROWS // 2:
-        reason = f"{num_refused} of {len(forecast.accepted)} offers were refused"
+    if reason := few_refusals(forecast):
         return [not_applicable(SECTION, name, reason) for name in names]
     residual = forecast.accepted - forecast.draws_accepted.mean(axis=1)
     limits, intervals = config.thresholds, config.intervals()

@@ -35,6 +35,7 @@ class Thresholds:
         co_running: Largest correlation of run time residuals with requests that arrive during the run. It is small,
             since sharing has an effect only while a node has more requests than cores.
         cold_start: The same with the time since the service last ran on the node.
+        reaction: Largest correlation of acceptance residuals with how the agent's last requests were served.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -64,6 +65,7 @@ class Thresholds:
     persistence: float = 0.10
     co_running: float = 0.05
     cold_start: float = 0.05
+    reaction: float = 0.05
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02

@@ -41,6 +41,8 @@ class Forecast(NamedTuple):
     num_units: int
     node: np.ndarray
     service: np.ndarray
+    agent: np.ndarray  # number on its day; -1 where the log hides it
+    deadline_s: np.ndarray  # from arrival; inf without a deadline
     accepted: np.ndarray  # bool
     known: np.ndarray  # bool: the outcome is final
     status: np.ndarray
@@ -218,7 +220,8 @@ def _forecast(
         return Forecast(
             arrival_s=arrived_s,
             day=labels[0], unit=labels[1], num_units=int(labels[1].max()) + 1,
-            node=pick(whole.node), service=pick(whole.request.service),
+            node=pick(whole.node), service=pick(whole.request.service), agent=pick(whole.request.agent),
+            deadline_s=pick(whole.request.deadline_s),
             accepted=status != REJECTED, known=(status != UNKNOWN) & (np.isfinite(finish) | (status == REJECTED)),
             status=status,
             wait_s=np.where(began, np.maximum(start - arrival, 0.0), np.nan),

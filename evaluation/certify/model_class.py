@@ -62,17 +62,24 @@ def model_class_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
 
 def lately(score: np.ndarray, forecast: Forecast, num_runs: int = LAST_RUNS) -> np.ndarray:
     """[rows] mean score of the node's last runs of that day that ended before a request arrived; NaN without any."""
-    found = np.full(len(score), np.nan)
-    for day in np.unique(forecast.day):
-        for node in np.unique(forecast.node):
-            here = np.flatnonzero((forecast.node == node) & (forecast.day == day))
-            ended = here[np.isfinite(score[here])]
-            ended = ended[np.argsort(forecast.finish_s[ended], kind="stable")]
-            sums = np.concatenate([[0.0], np.cumsum(score[ended])])
-            before = np.searchsorted(forecast.finish_s[ended], forecast.arrival_s[here], side="right")
-            first = np.maximum(before - num_runs, 0)
-            with np.errstate(invalid="ignore", divide="ignore"):
-                found[here] = (sums[before] - sums[first]) / (before - first)
+    group = forecast.node * (forecast.day.max() + 1) + forecast.day
+    return of_last(score, forecast.finish_s, forecast.arrival_s, group, num_runs)
+
+
+def of_last(
+    value: np.ndarray, known_s: np.ndarray, asked_s: np.ndarray, group: np.ndarray, num: int
+) -> np.ndarray:
+    """[rows] mean of the last `num` values of the row's group that were known before it asked; NaN without any."""
+    found = np.full(len(value), np.nan)
+    order = np.argsort(group, kind="stable")
+    for here in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        known = here[np.isfinite(value[here])]
+        known = known[np.argsort(known_s[known], kind="stable")]
+        sums = np.concatenate([[0.0], np.cumsum(value[known])])
+        before = np.searchsorted(known_s[known], asked_s[here])
+        first = np.maximum(before - num, 0)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found[here] = (sums[before] - sums[first]) / (before - first)
     return found
 
 

@@ -22,8 +22,8 @@ CHANGED = (
     "fit newer days"
 )
 WRONG_FORM = (
-    "what one-step lines find beyond their limits is so on the training days too: the twin cannot represent what runs "
-    "or waits depend on here, and newer days will not mend it"
+    "what one-step lines find beyond their limits is so on the training days too: the twin cannot represent what runs, "
+    "waits or answers depend on here, and newer days will not mend it"
 )
 OPEN = (
     "whether what one-step lines find beyond their limits was so on the training days already cannot be told"

@@ -10,10 +10,13 @@ from evaluation.certify.family import settled
 from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Verdict
 from evaluation.certify.model_class import model_class_lines
+from evaluation.certify.reactions import NAME as REACTION
+from evaluation.certify.reactions import reaction_line
 from twin.placement.types import COMPLETED, REJECTED
 
 QUICK = CertifyConfig(num_replicates=200)
 NUM_ROWS, NUM_DRAWS, NUM_NODES, NUM_UNITS = 6_000, 40, 4, 24
+NUM_AGENTS, DEADLINE_S = 30, 60.0
 MEAN_LOG_RUN = np.array([3.0, 3.4, 3.8, 3.2])
 
 RUNS = "bias of log run time over nodes, squared"
@@ -45,7 +48,9 @@ def made(seed: int = 0) -> Forecast:
     draws_accepted = random.random((NUM_ROWS, NUM_DRAWS)) < 0.8
     return Forecast(
         arrival_s=arrival_s, day=np.zeros(NUM_ROWS, int), unit=np.arange(NUM_ROWS) * NUM_UNITS // NUM_ROWS,
-        num_units=NUM_UNITS, node=node, service=np.zeros(NUM_ROWS, int), accepted=accepted,
+        num_units=NUM_UNITS, node=node, service=np.zeros(NUM_ROWS, int),
+        agent=random.integers(NUM_AGENTS, size=NUM_ROWS), deadline_s=np.full(NUM_ROWS, DEADLINE_S),
+        accepted=accepted,
         known=np.ones(NUM_ROWS, bool), status=np.where(accepted, COMPLETED, REJECTED),
         wait_s=waits() + unknown, run_s=runs() + unknown, draws_accepted=draws_accepted,
         draws_status=np.where(draws_accepted, COMPLETED, REJECTED),
@@ -55,6 +60,7 @@ def made(seed: int = 0) -> Forecast:
 
 def verdicts(told: Forecast) -> dict[str, Verdict]:
     lines = [*bias_lines(told, QUICK), *calibration_lines(told, QUICK)[0], *model_class_lines(told, QUICK)]
+    lines.append(reaction_line(told, QUICK))
     return {line.name: line.verdict for line in settled(lines, 1)}
 
 
@@ -109,6 +115,22 @@ def refused_oftener(told: Forecast) -> Forecast:
     )
 
 
+def resentful(told: Forecast) -> Forecast:
+    """Agents refuse a third of what they accepted otherwise, as long as their last request was refused or late."""
+    random, accepted, ill = np.random.default_rng(6), told.accepted.copy(), np.zeros(NUM_AGENTS, bool)
+    hurt = random.random(NUM_ROWS) < 1.0 / 3.0
+    for row, agent in enumerate(told.agent):
+        accepted[row] &= ~(ill[agent] & hurt[row])
+        ill[agent] = not accepted[row] or told.wait_s[row] + told.run_s[row] > DEADLINE_S
+    share = accepted.mean() / told.accepted.mean()  # the twin has the mean right
+    kept = random.random(told.draws_accepted.shape) < share
+    unknown = np.where(accepted, 0.0, np.nan)
+    return told._replace(
+        accepted=accepted, status=np.where(accepted, COMPLETED, REJECTED), wait_s=told.wait_s + unknown,
+        run_s=told.run_s + unknown, draws_accepted=told.draws_accepted & kept,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_right_forecasts_pass_every_line(seed):
     assert set(verdicts(made(seed)).values()) == {Verdict.PASS}
@@ -118,6 +140,7 @@ def test_right_forecasts_pass_every_line(seed):
     ("fault", "line", "passes"),
     [
         (swapped, RUNS, ACCEPTANCE),
+        (resentful, REACTION, ACCEPTANCE),
         (halved, WAITS, RUNS),
         (refused_oftener, ACCEPTANCE, RUNS),
         (slow_for_an_hour, PERSISTENCE, RUNS),
