@@ -8,7 +8,7 @@ Every step is a product of its own, so that a run that was stopped goes on where
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +18,8 @@ import numpy as np
 
 from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
+from evaluation.judges.descriptions import LADDER
+from evaluation.reproduction.drpc_ladder import CHOSEN_FROM, ladder_step, played_as_chosen, read_choices
 from evaluation.reproduction.drpc_learners import KINDS, TAUGHT, learned_autoscaler, learning_step
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import scaling_config, simulate_application
@@ -66,7 +68,8 @@ class DrpcConfig:
         shifts: Days from the last day of the log to that of a trace.
         num_seeds: Traces of every shift.
         seed: Of the log.
-        autoscalers: Names (default: all of them).
+        autoscalers: Names (default: all of them). For `ladder`, what `train` would hand over, all networks are trained
+            that it chooses from, and both rules are calibrated.
         updates: Trajectories that a teacher learns from.
     """
 
@@ -87,7 +90,7 @@ class DrpcConfig:
                 allowed="1 day and seed or more, 20 to 1200 minutes, shifts of 0 days or more",
             )  # fmt: skip
 
-        known = (*RULES, *KINDS)
+        known = (*RULES, *KINDS, LADDER)
         if unknown := [name for name in self.autoscalers if name not in known]:
             raise ConfigError(
                 f"there is no autoscaler {', '.join(unknown)}",
@@ -96,9 +99,11 @@ class DrpcConfig:
             )
 
     @property
-    def rules(self) -> tuple[str, ...] | None:
-        """The chosen autoscalers that are not learned; None for all of them."""
-        return tuple(name for name in self.autoscalers if name not in KINDS) if self.autoscalers else None
+    def names(self) -> tuple[str, ...]:
+        """The chosen autoscalers, in the order of the table."""
+        return tuple(
+            name for name in (*RULES, *KINDS, LADDER) if not self.autoscalers or name in self.autoscalers
+        )
 
 
 def quick(config: DrpcConfig) -> DrpcConfig:
@@ -118,23 +123,36 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
     """Makes what is left to make; the table as plain values (`table`)."""
     made = run_job([_log_step(config), _twin_step(config)], workdir, progress)
     twin = load_application_twin(made["twin"])
-    chosen = [kind for kind in KINDS if not config.autoscalers or kind in config.autoscalers]
-    taught = any(kind in TAUGHT for kind in chosen)
-    trained = [kind for kind in KINDS if kind in chosen or (kind == "teacher" and taught)]
-    learners = [
-        learning_step(config.preset, kind, ARCHIVE, config.num_seeds, config.updates) for kind in trained
-    ]
+    wanted = set(config.names)
+    needed = wanted | {*CHOSEN_FROM, *POD_RULES} if LADDER in wanted else wanted
+    needed = needed | {"teacher"} if needed & set(TAUGHT) else needed
+    learning = config.preset, ARCHIVE, config.num_seeds, config.updates
+    learners = [learning_step(kind, *learning) for kind in KINDS if kind in needed]
     made = run_job(learners, workdir, progress, done=made)
     app = application(config.preset)
     log = read_scaling_log(Archive(made["archive"] / ARCHIVE), deployments=twin.deployments)
     num_traces = config.num_seeds * len(config.shifts)
-    rules = autoscalers(scaling_config(app), limits_of(app), twin, log, num_traces, config.rules)
-    steps = [_play_step(config, name, make, ("twin",)) for name, make in rules.items()]
-    steps += [_play_step(config, name, partial(_learned, config, name, made), (name,)) for name in chosen]
+    names = [name for name in RULES if name in needed]
+    rules = autoscalers(scaling_config(app), limits_of(app), twin, log, num_traces, names)
+    makers = {name: cache(make) for name, make in rules.items()}
+    choices: list[dict[str, Any]] = []
+    if LADDER in wanted:
+        made = run_job([ladder_step(*learning, makers)], workdir, progress, done=made)
+        choices = read_choices(made[LADDER])
+    shown = wanted - {LADDER} | {choice["chosen"] for choice in choices}
+    steps = [_play_step(config, name, make, ("twin",)) for name, make in makers.items() if name in shown]
+    steps += [
+        _play_step(config, name, partial(_learned, config, name, made), (name,))
+        for name in KINDS
+        if name in shown
+    ]
     forecasts = [_forecast_step()] if config.log_days >= FORECAST_DAYS else []
     made = run_job([*steps, *forecasts], workdir, progress, done=made)
-    found = table(config, {step.name.removeprefix("play-"): _read(made[step.name]) for step in steps})
-    return found | {"forecasts": _read(made["forecasts"]) if forecasts else []}
+    played = {step.name.removeprefix("play-"): _read(made[step.name]) for step in steps}
+    if choices:
+        played[LADDER] = played_as_chosen(choices, played, MEASURES)
+    found = table(config, {name: played[name] for name in config.names})
+    return found | {"chosen": choices, "forecasts": _read(made["forecasts"]) if forecasts else []}
 
 
 def table(config: DrpcConfig, played: Mapping[str, Any]) -> dict[str, Any]:
@@ -241,7 +259,7 @@ def _forecast_step() -> Step:
 
 def _learned(config: DrpcConfig, name: str, products: Mapping[str, Path]) -> Setting:
     return Setting(
-        learned_autoscaler(config.preset, name, products, ARCHIVE, config.num_seeds, config.updates)
+        learned_autoscaler(name, config.preset, products, ARCHIVE, config.num_seeds, config.updates)
     )
 
 

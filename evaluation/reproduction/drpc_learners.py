@@ -84,12 +84,12 @@ def school_of(
     return School(system, moving, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin)
 
 
-def learning_step(preset: str, kind: str, archive: str, num_seeds: int, updates: int) -> Step:
+def learning_step(kind: str, preset: str, archive: str, num_seeds: int, updates: int) -> Step:
     """The step that trains a kind, once for every seed."""
 
     def build(out: Path, inputs: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
         school = school_of(preset, inputs, archive, num_seeds, updates)
-        teachers = _load(inputs, "teacher", school) if "teacher" in inputs else None
+        teachers = load_params(inputs, "teacher", school) if "teacher" in inputs else None
         planner = planner_of(school) if kind in PLANNED else None
         found = []
         with progress.stage(kind, unit="seeds") as stage:
@@ -132,7 +132,7 @@ def learn(
 
 
 def learned_autoscaler(
-    preset: str, kind: str, products: Mapping[str, Path], archive: str, num_seeds: int, updates: int
+    kind: str, preset: str, products: Mapping[str, Path], archive: str, num_seeds: int, updates: int
 ) -> Autoscaler:
     """A trained kind as an autoscaler whose first streams are the first seed's, and so on."""
     school = school_of(preset, products, archive, num_seeds, updates)
@@ -142,7 +142,7 @@ def learned_autoscaler(
             return teacher_policy(params, school.teacher)
         return student_policy(params, STUDENTS[kind], sampled=kind == "clone")
 
-    return learned(school.scaling, school.limits, by_seed(_load(products, kind, school), policy_of))
+    return learned(school.scaling, school.limits, by_seed(load_params(products, kind, school), policy_of))
 
 
 def by_seed(params: PyTree, policy_of: Callable[[PyTree], Policy]) -> Policy:
@@ -160,8 +160,8 @@ def by_seed(params: PyTree, policy_of: Callable[[PyTree], Policy]) -> Policy:
     return decide
 
 
-def _load(products: Mapping[str, Path], kind: str, school: School) -> PyTree:
-    """Parameters of all seeds of a kind, leaves [seeds, ...]."""
+def load_params(products: Mapping[str, Path], kind: str, school: School) -> PyTree:
+    """The trained parameters of all seeds of a kind, leaves [seeds, ...]."""
     example, key = example_of(school.system), jax.random.key(0)
     if kind in TEACHERS:
         like = jax.eval_shape(td3(example, school.teacher.td3).init, key).params.actor

@@ -23,7 +23,8 @@ def as_table(found: dict[str, Any]) -> Group:
     parts: list[Any] = []
     for days in dict.fromkeys(row["shift_days"] for row in found["rows"]):
         rows = [row for row in found["rows"] if row["shift_days"] == days]
-        for columns, what in ((COLUMNS, objective), (REWARDS, "reward")):
+        rewards = {name: text for name, text in REWARDS.items() if any(name in row for row in rows)}
+        for columns, what in ((COLUMNS, objective), (rewards, "reward")):
             title = f"{config['preset']}, {what} [{found['interval']}]: {shift_label(days)}"
             table = Table(title=Text(title))
             table.add_column("autoscaler")
@@ -39,7 +40,22 @@ def as_table(found: dict[str, Any]) -> Group:
         setting = ", ".join(f"{name} {value:g}" for name, value in row["setting"].items())
         figures = (number(row[name]) for name in ("p99_response_s", "failures", "cpu_core_hours"))
         frontier.add_row(row["autoscaler"], setting, *figures)
-    return Group(*parts, frontier, *_forecasts(found))
+    return Group(*parts, frontier, *_choices(found), *_forecasts(found))
+
+
+def _choices(found: dict[str, Any]) -> list[Table]:
+    choices = found.get("chosen", [])
+    if not choices:
+        return []
+    table = Table(title=Text("the ladder's choice in the twin, by seed"))
+    for text in ("seed", "chosen", "rule", "best learned", "gain over the rule, at least", "held back"):
+        table.add_column(text)
+    for one in choices:
+        low = "" if one["gain_low"] is None else number(one["gain_low"])
+        gain = f"{number(one['gain'])}, {low}"
+        names = one["chosen"], one["rule"], one["best_learned"].rpartition("-")[0]
+        table.add_row(str(one["seed"]), *names, gain, one["held_back"])
+    return [table]
 
 
 def _forecasts(found: dict[str, Any]) -> list[Table]:

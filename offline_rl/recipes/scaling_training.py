@@ -13,7 +13,7 @@ import numpy as np
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.autoscaling.ladder import choose_autoscaler
+from offline_rl.autoscaling.ladder import ScalingChoice, choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
@@ -57,6 +57,31 @@ class ScalingTask(NamedTuple):
 
     scaling: AutoscalingConfig
     limits: GrantLimits
+
+
+class ScalingTrial(NamedTuple):
+    """What a trial in fresh days of the twin hands over.
+
+    Attributes:
+        tried: Name -> mean figures of the autoscaler in the trial.
+        rule: The better one of `POD_RULES`, which is what a learned one is held against.
+        taken: What is handed over, and why.
+        off_by: What the twin's value of the logged grants is off by [cores].
+    """
+
+    tried: dict[str, dict[str, float]]
+    rule: str
+    taken: ScalingChoice
+    off_by: float
+
+    def facts(self) -> dict[str, Any]:
+        """It as JSON values."""
+        taken = self.taken
+        return {
+            "tried": self.tried, "rule": self.rule, "recommended": taken.name, "best_learned": taken.best,
+            "gain": taken.gain, "gain_low": taken.low if np.isfinite(taken.low) else None,
+            "gain_least": taken.least, "off_by": self.off_by, "held_back": taken.why,
+        }  # fmt: skip
 
 
 def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> ScalingTask:
@@ -133,11 +158,9 @@ def build_policy(
     is_trusted: bool = True,
     keep: Keep = lambda _seed, train: train(),
 ) -> dict[str, Any]:
-    """Calibrates and trains what there is, tries all of it in fresh days of the twin, and takes what is handed over
-    (`choose_autoscaler`, which says what `off_by` and `is_trusted` are); facts of the product."""
+    """Calibrates and trains what there is, tries all of it in the twin, and takes what is handed over (`try_in_twin`);
+    facts of the product."""
     setting = setting_of(config, twin, log)
-    rates = made_rates(twin.load, DAYS, TRIAL_SEED)
-    starts = np.linspace(0, len(rates) - config.trial_steps - 2, 2 * config.trial_episodes).astype(int)
     candidates: dict[str, Autoscaler] = {}
     chosen: dict[str, Mapping[str, float]] = {}
     with progress.stage("calibrate", unit="rules") as stage:
@@ -154,23 +177,47 @@ def build_policy(
                 f"{name}-{seed}": learned(*setting, policy_of(name, one)) for name, one in params.items()
             }
             stage(float(done), float(len(seeds)))
+    trial = try_in_twin(candidates, twin, log, setting, config, off_by=off_by, is_trusted=is_trusted)
+    write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen[trial.rule])))
+    return {
+        "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None,
+        "chosen": chosen, "seeds": list(seeds), **trial.facts(),
+    }  # fmt: skip
+
+
+def try_in_twin(
+    candidates: Mapping[str, Autoscaler],
+    twin: ApplicationTwin,
+    log: ScalingLog,
+    setting: ScalingTask,
+    config: ScaleConfig,
+    *,
+    off_by: float,
+    is_trusted: bool,
+) -> ScalingTrial:
+    """Tries autoscalers in fresh days of the twin and chooses the one that is handed over.
+
+    Args:
+        candidates: Name -> autoscaler; those of `POD_RULES` among them. All that are not in `RULES` were learned.
+        twin, log: Of the application; episodes begin with the usual grants of the log.
+        setting: What is decided about.
+        config: Number and length of the episodes, and the price of a violation.
+        off_by, is_trusted: As of `choose_autoscaler`.
+    """
+    rates = made_rates(twin.load, DAYS, TRIAL_SEED)
+    starts = np.linspace(0, len(rates) - config.trial_steps - 2, 2 * config.trial_episodes).astype(int)
     starts = np.concatenate([starts[::2], starts[1::2]])  # both halves see all of the days
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
     means = {
         name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
     }
     rule = max(POD_RULES, key=lambda name: means[name]["reward"])
-    write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen[rule])))
     taken = choose_autoscaler(
-        {name: one["reward"] for name, one in tried.items()}, rule, candidates.keys() - set(RULES),
+        {name: one["reward"] for name, one in tried.items()}, rule,
+        [name for name in candidates if name not in RULES],
         num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
     )  # fmt: skip
-    return {
-        "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None, "tried": means,
-        "chosen": chosen, "rule": rule, "recommended": taken.name, "best_learned": taken.best, "gain": taken.gain,
-        "gain_low": taken.low if np.isfinite(taken.low) else None, "gain_least": taken.least, "off_by": off_by,
-        "held_back": taken.why, "seeds": list(seeds),
-    }  # fmt: skip
+    return ScalingTrial(means, rule, taken, off_by)
 
 
 def systems_to_learn_in(
