@@ -20,7 +20,7 @@ from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.judges.descriptions import LADDER
 from evaluation.reproduction.drpc_ladder import CHOSEN_FROM, ladder_step, played_as_chosen, read_choices
-from evaluation.reproduction.drpc_learners import KINDS, TAUGHT, learned_autoscaler, learning_step
+from evaluation.reproduction.drpc_learners import IN_TRUTH, KINDS, TAUGHT, learned_autoscaler, learning_step
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import scaling_config, simulate_application
 from evaluation.simulator.applications.presets import application
@@ -53,8 +53,9 @@ MEASURES = (
     "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
     "cpu_core_hours", "reward",
 )  # fmt: skip
-RIVALS = (*POD_RULES, "lookahead")
-"""The rules that what is learned must earn its place against."""
+RIVALS = (*POD_RULES, "lookahead", IN_TRUTH)
+"""What rewards are held against: rules that what is learned must earn its place against, and a network that was trained
+in the truth."""
 
 
 @dataclass(frozen=True)

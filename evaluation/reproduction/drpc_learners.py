@@ -1,6 +1,7 @@
 """What is learned for paper DRPC's comparison: teachers, their students, and a clone of the log, one for each seed.
 
-Everything is trained in the twin, or from the log; each kind is a product of its own.
+Everything is trained in the twin, or from the log; each kind is a product of its own. One is trained in the truth, for
+judges alone: it shows what `teacher_lookahead` loses by learning in the twin.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,9 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.jobs.job import Step
+from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import scaling_config
 from evaluation.simulator.applications.presets import application
-from evaluation.simulator.applications.response import limits_of
+from evaluation.simulator.applications.response import application_response, limits_of
 from logs_schema import Archive
 from logs_schema.progress import Progress
 from offline_rl.algorithms.td3 import td3
@@ -28,19 +30,20 @@ from offline_rl.autoscaling.students import (
 )
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
-from offline_rl.recipes.scaling_training import TEACHERS, ScalingTask, systems_to_learn_in
+from offline_rl.recipes.scaling_training import EPISODE, TEACHERS, ScalingTask, systems_to_learn_in
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
-from offline_rl.rules.autoscaling.published import autoscalers
+from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from twin.arrays import load_arrays, save_arrays
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.logged import logged_moments
 from twin.autoscaling.observing import observe
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin
-from twin.autoscaling.problem import legal_steps
+from twin.autoscaling.problem import autoscaling_problem, legal_steps
 from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 from twin.contracts import Array, Environment, Policy, PyTree
+from twin.environment import environment
 
 PARAMS = "params.npz"
 LOAD_SEED = 2
@@ -53,10 +56,18 @@ STUDENTS = {
 }
 """Those of lookahead imitate the planner in place of the teacher. The clone learns from the log what the others learn
 from the teacher, and draws from its choices as the log does."""
-KINDS = (*TEACHERS, *STUDENTS)
-PLANNED = ("teacher_lookahead", "students_lookahead")
+IN_TRUTH = "teacher_lookahead_in_truth"
+"""As `teacher_lookahead`, of the same planner, but trained in the truth."""
+KINDS = (*TEACHERS, *STUDENTS, IN_TRUTH)
+WHOLE = (*TEACHERS, IN_TRUTH)
+"""One network for all deployments."""
+PLANNED = ("teacher_lookahead", "students_lookahead", IN_TRUTH)
 TAUGHT = ("students", "students_discrete")
 """Those who learn from the teacher."""
+
+
+TRUTH_DAYS = 45
+"""Days of the truth to learn in, from the first of the log on; their loads are those of no trace."""
 
 
 class School(NamedTuple):
@@ -64,6 +75,7 @@ class School(NamedTuple):
 
     system: Environment  # the twin
     drifting: Environment  # the twin in worlds whose mix of requests moves
+    truth: Environment  # the application itself, for `IN_TRUTH` alone
     scaling: AutoscalingConfig
     limits: GrantLimits
     log: ScalingLog
@@ -81,7 +93,12 @@ def school_of(
     log = read_scaling_log(Archive(products["archive"] / archive), deployments=twin.deployments)
     setting = ScalingTask(scaling, limits)
     system, moving = systems_to_learn_in(twin, log, setting, cost_under_slo(), LOAD_SEED)
-    return School(system, moving, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin)
+    rates = made_rates(app, TRUTH_DAYS, scaling.interval_s, LOAD_SEED)
+    answers = application_response(app, scaling, rates, EPISODE, grants=typical_grants(log), limits=limits)
+    truth = environment(autoscaling_problem(scaling, limits, cost_under_slo()), answers)
+    return School(
+        system, moving, truth, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin
+    )
 
 
 def learning_step(kind: str, preset: str, archive: str, num_seeds: int, updates: int) -> Step:
@@ -123,8 +140,9 @@ def learn(
         lessons = lessons_of(seen, moments.action, legal_steps(school.scaling, moments.state.grants))
         return train_students(key, lessons, STUDENTS[kind]).params
     if planner is not None:
-        if kind in TEACHERS:
-            return teacher_of(key, school.drifting, school.scaling, school.limits, planner)
+        if kind in WHOLE:
+            system = school.truth if kind == IN_TRUTH else school.drifting
+            return teacher_of(key, system, school.scaling, school.limits, planner)
         taught = students_of(key, school.system, school.scaling, school.limits, planner, STUDENTS[kind])
         return taught.params
     policy = teacher_policy(teacher, school.teacher)
@@ -138,7 +156,7 @@ def learned_autoscaler(
     school = school_of(preset, products, archive, num_seeds, updates)
 
     def policy_of(params: PyTree) -> Policy:
-        if kind in TEACHERS:
+        if kind in WHOLE:
             return teacher_policy(params, school.teacher)
         return student_policy(params, STUDENTS[kind], sampled=kind == "clone")
 
@@ -163,7 +181,7 @@ def by_seed(params: PyTree, policy_of: Callable[[PyTree], Policy]) -> Policy:
 def load_params(products: Mapping[str, Path], kind: str, school: School) -> PyTree:
     """The trained parameters of all seeds of a kind, leaves [seeds, ...]."""
     example, key = example_of(school.system), jax.random.key(0)
-    if kind in TEACHERS:
+    if kind in WHOLE:
         like = jax.eval_shape(td3(example, school.teacher.td3).init, key).params.actor
     else:
         features, number = example.observation.local.shape
