@@ -5,7 +5,8 @@
 FOLDER is the work folder of `schedtwin reproduce table2 --world WORLD.toml --seed N`: its rule, its features and its
 networks are taken, but the episodes are those of the simulated world on day 0, not the twin's. So the twin's errors
 have no part in what comes of it: if nothing is gained here, it is the observations or the learner that lack something.
-The best update is chosen by other episodes of that day, and judged, with the rule, on the requests of the table.
+How much the learner can do is seen from another rule (`--rule expected_on_time`), of which the tuned one shows what is
+to be had. The best update is chosen by other episodes of that day, and judged, with the rule, on the table's requests.
 """
 
 import argparse
@@ -56,13 +57,15 @@ NUM_LOOKS = 2
 
 @dataclass(frozen=True)
 class Training:
-    """How the correction is trained: updates, episodes of an update and requests of each, step size, hidden layers."""
+    """How the correction is trained: updates, episodes of an update and requests of each, step size, hidden layers,
+    and the rule that is corrected."""
 
     updates: int = 60
     streams: int = 32
     requests: int = 1_024
     learning_rate: float = 5e-4
     hidden: tuple[int, ...] = (32, 16)
+    rule: str = TUNED
 
 
 class Headroom(NamedTuple):
@@ -97,7 +100,7 @@ def in_truth(world: World, twin: PlacementTwin, training: Training) -> Experienc
 def headroom(world: World, folder: Path, training: Training, seed: int) -> Headroom:
     """Trains the correction in the truth, and judges it beside its rule."""
     twin, (schedulers, _) = PlacementTwin.load(folder / "twin"), load_schedulers(folder / "policy")
-    rule, example = schedulers.rules[TUNED], example_for(twin.encoding, twin.windows)
+    rule, example = schedulers.rules[training.rule], example_for(twin.encoding, twin.windows)
     network = residual(example, kind_of(rule), ScorerConfig(training.hidden))
     own = in_truth(world, twin, training)
     key_start, key_look, key_train = jax.random.split(jax.random.key(seed), 3)
@@ -160,10 +163,13 @@ def main() -> None:
     parser.add_argument("--updates", type=int, default=60)
     parser.add_argument("--streams", type=int, default=32)
     parser.add_argument("--learning-rate", type=float, default=5e-4)
+    parser.add_argument("--rule", default=TUNED)
     options = parser.parse_args()
     file = Path(options.world)
     world = chosen_world(options.world, file if file.suffix else None, options.seed)
-    training = Training(options.updates, options.streams, learning_rate=options.learning_rate)
+    training = Training(
+        options.updates, options.streams, learning_rate=options.learning_rate, rule=options.rule
+    )
     found = headroom(world, options.folder, training, options.seed)
     print(
         json.dumps(
