@@ -24,8 +24,8 @@ from evaluation.problems.kits import kit_of_twin
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.logged_days import LoggedDays
-from logs_schema.options import refuse_options, refuse_type
-from logs_schema.progress import Progress, SilentProgress
+from logs_schema.options import checked_progress, refuse_options, refuse_type
+from logs_schema.progress import Progress
 from logs_schema.settings import with_settings
 
 
@@ -192,13 +192,14 @@ def compare(
     refuse_type(
         "test", test, ShiftedDays, "compare", 'give it the test days: shifted_days(Archive("log")).test'
     )
+    shown = checked_progress(progress, "compare")
     _refuse_unnamed("policies", policies)
     _refuse_unnamed("judges", judges or {})
     if wrong := [name for name, one in (judges or {}).items() if not callable(one)]:
         raise ConfigError(f"judge {wrong[0]!r} is no function", where="compare", allowed=CONTRACT)
     refuse_options(judge, options, "compare", taken=("judges",))
     options |= kit.with_judges(judges or {})
-    return Compared(judge(policies, twin, test.archive, test.plan, progress or SilentProgress(), **options))
+    return Compared(judge(policies, twin, test.archive, test.plan, shown, **options))
 
 
 def _refuse_unnamed(what: str, named: object) -> None:

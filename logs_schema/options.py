@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Progress, SilentProgress
 from logs_schema.settings import LARGEST_SEED
 
 _WIDER: Mapping[type, type] = {int: Integral, float: Real}
@@ -75,6 +76,20 @@ def refuse_type(name: str, value: Any, kind: type, where: str, advice: str = "")
         raise ConfigError(
             f"{name} is a {type(value).__name__}", where=where, allowed=f"a {kind.__name__}", advice=advice
         )
+
+
+def checked_progress(progress: Any, where: str) -> Progress:
+    """A progress display, one that shows nothing for None; ConfigError where it is none."""
+    if progress is None:
+        return SilentProgress()
+    if isinstance(progress, type) or not all(
+        callable(getattr(progress, name, None)) for name in ("stage", "note")
+    ):
+        raise ConfigError(
+            f"progress = {progress!r}"[:200], where=where, allowed="a progress display, or None for none",
+            advice="leave it out, or give it a logs_schema.progress.Progress",
+        )  # fmt: skip
+    return progress  # type: ignore[no-any-return]
 
 
 def checked_seeds(seeds: Iterable[Any], where: str) -> tuple[int, ...]:

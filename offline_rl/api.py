@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from logs_schema.options import checked_seed, checked_seeds, refuse_type
-from logs_schema.progress import Progress, SilentProgress
+from logs_schema.options import checked_progress, checked_seed, checked_seeds, refuse_type
+from logs_schema.progress import Progress
 from logs_schema.settings import refuse_below_one, with_settings
 from offline_rl.networks import Actor, Example, example_in, greedy_policy, sampling_policy
 from offline_rl.recipes.cloning import fit_clone
@@ -116,7 +116,7 @@ def train(
             advice="give it twin.history() for the log, twin.rollouts(...) for the twin, or the twin of a queue",
         )  # fmt: skip
     chosen = (checked_seed(seed, "train"),) if seeds is None else checked_seeds(seeds, "train")
-    return recipe.run(data, chosen, progress or SilentProgress())
+    return recipe.run(data, chosen, checked_progress(progress, "train"))
 
 
 def behaviour_cloning(
@@ -141,14 +141,16 @@ def behaviour_cloning(
     return Recipe("behaviour_cloning", Trajectory, run)
 
 
-def ppo(start: Trained, **settings: Any) -> Recipe:
+def ppo(start: Trained | None = None, **settings: Any) -> Recipe:
     """PPO in a twin that starts from a clone and stays near it.
 
     Args:
-        start: Where it starts: the policy of the first seed.
+        start: Where it starts: the policy of the first seed; it does not start from nothing.
         settings: Of `TrainingConfig`, such as `num_updates` or `kl_to_clone`.
     """
-    refuse_start("ppo", start, tuple(NETWORKS), "train(behaviour_cloning(), twin.history())", settings)
+    start = checked_start(
+        "ppo", start, tuple(NETWORKS), "train(behaviour_cloning(), twin.history())", settings
+    )
     refuse_below_one("ppo", num_updates=with_settings(TrainingConfig(), settings, "ppo").num_updates)
     clone = start.params_of(start.seeds[0])
 
@@ -170,20 +172,27 @@ def ppo(start: Trained, **settings: Any) -> Recipe:
     return Recipe("ppo", Rollouts, run)
 
 
-def refuse_start(
+def checked_start(
     recipe: str, start: Any, networks: tuple[str, ...], result: str, settings: Mapping[str, Any]
-) -> None:
-    """ConfigError where a recipe cannot start from what it was given or with these settings."""
+) -> Trained:
+    """Where a recipe starts; ConfigError where it cannot start from it, or with these settings."""
     advice = f"give it the result of {result}"
-    refuse_type("start", start, Trained, recipe, advice)
-    if start.network_name not in networks:
+    if start is None:
         raise ConfigError(
-            f"{recipe} does not start from {start.name}",
+            f"{recipe} starts from a trained policy, and none is given", where=f"{recipe}(start=...)",
+            allowed=f"networks of the kind {', '.join(networks)}", advice=advice,
+        )  # fmt: skip
+    refuse_type("start", start, Trained, recipe, advice)
+    found: Trained = start
+    if found.network_name not in networks:
+        raise ConfigError(
+            f"{recipe} does not start from {found.name}",
             where=f"{recipe}(start=...)",
             allowed=f"networks of the kind {', '.join(networks)}",
             advice=advice,
         )
     refuse_seeds(recipe, settings)
+    return found
 
 
 def refuse_seeds(recipe: str, settings: Mapping[str, Any]) -> None:

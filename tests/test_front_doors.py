@@ -19,6 +19,10 @@ from logs_schema import (
     complete,
     import_log,
 )
+from logs_schema.options import checked_progress
+from logs_schema.progress import SilentProgress
+from offline_rl import train
+from offline_rl.api import Recipe
 
 
 @pytest.mark.parametrize("package", ["logs_schema", "twin", "offline_rl", "evaluation"])
@@ -66,6 +70,16 @@ def test_a_simulation_of_something_else_is_refused_by_name(tmp_path, given):
         ConfigError, match=r"(chosen|num_days|behaviour_name|seed) = .*\n  where: simulate\n  allowed: "
     ):
         simulate(*given, tmp_path / "log")
+
+
+def test_a_progress_that_is_none_of_the_projects_is_refused_in_words():
+    assert isinstance(checked_progress(None, "train"), SilentProgress)
+    shown = SilentProgress()
+    assert checked_progress(shown, "train") is shown
+    recipe = Recipe("made", int, lambda *_: pytest.fail("begun"))
+    for wrong in (True, 0, "yes", SilentProgress):
+        with pytest.raises(ConfigError, match=r"(?s)progress = .*None for none"):
+            train(recipe, 1, progress=wrong)
 
 
 def test_paths_that_are_none_and_settings_of_another_type_are_refused(tmp_path):

@@ -21,6 +21,7 @@ from evaluation.comparison.unit_values import UnitValues, with_judge
 from evaluation.judges.host_policy import failure_in_words, form_of
 from evaluation.judges.named import RAISED, NamedOption, error_in_words, read_named
 from evaluation.judges.trust import trust_in
+from evaluation.judges.unwritable import unwritable
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -46,7 +47,7 @@ class JudgedDays(NamedTuple):
         key: PRNG key, the same for all policies of a shift.
         history: () -> the log of these days as policies would have observed it: of placement a `Trajectory` with one
             stream for each window, of a queue its test weeks, of many requests at once a `ShiftedRequests`, of an
-            application a `ScalingLog`, by slots a `SlotRows`.
+            application a `ScalingLog`, by slots a `SlotRows`. All judges share its arrays: they cannot be written.
     """
 
     archive: Archive
@@ -122,6 +123,7 @@ def judged_by_users(
     known = {one.name for one in comparison.policies}
     policies = {name: seeds for name, seeds in policies.items() if name in known}
     metrics = tuple(one.name for one in comparison.metrics)
+    days = [one._replace(history=partial(_shared, one.history)) for one in days]
     added, refused = comparison, dict(comparison.refused)
     with progress.stage("judges of the user", total=len(judges), unit="judges") as stage:
         for done, (name, judge) in enumerate(judges.items()):
@@ -142,6 +144,10 @@ def description_of(judge: UserJudge) -> str:
     """The first line of a judge's docstring."""
     lines = (getattr(judge, "__doc__", None) or "").strip().splitlines()
     return lines[0] if lines else "a judge of the user"
+
+
+def _shared(history: Callable[[], Any]) -> Any:
+    return unwritable(history())
 
 
 def _judged(

@@ -25,7 +25,7 @@ from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import Job, ProblemOptions
 from evaluation.problems.kits import choose_kit, claiming_kit
 from evaluation.problems.usual_job import usual_job
-from evaluation.simulator.applications.log import simulate_application
+from evaluation.simulator.applications.log import OPERATOR, simulate_application
 from evaluation.simulator.applications.presets import application, is_application
 from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.world import World
@@ -153,6 +153,6 @@ def _simulate_application(log: LogConfig, out: Path) -> Mapping[str, Any]:
             f"world_seed = {log.world_seed}: nothing of an application is drawn once and for all", where="[log]",
             allowed="0", advice="vary seed, the one of loads, noise and operator",
         )  # fmt: skip
-    behaviour = "operator" if log.behaviour == LogConfig.behaviour else log.behaviour
+    behaviour = OPERATOR if log.behaviour == LogConfig.behaviour else log.behaviour
     simulate_application(application(log.preset), log.days, behaviour, log.seed, out, first_day=FIRST_DAY)
     return {}

@@ -13,7 +13,7 @@ import numpy as np
 
 from logs_schema.progress import Progress
 from logs_schema.settings import with_settings
-from offline_rl.api import Recipe, Trained, refuse_seeds, refuse_start
+from offline_rl.api import Recipe, Trained, checked_start, refuse_seeds
 from offline_rl.ordering.index_scorer import scorer_of
 from offline_rl.ordering.learning import anchor_data, learn_index, logged_windows, samples_before, train_order
 from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, example_in_windows, programs_for
@@ -48,14 +48,14 @@ def order_index(**settings: Any) -> Recipe:
     return Recipe("order_index", QueueTwin, run)
 
 
-def order_ppo(start: Trained, **settings: Any) -> Recipe:
+def order_ppo(start: Trained | None = None, **settings: Any) -> Recipe:
     """PPO in generated weeks, from an order and near it.
 
     Args:
-        start: Where it starts: the policy of the first seed.
+        start: Where it starts: the policy of the first seed; it does not start from nothing.
         settings: Of `OrderTrainingConfig`, such as `num_updates`.
     """
-    refuse_start("order_ppo", start, (NETWORK,), "train(order_index(), twin)", settings)
+    start = checked_start("order_ppo", start, (NETWORK,), "train(order_index(), twin)", settings)
     with_settings(OrderTrainingConfig(), settings, "order_ppo")
     first = start.params_of(start.seeds[0])
 

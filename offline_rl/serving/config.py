@@ -36,6 +36,11 @@ class ServiceConfig:
                 raise ServingError(
                     f"a share of {getattr(self, name):g}", where=f"--{name}", allowed="between 0 and 1"
                 )
+        if self.shadow and 0.0 < self.canary < 1.0:
+            raise ServingError(
+                "a shadow answers no request by the policy, a canary answers a share of them",
+                where=f"--shadow, --canary {self.canary:g}", allowed="one of the two", advice="leave out the other",
+            )  # fmt: skip
         if self.fallback not in get_args(Heuristic):
             raise ServingError(
                 f"the heuristic {self.fallback!r}", where="--fallback", allowed=", ".join(get_args(Heuristic))

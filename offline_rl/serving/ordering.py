@@ -100,6 +100,12 @@ class QueueDoor:
         ]
         names, waiting = _jobs(asked, "waiting", _WAITING_KEYS, "arrival")
         runs, running = _jobs(asked, "running", _RUNNING_KEYS, "started")
+        if wide := policy.too_large(running):
+            raise QueryError(
+                f"the running job {runs[wide[0]]!r} is larger than the pool",
+                where=f"running[{wide[0]}].processors: {running[wide[0]].processors:g}",
+                allowed=f"at most the pool's {policy.setting['processors']:g} processors",
+            )
         if both := set(names) & set(runs):
             raise QueryError("a job both waits and runs", where=min(both), allowed="each name once")
         users = _with_ended(self._users, ended, policy.setting["time_unit_s"])

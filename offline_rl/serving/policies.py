@@ -33,7 +33,7 @@ from offline_rl.runner.watch import Watch
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.notices import Notices
 from offline_rl.serving.worker import Worker
-from twin.problems import ORDERING, PLACEMENT
+from twin.problems import ORCHESTRATION, ORDERING, PLACEMENT
 
 OLDEST = LOAD.index("oldest_wait_s")
 Question = Callable[[], Decision]
@@ -259,6 +259,14 @@ def _of_assigner(source: BundleSource) -> ServedPolicy:
     return ServedPolicy(assigner.content_hash, (), no_books, assigner=assigner)
 
 
+def _of_slots(network: ExportedPolicy, source: BundleSource) -> ServedPolicy:
+    """ProductError: services are scaled and requests dispatched by slots in a controller, not by a server."""
+    raise ProductError(
+        f"this bundle is of the problem '{network.contract.problem}'", where=str(source.bundle),
+        allowed="a bundle of placement, ordering or assignment", advice="schedtwin orchestrate runs this one",
+    )  # fmt: skip
+
+
 OF_KIND: Mapping[str, Callable[[BundleSource], ServedPolicy]] = {
     KIND: _of_network,
     ASSIGNMENT_KIND: _of_assigner,
@@ -267,6 +275,7 @@ OF_KIND: Mapping[str, Callable[[BundleSource], ServedPolicy]] = {
 OF_PROBLEM: Mapping[str, Callable[[ExportedPolicy, BundleSource], ServedPolicy]] = {
     PLACEMENT: _of_nodes,
     ORDERING: _of_queue,
+    ORCHESTRATION: _of_slots,
 }
 """Problem of a network's contract -> how it is served; others are refused as other than placement."""
 

@@ -258,8 +258,13 @@ def test_training_says_what_it_does_not_take() -> None:
 
 def test_recipes_refuse_settings_and_starts_when_they_are_made() -> None:
     start = of_seeds(0)
-    for wrong in (None, "policy", start.params):
-        for recipe in (ppo, order_ppo):
+    for recipe in (ppo, order_ppo):
+        for nothing in ({}, {"start": None}):
+            with pytest.raises(
+                ConfigError, match=r"(?s)starts from a trained policy.*give it the result of train\("
+            ):
+                recipe(**nothing)
+        for wrong in ("policy", start.params):
             with pytest.raises(ConfigError, match=r"(?s)start is a .*allowed: a Trained.*train\("):
                 recipe(start=cast(Any, wrong))
     with pytest.raises(ConfigError, match="order_ppo does not start from made"):
@@ -317,6 +322,8 @@ def test_days_and_comparisons_say_what_they_do_not_take(split: Split) -> None:
         compare({}, twin, split.test, judges={"ours": cast(Any, "truth")})
     with pytest.raises(ConfigError, match=r"(?s)unknown option interval\b.*is intervals meant"):
         compare({}, twin, split.test, interval=IntervalConfig())
+    with pytest.raises(ConfigError, match=r"(?s)progress = True.*where: compare.*None for none"):
+        compare({}, twin, split.test, progress=cast(Any, True))
     with pytest.raises(ConfigError, match=r"(?s)intervals = 200.*IntervalConfig or None"):
         compare({}, twin, split.test, intervals=200)
 

@@ -22,6 +22,7 @@ from evaluation.comparison.tabulation import printed, tabulate
 from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.judge import Candidate
 from evaluation.judges.players import HISTORY, as_logged, of_policy
+from evaluation.judges.unwritable import unwritable
 from evaluation.judges.user_judges import UserJudge, judged_by_users, named_judges
 from evaluation.problems.kit import Kit
 from evaluation.problems.kits import KITS
@@ -30,6 +31,8 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from tests.evaluation.made import made_decisions
+from tests.ordering.making import jobs_of
+from twin.autoscaling.scaling_log import ScalingLog
 
 NUM_UNITS = 14
 INTERVALS = IntervalConfig(num_replicates=300)
@@ -93,6 +96,29 @@ def test_values_are_weighted_means_with_intervals_and_paired_differences(found: 
     assert (gap.verdict.value, gap.estimate.value) == ("better", pytest.approx(0.3))
     assert gap.estimate.high == pytest.approx(gap.estimate.low)  # what units share cancels
     assert found.cell("mine", 0, "unknown", "on_time") is None
+
+
+def test_a_judge_that_writes_into_the_log_changes_nothing_for_the_others(found: Comparison) -> None:
+    def writes(_policy: Any, days: JudgedDays) -> UnitValues:
+        days.history()[:] = 1.0
+        return UnitValues({"on_time": np.ones(NUM_UNITS)})
+
+    both = judged(writes=writes, mine=knowing)
+    assert "read-only" in both.refused["judge writes"]
+    assert both.cell("mine", 0, "good", "on_time") == found.cell("mine", 0, "good", "on_time")
+
+
+def test_what_judges_share_is_the_same_but_unwritable() -> None:
+    jobs = jobs_of((0, 1, 9, 9), (5, 2, 9, 9))
+    (seen,) = unwritable([jobs])
+    assert type(seen) is type(jobs)
+    np.testing.assert_array_equal(seen.arrival_s, jobs.arrival_s)
+    with pytest.raises(ValueError, match="read-only"):
+        seen.arrival_s[0] = 3.0
+    jobs.arrival_s[0] = 0.5  # ours is as writable as before
+    log = ScalingLog(("a",), 60.0, np.zeros(2), {"replicas": np.ones((2, 1))}, {}, ())
+    with pytest.raises(ValueError, match="read-only"):
+        unwritable(log).columns["replicas"][0] = 3.0
 
 
 def test_an_interval_of_several_seeds_is_over_seeds_too(found: Comparison) -> None:

@@ -3,10 +3,12 @@
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from logs_schema.errors import ProductError
 from offline_rl.contract import FeatureFacts, NetworkFacts, PolicyContract
 from offline_rl.numpy_networks import numpy_network, wanted_shapes
 from offline_rl.runner import QueuePolicy, RunningJob, WaitingJob
@@ -16,7 +18,7 @@ from offline_rl.serving import ordering, server, worker
 from offline_rl.serving.app import App
 from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.errors import ServingError
-from offline_rl.serving.policies import ServedPolicy
+from offline_rl.serving.policies import OF_PROBLEM, BundleSource, ServedPolicy
 from offline_rl.serving.server import load_served
 from tests.serving.making import asked, call, made_policy, made_service, metric
 
@@ -111,6 +113,10 @@ def test_another_kind_of_error_is_said_although_one_was_said_before(capsys):
             question([job("a", 10)], [{"job": "a", "processors": 1, "started": 0, "requested_s": 9}]),
             "both waits and runs",
         ),
+        (
+            question([], [{"job": "wide", "processors": 5, "started": 0, "requested_s": 9}]),
+            "running job 'wide' is larger",
+        ),
         (question([job("a", 10, processors=0)]), "cannot be used"),
         (question([job("a", None)]), "an instant"),
         (question([job("b", 50), job("a", 10)]), "in order of arrival"),
@@ -198,7 +204,8 @@ def test_a_canary_gives_the_policy_its_share_of_the_questions_drawn_by_the_seed(
 def test_a_queue_s_bundle_is_not_served_with_what_would_be_ignored(asked_for, said, monkeypatch, tmp_path):
     served = ServedPolicy("made", (), lambda known, clock_s: None, queue=queue_policy())
     monkeypatch.setattr(server, "load_policy", lambda *_, **__: served)
-    assert load_served(ServerConfig(tmp_path, service=ServiceConfig(shadow=True, canary=0.5))) is served
+    for service in (ServiceConfig(shadow=True), ServiceConfig(canary=0.5)):
+        assert load_served(ServerConfig(tmp_path, service=service)) is served
     with pytest.raises(ServingError, match=said) as refused:
         load_served(ServerConfig(tmp_path, **asked_for))
     assert "--shadow, --canary" in str(refused.value)
@@ -226,6 +233,21 @@ def test_where_nothing_is_predicted_a_job_is_ordered_by_what_it_asks_for_now():
     assert [one["start"] for one in said[0]] == [["a"], ["b"]]
     assert [one["predicted_s"]["a"] for one in said[0]] == [60.0, 3600.0]
     assert [one["predicted_s"]["a"] for one in said[1]] == [60.0, 60.0]  # a prediction is kept
+
+
+def test_a_bundle_of_slots_is_refused_with_what_runs_it(tmp_path):
+    source = BundleSource(tmp_path, "numpy", None, None, None)
+    contract = replace(queue_policy().policy.contract, problem="orchestration")
+    with pytest.raises(
+        ProductError, match=r"(?s)of the problem 'orchestration'.*schedtwin orchestrate runs this one"
+    ):
+        OF_PROBLEM[contract.problem](ExportedPolicy(contract, "made", lambda *_: None), source)
+
+
+def test_a_shadow_is_no_canary():
+    with pytest.raises(ServingError, match=r"(?s)a shadow answers no request.*--shadow, --canary 0\.5"):
+        ServiceConfig(shadow=True, canary=0.5)
+    assert (ServiceConfig(shadow=True).share, ServiceConfig(canary=0.5).share) == (0.0, 0.5)
 
 
 def test_a_job_larger_than_the_machine_is_named_and_keeps_nobody_waiting():

@@ -133,7 +133,10 @@ def refuse_uneven_replications(config: JudgeConfig, num_members: int) -> None:
     """Makes sure that a window's replications can be dealt to the twin's members; ConfigError."""
     if config.copies % num_members:
         raise ConfigError(
-            f"{config.copies} replications of a window cannot be dealt to {num_members} members",
-            where="[judge] copies",
+            f"copies = {config.copies}: {config.copies} replications of a window cannot be dealt to {num_members} "
+            "members of the twin, each of which simulates every window equally often",
+            where="[judge]",
             allowed=f"multiples of {num_members}",
+            advice=f"take copies = {max(round(config.copies / num_members), 1) * num_members}, or as many num_members "
+            "in [twin]",
         )

@@ -34,8 +34,9 @@ from twin.contracts import Array
 
 DAY_S = 86400
 WARM_UP_S = 1800
-OPERATORS = ("operator", "steady")
-"""Who writes a log: an operator as above, or the autoscaler at its default settings, never touched."""
+OPERATOR = "operator"
+OPERATORS = (OPERATOR, "steady")
+"""Who writes a log: an operator as above, unless another is named, or the autoscaler at its default settings, never touched."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ def _days(
     limits = limits_of(application)
     autoscaler = (
         operated(config, limits, len(application.services), num_days, seed)
-        if behaviour == "operator"
+        if behaviour == OPERATOR
         else horizontal_pod(config, limits)
     )
     response = application_response(
