@@ -29,6 +29,7 @@ REQUIRED = {
     "not_a_duration": "[DAYS-][[HOURS:]MINUTES:]SECONDS",
     "not_a_quantity": "a number, with a suffix such as m, Ki, M or G",
     "not_a_hostlist": "names, such as node[01-04,07],login1",
+    "not_an_exec_host": "places of nodes, such as node1/0*8+node2/0",
     "not_json": "a JSON object a line",
     "no_match": "an amount, or a text that the mapping's pattern matches as a whole",
     "other_row": "what the mapping's table [only] demands",

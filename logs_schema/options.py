@@ -89,7 +89,7 @@ def checked_progress(progress: Any, where: str) -> Progress:
             f"progress = {progress!r}"[:200], where=where, allowed="a progress display, or None for none",
             advice="leave it out, or give it a logs_schema.progress.Progress",
         )  # fmt: skip
-    return progress  # type: ignore[no-any-return]
+    return progress
 
 
 def checked_seeds(seeds: Iterable[Any], where: str) -> tuple[int, ...]:

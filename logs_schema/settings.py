@@ -101,9 +101,11 @@ def _value(kind: Any, value: Any, where: str) -> Any:
         return _value((lists or inner)[0], value, where)
     if origin is tuple:
         if not isinstance(value, list):
+            like = f", such as [{_quoted(value) if arguments[0] is str else value}]"
             raise ConfigError(
-                f"{value!r} is not a list", where=where, allowed=f"a list of {arguments[0].__name__}"
-            )
+                f"{value!r} is not a list", where=where,
+                allowed=f"a list of {arguments[0].__name__}{like if isinstance(value, str | int | float) else ''}",
+            )  # fmt: skip
         return tuple(_value(arguments[0], item, where) for item in value)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         try:
@@ -113,10 +115,18 @@ def _value(kind: Any, value: Any, where: str) -> Any:
     if kind is dt.date:
         return _date(value, where)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{value!r} is of the wrong type", where=where, allowed=kind.__name__)
+        is_unquoted = kind is str and isinstance(value, int | float)
+        allowed = f"{kind.__name__}, in quotes: {_quoted(value)}" if is_unquoted else kind.__name__
+        raise ConfigError(f"{value!r} is of the wrong type", where=where, allowed=allowed)
     if kind is float and not math.isfinite(value):
         raise ConfigError(f"{value!r} is no setting", where=where, allowed="a finite number")
     return value
+
+
+def _quoted(value: Any) -> str:
+    """A value as TOML writes a text."""
+    text = str(value).lower() if isinstance(value, bool) else str(value)
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _date(value: Any, where: str) -> dt.date:

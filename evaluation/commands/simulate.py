@@ -118,7 +118,7 @@ def _refuse_given(
 def _application(arguments: Namespace) -> int:
     from evaluation.commands.output import follow_up, show_result
     from evaluation.simulator.applications.load import read_series
-    from evaluation.simulator.applications.log import simulate_application
+    from evaluation.simulator.applications.log import OPERATOR, simulate_application
     from evaluation.simulator.applications.presets import application
     from logs_schema.errors import ConfigError, counted
 
@@ -128,7 +128,7 @@ def _application(arguments: Namespace) -> int:
             allowed="a series of request rates", advice="give one with --rates",
         )  # fmt: skip
     report = simulate_application(
-        application(arguments.preset), arguments.days, arguments.behaviour or "operator", arguments.seed,
+        application(arguments.preset), arguments.days, arguments.behaviour or OPERATOR, arguments.seed,
         arguments.out, first_day=arguments.first_day,
         interval_s=30.0 if arguments.interval_s is None else arguments.interval_s,
         series=read_series(arguments.rates) if arguments.rates else None, replace=arguments.replace,

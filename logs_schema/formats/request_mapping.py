@@ -27,7 +27,7 @@ say: they tell how long until now, or of a pod the end of one container.
 Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`, through keys that may have points in them,
 `metadata.labels.app.kubernetes.io/name`: over a star, and of a list, numbers are added up and nodes are all taken; of
 finishes the latest counts, of other texts the first. True and false are the texts `true` and `false`. In one text
-several nodes are written `n1|n2`, or as a `hostlist`.
+several nodes are written `n1|n2`, as a `hostlist` or as an `exec_host`.
 """
 
 import re
@@ -45,7 +45,7 @@ import pyarrow as pa
 from logs_schema.columns import INSTANT
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.instant_units import INSTANT_UNITS
-from logs_schema.formats.request_values import AMOUNT_UNITS, CLOCK, HOSTLIST, QUANTITIES
+from logs_schema.formats.request_values import AMOUNT_UNITS, CLOCK, EXEC_HOST, HOSTLIST, QUANTITIES
 from logs_schema.tables import REQUESTS
 
 WAIT = "wait_s"
@@ -53,6 +53,10 @@ COLUMNS = (*REQUESTS.names, WAIT)
 NODE_COLUMNS = ("offered_node", "ran_node", "ran_nodes", "candidates")
 NOTHING = frozenset({"", "none", "null", "nan", "n/a", "na", "unknown", "none assigned", "<none>", "-"})
 """Texts that stand for nothing, in any case."""
+_KINDS = {
+    str: "a text in quotes", bool: "true or false", list: "a list of texts in brackets", dict: "a table",
+    int: "a number", float: "a number",
+}  # fmt: skip
 YEARS = ("%Y", "%y", "%G", "%c", "%x")
 """What reads a year in a form of instants."""
 
@@ -103,7 +107,7 @@ class MappedColumn:
     def allowed_units(self) -> tuple[str, ...]:
         """The units that the column's fields may have."""
         if self.column in NODE_COLUMNS:
-            return (HOSTLIST,)
+            return HOSTLIST, EXEC_HOST
         if self.is_instant:
             return tuple(INSTANT_UNITS)
         written = {"s": (CLOCK,), "cores": QUANTITIES, "GiB": QUANTITIES, "MiB": QUANTITIES}
@@ -248,9 +252,12 @@ def _check(path: Path, table: Mapping[str, Any], kinds: Mapping[str, Any], where
             advice="see the example in logs_schema/formats/request_mapping.py",
         )  # fmt: skip
     if wrong := [key for key, value in table.items() if not isinstance(value, kinds[key])]:
+        kind = kinds[wrong[0]]
+        words = [_KINDS[one] for one in (kind if isinstance(kind, tuple) else (kind,))]
         raise FormatError(
-            f"{first(wrong)} is {table[wrong[0]]!r}, of the wrong type", where=where or str(path)
-        )
+            f"{first(wrong)} is {table[wrong[0]]!r}, of the wrong type", where=where or str(path),
+            allowed=" or ".join(dict.fromkeys(words)),
+        )  # fmt: skip
 
 
 def _refuse_time_format(path: Path, layout: str) -> None:

@@ -15,11 +15,13 @@ from logs_schema.formats.request_values import (
     AMOUNT_UNITS,
     BINARY_QUANTITY,
     CLOCK,
+    EXEC_HOST,
     HOSTLIST,
     QUANTITIES,
     Instant,
     InstantReading,
     clock_s,
+    exec_host,
     hostlist,
     quantity,
 )
@@ -171,6 +173,8 @@ def _nodes(one: MappedColumn, texts: Sequence[str]) -> Any:
     for text in texts:
         if one.unit == HOSTLIST:
             names += hostlist(text, one.column)
+        elif one.unit == EXEC_HOST:
+            names += exec_host(text, one.column)
         else:
             names += [name.strip() for name in text.split(LIST_SEPARATOR)] if is_list else [text]
     if not is_list:

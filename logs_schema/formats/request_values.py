@@ -1,6 +1,6 @@
 """Fields of any system's log as values of `requests`: instants, durations, amounts, names of nodes.
 
-Units are named by a mapping (`logs_schema.formats.request_mapping`), never guessed. Four are ways of writing:
+Units are named by a mapping (`logs_schema.formats.request_mapping`), never guessed. Five are ways of writing:
 
 * `clock`: `[DAYS-][[HOURS:]MINUTES:]SECONDS`, as Slurm writes durations; PostgreSQL, pandas and Python write
   `1 day 02:03:04`, `2 days 00:00:00` and `1 day, 2:03:04`;
@@ -8,7 +8,8 @@ Units are named by a mapping (`logs_schema.formats.request_mapping`), never gues
   small letters are large ones, but for n, u and m (thousandths) without a `b`: `512mb` are megabytes;
 * `binary_quantity`: the same where K, M, G and T are powers of 1024, as in Slurm (`4000Mc`) and PBS (`512mb`); `m` of
   memory is M; `c` is for each core, `n` for each node;
-* `hostlist`: `node[01-04,07],login1`.
+* `hostlist`: `node[01-04,07],login1`;
+* `exec_host`: `node1/0*8+node2/0`, as PBS writes the places of a job: each node counts once.
 
 Every function raises `BadRow` with a rule that names the column.
 """
@@ -26,7 +27,7 @@ from logs_schema.formats.instant_units import INSTANT_UNITS
 from logs_schema.formats.metric_series import UNITS
 from logs_schema.formats.reading import BadRow
 
-CLOCK, HOSTLIST = "clock", "hostlist"
+CLOCK, HOSTLIST, EXEC_HOST = "clock", "hostlist", "exec_host"
 QUANTITIES = QUANTITY, BINARY_QUANTITY = "quantity", "binary_quantity"
 _MEMORY = {name: gib for name, gib in UNITS["GiB"].items()} | {"TiB": 1024.0}
 AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
@@ -50,6 +51,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _ZONE_NAME = re.compile(r"\s*(?:UTC|GMT)$")
 _UTC = re.compile(r"\b(?:UTC|GMT)\b")
 _ZONE_IN_LAYOUT = re.compile(r"%Z|\b(?:UTC|GMT)\b|(?<=%[SMf])Z$")
+_PLACE = re.compile(r"([^/+*\s]+)(?:/\S+)?")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
@@ -159,8 +161,17 @@ def hostlist(text: str, name: str) -> list[str]:
             nodes.append(node)
             if len(nodes) > MOST_NODES:
                 raise BadRow(f"not_a_hostlist:{name}")
-    if not nodes or text.count("[") != text.count("]"):
+    if not nodes or text.count("[") != text.count("]") or "/" in text:  # node1/0+node2/0 is no list of names
         raise BadRow(f"not_a_hostlist:{name}")
+    return nodes
+
+
+def exec_host(text: str, name: str) -> list[str]:
+    """The nodes of `node1/0*8+node2/0`, each once, in order; BadRow `not_an_exec_host:name`."""
+    found = [_PLACE.fullmatch(place.strip()) for place in text.split("+")]
+    nodes = list(dict.fromkeys(one[1] for one in found if one))
+    if not all(found) or len(nodes) > MOST_NODES:
+        raise BadRow(f"not_an_exec_host:{name}")
     return nodes
 
 

@@ -90,6 +90,14 @@ def test_a_job_imports_by_tasks_where_it_has_an_engine(
         ('[train]\nseeds = "all"', "not a list"),
         ("[train]\nseeds = [1, 1]", "seeds"),
         ("seed = true", "wrong type"),
+        (
+            '[log]\nformat = "swf"\ncapacity = [38400]',
+            r'38400 is of the wrong type\n.*capacity\n.*in quotes: "38400"',
+        ),
+        (
+            '[log]\nformat = "swf"\ncapacity = 38400',
+            r'38400 is not a list\n.*capacity\n.*such as \["38400"\]',
+        ),
         ("[days]\nlast_day = 2013-02-01T00:00:00", "not a date"),
         ('[days]\nlast_day = "yesterday"', "not a date"),
         ("[days]\nlast_day = 3", "not a date"),

@@ -306,7 +306,7 @@ def test_a_capacity_makes_the_log_one_pool(tmp_path: Path) -> None:
         ('separator = "||"\n' + ARRIVAL, "not one character"),
         ('time_format = "%H:%H"\n' + ARRIVAL, "time_format '%H:%H' cannot be read"),
         ('time_format = "%s"\n' + ARRIVAL, "'s' is a bad directive"),
-        ("time_zone = 3\n" + ARRIVAL, "wrong type"),
+        ("header = 't'\n" + ARRIVAL, "wrong type(?s:.)*a list of texts in brackets"),
         ('[columns.arrival]\nsource = "when"', "no column when"),
         (ARRIVAL + "pattern = '('", "regular expression"),
         ("[columns.arrival]\nsource = []", "no source"),

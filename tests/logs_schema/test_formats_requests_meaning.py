@@ -209,6 +209,22 @@ def test_several_nodes_in_one_text_are_told_apart(tmp_path: Path) -> None:
     assert (one["candidates"], "ran_nodes" in one, "candidates" in none) == (["n1"], False, False)
 
 
+def test_places_of_pbs_are_nodes_and_no_list_of_names(tmp_path: Path) -> None:
+    columns = "[columns.ran_nodes]\nunit = 'exec_host'\n[columns.ran_node]\nsource = 'ran_nodes'\nunit = 'exec_host'\n"
+    lines = ("10,n1/0*8+n2/0", "11,n1/0+n1/1", "12,n1", "13,n1/0+", "14,")
+    report, rows = imported(tmp_path, ARRIVAL + columns, "t,ran_nodes", *lines)
+    assert report.quarantined["requests"] == {"not_an_exec_host:ran_nodes": 1}
+    both, one, bare, none = rows.values()
+    assert (both["ran_nodes"], both["ran_node"]) == (["n1", "n2"], "n1")
+    assert [(row["ran_node"], "ran_nodes" in row) for row in (one, bare)] == [("n1", False)] * 2
+    assert "ran_node" not in none
+    (tmp_path / "b").mkdir()
+    report, rows = imported(
+        tmp_path / "b", ARRIVAL + columns.replace("exec_host", "hostlist"), "t,ran_nodes", *lines[:1]
+    )
+    assert report.quarantined["requests"] == {"not_a_hostlist:ran_nodes": 1}
+
+
 def test_a_request_ends_with_the_last_of_its_parts_and_has_no_end_while_it_runs(tmp_path: Path) -> None:
     columns = "[columns.request_id]\n[columns.status]\n[columns.finish]\nsource = 'parts.*.end'\n"
     parts = [{"end": 100}, {"end": 300}, {}, {"end": 200}]

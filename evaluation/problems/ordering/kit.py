@@ -45,6 +45,7 @@ from evaluation.problems.ordering.steps import (
     build_queue_policy,
     training_of,
 )
+from evaluation.problems.ordering.weeks_of_days import order_of, unread_in_words
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
@@ -56,8 +57,8 @@ BUNDLE = "bundle"
 
 
 def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:
-    """The configuration with a table [order], the command line's pool and processors in it."""
-    order = config.order or OrderConfig()
+    """The configuration with a table [order] (see `order_of`), the command line's pool and processors in it."""
+    order = order_of(config)
     processors = order.processors if options.processors is None else options.processors
     return replace(config, order=replace(order, processors=processors, pool=options.pool or order.pool))
 
@@ -182,6 +183,8 @@ def generate(twin: Path, num_days: int, out: Path, progress: Progress, **options
 def run(job: Job) -> dict[str, Path]:
     """Fit and certify the twin of the last anchor; train at every anchor, judge by replay, hand over the best order."""
     order = _order(job.config)
+    if unread := unread_in_words(job.config, order):
+        job.progress.note(unread)
     refuse_unplayable(job.archive, order)
     steps = [
         fit_plan(job.config, last_anchor=True).step("twin", ("archive",), job.resolve),

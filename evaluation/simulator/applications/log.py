@@ -36,7 +36,8 @@ DAY_S = 86400
 WARM_UP_S = 1800
 OPERATOR = "operator"
 OPERATORS = (OPERATOR, "steady")
-"""Who writes a log: an operator as above, unless another is named, or the autoscaler at its default settings, never touched."""
+"""Who writes a log: an operator as above, who does where none is named, or the autoscaler at its default settings,
+never touched."""
 
 
 @dataclass(frozen=True)
