@@ -31,7 +31,8 @@ def add_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--bundle", metavar="RUNNING", type=Path,
-        help="bundle of the running policy (default: that of the last export in FOLDER, if there is one)",
+        help="bundle of the running policy (default: that of the last export in FOLDER, if there is one); it is not "
+        "remembered: name it at every refresh until one has exported",
     )  # fmt: skip
     add_options(parser, RefreshConfig, "accept", "judge_days", "force", "when_needed", "reward_below")
     add_problem_arguments(parser)

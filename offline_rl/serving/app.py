@@ -186,6 +186,8 @@ class App:
             "reason": answer.reason or None,
             "scores": dict(zip(answer.view.names, answer.scores, strict=True)),
             "infeasible": answer.view.unresolvable | answer.view.failed,
+            "unknown_labels": None if answer.decision is None else answer.decision.num_unknown,
+            "out_of_range": None if answer.decision is None else answer.decision.num_out_of_range,
         }
 
     async def _assign(self, _scope: Scope, body: bytes, _begun_s: float) -> Reply:

@@ -5,6 +5,10 @@
 
 The request's keys are columns of the table `requests` that are known when deciding; a node is a name, or an object with
 the fields of `offline_rl.runner.Node` that describe it. Without `nodes`, all nodes known to the server are meant.
+The answer says how many of the request's labels did not occur in training (`unknown_labels`), and how many features,
+of it and of the nodes, are outside the range of training (`out_of_range`); null where the policy was not asked before
+the answer.
+
 What a question states of a node holds for that question alone; the inventory holds for all, until the next one, and
 closes nodes of training that it does not name. An empty one goes back to the nodes of training:
 

@@ -7,7 +7,7 @@ deadline. When it is too slow, raises, or can name no candidate, the fallback an
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -60,6 +60,7 @@ class Answer:
         arm: Which of policy, fallback and exploration answered.
         reason: Why the fallback answered in the policy's place; empty if it did not.
         view: The candidates as they were.
+        decision: What the policy decided; None where it had not decided before the answer.
     """
 
     node: str | None
@@ -67,6 +68,7 @@ class Answer:
     arm: str
     reason: str
     view: CandidateView
+    decision: Decision | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,6 +265,7 @@ class Service:
             answer = _answer(FALLBACK, fallback, fallback.best, reply.reason, view)
         else:
             answer = _answer(POLICY, reply.choice, reply.choice.best, "", view)
+        answer = replace(answer, decision=reply.decision)
         self._record_reply(self._place(query, answer, now_s), answer, reply, fallback)
         return answer
 

@@ -41,6 +41,22 @@ def test_shifts_and_the_number_of_days_become_those_of_the_weeks(tmp_path):
     assert (plain.num_train_days, plain.shifts) == (28, "0d,1d,7d,30d")
 
 
+def test_one_user_is_one_in_words():
+    facts = {
+        "num_jobs": 1,
+        "num_users": 1,
+        "num_too_large": 0,
+        "processors": 4.0,
+        "first_day": "a",
+        "last_day": "b",
+    }
+    assert ORDERING_KIT.fitted(facts | {"counts": {}})[0].endswith("a to b: 1 job of 1 user")
+    assert (
+        "2 jobs of 1,200 users"
+        in ORDERING_KIT.fitted(facts | {"counts": {}, "num_jobs": 2, "num_users": 1200})[0]
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "unread"),
     [

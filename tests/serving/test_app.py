@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -58,6 +59,9 @@ def test_the_plain_door_decides_and_listens():
     status, answer = asked(app, "/decide", {"request": {"request_id": "r"}})
     assert (status, answer["node"], answer["arm"]) == (200, "node-3", "policy")
     assert answer["scores"] == {"node-0": 1, "node-1": 3, "node-2": 6, "node-3": 10}
+    strange = App(made_service(made_policy(lambda one: replace(one, num_unknown=1, num_out_of_range=2))))
+    answer = asked(strange, "/decide", {"request": {"request_id": "r", "service": "never seen"}})[1]
+    assert (answer["unknown_labels"], answer["out_of_range"]) == (1, 2)
     status, answer = asked(app, "/decide", {"request": {"request_id": "q", "cpu_cores": 99}})
     assert (answer["node"], answer["reason"], len(answer["infeasible"])) == (None, "nothing_feasible", 4)
     events = [{"request_id": "r", "event": "finish"}, {"request_id": "nobody", "event": "start"}]

@@ -47,7 +47,7 @@ from evaluation.problems.ordering.steps import (
 )
 from evaluation.problems.ordering.weeks_of_days import order_of, unread_in_words
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError, SchedtwinError, counted
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from twin.ordering.persistence import QueueTwin, load_queue_twin
@@ -220,7 +220,7 @@ def fitted(facts: Facts) -> list[str]:
     never = f", {too_large:,} of them larger than the pool: they never start" if too_large else ""
     return [
         f"twin of {queue} on {facts['processors']:g} processors, {facts['first_day']} to {facts['last_day']}: "
-        f"{facts['num_jobs']:,} jobs of {facts['num_users']:,} users{never}",
+        f"{counted(facts['num_jobs'], 'job')} of {counted(facts['num_users'], 'user')}{never}",
         *left_out_in_words(facts["counts"]),
     ]
 
