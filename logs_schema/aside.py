@@ -23,6 +23,8 @@ from typing import Any
 
 _EXCHANGE = 2  # RENAME_EXCHANGE of renameat2(2)
 _HERE = -100  # AT_FDCWD
+_begun: dict[Path, int] = {}
+"""Folders that this process has begun to write, with their locks; those that are in place have other names."""
 
 
 class ReadFolder:
@@ -107,9 +109,17 @@ def locked_folder(path: Path) -> tuple[Path, int]:
         folder.mkdir()
         lock = try_lock(folder)
         if lock is not None and folder.exists():  # not removed between the two calls
+            _begun[folder] = lock
             return folder, lock
         if lock is not None:
             os.close(lock)
+
+
+def abandon() -> None:
+    """Removes the folders that this process is writing, before it ends without ending their writers."""
+    for folder, lock in list(_begun.items()):
+        if _names(folder, lock):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def try_lock(folder: Path) -> int | None:

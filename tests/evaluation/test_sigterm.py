@@ -1,5 +1,6 @@
 """SIGTERM ends jobs as Ctrl-C does: nothing half written stays, no process goes on."""
 
+import hashlib
 import os
 import signal
 import subprocess
@@ -13,10 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from evaluation.commands import stopping
 from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERROR
-from evaluation.commands.stopping import Terminated, leave_threads, sigterm_raises
+from evaluation.commands.stopping import Terminated, leave_threads, sigterm_raises, stop_signals
 from evaluation.jobs.engine import local
 from evaluation.jobs.interrupting import AGAIN_S
+from logs_schema.aside import locked_folder
 from tests.evaluation.test_killed import started
 
 
@@ -111,6 +114,38 @@ def test_a_task_of_a_worker_ends_too_where_a_library_swallows_the_signal(
         for one, handler in zip(both, before, strict=True):
             signal.signal(one, handler)
     assert cleaned
+
+
+def compute_for_long() -> None:
+    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGTERM)).start()
+    hashlib.pbkdf2_hmac("sha256", b"", b"", 1_500_000)  # of which Python sees nothing before its end
+    time.sleep(10.0)
+
+
+def test_what_does_not_come_back_from_compiled_code_is_ended_and_leaves_nothing_aside(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    left: list[tuple[int, bool]] = []
+    folder, lock = locked_folder(tmp_path / "goal")
+    monkeypatch.setattr(stopping, "STUCK_S", 0.05)
+    monkeypatch.setattr(stopping.os, "_exit", lambda status: left.append((status, folder.exists())))
+    with pytest.raises(Terminated), sigterm_raises():
+        compute_for_long()
+    os.close(lock)
+    assert left == [(TERMINATED, False)]
+    assert "run again to resume" in capfd.readouterr().err
+    assert not [one for one in threading.enumerate() if one.name.startswith("Thread-") and one.daemon]
+
+
+def test_who_meets_sigterm_otherwise_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    left: list[int] = []
+    monkeypatch.setattr(stopping, "STUCK_S", 0.05)
+    monkeypatch.setattr(stopping.os, "_exit", left.append)
+    with sigterm_raises(), stop_signals() as over:
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(0.3)
+        assert over.is_set()
+    assert left == []
 
 
 class _Pool:
