@@ -1,5 +1,6 @@
 """`schedtwin fit`: a twin from an archive."""
 
+import sys
 from argparse import ArgumentParser, Namespace
 
 from evaluation.commands.common_arguments import add_inputs
@@ -22,9 +23,15 @@ def run(arguments: Namespace) -> int:
     from evaluation.commands.output import follow_up, show_result
     from evaluation.commands.settings import make_step, options_of, settings_of
     from evaluation.problems.kits import choose_kit
+    from logs_schema.errors import SchedtwinError
 
     kit, config, note = choose_kit(settings_of(arguments), arguments.archive, options_of(arguments))
-    facts = make_step(arguments, kit.fit(config), {"archive": arguments.archive})
+    try:
+        facts = make_step(arguments, kit.fit(config), {"archive": arguments.archive})
+    except SchedtwinError:
+        if note:  # else nothing says why the refusal is of this problem
+            print(note, file=sys.stderr)
+        raise
     following = follow_up("certify", arguments.out, arguments.archive)
     lines = [*([note] if note else []), *kit.fitted(facts), f"{arguments.out} written; {following}"]
     show_result(arguments, facts, "\n".join(lines))

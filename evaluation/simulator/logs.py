@@ -31,7 +31,7 @@ from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.presets import preset
 from evaluation.simulator.workloads import FACT, Workload, save_workload, workload
 from evaluation.simulator.world import CALENDAR_DAY_S, World
-from evaluation.simulator.world_files import facts_of
+from evaluation.simulator.world_files import facts_of, load_world
 from logs_schema import Archive, product
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
@@ -75,7 +75,7 @@ def truth_folder(archive: Path) -> Path:
 
 
 def simulate(
-    chosen: str | World,
+    chosen: str | Path | World,
     num_days: int,
     behaviour_name: str,
     seed: int,
@@ -90,7 +90,8 @@ def simulate(
     """Writes the logs of days 0 to `num_days - 1` of a world under a behaviour.
 
     Args:
-        chosen: The world: name of a preset, or any validated world.
+        chosen: The world: name of a preset, file that declares one (a path, or text that ends in .toml), or any
+            validated world.
         num_days: Number of days, >= 1.
         behaviour_name: Name of the deciding policy.
         seed: Seed of the histories, >= 0; the same arguments give the same archive.
@@ -105,12 +106,12 @@ def simulate(
         The report.
 
     Raises:
-        ConfigError: unknown preset, behaviour or pattern, no days, a negative seed, an archive without requests, or
-            more requests than fit into memory.
+        ConfigError: unknown preset, a file that declares no world, unknown behaviour or pattern, no days, a negative
+            seed, an archive without requests, or more requests than fit into memory.
         ArchiveError, ProductError: a folder is in the way.
     """
     _refuse_types(chosen, num_days, behaviour_name, seed, out)
-    world = preset(chosen) if isinstance(chosen, str) else chosen
+    world = chosen if isinstance(chosen, World) else _world_named(chosen)
     decider = behaviour(behaviour_name)
     _validate(world, num_days, seed, first_day, has_own_requests=arrivals is None)
     out = Path(out).absolute()
@@ -211,6 +212,11 @@ def _notes(world: World, made: Workload | None) -> list[str]:
 def _refuse_types(*given: Any) -> None:
     names = ("chosen", "num_days", "behaviour_name", "seed", "out")
     refuse_arguments(simulate, dict(zip(names, given, strict=True)), "simulate")
+
+
+def _world_named(chosen: str | Path) -> World:
+    is_file = isinstance(chosen, Path) or chosen.endswith(".toml")
+    return load_world(Path(chosen)) if is_file else preset(str(chosen))
 
 
 def _validate(world: World, num_days: int, seed: int, first_day: dt.date, *, has_own_requests: bool) -> None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pytest
 
 from evaluation.certify.persistence import Certification
+from evaluation.commands import cli
 from evaluation.comparison.comparison import Comparison
 from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.kit import Kit, ProblemOptions, StepPlan
@@ -90,3 +91,24 @@ def test_a_queue_s_weeks_are_shifted_too_and_its_bundle_is_chosen_by_replay():
     assert queue.uncertified(failed) == "chosen by exact replay; its twin's certificate: fail"
     assert claiming_kit(RunConfig()) is KITS[0]
     assert KITS[0].uncertified(failed) == failed.words
+
+
+def test_a_log_that_hides_its_decisions_is_no_log_of_placement_and_a_refusal_says_what_it_is_taken_for(
+    tmp_path, capsys
+):
+    nodes = {"node_id": ["x", "y"], "site": ["s"] * 2, "tier": ["edge"] * 2, "cpu_cores": [2.0] * 2}
+    arrival = pa.array([0, 1], pa.timestamp("us", "UTC"))
+    jobs = {"request_id": ["a", "b"], "arrival": arrival, "site": ["s"] * 2, "status": ["unknown"] * 2}
+    with ArchiveWriter(tmp_path / "log", facts={"limits": {"decisions": "not published"}}) as writer:
+        writer.write("nodes", pa.table(nodes), source="the test")
+        writer.write("requests", pa.table(jobs), source="the test")
+    kit, _, note = choose_kit(RunConfig(), tmp_path / "log", ProblemOptions())
+    assert (kit.name, note.split(":")[0]) == (
+        "ordering",
+        "the log never says on which of its nodes a request ran",
+    )
+    with pytest.raises(ConfigError, match=r"the log supports ordering;"):
+        choose_kit(RunConfig(), tmp_path / "log", ProblemOptions("assignment"))
+    assert cli.main(["fit", str(tmp_path / "log"), "--out", str(tmp_path / "twin")]) == 2
+    told = capsys.readouterr().err
+    assert told.index(note) < told.index("schedtwin fit: no job has both processors and a run time")

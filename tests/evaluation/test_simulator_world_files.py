@@ -183,6 +183,14 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Archive:
     return Archive(folder / "log")
 
 
+def test_a_simulation_takes_the_file_itself(log: Archive, tmp_path: Path) -> None:
+    file = written(tmp_path, TINY)
+    simulate(file, 1, "random", 0, tmp_path / "log")
+    assert Archive(tmp_path / "log").content_hash == log.content_hash
+    with pytest.raises(ConfigError, match="cannot read the world"):
+        simulate("none.toml", 1, "mix", 0, tmp_path / "none")
+
+
 def test_the_truth_of_a_log_is_played_without_the_file(log: Archive, tmp_path: Path) -> None:
     truth = ground_truth(log.facts)
     world = world_of(truth)

@@ -69,12 +69,10 @@ def lacking(archive: Archive) -> str:
     nodes = archive.nodes()
     if nodes.num_rows == 1:
         return "the archive has one pool only: nothing to place"
-    if (
-        nodes.num_rows
-        and all(nodes["virtual"].to_pylist())
-        and "decisions" in archive.facts.get("limits", {})
-    ):
-        return "the log has no choices between the archive's pools: nothing to place"
+    if nodes.num_rows and "decisions" in archive.facts.get("limits", {}):
+        if all(nodes["virtual"].to_pylist()):
+            return "the log has no choices between the archive's pools: nothing to place"
+        return "the log never says on which of its nodes a request ran: no placements to learn from"
     return ""
 
 
