@@ -26,6 +26,11 @@ class SchedtwinError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         return _again, (type(self), self.what, self.where, self.allowed, self.advice)
 
+    @property
+    def brief(self) -> str:
+        """What is wrong and, where it is known, where: in one line."""
+        return f"{self.what} ({self.where})" if self.where else self.what
+
     def __str__(self) -> str:
         parts = (("where", self.where), ("allowed", self.allowed), ("what to do", self.advice))
         return "\n".join([self.what, *(f"  {name}: {text}" for name, text in parts if text)])

@@ -161,12 +161,7 @@ def refusing(
     def refused(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
         return certificate_of(
             [], {}, {}, config, twin=twin, archive=archive.content_hash, train_days=train_days,
-            refusal=refusal_in_words(error),
+            refusal=error.brief,
         )  # fmt: skip
 
     return refused
-
-
-def refusal_in_words(error: SchedtwinError) -> str:
-    """The reason why nothing could be measured, for the certificate."""
-    return " ".join(part for part in (error.what, f"({error.where})" if error.where else "") if part)

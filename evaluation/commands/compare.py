@@ -62,7 +62,7 @@ def run(arguments: Namespace) -> int:
     judges = kit.with_judges(named_judges(arguments.judges))
     policies = named_policies(arguments.policies)
     for error in lacking_bundles(policies).values():
-        print(f"warning: {error.what} ({error.where}); it will be left out", file=sys.stderr)
+        print(f"warning: {error.brief}; it will be left out", file=sys.stderr)
     plan = compare(config, arguments.out.name, policies, **judges)
     inputs = {"archive": arguments.archive, "twin": arguments.twin}
     inputs |= {} if arguments.policy is None else {"policy": arguments.policy}

@@ -141,7 +141,7 @@ def _why_not_reusable(path: Path, expected: str) -> str | None:
             return "something it depends on has changed"
         verify(path)
     except ProductError as error:
-        return f"{error.what} ({error.where})"
+        return error.brief
     return None
 
 

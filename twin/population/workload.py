@@ -133,7 +133,7 @@ def learn_workload_model(
     try:
         model, times, facts = _learn(key, archive, days, config, wanted, on_look)
     except PopulationError as error:
-        facts = {"kind": NONE, "refusal": error.what + (f" ({error.where})" if error.where else "")}
+        facts = {"kind": NONE, "refusal": error.brief}
     else:
         save_population(model, folder)
         save_arrays(folder / TIMES, times)

@@ -83,7 +83,7 @@ def refresh_cluster(cluster: FleetCluster, progress: Progress) -> ExportDecision
     try:  # of an export that was not kept because its refresh was killed, or was none of the fleet's
         keep_export(cluster.work)
     except ProductError as error:  # what is damaged is made again
-        progress.note(f"the last export cannot be kept: {error.what} ({error.where})")
+        progress.note(f"the last export cannot be kept: {error.brief}")
     settings = RefreshConfig(cluster.settings.judge_days, cluster.settings.accept)
     decision, _ = refresh(
         cluster.job, cluster.config.parent, cluster.log, cluster.work, cluster.bundle, settings, progress,

@@ -7,7 +7,7 @@ from pathlib import Path
 from evaluation.certify.answering import SECTION as ANSWERS
 from evaluation.certify.biases import SECTION as BIASES
 from evaluation.certify.calibrated import SECTION as CALIBRATION
-from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.closed_loop import SECTION as CLOSED
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.generating import SECTION as POPULATION
@@ -107,5 +107,5 @@ def refused(
     """The certificate with the reason why nothing could be measured."""
     return certificate_of(
         [], ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash,
-        train_days=twin.encoding.train_days, refusal=refusal_in_words(error),
+        train_days=twin.encoding.train_days, refusal=error.brief,
     )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.certify.certificate import Certificate, certificate_of, refusal_in_words
+from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.two_samples import keep, pairs_chart
 from evaluation.problems.ordering.certificate.held_out import (
@@ -136,7 +136,7 @@ def refused_queue(
     error: SchedtwinError, twin: QueueTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
 ) -> Certificate:
     """The certificate with the reason why nothing could be measured."""
-    reason = refusal_in_words(error)
+    reason = error.brief
     return certificate_of([], ABOUT, {}, config, refusal=reason, **_facts(twin, archive, twin_hash))
 
 
