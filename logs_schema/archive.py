@@ -8,7 +8,7 @@ time. `logs_schema.archive_writer` writes archives, `logs_schema.layout` names t
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 from logs_schema import product
 from logs_schema.aside import ReadFolder
 from logs_schema.columns import TableSpec, arrow_schema
-from logs_schema.errors import ArchiveChangedError, ArchiveError, ConfigError, ProductError, first
+from logs_schema.errors import ArchiveChangedError, ArchiveError, ProductError, first
 from logs_schema.hashing import json_hash
 from logs_schema.layout import (
     KIND,
@@ -31,11 +31,13 @@ from logs_schema.layout import (
     partition,
     there,
 )
+from logs_schema.options import checked_days
 from logs_schema.packs import PACKED_VERSION, PACKS, Piece, as_written, pieces_of
 from logs_schema.row_groups import RowGroup, row_groups
 from logs_schema.stores import address_of, fetch, fetch_all, mirror_of
 from logs_schema.tables import SCHEMA_VERSION, TABLES
 
+OF_ARCHIVE = "days of an archive"
 BATCH_ROWS = 65_536
 
 
@@ -104,7 +106,7 @@ class Archive:
     def num_rows(self, table: str, day: date | None = None) -> int:
         """Number of rows of a table, in all or on one day."""
         entry = self._entry(table)
-        _days_of([] if day is None else [day])
+        checked_days([] if day is None else [day], OF_ARCHIVE)
         return int(entry["rows"] if day is None else entry["days"].get(day.isoformat(), 0))
 
     def quarantined(self, table: str) -> dict[str, int]:
@@ -247,7 +249,7 @@ class Archive:
         return list(names if columns is None else columns)
 
     def _names(self, table: str, days: Iterable[date] | None) -> list[str]:
-        entry, wanted = self._entry(table), None if days is None else _days_of(days)
+        entry, wanted = self._entry(table), None if days is None else checked_days(days, OF_ARCHIVE)
         if not entry["rows"]:
             return []
         if not entry["days"]:
@@ -294,19 +296,6 @@ class Archive:
             allowed="the archive as it was when it was opened",
             advice="open it again",
         )
-
-
-def _days_of(days: Iterable[date]) -> set[date]:
-    """The days as a set; ConfigError where they are none, which no row would have."""
-    wrong: list[Any] = [days] if isinstance(days, str) or not isinstance(days, Iterable) else []
-    found = set() if wrong else set(days)
-    wrong += [day for day in found if not isinstance(day, date) or isinstance(day, datetime)]
-    if wrong:
-        raise ConfigError(
-            f"{wrong[0]!r} is not a day"[:200], where="days of an archive", allowed="days as datetime.date",
-            advice="archive.days(table) has those with rows",
-        )  # fmt: skip
-    return found
 
 
 def _opened(path: Path) -> tuple[ReadFolder, product.Manifest]:

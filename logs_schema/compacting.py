@@ -19,9 +19,10 @@ from logs_schema.archive_writer import keep, link, undisturbed
 from logs_schema.errors import ArchiveChangedError, ConfigError
 from logs_schema.hashing import json_hash
 from logs_schema.layout import KIND, QUARANTINE, day_of, partition
+from logs_schema.options import checked_progress
 from logs_schema.packs import copy_groups, packed_extra, schema_of
 from logs_schema.product import remove_once_in_place, writing
-from logs_schema.progress import Progress, SilentProgress
+from logs_schema.progress import Progress
 from logs_schema.stores import address_of, working_copy
 
 SMALL_BYTES, PACK_BYTES, NEWEST_DAYS = 16 << 20, 128 << 20, 7
@@ -72,7 +73,7 @@ def compact(
     Raises:
         ArchiveError: There is no archive, it cannot be read, or rows were added to it all the while.
     """
-    config, progress = config or CompactConfig(), progress or SilentProgress()
+    config, progress = config or CompactConfig(), checked_progress(progress, "compact")
     address = address_of(path)
     if address is not None:
         Archive(address)  # refused here where there is none

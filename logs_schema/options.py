@@ -4,6 +4,7 @@ import operator
 import os
 import types
 from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import date, datetime
 from difflib import get_close_matches
 from inspect import Parameter, signature
 from numbers import Integral, Real
@@ -90,6 +91,19 @@ def checked_progress(progress: Any, where: str) -> Progress:
             advice="leave it out, or give it a logs_schema.progress.Progress",
         )  # fmt: skip
     return progress
+
+
+def checked_days(days: Iterable[date], where: str) -> set[date]:
+    """The days as a set; ConfigError where they are none, which no row would have."""
+    wrong: list[Any] = [days] if isinstance(days, str) or not isinstance(days, Iterable) else []
+    found = set() if wrong else set(days)
+    wrong += [day for day in found if not isinstance(day, date) or isinstance(day, datetime)]
+    if wrong:
+        raise ConfigError(
+            f"{wrong[0]!r} is not a day"[:200], where=where, allowed="days as datetime.date",
+            advice="archive.days(table) has those with rows",
+        )  # fmt: skip
+    return found
 
 
 def checked_seeds(seeds: Iterable[Any], where: str) -> tuple[int, ...]:

@@ -1,13 +1,14 @@
 """Every name that a package exports can be imported from it."""
 
 import datetime as dt
+from dataclasses import fields
 from importlib import import_module
 from inspect import isclass, isfunction
 
 import pyarrow as pa
 import pytest
 
-from evaluation import CertifyConfig, JudgeConfig, simulate
+from evaluation import CertifyConfig, JudgeConfig, simulate, validate
 from logs_schema import (
     REQUESTS,
     Archive,
@@ -23,6 +24,7 @@ from logs_schema.options import checked_progress
 from logs_schema.progress import SilentProgress
 from offline_rl import train
 from offline_rl.api import Recipe
+from twin.placement.model import PlacementTwin
 
 
 @pytest.mark.parametrize("package", ["logs_schema", "twin", "offline_rl", "evaluation"])
@@ -92,6 +94,20 @@ def test_paths_that_are_none_and_settings_of_another_type_are_refused(tmp_path):
         for wrong in (None, "0"):
             with pytest.raises(ConfigError, match="wrong type"):
                 config(seed=wrong)
+
+
+def test_a_validation_refuses_what_it_does_not_take():
+    twin = PlacementTwin(*(None for _ in fields(PlacementTwin)))
+    archive = Archive.__new__(Archive)
+    for given, said in (
+        ({"progress": True}, "progress = True"),
+        ({"config": 3}, "config is a int"),
+        ({"config": JudgeConfig()}, "config is a JudgeConfig"),
+        ({"days": ["2024-01-01"]}, "'2024-01-01' is not a day"),
+        ({"days": "2024-01-01"}, "'2024-01-01' is not a day"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            validate(twin, archive, **given)
 
 
 def test_rows_and_days_of_another_type_are_refused(tmp_path):

@@ -271,7 +271,7 @@ def test_where_nothing_new_came_nothing_is_fitted(
     told = capsys.readouterr().out
     assert told.startswith("no new decisions, so nothing was fitted")
     assert "no policy is running" in told.splitlines()[0]
-    assert "0 requests added from 1 new files (0 rows read" in told
+    assert "0 requests added from 1 new file (0 rows read" in told
     assert not (tmp_path / "work" / "refresh" / "twin").exists()
     for held_out, fewer in (("1", False), ("2", True)):  # it goes on, to find that there is one day only
         assert main([*words, "--force", "--no-progress", "--judge-days", held_out]) == 2

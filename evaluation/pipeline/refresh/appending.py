@@ -26,7 +26,7 @@ from logs_schema import Archive, ArchiveWriter
 from logs_schema.accounting import LineTally
 from logs_schema.casting import cast_rows
 from logs_schema.columns import INSTANT, TableSpec
-from logs_schema.errors import ConfigError, first
+from logs_schema.errors import ConfigError, counted, first
 from logs_schema.formats import native
 from logs_schema.formats.reading import Chunk, Item, Reject
 from logs_schema.hashing import file_hash
@@ -302,7 +302,8 @@ def in_words(facts: Mapping[str, Any]) -> str:
     if other := facts.get("rows_other"):
         known += f", {other:,} of them with another arrival"
     return (
-        f"{facts['requests_added']:,} {rows} added from {facts['new_files']} new files ({facts['rows_read']:,} rows "
-        f"read, {facts['rows_known']:,} {known}, {facts['rows_quarantined']:,} quarantined); "
+        f"{facts['requests_added']:,} {rows} added from {counted(facts['new_files'], 'new file')} "
+        f"({facts['rows_read']:,} rows read, {facts['rows_known']:,} {known}, "
+        f"{facts['rows_quarantined']:,} quarantined); "
         f"the history now holds {facts['requests']:,} {rows}, {facts['first_day']} to {facts['last_day']}{lost}"
     )

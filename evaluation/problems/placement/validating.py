@@ -16,8 +16,8 @@ from evaluation.comparison.tabulation import printed
 from evaluation.problems.placement.certifying import certify
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from logs_schema.options import refuse_type
-from logs_schema.progress import Progress, SilentProgress
+from logs_schema.options import checked_days, checked_progress, refuse_type
+from logs_schema.progress import Progress
 from twin.placement.model import PlacementTwin
 
 
@@ -80,7 +80,8 @@ def validate(
     """
     refuse_type("twin", twin, PlacementTwin, "validate", 'give it the twin of twin.fit("placement", days)')
     refuse_type("archive", archive, Archive, "validate", 'open it first: Archive("log")')
-    found = certify(
-        twin, archive, days, config or CertifyConfig(), progress or SilentProgress(), twin_hash="not kept"
-    )
-    return Certified(found)
+    config = CertifyConfig() if config is None else config
+    refuse_type("config", config, CertifyConfig, "validate", "leave it out, or give it a CertifyConfig")
+    held_out = None if days is None else sorted(checked_days(days, "validate"))
+    shown = checked_progress(progress, "validate")
+    return Certified(certify(twin, archive, held_out, config, shown, twin_hash="not kept"))
