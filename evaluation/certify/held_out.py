@@ -13,7 +13,8 @@ from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import days_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
-from twin.placement.encoding import DAY_S, Encoding, day_start_s, decided_node
+from twin.placement.columns import decided_node
+from twin.placement.encoding import DAY_S, Encoding, day_start_s
 
 DAY = dt.timedelta(days=1)
 MAX_DAYS = 28

@@ -14,7 +14,7 @@ from evaluation.simulator.conditions import hosting, world_draw
 from evaluation.simulator.hosting import host_rules, rule_of_services
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError, first
-from twin.placement.encoding import acceptance_of
+from twin.placement.acceptance import acceptance_of
 from twin.placement.service_times import OFFER_KINDS
 from twin.placement.types import Cluster
 

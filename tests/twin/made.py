@@ -5,9 +5,10 @@ import datetime as dt
 import numpy as np
 import pyarrow as pa
 
+from twin.placement.acceptance import acceptance_of
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import EncodedRows
-from twin.placement.encoding import Encoding, acceptance_of
+from twin.placement.encoding import Encoding
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Cluster, Requests
 
 

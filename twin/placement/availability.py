@@ -41,6 +41,9 @@ class PendingFates(NamedTuple):
     crowding: Leaf  # log of how much longer the run should take beside them; 0 where no service presses
     level: Leaf  # log of how much longer it usually takes there now than by the tables; 0 where nothing is followed
     tide: Leaf  # log of how much longer runs take everywhere and there, by the log that is replayed
+    discontent: Leaf | None = (
+        None  # of the agent, by the log that is replayed; None where answers do not depend on it
+    )
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
@@ -52,6 +55,7 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
         _crowding(cluster, state, node, availability_s),
         _level(state, node),
         _tide(state, node),
+        state.request.discontent if cluster.agent_slots else None,
     )
 
 

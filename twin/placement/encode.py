@@ -15,20 +15,18 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
+from twin.placement.acceptance import acceptance_of
+from twin.placement.columns import amount, instant_s, label_index, node_index, refused
 from twin.placement.encoded_rows import EncodedRows as EncodedRows
-from twin.placement.encoded_rows import filed_run_s, last_ends_s, levels_at, table_run_s, tides_of
-from twin.placement.encoding import (
-    DAY_S,
-    Encoding,
-    acceptance_of,
-    amount,
-    candidate_set,
-    expected_run_s,
-    instant_s,
-    label_index,
-    node_index,
-    refused,
+from twin.placement.encoded_rows import (
+    discontent_of_rows,
+    filed_run_s,
+    last_ends_s,
+    levels_at,
+    table_run_s,
+    tides_of,
 )
+from twin.placement.encoding import DAY_S, Encoding, candidate_set, expected_run_s
 from twin.placement.pieces import pieces
 from twin.placement.types import (
     CARRIED,
@@ -179,9 +177,12 @@ def read_pieces(
 
 
 def with_tides(rows: EncodedRows, wanted: np.ndarray, encoding: Encoding) -> EncodedRows:
-    """The rows with their tides, which `cut_windows` looks for in the log where rows have none: for several cuts."""
+    """The rows with their tides and their agents' discontent, which `cut_windows` looks for in the log where rows have
+    none: for several cuts."""
     tide, node_tide = tides_of(rows, encoding, filed_run_s(rows, encoding, _begin_s(rows, wanted)))
-    return rows._replace(request=rows.request._replace(tide=tide, node_tide=node_tide))
+    discontent = discontent_of_rows(rows) if encoding.cluster.agent_slots else None
+    request = rows.request._replace(tide=tide, node_tide=node_tide, discontent=discontent)
+    return rows._replace(request=request)
 
 
 def cut_windows(

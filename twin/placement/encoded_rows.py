@@ -6,10 +6,11 @@ import numpy as np
 
 from twin.placement.cold_starts import filed_runs_s
 from twin.placement.crowding import crowded_runs, uncrowded
-from twin.placement.encoding import Encoding
+from twin.placement.discontent import discontent_along
+from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
 from twin.placement.tides import node_tides_along, tide_along
-from twin.placement.types import COMPLETED, FAILED, REJECTED, Requests
+from twin.placement.types import COMPLETED, FAILED, REJECTED, UNKNOWN, Requests
 
 
 class EncodedRows(NamedTuple):
@@ -53,6 +54,16 @@ def tides_of(
         return tide, None
     residual = residual - tide
     return tide, node_tides_along(cluster.node_tide, rows.arrival_s, residual, rows.node, cluster.num_nodes)
+
+
+def discontent_of_rows(rows: EncodedRows) -> np.ndarray:
+    """[rows] how ill the agents were served lately, by the rows before (`discontent`)."""
+    status = np.where(rows.silent, UNKNOWN, rows.status)
+    day = np.floor_divide(rows.arrival_s, DAY_S).astype(np.int64)
+    request = rows.request
+    return discontent_along(
+        request.agent, day, rows.arrival_s, rows.finish_s, status, np.asarray(request.deadline_s, np.float64)
+    )
 
 
 def table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) -> np.ndarray:

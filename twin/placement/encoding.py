@@ -18,14 +18,24 @@ import pyarrow.compute as pc
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
+from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
+from twin.placement.columns import (
+    amount,
+    decided_node,
+    index_of,
+    instant_s,
+    label_index,
+    node_index,
+    refused,
+)
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
-from twin.placement.service_times import OFFER_KINDS, Acceptance, acceptances, offer_kind, without_history
+from twin.placement.service_times import OFFER_KINDS, without_history
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
 
@@ -166,8 +176,8 @@ def fit_encoding(
     run_of_service = _median_by(service, run_s, len(cluster.services))
     expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
-    usual = _acceptance(rows, cluster, node)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
+    usual, agent_slots = fit_acceptance(rows, cluster, node, finish_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken, shape = np.where(refused(rows), -1, node), cluster.run_ratio.shape
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
@@ -185,6 +195,7 @@ def fit_encoding(
         tide=tide,
         node_tide=node_tide,
         pressure=pressure,
+        agent_slots=agent_slots,
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,
@@ -211,82 +222,10 @@ def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarra
     return float(np.ptp(arrival_s)) / max(len(arrival_s), num_requests, 1)
 
 
-def refused(rows: pa.Table) -> np.ndarray:
-    """[rows] bool: the log says that the node did not take the request."""
-    refused = pc.fill_null(pc.equal(rows["accepted"], False), False)
-    return np.asarray(refused.to_numpy(zero_copy_only=False), bool)
-
-
-def _acceptance(rows: pa.Table, cluster: Cluster, node: np.ndarray) -> Acceptance:
-    """What scenarios and agents accepted in the training days."""
-    kind = np.full(len(rows), -1)
-    if np.any(named := node >= 0):
-        site = label_index(rows, "site", cluster.sites)[named]
-        kind[named] = offer_kind(cluster.site_of_node[node[named]] == site, cluster.is_cloud[node[named]])
-    accepted = pc.cast(pc.cast(rows["accepted"], pa.int8()), pa.float64()).to_numpy(zero_copy_only=False)
-    return acceptances(
-        accepted,
-        kind,
-        label_index(rows, "scenario", cluster.scenarios),
-        pc.fill_null(pc.cast(rows["agent"], pa.string()), "").to_numpy(zero_copy_only=False).astype(str),
-        len(cluster.scenarios),
-    )
-
-
-def acceptance_of(cluster: Cluster, agent: pa.Array | pa.ChunkedArray, scenario: np.ndarray) -> np.ndarray:
-    """[OFFER_KINDS, requests] probability that an offer is accepted: the agent's own where known, else the scenario's.
-
-    Args:
-        cluster: With the probabilities.
-        agent: [requests] names, null where hidden.
-        scenario: [requests] index.
-    """
-    row = index_of(agent, cluster.agents, missing=-1)
-    found = cluster.acceptance_of_scenario[scenario]
-    found[row >= 0] = cluster.acceptance_of_agent[row[row >= 0]]
-    return found.T.astype(np.float32)
-
-
 def expected_run_s(rows: pa.Table, service: np.ndarray, run_of_service_s: Sequence[float]) -> np.ndarray:
     """[rows] the requested run time, else the median of the service [rows] (index)."""
     asked_s = amount(rows, "requested_run_s", np.nan)
     return np.where(np.isnan(asked_s), np.asarray(run_of_service_s)[service], asked_s)
-
-
-def label_index(rows: pa.Table, column: str, vocabulary: Sequence[str]) -> np.ndarray:
-    """[rows] int32 index of every row's label in `vocabulary`; 0 ("unknown") where it is null or not in it."""
-    return index_of(rows[column], vocabulary, missing=0)
-
-
-def index_of(labels: pa.Array | pa.ChunkedArray, vocabulary: Sequence[str], *, missing: int) -> np.ndarray:
-    """[labels] int32 index of every label in `vocabulary`; `missing` where it is null or not in it."""
-    index = pc.index_in(pc.cast(labels, pa.string()), value_set=pa.array(vocabulary, pa.string()))
-    return pc.fill_null(index, missing).to_numpy(zero_copy_only=False).astype(np.int32)
-
-
-def instant_s(rows: pa.Table, column: str) -> np.ndarray:
-    """[rows] float64 seconds since 1970; NaN where null."""
-    microseconds = pc.cast(pc.cast(rows[column], pa.int64()), pa.float64(), safe=False)
-    return microseconds.to_numpy(zero_copy_only=False) / 1e6
-
-
-def amount(rows: pa.Table, column: str, missing: float) -> np.ndarray:
-    """[rows] float64 values, `missing` where null."""
-    values = pc.cast(rows[column], pa.float64()).to_numpy(zero_copy_only=False)
-    return np.where(np.isnan(values), missing, values)
-
-
-def decided_node(rows: pa.Table) -> pa.ChunkedArray:
-    """The decision of every row: the node it was offered to, else the node it ran on, else null."""
-    return pc.coalesce(*(pc.cast(rows[name], pa.string()) for name in ("offered_node", "ran_node")))
-
-
-def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.ndarray:
-    """[rows] int32 index of the decided node, -1 where the log does not name it; 0 where there is only one node."""
-    if num_nodes == 1:
-        return np.zeros(len(rows), np.int32)
-    names = index_of(decided_node(rows), list(node_of_name), missing=-1)
-    return np.append(np.array(list(node_of_name.values()), np.int32), np.int32(-1))[names]
 
 
 def day_start_s(day: dt.date) -> float:

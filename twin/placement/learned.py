@@ -21,6 +21,7 @@ from logs_schema.settings import refuse_wrong_types
 from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
 from twin.placement.availability import PendingFates, pending_fates
+from twin.placement.discontent import AgentsServed, after_answers, discontent_of, nobody_served
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.outcome_model import (
@@ -49,10 +50,10 @@ from twin.placement.types import (
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 """Row of `offer_inputs` with the usual acceptance."""
 NUM_PENDING = 6
-"""Rows of `pending_inputs`."""
+"""Rows of `pending_inputs`, but for the agent's discontent."""
 _AVAILABILITY_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
-_LEVEL_SCALE, _TIDE_SCALE = 4.0, 2.0
+_LEVEL_SCALE, _TIDE_SCALE, _DISCONTENT_SCALE = 4.0, 2.0, 4.0
 """Brings levels, logarithms that are tenths, to the order of one, as the other inputs are: the smaller an input, the
 larger the weight it needs, and weights decay."""
 
@@ -99,6 +100,13 @@ class AnswerConfig:
             )  # fmt: skip
 
 
+class _AnswerMemory(NamedTuple):
+    """What the answers of an episode keep."""
+
+    seeds: Array | None  # of what is randomised
+    served: AgentsServed | None  # None where agents do not answer by how they were served
+
+
 class AnswerModel(NamedTuple):
     """A fitted ensemble: parameters, the largest durations in its training data, and the queues they cover."""
 
@@ -125,7 +133,7 @@ def num_offer_inputs(cluster: Cluster) -> int:
 
 def num_inputs(cluster: Cluster) -> int:
     """Number of inputs of a member's network."""
-    return num_offer_inputs(cluster) + NUM_PENDING
+    return num_offer_inputs(cluster) + NUM_PENDING + (cluster.agent_slots > 0)
 
 
 def offer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
@@ -163,11 +171,13 @@ def answer_inputs(
 
 
 def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
-    """The last rows [NUM_PENDING, *batch] of `answer_inputs`, from `pending_fates` [*batch]: how much longer runs
-    take everywhere and there now, who runs on the node, how long those runs take, and when it has room."""
-    availability_s = pending.availability_s
+    """The last rows of `answer_inputs`, from `pending_fates` [*batch]: how ill the agent was served lately, where
+    answers depend on it; and [NUM_PENDING, *batch] how much longer runs take everywhere and there now, who runs on the
+    node, how long those runs take, and when it has room."""
+    availability_s, of_agent = pending.availability_s, pending.discontent
     return jnp.stack(
         [
+            *([] if of_agent is None else [_DISCONTENT_SCALE * of_agent]),
             _TIDE_SCALE * pending.tide,
             _LEVEL_SCALE * pending.level,
             pending.crowding,
@@ -224,19 +234,23 @@ def learned_answers(
     parameters = jax.tree.map(jnp.asarray, model.parameters)
     randomises = randomisation is not None and randomisation.is_on
 
-    def init(key: Array, streams: Streams) -> Array | None:
+    def init(key: Array, streams: Streams) -> _AnswerMemory:
         if len(streams) != 1 or streams[0] % num_members:
             raise ConfigError(
                 f"{streams} streams cannot be dealt to {num_members} members",
                 where="learned_answers",
                 allowed=f"one stream axis, a multiple of {num_members} long",
             )
-        return draw_seeds(key, streams) if randomises else None
+        served = nobody_served(cluster.agent_slots, streams) if cluster.agent_slots else None
+        return _AnswerMemory(draw_seeds(key, streams) if randomises else None, served)
 
     def answer(
-        key: Array, seeds: Array | None, state: PlacementState, node: Array, pending: PendingFates
-    ) -> tuple[Array | None, Fate]:
+        key: Array, memory: _AnswerMemory, state: PlacementState, node: Array, pending: PendingFates
+    ) -> tuple[_AnswerMemory, Fate]:
+        seeds, served = memory
         seen = observe(cluster, state, unit_s, in_full=True)
+        if served is not None:
+            pending = pending._replace(discontent=discontent_of(served, state.request, state.clock_s))
         inputs = answer_inputs(cluster, seen, node, pending, unit_s)
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
@@ -245,7 +259,12 @@ def learned_answers(
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
-        return seeds, as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
+        fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
+        if served is not None:
+            served = after_answers(
+                served, state.request, pending.discontent, state.clock_s, fate, state.active
+            )
+        return _AnswerMemory(seeds, served), fate
 
     return Answers(init, answer, partial(pending_fates, cluster))
 

@@ -50,6 +50,8 @@ class Cluster:
             where the log does not show it, empty: no run is longer for them.
         cold: Start-up times of services that have not run on a node for a while (see `cold_starts`); by default, and
             where the log does not show them, None.
+        agent_slots: Agents that a twin keeps account of, where they answer by how they were served lately (see
+            `discontent`); by default, and where the log does not show it, 0.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -78,6 +80,7 @@ class Cluster:
     node_tide: Tide = field(default_factory=Tide)
     pressure: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cold: ColdStarts | None = None
+    agent_slots: int = 0
 
     @property
     def limited(self) -> tuple[int, ...]:
@@ -116,6 +119,8 @@ class Requests(NamedTuple):
     # tides of run times, for answers alone: everywhere, and [nodes, *batch] of single nodes; None where no log tells
     tide: Leaf | None = None
     node_tide: Leaf | None = None
+    # how ill the agent was served lately, in the log and for answers alone (see `discontent`); None where it is nothing
+    discontent: Leaf | None = None
 
 
 class InFlight(NamedTuple):

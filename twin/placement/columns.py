@@ -1,0 +1,49 @@
+"""Columns of the request table as arrays: indices into vocabularies, amounts, instants."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+
+def refused(rows: pa.Table) -> np.ndarray:
+    """[rows] bool: the log says that the node did not take the request."""
+    refused = pc.fill_null(pc.equal(rows["accepted"], False), False)
+    return np.asarray(refused.to_numpy(zero_copy_only=False), bool)
+
+
+def label_index(rows: pa.Table, column: str, vocabulary: Sequence[str]) -> np.ndarray:
+    """[rows] int32 index of every row's label in `vocabulary`; 0 ("unknown") where it is null or not in it."""
+    return index_of(rows[column], vocabulary, missing=0)
+
+
+def index_of(labels: pa.Array | pa.ChunkedArray, vocabulary: Sequence[str], *, missing: int) -> np.ndarray:
+    """[labels] int32 index of every label in `vocabulary`; `missing` where it is null or not in it."""
+    index = pc.index_in(pc.cast(labels, pa.string()), value_set=pa.array(vocabulary, pa.string()))
+    return pc.fill_null(index, missing).to_numpy(zero_copy_only=False).astype(np.int32)
+
+
+def instant_s(rows: pa.Table, column: str) -> np.ndarray:
+    """[rows] float64 seconds since 1970; NaN where null."""
+    microseconds = pc.cast(pc.cast(rows[column], pa.int64()), pa.float64(), safe=False)
+    return microseconds.to_numpy(zero_copy_only=False) / 1e6
+
+
+def amount(rows: pa.Table, column: str, missing: float) -> np.ndarray:
+    """[rows] float64 values, `missing` where null."""
+    values = pc.cast(rows[column], pa.float64()).to_numpy(zero_copy_only=False)
+    return np.where(np.isnan(values), missing, values)
+
+
+def decided_node(rows: pa.Table) -> pa.ChunkedArray:
+    """The decision of every row: the node it was offered to, else the node it ran on, else null."""
+    return pc.coalesce(*(pc.cast(rows[name], pa.string()) for name in ("offered_node", "ran_node")))
+
+
+def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.ndarray:
+    """[rows] int32 index of the decided node, -1 where the log does not name it; 0 where there is only one node."""
+    if num_nodes == 1:
+        return np.zeros(len(rows), np.int32)
+    names = index_of(decided_node(rows), list(node_of_name), missing=-1)
+    return np.append(np.array(list(node_of_name.values()), np.int32), np.int32(-1))[names]
