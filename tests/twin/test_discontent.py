@@ -1,10 +1,16 @@
 """How ill agents were served: along a log, in a twin's account, and whether a log shows that answers depend on it."""
 
+from dataclasses import replace
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.twin.made import made_cluster, made_requests
+from tests.twin.made import made_cluster, made_encoding, made_requests, made_rows
+from twin.arrays import save_arrays
+from twin.environment import environment
+from twin.placement.bookkeeping import placement
 from twin.placement.discontent import (
     FADING,
     LEAST_EFFECT,
@@ -14,7 +20,20 @@ from twin.placement.discontent import (
     discontent_of,
     nobody_served,
 )
+from twin.placement.encode import cut_windows
+from twin.placement.history import labelled_offers
+from twin.placement.learned import (
+    AnswerConfig,
+    AnswerModel,
+    answer_network,
+    learned_answers,
+    num_inputs,
+    num_offer_inputs,
+)
+from twin.placement.model import load_windows
+from twin.placement.responses import drawn_response
 from twin.placement.types import COMPLETED, FAILED, REJECTED, UNKNOWN, Fate
+from twin.placement.windows import replayed_arrivals
 
 NUM_ROWS, NUM_AGENTS = 400, 7
 REQUESTS = made_requests(np.random.default_rng(0), made_cluster(), (1, 2))
@@ -81,3 +100,48 @@ def test_agents_are_accounted_for_where_they_answer_by_how_they_were_served(effe
     assert agent_slots(np.full(5_000, np.nan), usual, discontent, agent, day) == 0
     assert agent_slots(np.ones(5_000), np.ones(5_000), discontent, agent, day) == 0
     assert LEAST_EFFECT > 0.0
+
+
+@pytest.fixture(scope="module")
+def accounted():
+    """An encoding whose agents answer by how they were served, and windows of a made log."""
+    encoding = made_encoding(replace(made_cluster(), agent_slots=16), depth=8)
+    rows = made_rows(np.random.default_rng(11), encoding.cluster, 90)
+    return encoding, rows, cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=30)
+
+
+def test_answers_are_fitted_on_the_discontent_of_the_log(accounted, tmp_path):
+    encoding, _, windows = accounted
+    discontent = windows.request.discontent
+    assert 0.2 < discontent.max() <= 1.0
+    offers = labelled_offers(windows, encoding)
+    assert len(offers.inputs) == num_inputs(encoding.cluster)
+    seen = offers.inputs[num_offer_inputs(encoding.cluster)] / 4.0
+    assert np.isin(seen.round(5), discontent.round(5)).all()
+    assert seen.max() > 0.2
+    save_arrays(tmp_path / "windows.npz", windows)
+    kept = load_windows(tmp_path / "windows.npz", encoding.cluster)
+    np.testing.assert_array_equal(kept.request.discontent, discontent)
+
+
+def test_a_twin_keeps_account_of_the_agents_that_asked(accounted):
+    encoding, _, windows = accounted
+    config = AnswerConfig(num_members=1, hidden=(2,))
+    zeros = jnp.zeros((num_inputs(encoding.cluster), 1))
+    parameters = answer_network(config).init(jax.random.key(0), zeros)
+    model = AnswerModel(jax.tree.map(lambda leaf: leaf[None], parameters), 30.0, 60.0, 0.0)
+    answers = learned_answers(encoding, config, model)
+    response = drawn_response(encoding.cluster, 8, replayed_arrivals(windows), answers)
+    system = environment(placement(encoding.cluster, encoding.problem), response)
+    state = jax.jit(lambda key: system.reset(key, (3,)))(jax.random.key(1))
+    step = jax.jit(system.step)
+    asked = [set(), set(), set()]
+    for number in range(20):
+        agents, active = np.asarray(state.problem.request.agent[0]), np.asarray(state.problem.active[0])
+        for stream in np.flatnonzero(active & (agents >= 0)):
+            asked[stream].add(int(agents[stream]))
+        state, _ = step(jax.random.key(number), state, jnp.zeros((1, 3), jnp.int32))
+    discontent = np.asarray(state.response.memory.served.discontent)
+    for stream, those in enumerate(asked):
+        assert set(np.flatnonzero(discontent[:, stream] >= 0.0)) == those
+    assert 0.1 < discontent.max() <= 1.0
