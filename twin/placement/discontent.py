@@ -58,7 +58,8 @@ def discontent_along(
         [rows] in [0, 1], float32.
     """
     ill, known_s = _gone_ill(arrival_s, finish_s, status, arrival_s + deadline_s)
-    found, last = np.zeros(len(agent), np.float32), {}
+    found = np.zeros(len(agent), np.float32)
+    last: dict[tuple[int, int], int] = {}
     for row, one in enumerate(zip(agent.tolist(), day.tolist(), strict=True)):
         before = last.get(one)
         if before is not None:

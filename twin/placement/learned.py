@@ -250,7 +250,8 @@ def learned_answers(
         seeds, served = memory
         seen = observe(cluster, state, unit_s, in_full=True)
         if served is not None:
-            pending = pending._replace(discontent=discontent_of(served, state.request, state.clock_s))
+            discontent = discontent_of(served, state.request, state.clock_s)
+            pending = pending._replace(discontent=discontent)
         inputs = answer_inputs(cluster, seen, node, pending, unit_s)
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
@@ -261,9 +262,7 @@ def learned_answers(
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         if served is not None:
-            served = after_answers(
-                served, state.request, pending.discontent, state.clock_s, fate, state.active
-            )
+            served = after_answers(served, state.request, discontent, state.clock_s, fate, state.active)
         return _AnswerMemory(seeds, served), fate
 
     return Answers(init, answer, partial(pending_fates, cluster))
