@@ -13,16 +13,17 @@ from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.discontent import (
     FADING,
-    LEAST_EFFECT,
     after_answers,
-    agent_slots,
     discontent_along,
     discontent_of,
+    fit_reaction,
     nobody_served,
 )
 from twin.placement.encode import cut_windows
+from twin.placement.encoding import Encoding
 from twin.placement.history import labelled_offers
 from twin.placement.learned import (
+    ACCEPTANCE,
     AnswerConfig,
     AnswerModel,
     answer_network,
@@ -32,7 +33,7 @@ from twin.placement.learned import (
 )
 from twin.placement.model import load_windows
 from twin.placement.responses import drawn_response
-from twin.placement.types import COMPLETED, FAILED, REJECTED, UNKNOWN, Fate
+from twin.placement.types import COMPLETED, FAILED, REJECTED, UNKNOWN, Fate, Reaction
 from twin.placement.windows import replayed_arrivals
 
 NUM_ROWS, NUM_AGENTS = 400, 7
@@ -89,23 +90,28 @@ def test_an_agent_begins_at_its_discontent_of_the_log():
     np.testing.assert_allclose(discontent_of(served, request, jnp.zeros(2)), [[0.4, 0.2]])
 
 
-@pytest.mark.parametrize("effect", [0.0, 0.5])
+@pytest.mark.parametrize("effect", [0.0, -0.5])
 def test_agents_are_accounted_for_where_they_answer_by_how_they_were_served(effect):
     random = np.random.default_rng(1)
     agent, day = random.integers(NUM_AGENTS, size=5_000), np.repeat([0, 1], 2_500)
     discontent = random.uniform(size=5_000)
-    accepted = (random.random(5_000) < 0.9 - effect * discontent).astype(float)
+    accepted = (random.random(5_000) < 0.9 + effect * discontent).astype(float)
     usual = np.full(5_000, accepted.mean())
-    assert agent_slots(accepted, usual, discontent, agent, day) == (16 if effect else 0)
-    assert agent_slots(np.full(5_000, np.nan), usual, discontent, agent, day) == 0
-    assert agent_slots(np.ones(5_000), np.ones(5_000), discontent, agent, day) == 0
-    assert LEAST_EFFECT > 0.0
+    found = fit_reaction(accepted, usual, discontent, agent, day)
+    if effect:
+        assert found.num_slots == 16
+        assert found.effect == pytest.approx(effect, abs=0.06)
+        assert found.mean == pytest.approx(0.5, abs=0.02)
+    else:
+        assert found is None
+    assert fit_reaction(np.full(5_000, np.nan), usual, discontent, agent, day) is None
+    assert fit_reaction(np.ones(5_000), np.ones(5_000), discontent, agent, day) is None
 
 
 @pytest.fixture(scope="module")
 def accounted():
     """An encoding whose agents answer by how they were served, and windows of a made log."""
-    encoding = made_encoding(replace(made_cluster(), agent_slots=16), depth=8)
+    encoding = made_encoding(replace(made_cluster(), reaction=Reaction(16, -0.4, 0.2)), depth=8)
     rows = made_rows(np.random.default_rng(11), encoding.cluster, 90)
     return encoding, rows, cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=30)
 
@@ -119,6 +125,10 @@ def test_answers_are_fitted_on_the_discontent_of_the_log(accounted, tmp_path):
     seen = offers.inputs[num_offer_inputs(encoding.cluster)] / 4.0
     assert np.isin(seen.round(5), discontent.round(5)).all()
     assert seen.max() > 0.2
+    plain = labelled_offers(windows, replace(encoding, cluster=replace(encoding.cluster, reaction=None)))
+    shift = offers.inputs[ACCEPTANCE] - plain.inputs[ACCEPTANCE]
+    np.testing.assert_allclose(shift, -0.4 * (seen - 0.2), atol=1e-5)
+    assert Encoding.from_json(encoding.to_json()).cluster.reaction == encoding.cluster.reaction
     save_arrays(tmp_path / "windows.npz", windows)
     kept = load_windows(tmp_path / "windows.npz", encoding.cluster)
     np.testing.assert_array_equal(kept.request.discontent, discontent)

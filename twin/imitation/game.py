@@ -41,7 +41,7 @@ from twin.placement.availability import PendingFates
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.features import one_hot
-from twin.placement.learned import pending_inputs
+from twin.placement.learned import pending_inputs, reacted
 from twin.placement.outcome_model import DrawnAnswers, log_likelihood
 from twin.placement.responses import drawn_response
 from twin.placement.types import Observation
@@ -111,7 +111,8 @@ def inputs_of(encoding: Encoding, seen: Observation, chosen: Array, pending: Pen
     """
     of_node = jnp.einsum("fntw,ntw->ftw", seen.node, chosen)
     of_pending = pending_inputs(pending, encoding.problem.time_unit_s)
-    return jnp.concatenate([of_node, chosen, seen.request, of_pending])
+    of_offer = reacted(encoding.cluster, jnp.concatenate([of_node, chosen, seen.request]), pending)
+    return jnp.concatenate([of_offer, of_pending])
 
 
 def kinds_of(

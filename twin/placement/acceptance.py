@@ -5,16 +5,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from twin.placement.columns import amount, index_of, instant_s, label_index, refused
-from twin.placement.discontent import agent_slots, discontent_along
+from twin.placement.discontent import discontent_along, fit_reaction
 from twin.placement.service_times import Acceptance, acceptances, offer_kind
-from twin.placement.types import COMPLETED, REJECTED, UNKNOWN, Cluster
+from twin.placement.types import COMPLETED, REJECTED, UNKNOWN, Cluster, Reaction
 
 _DAY_S = 86_400.0
 
 
 def fit_acceptance(
     rows: pa.Table, cluster: Cluster, node: np.ndarray, finish_s: np.ndarray
-) -> tuple[Acceptance, int]:
+) -> tuple[Acceptance, Reaction | None]:
     """What scenarios and agents accepted in the training days.
 
     Args:
@@ -24,7 +24,7 @@ def fit_acceptance(
         finish_s: [rows] seconds since 1970; NaN where not known.
 
     Returns:
-        The probabilities, and the agents to keep account of (`discontent.agent_slots`).
+        The probabilities, and how agents answer by how they were served (`discontent.fit_reaction`).
     """
     kind = np.full(len(rows), -1)
     if np.any(named := node >= 0):
@@ -34,10 +34,12 @@ def fit_acceptance(
     scenario = label_index(rows, "scenario", cluster.scenarios)
     names = pc.fill_null(pc.cast(rows["agent"], pa.string()), "").to_numpy(zero_copy_only=False).astype(str)
     usual = acceptances(accepted, kind, scenario, names, len(cluster.scenarios))
-    return usual, _slots(rows, usual, np.where(kind >= 0, accepted, np.nan), kind, scenario, names, finish_s)
+    return usual, _reaction(
+        rows, usual, np.where(kind >= 0, accepted, np.nan), kind, scenario, names, finish_s
+    )
 
 
-def _slots(
+def _reaction(
     rows: pa.Table,
     usual: Acceptance,
     accepted: np.ndarray,
@@ -45,8 +47,8 @@ def _slots(
     scenario: np.ndarray,
     names: np.ndarray,
     finish_s: np.ndarray,
-) -> int:
-    """See `agent_slots`; the log's outcomes as they are known at the end of training."""
+) -> Reaction | None:
+    """See `fit_reaction`; the log's outcomes as they are known at the end of training."""
     listed = {name: row for row, name in enumerate(usual.agents)}
     named, agent = np.unique(names, return_inverse=True)
     row = np.array([listed.get(name, -1) for name in named.tolist()])[agent]
@@ -61,7 +63,7 @@ def _slots(
     discontent = discontent_along(
         agent, day, arrival_s, np.where(known, finish_s, np.inf), status, amount(rows, "deadline_s", np.inf)
     )
-    return agent_slots(accepted, chance, discontent, agent, day)
+    return fit_reaction(accepted, chance, discontent, agent, day)
 
 
 def acceptance_of(cluster: Cluster, agent: pa.Array | pa.ChunkedArray, scenario: np.ndarray) -> np.ndarray:

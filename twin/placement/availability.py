@@ -55,7 +55,7 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
         _crowding(cluster, state, node, availability_s),
         _level(state, node),
         _tide(state, node),
-        state.request.discontent if cluster.agent_slots else None,
+        state.request.discontent if cluster.reaction else None,
     )
 
 

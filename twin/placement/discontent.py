@@ -15,7 +15,7 @@ import numpy as np
 
 from twin.contracts import Array, Streams
 from twin.placement.features import one_hot
-from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Fate, Leaf, Requests
+from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Fate, Leaf, Reaction, Requests
 
 FADING = 0.3
 """Weight of an agent's last request."""
@@ -81,10 +81,10 @@ def _gone_ill(
     return ill, np.where((status == UNKNOWN) & ~np.isfinite(due_s), np.inf, known_s)
 
 
-def agent_slots(
+def fit_reaction(
     accepted: np.ndarray, usual: np.ndarray, discontent: np.ndarray, agent: np.ndarray, day: np.ndarray
-) -> int:
-    """How many agents a twin keeps account of; 0 where they do not answer by how they were served.
+) -> Reaction | None:
+    """How agents answer by how they were served, by least squares on what is left of each agent's day.
 
     Args:
         accepted: [rows] 1 or 0; NaN where the log does not show it.
@@ -93,28 +93,26 @@ def agent_slots(
         agent, day: [rows] as there.
 
     Returns:
-        A power of two, at least twice the agents of the busiest day.
+        The reaction, with a power of two of slots, at least twice the agents of the busiest day; None where the log
+        shows none.
     """
     known = np.isfinite(accepted) & (agent >= 0)
     if not known.any():
-        return 0
+        return None
     pair = np.stack([day[known], agent[known]])
     group, size = np.unique(pair, axis=1, return_inverse=True, return_counts=True)[1:]
     group = group.ravel()
     often = size[group] >= MIN_REQUESTS
-    columns = []
-    for column in (accepted - usual, discontent):
-        column = column[known]
-        means = np.bincount(group, column) / size
-        columns.append((column - means[group])[often])
-    scale = np.sqrt(np.prod([np.sum(column**2) for column in columns]))
-    if not scale > 0.0:
-        return 0
-    correlation = abs(float(columns[0] @ columns[1]) / scale)
-    if correlation < max(LEAST_EFFECT, _CERTAIN / np.sqrt(often.sum())):
-        return 0
+    left, cause = (
+        (column - (np.bincount(group, column) / size)[group])[often]
+        for column in ((accepted - usual)[known], discontent[known])
+    )
+    scale = np.sqrt(np.sum(left**2) * np.sum(cause**2))
+    if not scale > 0.0 or abs(left @ cause) / scale < max(LEAST_EFFECT, _CERTAIN / np.sqrt(often.sum())):
+        return None
     most = max(len(np.unique(agent[known & (day == one)])) for one in np.unique(day))
-    return min(2 ** int(np.ceil(np.log2(2 * most))), _MOST_AGENTS)
+    num_slots = min(2 ** int(np.ceil(np.log2(2 * most))), _MOST_AGENTS)
+    return Reaction(num_slots, float(left @ cause / (cause @ cause)), float(discontent[known].mean()))
 
 
 def nobody_served(num_slots: int, streams: Streams) -> AgentsServed:

@@ -180,7 +180,7 @@ def with_tides(rows: EncodedRows, wanted: np.ndarray, encoding: Encoding) -> Enc
     """The rows with their tides and their agents' discontent, which `cut_windows` looks for in the log where rows have
     none: for several cuts."""
     tide, node_tide = tides_of(rows, encoding, filed_run_s(rows, encoding, _begin_s(rows, wanted)))
-    discontent = discontent_of_rows(rows) if encoding.cluster.agent_slots else None
+    discontent = discontent_of_rows(rows) if encoding.cluster.reaction else None
     request = rows.request._replace(tide=tide, node_tide=node_tide, discontent=discontent)
     return rows._replace(request=request)
 

@@ -37,7 +37,7 @@ from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.service_times import OFFER_KINDS, without_history
 from twin.placement.tides import Tide, fit_tides
-from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster
+from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction
 
 UNKNOWN_LABEL = "unknown"
 DAY_S = 86_400.0
@@ -111,6 +111,8 @@ class Encoding:
         cluster |= {name: Tide(**cluster.get(name, {})) for name in ("tide", "node_tide")}
         if cold := cluster.get("cold"):
             cluster["cold"] = ColdStarts(cold["memory_s"], np.array(cold["startup_s"], np.float64))
+        if reaction := cluster.get("reaction"):
+            cluster["reaction"] = Reaction(**reaction)
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),
@@ -124,7 +126,7 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, RunDynamics | ColdStarts | Tide):
+    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction):
         return {name: _plain(one) for name, one in vars(value).items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
@@ -177,7 +179,7 @@ def fit_encoding(
     expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
-    usual, agent_slots = fit_acceptance(rows, cluster, node, finish_s)
+    usual, reaction = fit_acceptance(rows, cluster, node, finish_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken, shape = np.where(refused(rows), -1, node), cluster.run_ratio.shape
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
@@ -195,7 +197,7 @@ def fit_encoding(
         tide=tide,
         node_tide=node_tide,
         pressure=pressure,
-        agent_slots=agent_slots,
+        reaction=reaction,
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

@@ -133,7 +133,7 @@ def num_offer_inputs(cluster: Cluster) -> int:
 
 def num_inputs(cluster: Cluster) -> int:
     """Number of inputs of a member's network."""
-    return num_offer_inputs(cluster) + NUM_PENDING + (cluster.agent_slots > 0)
+    return num_offer_inputs(cluster) + NUM_PENDING + (cluster.reaction is not None)
 
 
 def offer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
@@ -167,7 +167,16 @@ def answer_inputs(
     Returns:
         [inputs, *batch].
     """
-    return jnp.concatenate([offer_inputs(cluster, seen, node), pending_inputs(pending, unit_s)])
+    of_offer = reacted(cluster, offer_inputs(cluster, seen, node), pending)
+    return jnp.concatenate([of_offer, pending_inputs(pending, unit_s)])
+
+
+def reacted(cluster: Cluster, of_offer: Array, pending: PendingFates) -> Array:
+    """`offer_inputs` [inputs, *batch] with the acceptance that is usual of agents as discontented as these."""
+    if cluster.reaction is None or pending.discontent is None:
+        return of_offer
+    shift = cluster.reaction.effect * (pending.discontent - cluster.reaction.mean)
+    return of_offer.at[ACCEPTANCE].add(shift)
 
 
 def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
@@ -241,7 +250,7 @@ def learned_answers(
                 where="learned_answers",
                 allowed=f"one stream axis, a multiple of {num_members} long",
             )
-        served = nobody_served(cluster.agent_slots, streams) if cluster.agent_slots else None
+        served = nobody_served(cluster.reaction.num_slots, streams) if cluster.reaction else None
         return _AnswerMemory(draw_seeds(key, streams) if randomises else None, served)
 
     def answer(

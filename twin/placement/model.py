@@ -214,7 +214,7 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     """The windows that `save_arrays` wrote."""
     requests = Requests(*(0 for _ in Requests._fields))
     requests = requests if cluster.node_tide.variance else requests._replace(node_tide=None)
-    requests = requests if cluster.agent_slots else requests._replace(discontent=None)
+    requests = requests if cluster.reaction else requests._replace(discontent=None)
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
     carried = Carried(0, 0, table, fate)
     structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]

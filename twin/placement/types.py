@@ -30,6 +30,21 @@ REJECTED: the agent refused the offer."""
 
 
 @dataclass(frozen=True)
+class Reaction:
+    """How agents answer by how they were served lately (see `discontent`).
+
+    Attributes:
+        num_slots: Agents that a twin keeps account of.
+        effect: What is added to the probability that an agent accepts, for discontent of 1.
+        mean: Discontent that the usual acceptances are of.
+    """
+
+    num_slots: int
+    effect: float
+    mean: float
+
+
+@dataclass(frozen=True)
 class Cluster:
     """What is fixed: the nodes and the vocabularies that integers in the arrays refer to (NumPy, never traced).
 
@@ -50,8 +65,8 @@ class Cluster:
             where the log does not show it, empty: no run is longer for them.
         cold: Start-up times of services that have not run on a node for a while (see `cold_starts`); by default, and
             where the log does not show them, None.
-        agent_slots: Agents that a twin keeps account of, where they answer by how they were served lately (see
-            `discontent`); by default, and where the log does not show it, 0.
+        reaction: How agents answer by how they were served lately (see `discontent`); by default, and where the log
+            does not show it, None.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -80,7 +95,7 @@ class Cluster:
     node_tide: Tide = field(default_factory=Tide)
     pressure: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cold: ColdStarts | None = None
-    agent_slots: int = 0
+    reaction: Reaction | None = None
 
     @property
     def limited(self) -> tuple[int, ...]:
