@@ -1,8 +1,8 @@
 """Test of the model class of acceptance: whether agents answer by how they were served.
 
-The twin accepts as the agent, its scenario and the kind of offer do on average. Where agents that were refused or
-served late accept less, residuals of acceptance fall with the share of an agent's last requests that went so. Such
-agents accept more under a policy that serves them well than the twin has it, and less under one that does not.
+Where agents that were refused or served late accept less, and the forecasts do not follow that (`discontent`), what is
+left of acceptance falls with the share of an agent's last requests that went so. Such agents accept more under a policy
+that serves them well than the twin has it, and less under one that does not.
 """
 
 import numpy as np
@@ -19,8 +19,7 @@ NAME = "acceptance residuals against how the agent was served lately"
 LAST_REQUESTS = 5
 """Of an agent, whose outcome is known when it asks again."""
 MIN_REQUESTS = 20
-"""Of an agent on a day. Residuals are taken less their mean over these, which alone makes them fall with what went
-before by about one in so many."""
+"""Of an agent on a day: what is left is taken less its mean over these, and fewer would tell that mean badly."""
 
 
 def reaction_line(forecast: Forecast, config: CertifyConfig) -> Line:
