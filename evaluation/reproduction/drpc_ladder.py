@@ -24,6 +24,7 @@ from offline_rl.recipes.scaling_training import (
     STUDENTS,
     TEACHERS,
     ScalingTask,
+    guarded,
     policy_of,
     try_in_twin,
 )
@@ -61,7 +62,8 @@ def ladder_step(
             for seed in range(num_seeds):
                 mine = jax.tree.map(lambda leaf, seed=seed: leaf[seed], trained)
                 networks = {
-                    f"{kind}-{seed}": learned(*task, policy_of(kind, mine[kind])) for kind in CHOSEN_FROM
+                    f"{kind}-{seed}": guarded(school.twin, task, learned(*task, policy_of(kind, mine[kind])))
+                    for kind in CHOSEN_FROM
                 }
                 trial = try_in_twin(
                     calibrated | networks,

@@ -30,7 +30,7 @@ from offline_rl.autoscaling.students import (
 )
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
-from offline_rl.recipes.scaling_training import EPISODE, TEACHERS, ScalingTask, systems_to_learn_in
+from offline_rl.recipes.scaling_training import EPISODE, TEACHERS, ScalingTask, guarded, systems_to_learn_in
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
@@ -160,7 +160,9 @@ def learned_autoscaler(
             return teacher_policy(params, school.teacher)
         return student_policy(params, STUDENTS[kind], sampled=kind == "clone")
 
-    return learned(school.scaling, school.limits, by_seed(load_params(products, kind, school), policy_of))
+    policy = by_seed(load_params(products, kind, school), policy_of)
+    setting = ScalingTask(school.scaling, school.limits)
+    return guarded(school.twin, setting, learned(*setting, policy))
 
 
 def by_seed(params: PyTree, policy_of: Callable[[PyTree], Policy]) -> Policy:

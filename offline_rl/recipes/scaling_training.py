@@ -21,6 +21,7 @@ from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_con
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
+from offline_rl.rules.autoscaling.rescue import core_s_per_request, rescued
 from offline_rl.runner.scaling import TEACHER, DeploymentSetting, ScalingSetting, write_setting
 from twin.arrays import save_arrays
 from twin.autoscaling.answers import twin_response
@@ -112,12 +113,13 @@ def scaling_setting(
     """What a bundle says of an application; `fallback` is a calibrated pod autoscaler."""
     scaling, limits = task
     leaves = {name: np.asarray(leaf, float).tolist() for name, leaf in limits._asdict().items()}
+    core_s = core_s_per_request(twin.laws)
     deployments = tuple(
         DeploymentSetting(
             name=name, min_cpu_cores=leaves["min_cpu_cores"][place], max_cpu_cores=leaves["max_cpu_cores"][place],
             min_memory_gib=leaves["min_memory_gib"][place], max_memory_gib=leaves["max_memory_gib"][place],
             min_replicas=int(leaves["min_replicas"][place]), max_replicas=int(leaves["max_replicas"][place]),
-            most_rate_per_s=float(twin.coverage.most_rate_per_s[place]),
+            most_rate_per_s=float(twin.coverage.most_rate_per_s[place]), core_s_per_request=float(core_s[place]),
         )
         for place, name in enumerate(twin.deployments)
     )  # fmt: skip
@@ -174,7 +176,8 @@ def build_policy(
             params = keep(seed, partial(_trained, twin, log, setting, config, candidates["lookahead"], seed))
             save_arrays(out / policies_file(seed), params)
             candidates |= {
-                f"{name}-{seed}": learned(*setting, policy_of(name, one)) for name, one in params.items()
+                f"{name}-{seed}": guarded(twin, setting, learned(*setting, policy_of(name, one)))
+                for name, one in params.items()
             }
             stage(float(done), float(len(seeds)))
     trial = try_in_twin(candidates, twin, log, setting, config, off_by=off_by, is_trusted=is_trusted)
@@ -218,6 +221,11 @@ def try_in_twin(
         num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
     )  # fmt: skip
     return ScalingTrial(means, rule, taken, off_by)
+
+
+def guarded(twin: ApplicationTwin, setting: ScalingTask, autoscaler: Autoscaler) -> Autoscaler:
+    """An autoscaler with the rescue that it has in production, see `offline_rl.rules.autoscaling.rescue`."""
+    return rescued(*setting, autoscaler, core_s_per_request(twin.laws))
 
 
 def systems_to_learn_in(

@@ -34,6 +34,8 @@ DAY_S = 86400.0
 TOLERANCE = 2e-3
 """How far a place may lie from the original's."""
 MIN_GOLDEN = 32
+FAILING_SHARE, RESCUE_TARGET = 0.02, 0.6
+"""Of `rescued`: share of requests that fail, and share of the cores granted that their work is to take."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,7 @@ class DeploymentSetting:
         most_rate_per_s: The largest rate of calls in the log.
         target: Use of granted cores that the fallback aims at.
         rule_cpu_cores: Of a replica by the fallback; 0 leaves them as they are.
+        core_s_per_request: Core-seconds that a request at the gateway takes here, by the log; 0 where not known.
     """
 
     name: str
@@ -59,6 +62,7 @@ class DeploymentSetting:
     most_rate_per_s: float
     target: float = 0.75
     rule_cpu_cores: float = 0.0
+    core_s_per_request: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -183,6 +187,23 @@ class ScalingPolicy:
             values = values @ kernel + bias[:, None]
             values = np.tanh(values) if place + 1 < len(self._layers) else values
         return values[:, 0].T
+
+
+def failing(setting: ScalingSetting, now: Reading) -> float:
+    """The share of the gateway's requests that failed, where it is more than `FAILING_SHARE`; else, or unknown, 0."""
+    share = float(now.gateway_failures / np.maximum(now.gateway_rate_per_s * setting.interval_s, 1.0))
+    return share if share > FAILING_SHARE else 0.0
+
+
+def rescued(setting: ScalingSetting, granted: Granted, now: Reading, wanted: Granted) -> Granted:
+    """What is granted while requests fail, see `offline_rl.rules.autoscaling.rescue`; what is switched off stays so."""
+    least = Granted(*(np.fmax(one, had) for one, had in zip(wanted, granted, strict=True)))
+    cores = np.maximum(RESCUE_TARGET * least.cpu_cores, 1e-6)
+    needed = np.ceil(setting.limit("core_s_per_request") * now.gateway_rate_per_s / cores - 1e-4)
+    replicas = np.minimum(np.fmax(least.replicas, needed), setting.limit("max_replicas"))
+    saved = least._replace(replicas=replicas)
+    runs = granted.replicas > 0.0
+    return Granted(*(np.where(runs, new, old) for new, old in zip(saved, wanted, strict=True)))
 
 
 def rule_cores(setting: ScalingSetting, granted: Granted) -> np.ndarray:

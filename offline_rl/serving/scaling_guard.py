@@ -2,7 +2,9 @@
 
 The policy decides where its metrics are fresh and like those of training. Where a deployment is asked for more than its
 log has seen, or what users see is not known, the calibrated rules of Kubernetes' pod autoscaler decide instead; where
-the use of processors is not known either, grants stay. No decision goes beyond the bounds, or faster than the limits.
+the use of processors is not known either, grants stay. While requests fail nothing is taken away, whoever decides, and
+the load at the gateway is provided for (`offline_rl.rules.autoscaling.rescue`). No decision goes beyond the bounds, or
+faster than the limits.
 """
 
 from collections import deque
@@ -20,6 +22,8 @@ from offline_rl.runner.scaling import (
     ScalingSetting,
     bounded,
     desired_replicas,
+    failing,
+    rescued,
     rule_cores,
 )
 
@@ -128,10 +132,23 @@ class Guard:
             np.where(takes_policy, policy, np.where(takes_rules, rules, now_granted))
             for policy, rules, now_granted in zip(by_policy, by_rules, granted, strict=True)
         ))  # fmt: skip
+        if not stale and (share := failing(setting, now)):
+            wanted, reasons = self._rescued(share, granted, now, wanted, reasons)
         wanted = self._limited(granted, wanted, np.array([arm == HOLD for arm in arms]))
         if self.config.max_cores is not None:
             wanted, reasons = self._affordable(self.config.max_cores, granted, wanted, reasons)
         return GuardedGrants(wanted, by_policy, by_rules, tuple(arms), tuple(reasons))
+
+    def _rescued(
+        self, share: float, granted: Granted, now: Reading, wanted: Granted, reasons: list[str]
+    ) -> tuple[Granted, list[str]]:
+        """Grants while a share of the requests fails, and reasons where that changes them."""
+        if not self.config.resources:  # whose size nobody writes
+            wanted = wanted._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
+        saved = rescued(self.policy.setting, granted, now, wanted)
+        raised = np.any(np.stack(saved) > np.stack(wanted), axis=0)
+        why = f"{share:.0%} of the requests fail: nothing is taken away, and their load is provided for"
+        return saved, [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
 
     def _unlike_training(self, place: int, granted: Granted, now: Reading, before: Reading) -> str:
         one = self.policy.setting.deployments[place]

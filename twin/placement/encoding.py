@@ -10,7 +10,7 @@ import datetime as dt
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pyarrow as pa
@@ -160,14 +160,7 @@ def fit_encoding(
         raise ConfigError(f"unknown view {view!r}", allowed=", ".join(VIEWS))
     missing = sorted(set(train_days) - set(archive.days("requests")))
     if not train_days or missing:
-        days = archive.days("requests")
-        raise ConfigError(
-            f"training days without requests: {first(missing)}" if train_days else "no training days",
-            where=f"{len(train_days)} training days given",
-            allowed=f"the {len(days)} days with requests, {days[0]} to {days[-1]}"
-            if days
-            else "an archive with requests",
-        )
+        _refuse_days(archive, train_days, missing)
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
     tables = [table.filter(pa.array(wanted)) for table, wanted in looked_at]
     rows = pa.concat_tables(tables).unify_dictionaries()
@@ -216,6 +209,15 @@ def fit_encoding(
     return Encoding(
         cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days)
     )
+
+
+def _refuse_days(archive: Archive, train_days: Sequence[dt.date], missing: Sequence[dt.date]) -> NoReturn:
+    days = archive.days("requests")
+    raise ConfigError(
+        f"training days without requests: {first(missing)}" if train_days else "no training days",
+        where=f"{len(train_days)} training days given",
+        allowed=f"the {len(days)} days with requests, {days[0]} to {days[-1]}" if days else "an archive with requests",
+    )  # fmt: skip
 
 
 def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarray) -> float:

@@ -13,6 +13,7 @@ from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import ARRAYS, read_arrays
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
 from offline_rl.rules.autoscaling.horizontal_pod import horizontal_pod, pod_rule
+from offline_rl.rules.autoscaling.rescue import rescued
 from offline_rl.runner.scaling import POD_RULE, load_scaling
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import Grants
@@ -82,4 +83,6 @@ def bundled_autoscaler(
     if setting.form == POD_RULE:
         return horizontal_pod(*config_of(setting), pod_rule(setting))
     params = nested(read_arrays(bundle / ARRAYS))
-    return learned(*config_of(setting), network(setting.form, {"params": params}))
+    config, limits = config_of(setting)
+    decides = learned(config, limits, network(setting.form, {"params": params}))
+    return rescued(config, limits, decides, setting.limit("core_s_per_request"))

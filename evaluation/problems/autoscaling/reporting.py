@@ -37,6 +37,7 @@ from offline_rl.recipes.scaling_training import (
     POD_RULES,
     RULES,
     ScalingTask,
+    guarded,
     policy_of,
     read_policies,
     setting_of,
@@ -153,7 +154,9 @@ def contenders_of(
             rules[name] = horizontal_pod(scaling, limits, PodAutoscalerConfig(**chosen[name]))
     planned = chosen.get("lookahead", LookaheadConfig()._asdict())
     whole = {**planned, "keep": int(planned["keep"]), "horizon": int(planned["horizon"])}
-    rules["lookahead"] = lookahead(scaling, limits, twin.laws, twin.load, LookaheadConfig(**whole))
+    task = ScalingTask(scaling, limits)
+    planner = lookahead(scaling, limits, twin.laws, twin.load, LookaheadConfig(**whole))
+    rules["lookahead"] = guarded(twin, task, planner)
     found = [
         ComparedAutoscaler(PolicyFacts(name, "baseline", WORDS[name]), [rules[name]])
         for name in RULES
@@ -162,6 +165,6 @@ def contenders_of(
     seeds = facts.get("seeds", []) if facts.get("tried", {}).keys() - set(RULES) else []
     trained = [read_policies(policy, seed) for seed in seeds] if policy is not None else []
     for name in trained[0] if trained else ():
-        each = [learned(scaling, limits, policy_of(name, params[name])) for params in trained]
+        each = [guarded(twin, task, learned(*task, policy_of(name, params[name]))) for params in trained]
         found.append(ComparedAutoscaler(PolicyFacts(name, "trained", WORDS[name]), each))
     return found

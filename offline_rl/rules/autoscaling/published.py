@@ -21,6 +21,7 @@ from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead
 from offline_rl.rules.autoscaling.operated import operated
 from offline_rl.rules.autoscaling.quartile_q import QuartileConfig, learn_table, quartile_q
 from offline_rl.rules.autoscaling.rate_target import rate_target, static
+from offline_rl.rules.autoscaling.rescue import core_s_per_request, rescued
 from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
@@ -132,7 +133,8 @@ def autoscalers(
 
     def ahead(settings: LookaheadConfig) -> Autoscaler:
         whole = LookaheadConfig(margin=settings.margin, weight=violation_weight)
-        return lookahead(config, limits, twin.laws, twin.load, whole)
+        planner = lookahead(config, limits, twin.laws, twin.load, whole)
+        return rescued(config, limits, planner, core_s_per_request(twin.laws))
 
     makers: dict[str, Callable[[], Setting]] = {
         "logged": lambda: Setting(operated(config, limits, len(twin.deployments), num_traces, 1)),
