@@ -38,7 +38,9 @@ def rescued(
         fails = now.num_failures > FAILING_SHARE * jnp.maximum(now.rate_per_s * config.interval_s, 1.0)
         least = Grants(*(jnp.maximum(one, had) for one, had in zip(wanted, granted, strict=True)))
         cores = jnp.maximum(RESCUE_TARGET * least.cpu_cores, 1e-6)
-        needed = jnp.ceil(along(core_s, cores) * now.rate_per_s[None] / cores - 1e-4)
+        needed = jnp.ceil(
+            along(jnp.asarray(core_s, jnp.float32), cores) * now.rate_per_s[None] / cores - 1e-4
+        )
         replicas = jnp.minimum(jnp.maximum(least.replicas, needed), along(limits.max_replicas, cores))
         runs = fails[None] & (granted.replicas > 0.0)
         saved = least._replace(replicas=replicas)
