@@ -18,7 +18,9 @@ from offline_rl.recipes import scaling_training
 from offline_rl.recipes.scaling_training import try_in_twin
 from offline_rl.rules.autoscaling.published import Setting
 
-TWIN = SimpleNamespace(load=None, laws=SimpleNamespace(work_s=np.zeros((2, 1))))
+TWIN = SimpleNamespace(
+    load=None, laws=SimpleNamespace(work_s=np.zeros((2, 1)), calls_per_request=np.zeros((2, 1)))
+)
 
 
 def played(reward):
