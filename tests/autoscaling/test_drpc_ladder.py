@@ -18,9 +18,7 @@ from offline_rl.recipes import scaling_training
 from offline_rl.recipes.scaling_training import try_in_twin
 from offline_rl.rules.autoscaling.published import Setting
 
-TWIN = SimpleNamespace(
-    load=None, laws=SimpleNamespace(work_s=np.zeros((2, 1)), calls_per_request=np.zeros((2, 1)))
-)
+TWIN = SimpleNamespace(load=None, laws=SimpleNamespace(work_s=np.zeros((2, 1))))
 
 
 def played(reward):
@@ -70,6 +68,7 @@ def test_every_seed_has_a_choice_among_its_own_networks(earning, monkeypatch, tm
     monkeypatch.setattr(drpc_ladder, "value_off_by", lambda *_: 0.5)
     monkeypatch.setattr(drpc_ladder, "policy_of", lambda _kind, params: params)
     monkeypatch.setattr(drpc_ladder, "learned", lambda _scaling, _limits, policy: float(policy))
+    monkeypatch.setattr(drpc_ladder, "guarded", lambda _twin, _task, autoscaler: autoscaler)
     rules = {"hpa_calibrated": lambda: Setting(-2.0), "hpa_sized": lambda: Setting(-3.0)}
     step = ladder_step("chain", "archive", 2, 80, rules)
     assert set(CHOSEN_FROM) <= set(step.inputs)
