@@ -147,7 +147,8 @@ class ScalingPolicy:
             before: The one `TREND_INTERVALS` intervals earlier (the oldest that is known, at the beginning).
 
         Returns:
-            Grants within the limits; NaN where a feature is not finite, and nothing can be decided.
+            Grants within the limits; NaN where a feature is not finite, and nothing can be decided. What is due while
+            requests fail is not in them: `failing` and `rescued`.
         """
         places = self.places(granted, now, before)
         if self.setting.form == POD_RULE:
