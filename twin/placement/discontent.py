@@ -93,8 +93,8 @@ def fit_reaction(
         agent, day: [rows] as there.
 
     Returns:
-        The reaction, with a power of two of slots, at least twice the agents of the busiest day; None where the log
-        shows none.
+        The reaction, with a power of two of slots, at least twice the agents of the busiest day (of more than 8,192
+        agents some share a slot); None where the log shows none.
     """
     known = np.isfinite(accepted) & (agent >= 0)
     if not known.any():
