@@ -11,39 +11,37 @@ from evaluation.certify.biases import few_refusals
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
 from evaluation.certify.lines import Line, about_zero, not_applicable
-from evaluation.certify.model_class import MIN_ROWS, centred, correlation, of_last
+from evaluation.certify.model_class import MIN_ROWS, correlation, of_last
+from twin.placement.discontent import LEAST_LATER, forward_deviations
 from twin.placement.types import COMPLETED, REJECTED
 
 SECTION = "what acceptance depends on"
 NAME = "acceptance residuals against how the agent was served lately"
 LAST_REQUESTS = 5
 """Of an agent, whose outcome is known when it asks again."""
-MIN_REQUESTS = 20
-"""Of an agent on a day: what is left is taken less its mean over these, and fewer would tell that mean badly."""
 
 
 def reaction_line(forecast: Forecast, config: CertifyConfig) -> Line:
     """The line; it is deciding."""
     if reason := few_refusals(forecast):
         return not_applicable(SECTION, NAME, reason)
-    agent = np.where(forecast.agent >= 0, forecast.agent * (forecast.day.max() + 1) + forecast.day, -1)
-    group, size = np.unique(agent, return_inverse=True, return_counts=True)[1:]
-    often = (agent >= 0) & (size[group] >= MIN_REQUESTS)
+    group = np.where(forecast.agent >= 0, forecast.agent * (forecast.day.max() + 1) + forecast.day, -1)
     ill, known_s = _served_ill(forecast)
     lately = of_last(ill, known_s, forecast.arrival_s, group, LAST_REQUESTS)
-    residual = forecast.accepted - forecast.draws_accepted.mean(axis=1)
-    known = often & np.isfinite(lately)
-    one, two = (centred(np.where(known, column, np.nan), group) for column in (residual, -lately))
+    one = forward_deviations(forecast.accepted - forecast.draws_accepted.mean(axis=1), group)
+    known = (group >= 0) & np.isfinite(lately) & np.isfinite(one)
+    one, two = (np.where(known, column, np.nan) for column in (one, -lately))
+    two -= np.mean(two[known]) if known.any() else 0.0
     if known.sum() < MIN_ROWS or np.ptp(two[known]) == 0.0:
         return not_applicable(
             SECTION, NAME,
-            f"{int(known.sum())} requests come from agents who asked {MIN_REQUESTS} times a day and could be served "
-            f"well or ill, fewer than {MIN_ROWS}",
+            f"{int(known.sum())} requests of agents who ask {LEAST_LATER} times more that day and could be served well "
+            f"or ill, fewer than {MIN_ROWS}",
         )  # fmt: skip
     statistic = correlation(one, two, forecast.unit, forecast.num_units)
     return about_zero(
         SECTION, NAME, "correlation", statistic, forecast.num_units, config.thresholds.reaction, config.intervals(),
-        deciding=True,
+        one_sided=True, deciding=True,
     )  # fmt: skip
 
 

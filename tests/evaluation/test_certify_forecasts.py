@@ -131,6 +131,15 @@ def resentful(told: Forecast) -> Forecast:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("num_agents", [30, 290])
+def test_agents_who_ask_seldom_do_not_pass_for_resentful(num_agents):
+    told = made()
+    told = told._replace(agent=np.random.default_rng(7).integers(num_agents, size=NUM_ROWS))
+    line = reaction_line(told, QUICK)
+    assert line.verdict is Verdict.PASS
+    assert abs(line.value.value) < 0.04
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_right_forecasts_pass_every_line(seed):
     assert set(verdicts(made(seed)).values()) == {Verdict.PASS}

@@ -60,6 +60,7 @@ def test_the_log_and_the_account_of_a_twin_agree():
         request = REQUESTS._replace(
             agent=jnp.full((1, 1), agent[row]), deadline_s=jnp.full((1, 1), deadline_s[row]),
             discontent=jnp.full((1, 1), of_log[row] if agent[row] >= 0 else 0.0),
+            day_fraction=jnp.full((1, 1), arrival_s[row] / 86_400.0),
         )  # fmt: skip
         clock_s = jnp.array([arrival_s[row]])
         fate = Fate(
@@ -90,22 +91,53 @@ def test_an_agent_begins_at_its_discontent_of_the_log():
     np.testing.assert_allclose(discontent_of(served, request, jnp.zeros(2)), [[0.4, 0.2]])
 
 
-@pytest.mark.parametrize("effect", [0.0, -0.5])
-def test_agents_are_accounted_for_where_they_answer_by_how_they_were_served(effect):
-    random = np.random.default_rng(1)
-    agent, day = random.integers(NUM_AGENTS, size=5_000), np.repeat([0, 1], 2_500)
-    discontent = random.uniform(size=5_000)
-    accepted = (random.random(5_000) < 0.9 + effect * discontent).astype(float)
-    usual = np.full(5_000, accepted.mean())
+def answered(effect, num_requests, seed=1):
+    """(accepted, discontent, agent) of agents who ask so often in a day, each of a will of its own."""
+    random, num_agents = np.random.default_rng(seed), 12_000 // num_requests
+    agent = np.tile(np.arange(num_agents), num_requests)
+    will = np.clip(random.normal(0.8, 0.1, num_agents), 0.05, 1.0)
+    discontent, accepted = np.zeros((2, num_requests, num_agents))
+    for number in range(num_requests):
+        if number:
+            ill = (accepted[number - 1] == 0.0) | (random.random(num_agents) < 0.3)
+            discontent[number] = discontent[number - 1] + FADING * (ill - discontent[number - 1])
+        accepted[number] = random.random(num_agents) < will + effect * discontent[number]
+    return accepted.ravel(), discontent.ravel(), agent
+
+
+@pytest.mark.parametrize("num_requests", [8, 20, 100])
+@pytest.mark.parametrize("effect", [0.0, -0.4])
+def test_a_reaction_is_found_where_there_is_one_however_often_agents_ask(effect, num_requests):
+    """Less the mean of all answers of an agent's day, independent ones would rise with the refusals before them."""
+    accepted, discontent, agent = answered(effect, num_requests)
+    usual, day = np.full(len(accepted), accepted.mean()), np.zeros(len(accepted), int)
     found = fit_reaction(accepted, usual, discontent, agent, day)
     if effect:
-        assert found.num_slots == 16
-        assert found.effect == pytest.approx(effect, abs=0.06)
-        assert found.mean == pytest.approx(0.5, abs=0.02)
+        assert found.effect == pytest.approx(effect, abs=0.1)
+        assert found.mean == pytest.approx(discontent.mean())
+        assert found.num_slots >= 2 * len(np.unique(agent))
     else:
         assert found is None
-    assert fit_reaction(np.full(5_000, np.nan), usual, discontent, agent, day) is None
-    assert fit_reaction(np.ones(5_000), np.ones(5_000), discontent, agent, day) is None
+    assert fit_reaction(np.full(len(accepted), np.nan), usual, discontent, agent, day) is None
+    assert fit_reaction(np.ones(len(accepted)), np.ones(len(accepted)), discontent, agent, day) is None
+
+
+def test_agents_who_are_the_readier_the_worse_they_are_served_are_left_alone():
+    accepted, discontent, agent = answered(0.2, 40)
+    usual, day = np.full(len(accepted), accepted.mean()), np.zeros(len(accepted), int)
+    assert fit_reaction(accepted, usual, discontent, agent, day) is None
+
+
+def test_at_midnight_an_account_begins_anew():
+    asks = REQUESTS._replace(agent=jnp.array([[1, 1]]), discontent=jnp.array([[0.0, 0.0]]))
+    late, early = (asks._replace(day_fraction=jnp.full((1, 2), at)) for at in (0.99, 0.01))
+    refusal = Fate(jnp.zeros((1, 2), bool), *(jnp.full((1, 2), jnp.inf),) * 2, jnp.full((1, 2), REJECTED))
+    served = nobody_served(4, (2,))
+    for clock_s in (0.0, 1.0):
+        now = discontent_of(served, late, jnp.full(2, clock_s))
+        served = after_answers(served, late, now, jnp.full(2, clock_s), refusal, jnp.ones((1, 2), bool))
+    assert float(discontent_of(served, late, jnp.full(2, 2.0))[0, 0]) > 0.4
+    assert float(discontent_of(served, early, jnp.full(2, 3.0))[0, 0]) == 0.0
 
 
 @pytest.fixture(scope="module")

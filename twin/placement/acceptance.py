@@ -4,16 +4,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from twin.placement.columns import amount, index_of, instant_s, label_index, refused
+from twin.placement.columns import amount, index_of, instant_s, label_index, outcomes
 from twin.placement.discontent import discontent_along, fit_reaction
 from twin.placement.service_times import Acceptance, acceptances, offer_kind
-from twin.placement.types import COMPLETED, REJECTED, UNKNOWN, Cluster, Reaction
+from twin.placement.types import Cluster, Reaction
 
 _DAY_S = 86_400.0
 
 
 def fit_acceptance(
-    rows: pa.Table, cluster: Cluster, node: np.ndarray, finish_s: np.ndarray
+    rows: pa.Table, cluster: Cluster, node: np.ndarray, until_s: float
 ) -> tuple[Acceptance, Reaction | None]:
     """What scenarios and agents accepted in the training days.
 
@@ -21,7 +21,7 @@ def fit_acceptance(
         rows: `requests` of the training days, sorted by arrival.
         cluster: Nodes and vocabularies.
         node: [rows] the decided node; -1 where the log does not name it.
-        finish_s: [rows] seconds since 1970; NaN where not known.
+        until_s: Seconds since 1970, at which outcomes are known.
 
     Returns:
         The probabilities, and how agents answer by how they were served (`discontent.fit_reaction`).
@@ -35,7 +35,7 @@ def fit_acceptance(
     names = pc.fill_null(pc.cast(rows["agent"], pa.string()), "").to_numpy(zero_copy_only=False).astype(str)
     usual = acceptances(accepted, kind, scenario, names, len(cluster.scenarios))
     return usual, _reaction(
-        rows, usual, np.where(kind >= 0, accepted, np.nan), kind, scenario, names, finish_s
+        rows, usual, np.where(kind >= 0, accepted, np.nan), kind, scenario, names, until_s
     )
 
 
@@ -46,7 +46,7 @@ def _reaction(
     kind: np.ndarray,
     scenario: np.ndarray,
     names: np.ndarray,
-    finish_s: np.ndarray,
+    until_s: float,
 ) -> Reaction | None:
     """See `fit_reaction`; the log's outcomes as they are known at the end of training."""
     listed = {name: row for row, name in enumerate(usual.agents)}
@@ -57,12 +57,11 @@ def _reaction(
     if len(usual.agents):
         chance = np.where(row >= 0, usual.of_agent[np.maximum(row, 0), each], chance)
     agent = np.where(names == "", -1, agent)
-    arrival_s, known = instant_s(rows, "arrival"), np.isfinite(finish_s)
+    arrival_s = instant_s(rows, "arrival")
     day = np.floor_divide(arrival_s, _DAY_S).astype(np.int64)
-    status = np.where(refused(rows), REJECTED, np.where(known, COMPLETED, UNKNOWN))
-    discontent = discontent_along(
-        agent, day, arrival_s, np.where(known, finish_s, np.inf), status, amount(rows, "deadline_s", np.inf)
-    )
+    finish_s, status = outcomes(rows, until_s)
+    deadline_s = amount(rows, "deadline_s", np.inf)
+    discontent = discontent_along(agent, day, arrival_s, finish_s, status, deadline_s)
     return fit_reaction(accepted, chance, discontent, agent, day)
 
 

@@ -6,6 +6,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
+
+_STATUS = {
+    "completed": COMPLETED,
+    "failed": FAILED,
+    "killed": FAILED,
+    "dropped": DROPPED,
+    "rejected": REJECTED,
+}
+
 
 def refused(rows: pa.Table) -> np.ndarray:
     """[rows] bool: the log says that the node did not take the request."""
@@ -47,3 +57,24 @@ def node_index(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> 
         return np.zeros(len(rows), np.int32)
     names = index_of(decided_node(rows), list(node_of_name), missing=-1)
     return np.append(np.array(list(node_of_name.values()), np.int32), np.int32(-1))[names]
+
+
+def outcomes(rows: pa.Table, known_until_s: float) -> tuple[np.ndarray, np.ndarray]:
+    """[rows] when every request ended, seconds since 1970, inf where that is unknown or later than `known_until_s`, and
+    status codes. One that was dropped at an unknown instant was when it arrived, or started."""
+    arrival_s, start_s, finish_s = (instant_s(rows, name) for name in ("arrival", "start", "finish"))
+    dropped = pc.fill_null(pc.equal(pc.cast(rows["status"], pa.string()), "dropped"), False).to_numpy()
+    finish_s = np.where(np.isnan(finish_s) & dropped, np.fmax(arrival_s, start_s), finish_s)
+    finish_s = np.where(finish_s <= known_until_s, finish_s, np.inf)
+    status = _status(rows, finish_s)
+    return np.where((status == REJECTED) | (status == UNKNOWN), np.inf, finish_s), status
+
+
+def _status(rows: pa.Table, finish_s: np.ndarray) -> np.ndarray:
+    """Status codes; UNKNOWN where the outcome is not (or not yet) known. A null acceptance counts as accepted."""
+    labels = pc.cast(rows["status"], pa.string())
+    codes = np.array([_STATUS.get(label, UNKNOWN) for label in labels.to_pylist()], np.int32)
+    finished = np.isfinite(finish_s)
+    codes = np.where(finished & (codes == UNKNOWN), COMPLETED, codes)
+    codes = np.where(finished | (codes == REJECTED), codes, UNKNOWN)
+    return np.where(refused(rows), REJECTED, codes).astype(np.int32)

@@ -5,7 +5,11 @@
 `ill` is 1 where that was refused, has failed or is overdue, 0 where it ended in time; one of which neither is known yet
 does not count. Discontent begins at 0 every day. An agent that is served well accepts more than in a log of a scheduler
 that serves it ill: no usual acceptance can tell that. So answers see discontent, in the log and as the twin draws it;
-policies do not. Where the training days show no such dependence there is none.
+policies do not. Where the training days do not show that agents accept less with it there is none.
+
+What is left of an agent's answers is taken less the mean of its *later* answers of that day (forward deviations; M.
+Arellano and O. Bover, Another look at the instrumental variable estimation of error-components models, 1995): less the
+mean of all, answers that depend on nothing would rise with the refusals before them, by one in so many.
 """
 
 from typing import NamedTuple
@@ -14,26 +18,26 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, Streams
-from twin.placement.features import one_hot
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Fate, Leaf, Reaction, Requests
 
 FADING = 0.3
 """Weight of an agent's last request."""
 LEAST_EFFECT = 0.05
 """Correlation of what is left of acceptance with discontent, below which agents are taken not to answer by it."""
-MIN_REQUESTS = 20
-"""Of an agent on a day, for its answers to be looked at."""
+LEAST_LATER = 5
+"""Later answers of an agent on a day, that one is held against."""
 _CERTAIN = 4.0
 """Standard errors by which the correlation must differ from 0."""
 _MOST_AGENTS = 16_384
 
 
 class AgentsServed(NamedTuple):
-    """What a twin keeps of every agent; leaves [slots, *streams]."""
+    """What a twin keeps of every agent; leaves [slots, streams]."""
 
     discontent: Array  # at its last request; negative: none yet
     known_s: Array  # when it is known how that went
     ill: Array  # bool: how it goes
+    day_fraction: Array  # when that was: a request earlier in the day is of another day
 
 
 def discontent_along(
@@ -81,73 +85,89 @@ def _gone_ill(
     return ill, np.where((status == UNKNOWN) & ~np.isfinite(due_s), np.inf, known_s)
 
 
+def forward_deviations(values: np.ndarray, group: np.ndarray) -> np.ndarray:
+    """[rows] values less the mean of the later values of their group, scaled to a variance that does not depend on how
+    many these are; NaN where they are fewer than `LEAST_LATER`. Rows in the order of time."""
+    found = np.full(len(values), np.nan)
+    order = np.argsort(group, kind="stable")
+    for here in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+        later = np.arange(len(here))[::-1]
+        rest = values[here].sum() - np.cumsum(values[here])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            away = (values[here] - rest / later) * np.sqrt(later / (later + 1.0))
+        found[here] = np.where(later >= LEAST_LATER, away, np.nan)
+    return found
+
+
 def fit_reaction(
     accepted: np.ndarray, usual: np.ndarray, discontent: np.ndarray, agent: np.ndarray, day: np.ndarray
 ) -> Reaction | None:
-    """How agents answer by how they were served, by least squares on what is left of each agent's day.
+    """How agents answer by how they were served.
 
     Args:
-        accepted: [rows] 1 or 0; NaN where the log does not show it.
+        accepted: [rows] 1 or 0, in the order of time; NaN where the log does not show it.
         usual: [rows] the agent's usual acceptance.
         discontent: [rows] of `discontent_along`.
         agent, day: [rows] as there.
 
     Returns:
-        The reaction, with a power of two of slots, at least twice the agents of the busiest day (of more than 8,192
-        agents some share a slot); None where the log shows none.
+        The reaction, with a power of two of slots, at least twice the agents (of more than 8,192 some share a slot);
+        None where the log does not show that discontent makes agents accept less.
     """
     known = np.isfinite(accepted) & (agent >= 0)
     if not known.any():
         return None
-    pair = np.stack([day[known], agent[known]])
-    group, size = np.unique(pair, axis=1, return_inverse=True, return_counts=True)[1:]
-    group = group.ravel()
-    often = size[group] >= MIN_REQUESTS
-    left, cause = (
-        (column - (np.bincount(group, column) / size)[group])[often]
-        for column in ((accepted - usual)[known], discontent[known])
-    )
-    scale = np.sqrt(np.sum(left**2) * np.sum(cause**2))
-    if not scale > 0.0 or abs(left @ cause) / scale < max(LEAST_EFFECT, _CERTAIN / np.sqrt(often.sum())):
+    group = np.unique(np.stack([day[known], agent[known]]), axis=1, return_inverse=True)[1].ravel()
+    left, moved = (forward_deviations(one[known], group) for one in (accepted - usual, discontent))
+    cause = discontent[known] - discontent[known].mean()
+    seen = np.isfinite(left)
+    scale = np.sqrt(np.sum(left[seen] ** 2) * np.sum(cause[seen] ** 2))
+    if not scale > 0.0:
         return None
-    most = max(len(np.unique(agent[known & (day == one)])) for one in np.unique(day))
-    num_slots = min(2 ** int(np.ceil(np.log2(2 * most))), _MOST_AGENTS)
-    return Reaction(num_slots, float(left @ cause / (cause @ cause)), float(discontent[known].mean()))
+    correlation = float(left[seen] @ cause[seen]) / scale
+    if correlation > -max(LEAST_EFFECT, _CERTAIN / np.sqrt(seen.sum())):
+        return None
+    num_slots = min(2 ** int(np.ceil(np.log2(2 * len(np.unique(agent[known]))))), _MOST_AGENTS)
+    effect = float(left[seen] @ cause[seen]) / float(moved[seen] @ cause[seen])
+    return Reaction(num_slots, float(np.clip(effect, -1.0, 0.0)), float(discontent[known].mean()))
 
 
 def nobody_served(num_slots: int, streams: Streams) -> AgentsServed:
-    """Before anyone asked."""
+    """Before anyone asked; one stream axis."""
     shape = (num_slots, *streams)
     return AgentsServed(
-        jnp.full(shape, -1.0, jnp.float32), jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros(shape, bool)
-    )
+        jnp.full(shape, -1.0, jnp.float32), jnp.full(shape, jnp.inf, jnp.float32), jnp.zeros(shape, bool),
+        jnp.zeros(shape, jnp.float32),
+    )  # fmt: skip
 
 
 def discontent_of(served: AgentsServed, request: Requests, clock_s: Array) -> Array:
-    """[seats, *streams] discontent of the agents who ask now: by what they were answered in this episode; at their
-    first request of it by the log that is replayed."""
-    before, known_s, ill = (_of_agents(leaf, request.agent) for leaf in served)
+    """[seats, streams] discontent of the agents who ask now: by what they were answered in this episode; at their first
+    request of it, and of a day, by the log that is replayed."""
+    before, known_s, ill, day_fraction = (_of_agents(leaf, request.agent) for leaf in served)
     after = before + FADING * (ill.astype(jnp.float32) - before)
     moved = jnp.where(known_s <= clock_s[None], after, before)
-    return jnp.where(_is_new(before, request.agent), _logged(request), moved)
+    is_new = (before < 0.0) | (request.agent < 0) | (request.day_fraction < day_fraction)
+    return jnp.where(is_new, _logged(request), moved)
 
 
 def after_answers(
     served: AgentsServed, request: Requests, discontent: Array, clock_s: Array, fate: Fate, active: Array
 ) -> AgentsServed:
-    """The account with the answers `fate` to the requests in hand, leaves [seats, *streams]."""
+    """The account with the answers `fate` to the requests in hand, leaves [seats, streams]."""
     refused = ~fate.accepted
     due_s = clock_s[None] + request.deadline_s
     ill = refused | (fate.status != COMPLETED) | (fate.finish_s > due_s)
     known_s = jnp.where(refused, clock_s[None], jnp.minimum(fate.finish_s, due_s))
+    num_slots, num_streams = served.ill.shape
     for seat in range(request.agent.shape[0]):
         agent = request.agent[seat]
-        num_slots = served.ill.shape[0]
-        mine = one_hot(agent % num_slots, num_slots) & (active[seat] & (agent >= 0))[None]
+        slot = jnp.where(active[seat] & (agent >= 0), agent % num_slots, num_slots)  # nobody: beyond the last
+        new = (discontent, known_s, ill, request.day_fraction)
         served = AgentsServed(
             *(
-                jnp.where(mine, new[seat][None], old)
-                for new, old in zip((discontent, known_s, ill), served, strict=True)
+                leaf.at[slot, jnp.arange(num_streams)].set(one[seat], mode="drop")
+                for leaf, one in zip(served, new, strict=True)
             )
         )
     return served
@@ -156,10 +176,6 @@ def after_answers(
 def _of_agents(leaf: Array, agent: Array) -> Array:
     """[seats, *streams] of leaves [slots, *streams]."""
     return jnp.take_along_axis(leaf, jnp.maximum(agent, 0) % leaf.shape[0], axis=0)
-
-
-def _is_new(discontent: Array, agent: Array) -> Array:
-    return (discontent < 0.0) | (agent < 0)
 
 
 def _logged(request: Requests) -> Leaf:

@@ -16,7 +16,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
 from twin.placement.acceptance import acceptance_of
-from twin.placement.columns import amount, instant_s, label_index, node_index, refused
+from twin.placement.columns import amount, instant_s, label_index, node_index, outcomes, refused
 from twin.placement.encoded_rows import EncodedRows as EncodedRows
 from twin.placement.encoded_rows import (
     discontent_of_rows,
@@ -33,7 +33,6 @@ from twin.placement.types import (
     COMPLETED,
     DROPPED,
     EMPTY,
-    FAILED,
     REJECTED,
     RESOURCES,
     UNKNOWN,
@@ -50,14 +49,6 @@ MONDAY_S = 4 * DAY_S
 LEAST_ROOM = 16
 """Rows for what is carried into windows; four times as many wherever they do not suffice: few shapes, few programs."""
 
-_STATUS = {
-    "completed": COMPLETED,
-    "failed": FAILED,
-    "killed": FAILED,
-    "dropped": DROPPED,
-    "rejected": REJECTED,
-}
-
 
 def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> EncodedRows:
     """One archive table of requests as arrays.
@@ -72,28 +63,14 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
         was dropped at an unknown instant counts as dropped when it arrived: that it never ran is known.
     """
     arrival_s = instant_s(rows, "arrival")
-    start_s, finish_s = instant_s(rows, "start"), instant_s(rows, "finish")
-    dropped = pc.fill_null(pc.equal(pc.cast(rows["status"], pa.string()), "dropped"), False).to_numpy()
-    finish_s = np.where(np.isnan(finish_s) & dropped, np.fmax(arrival_s, start_s), finish_s)
+    start_s = instant_s(rows, "start")
     start_s = np.where(start_s <= known_until_s, start_s, np.inf)
-    finish_s = np.where(finish_s <= known_until_s, finish_s, np.inf)
-    status = _status(rows, finish_s)
-    finish_s = np.where((status == REJECTED) | (status == UNKNOWN), np.inf, finish_s)
+    finish_s, status = outcomes(rows, known_until_s)
     node = node_index(rows, encoding.node_of_name, encoding.cluster.num_nodes)
     return EncodedRows(
         arrival_s, start_s, finish_s, status, node, _requests(rows, encoding, arrival_s),
         rows["request_id"].to_numpy(zero_copy_only=False), _silent(rows),
     )  # fmt: skip
-
-
-def _status(rows: pa.Table, finish_s: np.ndarray) -> np.ndarray:
-    """Status codes; UNKNOWN where the outcome is not (or not yet) known. A null acceptance counts as accepted."""
-    labels = pc.cast(rows["status"], pa.string())
-    codes = np.array([_STATUS.get(label, UNKNOWN) for label in labels.to_pylist()], np.int32)
-    finished = np.isfinite(finish_s)
-    codes = np.where(finished & (codes == UNKNOWN), COMPLETED, codes)
-    codes = np.where(finished | (codes == REJECTED), codes, UNKNOWN)
-    return np.where(refused(rows), REJECTED, codes).astype(np.int32)
 
 
 def _silent(rows: pa.Table) -> np.ndarray:

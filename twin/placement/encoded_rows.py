@@ -10,7 +10,7 @@ from twin.placement.discontent import discontent_along
 from twin.placement.encoding import DAY_S, Encoding
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
 from twin.placement.tides import node_tides_along, tide_along
-from twin.placement.types import COMPLETED, FAILED, REJECTED, UNKNOWN, Requests
+from twin.placement.types import COMPLETED, FAILED, REJECTED, Requests
 
 
 class EncodedRows(NamedTuple):
@@ -58,12 +58,9 @@ def tides_of(
 
 def discontent_of_rows(rows: EncodedRows) -> np.ndarray:
     """[rows] how ill the agents were served lately, by the rows before (`discontent`)."""
-    status = np.where(rows.silent, UNKNOWN, rows.status)
     day = np.floor_divide(rows.arrival_s, DAY_S).astype(np.int64)
-    request = rows.request
-    return discontent_along(
-        request.agent, day, rows.arrival_s, rows.finish_s, status, np.asarray(request.deadline_s, np.float64)
-    )
+    deadline_s = np.where(rows.silent, np.inf, rows.request.deadline_s)  # whether it is overdue is not known
+    return discontent_along(rows.request.agent, day, rows.arrival_s, rows.finish_s, rows.status, deadline_s)
 
 
 def table_run_s(rows: EncodedRows, encoding: Encoding, expected_s: np.ndarray) -> np.ndarray:

@@ -47,7 +47,7 @@ MAX_ROWS = 1 << 20
 """Requests that estimates are made from, about at most; of more, stretches spread evenly over the training days."""
 COLUMNS = (
     "arrival", "site", "scenario", "agent", "service", "queue", "cpu_cores", "num_nodes", "requested_run_s",
-    "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish",
+    "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish", "status",
 )  # fmt: skip
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
@@ -172,7 +172,7 @@ def fit_encoding(
     expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
-    usual, reaction = fit_acceptance(rows, cluster, node, finish_s)
+    usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken, shape = np.where(refused(rows), -1, node), cluster.run_ratio.shape
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
