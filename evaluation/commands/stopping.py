@@ -19,6 +19,20 @@ _OVER = b"\0"
 """Ends the thread that watches; no signal has this number."""
 
 
+_watching = threading.Event()
+"""Set while a thread watches."""
+
+
+def _unwatched() -> None:
+    """A forked child shares the pipe: its signals are not its parent's."""
+    if _watching.is_set():
+        with suppress(ValueError):
+            signal.set_wakeup_fd(-1)
+
+
+os.register_at_fork(after_in_child=_unwatched)
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM has come; raised in the main thread wherever it is, as Ctrl-C raises KeyboardInterrupt."""
 
@@ -59,9 +73,11 @@ def _watched(handler: Callable[..., None], reached: threading.Event) -> Iterator
     before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_end_where_stuck, args=(reading, handler, reached), daemon=True)
     watcher.start()
+    _watching.set()
     try:
         yield
     finally:
+        _watching.clear()
         signal.set_wakeup_fd(before)
         reached.set()
         os.set_blocking(writing, True)

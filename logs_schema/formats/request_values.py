@@ -51,7 +51,7 @@ _POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 _ZONE_NAME = re.compile(r"\s*(?:UTC|GMT)$")
 _UTC = re.compile(r"\b(?:UTC|GMT)\b")
 _ZONE_IN_LAYOUT = re.compile(r"%Z|\b(?:UTC|GMT)\b|(?<=%[SMf])Z$")
-_PLACE = re.compile(r"([^/+*\s]+)(?:/\S+)?")
+_PLACE = re.compile(r"([^/+*\s():=]+)(?:/[^\s():=]+)?")
 _RANGE = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 

@@ -34,8 +34,9 @@ DAY_S = 86400.0
 TOLERANCE = 2e-3
 """How far a place may lie from the original's."""
 MIN_GOLDEN = 32
-FAILING_SHARE, RESCUE_TARGET = 0.02, 0.6
-"""Of `rescued`: share of requests that fail, and share of the cores granted that their work is to take."""
+FAILING_SHARE, RESCUE_TARGET, RESCUE_ADDS = 0.02, 0.6, 4
+"""Of `rescued`: share of requests that fail, share of the cores granted that their work is to take, and replicas that
+one decision adds to a deployment at most."""
 
 
 @dataclass(frozen=True)
@@ -201,8 +202,8 @@ def rescued(setting: ScalingSetting, granted: Granted, now: Reading, wanted: Gra
     least = Granted(*(np.fmax(one, had) for one, had in zip(wanted, granted, strict=True)))
     cores = np.maximum(RESCUE_TARGET * least.cpu_cores, 1e-6)
     needed = np.ceil(setting.limit("core_s_per_request") * now.gateway_rate_per_s / cores - 1e-4)
-    replicas = np.minimum(np.fmax(least.replicas, needed), setting.limit("max_replicas"))
-    saved = least._replace(replicas=replicas)
+    most = np.minimum(granted.replicas + RESCUE_ADDS, setting.limit("max_replicas"))
+    saved = least._replace(replicas=np.fmax(least.replicas, np.minimum(needed, most)))
     runs = granted.replicas > 0.0
     return Granted(*(np.where(runs, new, old) for new, old in zip(saved, wanted, strict=True)))
 

@@ -132,23 +132,24 @@ class Guard:
             np.where(takes_policy, policy, np.where(takes_rules, rules, now_granted))
             for policy, rules, now_granted in zip(by_policy, by_rules, granted, strict=True)
         ))  # fmt: skip
-        if not stale and (share := failing(setting, now)):
-            wanted, reasons = self._rescued(share, granted, now, wanted, reasons)
-        wanted = self._limited(granted, wanted, np.array([arm == HOLD for arm in arms]))
+        held = np.array([arm == HOLD for arm in arms])
+        share = 0.0 if stale else failing(setting, now)
+        planned = self._limited(granted, wanted, held)
+        if share:
+            wanted = self._limited(granted, self._rescued(granted, now, wanted), held, removes=False)
+            raised = np.any(np.stack(wanted) > np.stack(planned), axis=0)
+            why = f"{share:.0%} of the requests fail: nothing is taken away, and their load is provided for"
+            reasons = [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
+        else:
+            wanted = planned
         if self.config.max_cores is not None:
             wanted, reasons = self._affordable(self.config.max_cores, granted, wanted, reasons)
         return GuardedGrants(wanted, by_policy, by_rules, tuple(arms), tuple(reasons))
 
-    def _rescued(
-        self, share: float, granted: Granted, now: Reading, wanted: Granted, reasons: list[str]
-    ) -> tuple[Granted, list[str]]:
-        """Grants while a share of the requests fails, and reasons where that changes them."""
+    def _rescued(self, granted: Granted, now: Reading, wanted: Granted) -> Granted:
         if not self.config.resources:  # whose size nobody writes
             wanted = wanted._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
-        saved = rescued(self.policy.setting, granted, now, wanted)
-        raised = np.any(np.stack(saved) > np.stack(wanted), axis=0)
-        why = f"{share:.0%} of the requests fail: nothing is taken away, and their load is provided for"
-        return saved, [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
+        return rescued(self.policy.setting, granted, now, wanted)
 
     def _unlike_training(self, place: int, granted: Granted, now: Reading, before: Reading) -> str:
         one = self.policy.setting.deployments[place]
@@ -199,7 +200,9 @@ class Guard:
         kept = Granted(*(np.where(raised, old, new) for old, new in zip(granted, wanted, strict=True)))
         return kept, [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
 
-    def _limited(self, granted: Granted, wanted: Granted, held: np.ndarray) -> Granted:
+    def _limited(
+        self, granted: Granted, wanted: Granted, held: np.ndarray, *, removes: bool = True
+    ) -> Granted:
         """Within bounds and rate limits, which hold for what stands outside the bounds as well.
 
         Memory that the log never changed, or never named, stays as it is granted.
@@ -209,7 +212,8 @@ class Guard:
         within = within._replace(memory_gib=np.where(has_room, within.memory_gib, granted.memory_gib))
         if not self.config.resources:
             within = within._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
-        low, high = granted.replicas - self.config.most_removed, granted.replicas + self.config.most_added
+        low = granted.replicas - (self.config.most_removed if removes else 0)
+        high = granted.replicas + self.config.most_added
         within = within._replace(replicas=np.clip(within.replicas, low, high))
         return Granted(*(np.where(held, old, new) for old, new in zip(granted, within, strict=True)))
 

@@ -35,6 +35,10 @@ def test_the_rescue_of_training_is_that_of_the_runner():
     setting = with_work(setting_of())
     config, limits = config_of(setting)
     state = _drawn_state(np.random.default_rng(3), config, setting)
+    gateway = state.window.gateway
+    failures = np.random.default_rng(4).uniform(0.0, 0.04, gateway.rate_per_s.shape)
+    gateway = gateway._replace(num_failures=failures * gateway.rate_per_s * setting.interval_s)
+    state = state._replace(window=state.window._replace(gateway=gateway))
     halves = Grants(*(0.5 * leaf for leaf in state.grants))
     autoscaler = rescued(config, limits, taking(halves), CORE_S)
     _, found = jax.jit(lambda state: autoscaler.decide(jax.random.key(0), (), state))(state)
@@ -49,7 +53,7 @@ def test_the_rescue_of_training_is_that_of_the_runner():
         expected = runner.rescued(setting, granted, reading, wanted) if fails else wanted
         for one, other in zip(found, expected, strict=True):
             np.testing.assert_allclose(np.asarray(one)[:, row], other, rtol=1e-5)
-    assert 0 < failed < len(now["time_s"])
+    assert 20 < failed < 44
 
 
 def failing_readings(share, rate=40.0):
@@ -96,3 +100,18 @@ def test_a_bundle_that_does_not_know_the_work_takes_nothing_away():
     found = Guard(policy, GuardConfig()).decide(0.0, GRANTED, failing_readings(0.5), readings())
     assert found.wanted.replicas.tolist() == [2.0, 2.0]
     assert jnp.isfinite(found.wanted.cpu_cores).all()
+
+
+def test_grants_beyond_the_bounds_are_not_cut_while_requests_fail():
+    far = GRANTED._replace(replicas=np.array([20.0, 2.0]))
+    assert guard_of(0.0).decide(0.0, far, failing_readings(0.0), readings()).wanted.replicas[0] == 18.0
+    assert guard_of(0.0).decide(0.0, far, failing_readings(0.5), readings()).wanted.replicas[0] == 20.0
+
+
+def test_a_deployment_without_metrics_stays_and_says_why():
+    now = failing_readings(0.5)
+    now = now._replace(cpu_cores_used=np.array([np.nan, 0.2]))
+    found = guard_of(-0.99).decide(0.0, GRANTED, now, readings())
+    assert found.wanted.replicas.tolist() == [2.0, 6.0]
+    assert found.reasons[0] == "metrics of the deployment are missing"
+    assert "fail" in found.reasons[1]

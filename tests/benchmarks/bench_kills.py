@@ -88,7 +88,7 @@ def kill_often(num_kills: int, seed: int, root: Path) -> Kills:
                     os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT
                 ):
                     time.sleep(0.01)
-                process.send_signal(signal.SIGKILL)
+                os.kill(process.pid, signal.SIGKILL)  # what has ended meanwhile waits to be waited for
             status, spent_s = waited(process)
             all_s += spent_s
             if status != -signal.SIGKILL:

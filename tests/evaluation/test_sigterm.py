@@ -148,6 +148,25 @@ def test_who_meets_sigterm_otherwise_is_not_ended(monkeypatch: pytest.MonkeyPatc
     assert left == []
 
 
+def test_a_signal_of_a_forked_child_is_not_its_parents(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pool of forked processes, as a judge may use one, ends its workers by SIGTERM."""
+    left: list[int] = []
+    monkeypatch.setattr(stopping, "STUCK_S", 0.05)
+    monkeypatch.setattr(stopping.os, "_exit", left.append)
+    with sigterm_raises():
+        script = "import time; time.sleep(30)"
+        child = os.fork()
+        if child == 0:
+            signal.signal(signal.SIGTERM, lambda *_: None)
+            signal.raise_signal(signal.SIGTERM)
+            os.execv(sys.executable, [sys.executable, "-c", script])
+        time.sleep(0.3)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        time.sleep(0.2)
+    assert left == []
+
+
 class _Pool:
     itself: object = None
 

@@ -80,9 +80,10 @@ def bundled_autoscaler(
             allowed=", ".join(deployments),
             advice="train and export a policy for this system",
         )
-    if setting.form == POD_RULE:
-        return horizontal_pod(*config_of(setting), pod_rule(setting))
-    params = nested(read_arrays(bundle / ARRAYS))
     config, limits = config_of(setting)
-    decides = learned(config, limits, network(setting.form, {"params": params}))
+    if setting.form == POD_RULE:
+        decides = horizontal_pod(config, limits, pod_rule(setting))
+    else:
+        params = nested(read_arrays(bundle / ARRAYS))
+        decides = learned(config, limits, network(setting.form, {"params": params}))
     return rescued(config, limits, decides, setting.limit("core_s_per_request"))

@@ -149,12 +149,12 @@ def contenders_of(
     rules = {"hpa": horizontal_pod(scaling, limits)}
     rules["rate_target"] = autoscalers(*task, twin, log, 1, ("rate_target",))["rate_target"]().autoscaler
     chosen = facts.get("chosen", {})
+    task = ScalingTask(scaling, limits)
     for name in POD_RULES:
         if name in chosen:
-            rules[name] = horizontal_pod(scaling, limits, PodAutoscalerConfig(**chosen[name]))
+            rules[name] = guarded(twin, task, horizontal_pod(*task, PodAutoscalerConfig(**chosen[name])))
     planned = chosen.get("lookahead", LookaheadConfig()._asdict())
     whole = {**planned, "keep": int(planned["keep"]), "horizon": int(planned["horizon"])}
-    task = ScalingTask(scaling, limits)
     planner = lookahead(scaling, limits, twin.laws, twin.load, LookaheadConfig(**whole))
     rules["lookahead"] = guarded(twin, task, planner)
     found = [

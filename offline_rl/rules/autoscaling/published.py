@@ -131,16 +131,21 @@ def autoscalers(
     def pods(settings: PodAutoscalerConfig) -> Autoscaler:
         return horizontal_pod(config, limits, settings)
 
+    def safe(autoscaler: Autoscaler) -> Autoscaler:
+        return rescued(config, limits, autoscaler, core_s_per_request(twin.laws))
+
+    def safe_pods(settings: PodAutoscalerConfig) -> Autoscaler:
+        return safe(pods(settings))
+
     def ahead(settings: LookaheadConfig) -> Autoscaler:
         whole = LookaheadConfig(margin=settings.margin, weight=violation_weight)
-        planner = lookahead(config, limits, twin.laws, twin.load, whole)
-        return rescued(config, limits, planner, core_s_per_request(twin.laws))
+        return safe(lookahead(config, limits, twin.laws, twin.load, whole))
 
     makers: dict[str, Callable[[], Setting]] = {
         "logged": lambda: Setting(operated(config, limits, len(twin.deployments), num_traces, 1)),
         "hpa": lambda: Setting(pods(PodAutoscalerConfig())),
-        "hpa_calibrated": lambda: calibrate(pods, POD_GRID, with_seats=True),
-        "hpa_sized": lambda: calibrate(pods, SIZED_GRID, with_seats=True),
+        "hpa_calibrated": lambda: calibrate(safe_pods, POD_GRID, with_seats=True),
+        "hpa_sized": lambda: calibrate(safe_pods, SIZED_GRID, with_seats=True),
         "vpa": lambda: Setting(vertical_pod(config, limits)),
         "rate_target": lambda: Setting(rate_target(config, limits, PLANNED_USE / work_s)),
         "static": lambda: Setting(static(peak_grants(log, twin))),

@@ -7,14 +7,14 @@ has replicas for
 
     requests a second at the gateway * core-seconds of a request there, by the log / RESCUE_TARGET   cores
 
-`offline_rl.runner.scaling.rescued` is the same for NumPy.
+`RESCUE_ADDS` more at once at most. `offline_rl.runner.scaling.rescued` is the same for NumPy.
 """
 
 import jax.numpy as jnp
 import numpy as np
 
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
-from offline_rl.runner.scaling import FAILING_SHARE, RESCUE_TARGET
+from offline_rl.runner.scaling import FAILING_SHARE, RESCUE_ADDS, RESCUE_TARGET
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import Laws
 from twin.autoscaling.state import ScalingState, known
@@ -41,7 +41,8 @@ def rescued(
         needed = jnp.ceil(
             along(jnp.asarray(core_s, jnp.float32), cores) * now.rate_per_s[None] / cores - 1e-4
         )
-        replicas = jnp.minimum(jnp.maximum(least.replicas, needed), along(limits.max_replicas, cores))
+        most = jnp.minimum(granted.replicas + RESCUE_ADDS, along(limits.max_replicas, cores))
+        replicas = jnp.maximum(least.replicas, jnp.minimum(needed, most))
         runs = fails[None] & (granted.replicas > 0.0)
         saved = least._replace(replicas=replicas)
         return memory, Grants(*(jnp.where(runs, new, old) for new, old in zip(saved, wanted, strict=True)))
