@@ -213,7 +213,8 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
     system = environment(placement(cluster, encoding.problem), response)
     state = jax.jit(lambda key: system.reset(key, (streams,)))(jax.random.key(6))
     step, observe_global = jax.jit(system.step), jax.jit(system.problem.observe_global)
-    answer = jax.jit(lambda key, *offer: answers.answer(key, None, *offer)[1])
+    memory = answers.init(jax.random.key(7), (streams,))
+    answer = jax.jit(lambda key, *offer: answers.answer(key, memory, *offer)[1])
     resolve_pending = jax.jit(lambda state: response.resolve_pending(state.response, state.problem))
     pending_of = jax.jit(lambda state, node: pending_fates(cluster, state, node))
     for number in range(20):
@@ -229,7 +230,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
         fate = answer(key_answers, state.problem, node, pending)
         for stream in range(streams):
             chosen = np.eye(cluster.num_nodes)[node[0, stream]]
-            availability_s, stretch, crowding, level, tide = (float(leaf[0, stream]) for leaf in pending)
+            availability_s, stretch, crowding, level, tide = (float(leaf[0, stream]) for leaf in pending[:5])
             inputs = np.concatenate(
                 [
                     full.node[:, node[0, stream], 0, stream],

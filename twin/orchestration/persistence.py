@@ -18,7 +18,7 @@ from twin.placement.types import Cluster
 CLUSTER, ARRAYS, TABLES = "cluster.json", "cluster.npz", "chance.npz"
 _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "cluster"))
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
-_DYNAMICS, _NEVER = "dynamics", ("cold", "tide", "node_tide")
+_DYNAMICS, _NEVER = "dynamics", ("cold", "tide", "node_tide", "reaction")
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
 
@@ -27,6 +27,7 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     edge, cluster = fitted.edge, fitted.edge.cluster
     assert cluster.cold is None, "run times by slots start nothing cold"
     assert max(cluster.tide.variance, cluster.node_tide.variance) == 0.0, "nor have they tides"
+    assert cluster.reaction is None, "nor does anybody refuse"
     plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}
     plain[_DYNAMICS] = asdict(cluster.dynamics)
     plain[SETTINGS] = as_facts(edge.config, fitted.frames)

@@ -96,15 +96,16 @@ def autoscalers(
         ConfigError: An unknown name.
     """
     reward, free = cost_under_slo(violation_weight), free_config(config)
-    work_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0))
+    work_s, core_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0)), core_s_per_request(twin.laws)
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
         rates = made_rates(twin.load, TWIN_DAYS, 1)
         starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
-        begin = typical_grants(log)
 
         def respond(starts: np.ndarray) -> Response:
-            return twin_response(twin.laws, free, limits, rates, TWIN_STEPS, begin, starts=starts)
+            return twin_response(
+                twin.laws, free, limits, rates, TWIN_STEPS, typical_grants(log), starts=starts
+            )
 
         best, _ = calibrated(
             jax.random.key(1), respond, starts, config, limits, make, grid, reward, TWIN_STEPS,
@@ -131,15 +132,12 @@ def autoscalers(
     def pods(settings: PodAutoscalerConfig) -> Autoscaler:
         return horizontal_pod(config, limits, settings)
 
-    def safe(autoscaler: Autoscaler) -> Autoscaler:
-        return rescued(config, limits, autoscaler, core_s_per_request(twin.laws))
-
     def safe_pods(settings: PodAutoscalerConfig) -> Autoscaler:
-        return safe(pods(settings))
+        return rescued(config, limits, pods(settings), core_s)
 
     def ahead(settings: LookaheadConfig) -> Autoscaler:
         whole = LookaheadConfig(margin=settings.margin, weight=violation_weight)
-        return safe(lookahead(config, limits, twin.laws, twin.load, whole))
+        return rescued(config, limits, lookahead(config, limits, twin.laws, twin.load, whole), core_s)
 
     makers: dict[str, Callable[[], Setting]] = {
         "logged": lambda: Setting(operated(config, limits, len(twin.deployments), num_traces, 1)),
