@@ -130,10 +130,7 @@ def autoscalers(
         return Setting(critical_path(config, limits, found))
 
     def pods(settings: PodAutoscalerConfig) -> Autoscaler:
-        return horizontal_pod(config, limits, settings)
-
-    def safe_pods(settings: PodAutoscalerConfig) -> Autoscaler:
-        return rescued(config, limits, pods(settings), core_s)
+        return rescued(config, limits, horizontal_pod(config, limits, settings), core_s)
 
     def ahead(settings: LookaheadConfig) -> Autoscaler:
         whole = LookaheadConfig(margin=settings.margin, weight=violation_weight)
@@ -141,9 +138,9 @@ def autoscalers(
 
     makers: dict[str, Callable[[], Setting]] = {
         "logged": lambda: Setting(operated(config, limits, len(twin.deployments), num_traces, 1)),
-        "hpa": lambda: Setting(pods(PodAutoscalerConfig())),
-        "hpa_calibrated": lambda: calibrate(safe_pods, POD_GRID, with_seats=True),
-        "hpa_sized": lambda: calibrate(safe_pods, SIZED_GRID, with_seats=True),
+        "hpa": lambda: Setting(horizontal_pod(config, limits, PodAutoscalerConfig())),
+        "hpa_calibrated": lambda: calibrate(pods, POD_GRID, with_seats=True),
+        "hpa_sized": lambda: calibrate(pods, SIZED_GRID, with_seats=True),
         "vpa": lambda: Setting(vertical_pod(config, limits)),
         "rate_target": lambda: Setting(rate_target(config, limits, PLANNED_USE / work_s)),
         "static": lambda: Setting(static(peak_grants(log, twin))),
