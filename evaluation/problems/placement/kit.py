@@ -36,6 +36,7 @@ from evaluation.problems.placement.case import Case, refuse_uneven
 from evaluation.problems.placement.certifying import certify, refused
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice_in, refuse_no_choice, untrainable
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
+from evaluation.problems.placement.dependences import dependences_in_words
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.refreshing import placement_parts
 from evaluation.problems.placement.shifted import ShiftedTwins, fit_beside
@@ -269,6 +270,8 @@ def fitted(facts: Facts) -> list[str]:
     if NO_CHOICE in facts:
         lines.append(f"warning: {untrainable(facts[NO_CHOICE])}")
     lines.append(spread_in_words(facts["spread"]))
+    if "dependences" in facts:  # twins of before have none
+        lines.append(dependences_in_words(facts["dependences"]))
     lines += [facts["imitation"]["in_words"]] if "imitation" in facts else []
     return [*lines, _population(facts["population"])]
 

@@ -32,6 +32,7 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import Case
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice, untrainable
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
+from evaluation.problems.placement.dependences import dependences_of
 from evaluation.problems.placement.encodings import encoding_of
 from evaluation.problems.placement.judging_tasks import judge_ahead
 from evaluation.problems.placement.reporting import make_report
@@ -127,6 +128,7 @@ def build_twin(
         "num_held_out_offers": twin.report.num_held_out,
         "held_out_log_likelihood": float(np.mean(best)),
         "spread": spread_of(twin.report),
+        "dependences": dependences_of(encoding.cluster),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),

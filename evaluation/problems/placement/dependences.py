@@ -1,0 +1,42 @@
+"""What a log shows that run times and answers depend on, beyond the tables of means, in words."""
+
+import numpy as np
+
+from twin.placement.types import Cluster
+
+NOTHING = "nothing beyond the means of services, nodes and agents"
+
+
+def dependences_of(cluster: Cluster) -> list[str]:
+    """One entry for each dependence that a fit has found; empty where it has found none."""
+    found = []
+    if cluster.dynamics.moves:
+        found.append("run times of nodes and services that move, and are followed")
+    if cluster.tide.variance:
+        found.append(
+            f"requests that are longer for a while everywhere (by some {_share(cluster.tide.variance)})"
+        )
+    if cluster.node_tide.variance:
+        found.append(f"nodes that are slower for a while (by some {_share(cluster.node_tide.variance)})")
+    if pressing := int(np.sum(np.asarray(cluster.pressure)[1:] > 0.0)):  # the first is "unknown"
+        found.append(f"{pressing} services whose runs make those beside them longer")
+    if cluster.cold is not None:
+        longest_s = float(np.max(cluster.cold.startup_s))
+        found.append(
+            f"services that start cold after {cluster.cold.memory_s:.3g} s (up to {longest_s:.3g} s)"
+        )
+    if cluster.reaction is not None:
+        found.append(
+            f"agents who accept less when they were served ill lately (by up to {-cluster.reaction.effect:.0%})"
+        )
+    return found
+
+
+def dependences_in_words(found: list[str]) -> str:
+    """For example "the log shows nodes that are slower for a while (by some 20 %)"."""
+    return f"the log shows {'; '.join(found) if found else NOTHING}"
+
+
+def _share(variance: float) -> str:
+    """The deviation of a logarithm as a share."""
+    return f"{np.expm1(np.sqrt(variance)):.0%}"

@@ -1,0 +1,26 @@
+"""A fit says what its log shows beyond tables of means."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from evaluation.problems.placement.dependences import NOTHING, dependences_in_words, dependences_of
+from tests.twin.made import made_cluster
+from twin.placement.cold_starts import ColdStarts
+from twin.placement.tides import Tide
+from twin.placement.types import Reaction
+
+
+def test_a_log_of_means_shows_nothing_else():
+    assert dependences_in_words(dependences_of(made_cluster())) == f"the log shows {NOTHING}"
+
+
+def test_every_dependence_is_named_with_its_size():
+    cluster = replace(
+        made_cluster(), tide=Tide(variance=0.04), node_tide=Tide(variance=0.25), pressure=np.array([0.0, 0.2, 0.1]),
+        cold=ColdStarts(600.0, np.array([0.0, 20.0, 5.0])), reaction=Reaction(64, -0.38, 0.3),
+    )  # fmt: skip
+    words = dependences_in_words(dependences_of(cluster))
+    for part in ("everywhere (by some 22%)", "nodes that are slower for a while (by some 65%)", "2 services whose runs",
+                 "after 600 s (up to 20 s)", "by up to 38%"):  # fmt: skip
+        assert part in words
