@@ -16,6 +16,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.comparison.bootstrap import Statistic
+from twin.placement.service_times import rows_by_group
 
 SECTION = "what run times depend on"
 MIN_ROWS = 200
@@ -71,8 +72,7 @@ def of_last(
 ) -> np.ndarray:
     """[rows] mean of the last `num` values of the row's group that were known before it asked; NaN without any."""
     found = np.full(len(value), np.nan)
-    order = np.argsort(group, kind="stable")
-    for here in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+    for here in rows_by_group(group):
         known = here[np.isfinite(value[here])]
         known = known[np.argsort(known_s[known], kind="stable")]
         sums = np.concatenate([[0.0], np.cumsum(value[known])])

@@ -12,8 +12,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.certify.model_class import MIN_ROWS, correlation, of_last
-from twin.placement.discontent import LEAST_LATER, forward_deviations
-from twin.placement.types import COMPLETED, REJECTED
+from twin.placement.discontent import LEAST_LATER, forward_deviations, gone_ill
 
 SECTION = "what acceptance depends on"
 NAME = "acceptance residuals against how the agent was served lately"
@@ -48,10 +47,7 @@ def reaction_line(forecast: Forecast, config: CertifyConfig) -> Line:
 def _served_ill(forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:
     """[rows] 1 for requests that were refused, failed or late and 0 for others, NaN where unknown; and when that was
     known, seconds since 1970."""
-    due_s, end_s = forecast.arrival_s + forecast.deadline_s, forecast.finish_s
-    refused = forecast.status == REJECTED
+    due_s = forecast.arrival_s + forecast.deadline_s
     with np.errstate(invalid="ignore"):
-        late = end_s > due_s
-    ill = (refused | late | (forecast.status != COMPLETED)).astype(float)
-    known_s = np.where(refused, forecast.arrival_s, np.where(late, due_s, end_s))
+        ill, known_s = gone_ill(forecast.arrival_s, forecast.finish_s, forecast.status, due_s)
     return np.where(forecast.known & np.isfinite(known_s), ill, np.nan), known_s

@@ -75,7 +75,7 @@ class School(NamedTuple):
 
     system: Environment  # the twin
     drifting: Environment  # the twin in worlds whose mix of requests moves
-    truth: Environment  # the application itself, for `IN_TRUTH` alone
+    truth: Callable[[], Environment]  # the application itself, for `IN_TRUTH` alone
     scaling: AutoscalingConfig
     limits: GrantLimits
     log: ScalingLog
@@ -93,9 +93,14 @@ def school_of(
     log = read_scaling_log(Archive(products["archive"] / archive), deployments=twin.deployments)
     setting = ScalingTask(scaling, limits)
     system, moving = systems_to_learn_in(twin, log, setting, cost_under_slo(), LOAD_SEED)
-    rates = made_rates(app, TRUTH_DAYS, scaling.interval_s, LOAD_SEED)
-    answers = application_response(app, scaling, rates, EPISODE, grants=typical_grants(log), limits=limits)
-    truth = environment(autoscaling_problem(scaling, limits, cost_under_slo()), answers)
+
+    def truth() -> Environment:
+        rates = made_rates(app, TRUTH_DAYS, scaling.interval_s, LOAD_SEED)
+        answers = application_response(
+            app, scaling, rates, EPISODE, grants=typical_grants(log), limits=limits
+        )
+        return environment(autoscaling_problem(scaling, limits, cost_under_slo()), answers)
+
     return School(
         system, moving, truth, scaling, limits, log, TeacherConfig(updates=updates), num_seeds, twin
     )
@@ -141,7 +146,7 @@ def learn(
         return train_students(key, lessons, STUDENTS[kind]).params
     if planner is not None:
         if kind in WHOLE:
-            system = school.truth if kind == IN_TRUTH else school.drifting
+            system = school.truth() if kind == IN_TRUTH else school.drifting
             return teacher_of(key, system, school.scaling, school.limits, planner)
         taught = students_of(key, school.system, school.scaling, school.limits, planner, STUDENTS[kind])
         return taught.params

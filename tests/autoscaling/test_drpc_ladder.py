@@ -138,7 +138,9 @@ def test_without_the_ladder_only_what_is_asked_for_is_trained(ran, tmp_path, ask
 
 @pytest.mark.parametrize(("kind", "system"), [("teacher_lookahead", "drifting"), (IN_TRUTH, "truth")])
 def test_the_planner_is_imitated_in_the_truth_for_judges_alone(monkeypatch, kind, system):
-    school = SimpleNamespace(drifting="drifting", truth="truth", system="twin", scaling=None, limits=None)
+    school = SimpleNamespace(
+        drifting="drifting", truth=lambda: "truth", system="twin", scaling=None, limits=None
+    )
     monkeypatch.setattr(drpc_learners, "teacher_of", lambda _key, where, *_: where)
     assert drpc_learners.learn(None, kind, school, planner="planner") == system
     assert IN_TRUTH not in CHOSEN_FROM

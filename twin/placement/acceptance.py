@@ -6,10 +6,9 @@ import pyarrow.compute as pc
 
 from twin.placement.columns import amount, index_of, instant_s, label_index, outcomes
 from twin.placement.discontent import discontent_along, fit_reaction
+from twin.placement.run_filter import DAY_S
 from twin.placement.service_times import Acceptance, acceptances, offer_kind
 from twin.placement.types import Cluster, Reaction
-
-_DAY_S = 86_400.0
 
 
 def fit_acceptance(
@@ -49,16 +48,13 @@ def _reaction(
     until_s: float,
 ) -> Reaction | None:
     """See `fit_reaction`; the log's outcomes as they are known at the end of training."""
-    listed = {name: row for row, name in enumerate(usual.agents)}
-    named, agent = np.unique(names, return_inverse=True)
-    row = np.array([listed.get(name, -1) for name in named.tolist()])[agent]
-    each = np.maximum(kind, 0)
-    chance = usual.of_scenario[scenario, each]
-    if len(usual.agents):
-        chance = np.where(row >= 0, usual.of_agent[np.maximum(row, 0), each], chance)
+    agent = np.unique(names, return_inverse=True)[1]
     agent = np.where(names == "", -1, agent)
+    if not (np.any(accepted == 0.0) and np.any(agent >= 0)):
+        return None  # nobody refuses: the log is not gone through
+    chance = _usually(usual, rows["agent"], scenario)[np.arange(len(rows)), np.maximum(kind, 0)]
     arrival_s = instant_s(rows, "arrival")
-    day = np.floor_divide(arrival_s, _DAY_S).astype(np.int64)
+    day = np.floor_divide(arrival_s, DAY_S).astype(np.int64)
     finish_s, status = outcomes(rows, until_s)
     deadline_s = amount(rows, "deadline_s", np.inf)
     discontent = discontent_along(agent, day, arrival_s, finish_s, status, deadline_s)
@@ -73,7 +69,13 @@ def acceptance_of(cluster: Cluster, agent: pa.Array | pa.ChunkedArray, scenario:
         agent: [requests] names, null where hidden.
         scenario: [requests] index.
     """
-    row = index_of(agent, cluster.agents, missing=-1)
-    found = cluster.acceptance_of_scenario[scenario]
-    found[row >= 0] = cluster.acceptance_of_agent[row[row >= 0]]
-    return found.T.astype(np.float32)
+    usual = Acceptance(cluster.agents, cluster.acceptance_of_agent, cluster.acceptance_of_scenario)
+    return _usually(usual, agent, scenario).T.astype(np.float32)
+
+
+def _usually(usual: Acceptance, agent: pa.Array | pa.ChunkedArray, scenario: np.ndarray) -> np.ndarray:
+    """[requests, OFFER_KINDS], as `acceptance_of`."""
+    row = index_of(agent, usual.agents, missing=-1)
+    found = usual.of_scenario[scenario]
+    found[row >= 0] = usual.of_agent[row[row >= 0]]
+    return found

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.placement.service_times import RunRatios, blocks_of, run_ratios
+from twin.placement.service_times import RunRatios, blocks_of, rows_by_group, run_ratios
 
 MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
 """Idle times that are tried."""
@@ -69,8 +69,7 @@ def last_ends_s(pair: np.ndarray, ends_s: np.ndarray, begin_s: np.ndarray | floa
         begin_s: [rows] or one for all: where no earlier run is known.
     """
     found = np.full(len(pair), -np.inf)
-    order = np.argsort(pair, kind="stable")
-    for here in np.split(order, np.flatnonzero(np.diff(pair[order])) + 1):
+    for here in rows_by_group(pair):
         if len(here) and pair[here[0]] >= 0:
             found[here[1:]] = np.maximum.accumulate(ends_s[here])[:-1]
     return np.where(np.isneginf(found), begin_s, found)

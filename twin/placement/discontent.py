@@ -12,13 +12,14 @@ Arellano and O. Bover, Another look at the instrumental variable estimation of e
 mean of all, answers that depend on nothing would rise with the refusals before them, by one in so many.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, Streams
-from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Fate, Leaf, Reaction, Requests
+from twin.placement.service_times import rows_by_group
+from twin.placement.types import DROPPED, FAILED, REJECTED, UNKNOWN, Fate, Leaf, Reaction, Requests
 
 FADING = 0.3
 """Weight of an agent's last request."""
@@ -61,7 +62,7 @@ def discontent_along(
     Returns:
         [rows] in [0, 1], float32.
     """
-    ill, known_s = _gone_ill(arrival_s, finish_s, status, arrival_s + deadline_s)
+    ill, known_s = gone_ill(arrival_s, finish_s, status, arrival_s + deadline_s)
     found = np.zeros(len(agent), np.float32)
     last: dict[tuple[int, int], int] = {}
     for row, one in enumerate(zip(agent.tolist(), day.tolist(), strict=True)):
@@ -75,12 +76,11 @@ def discontent_along(
     return found
 
 
-def _gone_ill(
-    arrival_s: np.ndarray, finish_s: np.ndarray, status: np.ndarray, due_s: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """[rows] bool: refused, failed, given up or late; and when that is known, inf where it never is."""
+def gone_ill(arrival_s: Any, finish_s: Any, status: Any, due_s: Any, np: Any = np) -> tuple[Any, Any]:
+    """Whether requests were refused, failed, given up or late, and when that is known, inf where it never is; of the
+    arguments' shape, on one clock."""
     refused = status == REJECTED
-    ill = refused | np.isin(status, (FAILED, DROPPED)) | (finish_s > due_s)
+    ill = refused | (status == FAILED) | (status == DROPPED) | (finish_s > due_s)
     known_s = np.where(refused, arrival_s, np.minimum(finish_s, due_s))
     return ill, np.where((status == UNKNOWN) & ~np.isfinite(due_s), np.inf, known_s)
 
@@ -89,8 +89,7 @@ def forward_deviations(values: np.ndarray, group: np.ndarray) -> np.ndarray:
     """[rows] values less the mean of the later values of their group, scaled to a variance that does not depend on how
     many these are; NaN where they are fewer than `LEAST_LATER`. Rows in the order of time."""
     found = np.full(len(values), np.nan)
-    order = np.argsort(group, kind="stable")
-    for here in np.split(order, np.flatnonzero(np.diff(group[order])) + 1):
+    for here in rows_by_group(group):
         later = np.arange(len(here))[::-1]
         rest = values[here].sum() - np.cumsum(values[here])
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -121,14 +120,14 @@ def fit_reaction(
     left, moved = (forward_deviations(one[known], group) for one in (accepted - usual, discontent))
     cause = discontent[known] - discontent[known].mean()
     seen = np.isfinite(left)
-    scale = np.sqrt(np.sum(left[seen] ** 2) * np.sum(cause[seen] ** 2))
-    if not scale > 0.0:
-        return None
-    correlation = float(left[seen] @ cause[seen]) / scale
-    if correlation > -max(LEAST_EFFECT, _CERTAIN / np.sqrt(seen.sum())):
+    left, moved, cause = left[seen], moved[seen], cause[seen]
+    scale, both = np.sqrt(np.sum(left**2) * np.sum(cause**2)), np.sum(left * cause)
+    if not scale > 0.0 or both / scale > -max(LEAST_EFFECT, _CERTAIN / np.sqrt(len(left))):
         return None
     num_slots = min(2 ** int(np.ceil(np.log2(2 * len(np.unique(agent[known]))))), _MOST_AGENTS)
-    effect = float(left[seen] @ cause[seen]) / float(moved[seen] @ cause[seen])
+    effect = both / np.sum(
+        moved * cause
+    )  # sums, not products of vectors, whose last digits depend on the processors
     return Reaction(num_slots, float(np.clip(effect, -1.0, 0.0)), float(discontent[known].mean()))
 
 
@@ -155,10 +154,8 @@ def after_answers(
     served: AgentsServed, request: Requests, discontent: Array, clock_s: Array, fate: Fate, active: Array
 ) -> AgentsServed:
     """The account with the answers `fate` to the requests in hand, leaves [seats, streams]."""
-    refused = ~fate.accepted
-    due_s = clock_s[None] + request.deadline_s
-    ill = refused | (fate.status != COMPLETED) | (fate.finish_s > due_s)
-    known_s = jnp.where(refused, clock_s[None], jnp.minimum(fate.finish_s, due_s))
+    now_s = clock_s[None]
+    ill, known_s = gone_ill(now_s, fate.finish_s, fate.status, now_s + request.deadline_s, jnp)
     num_slots, num_streams = served.ill.shape
     for seat in range(request.agent.shape[0]):
         agent = request.agent[seat]

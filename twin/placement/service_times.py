@@ -118,6 +118,12 @@ def acceptances(
     return Acceptance(tuple(named[kept].tolist()), of_agent[kept], of_scenario)
 
 
+def rows_by_group(group: np.ndarray) -> list[np.ndarray]:
+    """The rows of every group, each in their order."""
+    order = np.argsort(group, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(group[order])) + 1)
+
+
 def blocks_of(group: np.ndarray, size: int) -> np.ndarray:
     """[rows] index of the block of a row: `size` consecutive rows of its group are one."""
     order = np.argsort(group, kind="stable")
