@@ -260,6 +260,18 @@ def test_new_days_have_the_hours_and_the_intervals_in_which_nobody_asked():
     np.testing.assert_allclose(known_profile(load)[12:], load.log_rate[12:])
 
 
+def test_new_days_have_the_bursts_that_overloaded_the_application():
+    asked, failures = LOG.gateway["request_rate_per_s"].copy(), LOG.gateway["num_failures"].copy()
+    burst = np.arange(len(asked)) % 240 < 12
+    asked[burst] *= 3.0
+    failures[burst] = asked[burst] * 30.0  # nobody was answered: censored
+    log = replace(LOG, gateway=LOG.gateway | {"request_rate_per_s": asked, "num_failures": failures})
+    assert log.censored[burst].all()
+    made = made_rates(fit_load(log), 40, 0).reshape(40, -1)
+    away = made / made_rates(fit_load(LOG), 1, 0).reshape(1, -1)
+    assert (away > 2.0).mean() == pytest.approx(0.05, abs=0.01)
+
+
 def test_days_to_learn_in_are_busier_and_quieter_as_a_whole():
     load = fit_load(LOG)
     usual, varied = (made_rates(load, 40, 0, spread).reshape(40, -1) for spread in (0.0, 0.5))

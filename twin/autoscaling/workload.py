@@ -1,9 +1,11 @@
 """How many requests users send: a daily profile, and deviations from it in pieces that were seen.
 
 The profile is the mean logarithm of the rate by half hours of the day, learned from intervals that are not censored.
-New days are the profile with hours of logged deviations laid end to end, so that bursts come as they came. The
-logarithm of no requests is minus infinity: a half hour without any has it in the profile, single intervals without any
-have it among the deviations.
+New days are the profile with hours of logged deviations laid end to end, so that bursts come as they came. Censored
+intervals are among the deviations with the rate that was logged, the least that users wanted: it is bursts that
+overload an application, and without these intervals every burst would lose its beginning. The logarithm of no requests
+is minus infinity: a half hour without any has it in the profile, single intervals without any have it among the
+deviations.
 """
 
 from typing import NamedTuple
@@ -35,7 +37,8 @@ def fit_load(log: ScalingLog) -> LoadModel:
     known = np.isfinite(rate) & ~log.censored
     asked = known & (rate > 0.0)
     told = np.where(asked, np.log(np.where(asked, rate, 1.0)), np.nan)
-    logs = np.where(known & ~asked, -np.inf, told)
+    least = log.censored & (rate > 0.0)
+    logs = np.where(known & ~asked, -np.inf, np.where(least, np.log(np.where(least, rate, 1.0)), told))
     middle_s = log.time_s + 0.5 * log.interval_s
     place = _bin_of(middle_s)
     num_bins = int(DAY_S // BIN_S)
