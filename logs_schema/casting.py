@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logs_schema.calendar import EPOCH
 from logs_schema.columns import INSTANT, LABEL, LABELS, Column, TableSpec, arrow_schema
 from logs_schema.errors import SchemaError, first
 from logs_schema.options import refuse_type
@@ -360,12 +361,9 @@ def _truth_of(text: str) -> bool:
         raise ValueError(text) from None
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
 def _instant_of(text: str) -> datetime:
     if NUMBER.fullmatch(text):
-        return _EPOCH + timedelta(seconds=float(text))
+        return EPOCH + timedelta(seconds=float(text))
     instant = datetime.fromisoformat(text)
     return instant.astimezone(UTC) if instant.tzinfo else instant.replace(tzinfo=UTC)
 

@@ -11,13 +11,14 @@ ARCHIVE/quarantine/pack-0-6.parquet
 """
 
 from collections.abc import Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.columns import LABEL, TableSpec, arrow_schema
 from logs_schema.tables import SCHEMA_VERSION
 
@@ -34,7 +35,7 @@ QUARANTINE_SCHEMA = pa.schema(
         pa.field("raw", pa.string(), nullable=False),
     ]
 )
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC).date().toordinal()
+_EPOCH = EPOCH_DATE.toordinal()
 
 
 def partition(table_name: str, day: date | None) -> str:

@@ -24,7 +24,8 @@ from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, pairs_chart, two_sample_lines
 from evaluation.comparison.report import Chart, Curve
 from logs_schema import Archive
-from twin.placement.encoding import DAY_S, day_start_s
+from logs_schema.calendar import DAY_S, MONDAY_S, WEEK_S
+from twin.placement.encoding import day_start_s
 from twin.population import (
     METHODS,
     AgentTable,
@@ -35,7 +36,7 @@ from twin.population import (
     sample_agents,
     workload_facts,
 )
-from twin.population.arrival_times import MONDAY_S, WEEK_S, draw_arrivals
+from twin.population.arrival_times import draw_arrivals
 from twin.population.arrivals import read_arrivals
 from twin.population.workload import NONE
 

@@ -12,11 +12,11 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.comparison.training_days import days_of
 from logs_schema import Archive
+from logs_schema.calendar import DAY, DAY_S
 from logs_schema.errors import ConfigError, first
 from twin.placement.columns import decided_node
-from twin.placement.encoding import DAY_S, Encoding, day_start_s
+from twin.placement.encoding import Encoding, day_start_s
 
-DAY = dt.timedelta(days=1)
 MAX_DAYS = 28
 _INSTANTS = ("arrival", "start", "finish")
 _VOCABULARIES = {"service": "services", "scenario": "scenarios", "queue": "queues", "site": "sites"}

@@ -14,7 +14,7 @@ import numpy as np
 from evaluation.certify.lines import Line, Verdict
 from evaluation.certify.tested_system import SystemUnderTest
 from evaluation.comparison.formatting import number
-from twin.placement.encoding import DAY_S
+from logs_schema.calendar import DAY_S
 from twin.placement.windows import Windows, select
 
 CHANGED = (

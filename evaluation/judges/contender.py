@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.judges.players import Player, PlayerInput
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError, first
 from offline_rl.bundle import read_network
 from offline_rl.contract import PolicyContract
@@ -180,10 +181,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
     if (
         setting.trained_until_s != judged.trained_until_s
     ):  # the encoding uses only the time elapsed since then
-        days = (_EPOCH + dt.timedelta(seconds=setting.trained_until_s) - dt.timedelta(days=1),)
+        days = (EPOCH_DATE + dt.timedelta(seconds=setting.trained_until_s) - dt.timedelta(days=1),)
     return replace(
         judged, cluster=seen_as, run_of_service_s=setting.run_of_service_s, problem=problem, train_days=days
     )
-
-
-_EPOCH = dt.date(1970, 1, 1)

@@ -23,10 +23,11 @@ from evaluation.comparison.decisions import Decisions, decisions_from
 from evaluation.judges.descriptions import REPLAY, SHIFTED_TWIN
 from evaluation.judges.players import HISTORY, Players, play
 from evaluation.judges.views import Translation, answered, translation_of, with_views
+from logs_schema.calendar import DAY_S
 from twin.contracts import Array, PyTree, Trajectory
 from twin.mapped import mapped
 from twin.placement.bookkeeping import placement
-from twin.placement.encoding import DAY_S, Encoding
+from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers, with_logged_luck
 from twin.placement.responses import Answers, drawn_response

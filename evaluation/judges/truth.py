@@ -36,9 +36,10 @@ from evaluation.simulator.truth import day_of_truth, ground_truth, truth_respons
 from evaluation.simulator.workloads import FACT, Workload, load_workload, missing_arrivals
 from evaluation.simulator.world_files import world_of
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
-from twin.placement.encoding import DAY_S, Encoding
+from twin.placement.encoding import Encoding
 
 NAME = "truth"
 

@@ -10,6 +10,7 @@ from evaluation.comparison.shifts import ShiftConfig, parse_shifts
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.jobs.engine.config import EngineConfig
 from evaluation.judges.config import JudgeConfig
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError
 from logs_schema.settings import load_settings, refuse_below_one
 from offline_rl.assignment.config import AssignConfig
@@ -21,7 +22,6 @@ from twin.imitation.config import GameConfig
 from twin.placement.learned import AnswerConfig
 from twin.population import PopulationConfig
 
-EPOCH = dt.date(1970, 1, 1)
 WARM_STARTS = ("logged", "easy", "empty")
 
 
@@ -119,7 +119,7 @@ class WeeksConfig:
                 where="between",
                 allowed="FIRST..LAST: 1997-03-10..1997-08-30",
             )
-        return (first - EPOCH).days, (last - EPOCH).days
+        return (first - EPOCH_DATE).days, (last - EPOCH_DATE).days
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from evaluation.judges.judge import Program, twin_program
 from evaluation.judges.players import SAMPLED, players_of
 from evaluation.reproduction.offload import DayParts, ratios
 from logs_schema import Archive
+from logs_schema.calendar import DAY, DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example
@@ -24,7 +25,7 @@ from offline_rl.recipes.config import NETWORKS, TrainingConfig
 from offline_rl.recipes.schedulers import example_for
 from twin.contracts import Array, PyTree
 from twin.placement.encode import EncodedRows, cut_windows, read_rows
-from twin.placement.encoding import DAY_S, Encoding, day_start_s, fit_encoding
+from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.fit import MIN_ROWS, FitProgram, fit_answers, fit_program
 from twin.placement.history import labelled_offers, replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel
@@ -32,7 +33,6 @@ from twin.placement.windows import Windows, pad_windows, select
 
 PART_WINDOWS = 16
 """Of them 12 are enough for whole windows to be held out of a fit (`twin.placement.fit`)."""
-DAY = dt.timedelta(days=1)
 
 
 class LoggedDay(NamedTuple):

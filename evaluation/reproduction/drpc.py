@@ -22,7 +22,7 @@ from evaluation.judges.descriptions import LADDER
 from evaluation.reproduction.drpc_ladder import CHOSEN_FROM, ladder_step, played_as_chosen, read_choices
 from evaluation.reproduction.drpc_learners import IN_TRUTH, KINDS, TAUGHT, learned_autoscaler, learning_step
 from evaluation.simulator.applications.load import made_rates
-from evaluation.simulator.applications.log import scaling_config, simulate_application
+from evaluation.simulator.applications.log import OPERATOR, scaling_config, simulate_application
 from evaluation.simulator.applications.presets import application
 from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
 from evaluation.simulator.logs import FIRST_DAY
@@ -219,7 +219,7 @@ def traces_of(config: DrpcConfig) -> Traces:
 def _log_step(config: DrpcConfig) -> Step:
     def build(out: Path, _: Mapping[str, Path], _progress: Progress) -> Mapping[str, Any]:
         report = simulate_application(
-            application(config.preset), config.log_days, "operator", config.seed, out / ARCHIVE,
+            application(config.preset), config.log_days, OPERATOR, config.seed, out / ARCHIVE,
             first_day=FIRST_DAY,
         )  # fmt: skip
         return {"num_rows": report.num_rows}

@@ -18,11 +18,11 @@ from evaluation.simulator.modulation import Path, time_for
 from evaluation.simulator.names import Names
 from evaluation.simulator.request_lists import DayRequests, next_row
 from evaluation.simulator.world import CALENDAR_DAY_S, World
+from logs_schema.calendar import DAYS_A_WEEK
 from twin.contracts import Array, Streams
 from twin.placement.types import Requests
 
 TWO_PI = 2.0 * jnp.pi
-DAYS_A_WEEK = 7.0
 
 
 def draw_index(cumulative: Array, uniform: Array) -> Array:

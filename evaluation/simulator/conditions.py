@@ -12,7 +12,8 @@ import numpy as np
 
 from evaluation.simulator.options import LINK_KINDS, PROCESSOR_SHARING, LinkFault, Outage
 from evaluation.simulator.request_lists import DayRequests
-from evaluation.simulator.world import DAYS_A_WEEK, FIRST_WEEKEND_DAY, World
+from evaluation.simulator.world import FIRST_WEEKEND_DAY, World
+from logs_schema.calendar import DAYS_A_WEEK
 
 NUM_LINKS = len(LINK_KINDS)
 _NUM_QUANTILES = 20_000

@@ -14,10 +14,9 @@ from evaluation.simulator.conditions import hosting
 from evaluation.simulator.history import History
 from evaluation.simulator.names import agent_name
 from evaluation.simulator.world import CALENDAR_DAY_S, World
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.columns import INSTANT
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Fate
-
-EPOCH = dt.date(1970, 1, 1)
 
 
 def nodes_table(world: World) -> pa.Table:
@@ -44,7 +43,7 @@ def requests_table(
     """
     request = rows.request
     fate = _reported(world, rows.fate, np.random.default_rng([seed, day.toordinal(), 0x4E90]))
-    midnight_s = (day - EPOCH).days * CALENDAR_DAY_S
+    midnight_s = (day - EPOCH_DATE).days * CALENDAR_DAY_S
     arrival = instants(midnight_s, rows.arrival_s)
     node = labels([node.name for node in world.nodes], rows.node)
     accepted = np.asarray(fate.accepted)
@@ -131,7 +130,7 @@ def left_for_good(world: World, rows: History) -> np.ndarray:
 
 def node_samples_table(world: World, day: float, date: dt.date) -> pa.Table:
     """Which nodes can take requests: at midnight, and whenever that changes, as the archive's `node_samples`."""
-    midnight_s = (date - EPOCH).days * CALENDAR_DAY_S
+    midnight_s = (date - EPOCH_DATE).days * CALENDAR_DAY_S
     samples = []
     for node in world.nodes:
         outages = [one for one in world.outages if one.node == node.name and int(day) in one.days]

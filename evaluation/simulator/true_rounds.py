@@ -15,9 +15,8 @@ from evaluation.simulator.conditions import conditions
 from evaluation.simulator.truth import ground_truth
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import world_of
+from logs_schema.calendar import DAY_S
 from twin.assignment.ran_requests import RanRequests
-
-DAY_S = 86_400.0
 
 
 class TrueTimes(NamedTuple):

@@ -24,7 +24,6 @@ from evaluation.simulator.options import (
 )
 from evaluation.simulator.validation import check
 
-DAYS_A_WEEK = 7
 FIRST_WEEKEND_DAY = 5
 """Day 0 of a world is a Monday, so days 5 and 6 of every week are its weekend."""
 

@@ -19,10 +19,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from logs_schema.calendar import EPOCH
 from logs_schema.formats.describing import RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, instant, not_negative, number, number_or_none, positive
 from logs_schema.formats.files import find_files, numbered_lines
-from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
+from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
 from logs_schema.formats.swf import is_number
 from logs_schema.tables import REQUESTS
 

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from logs_schema.calendar import EPOCH
 from logs_schema.errors import FormatError
 from logs_schema.formats.describing import RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import (
@@ -32,7 +33,7 @@ from logs_schema.formats.fields import (
     positive,
 )
 from logs_schema.formats.files import find_files, numbered_lines, only_file
-from logs_schema.formats.reading import EPOCH, NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
+from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
 from logs_schema.tables import NODES, REQUESTS
 
 NAME = "openb"

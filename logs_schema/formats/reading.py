@@ -8,7 +8,7 @@ than one chunk. Files are opened in `logs_schema.formats.files`.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -23,7 +23,6 @@ CHUNK_LETTERS = 1 << 24
 SHOWN_LETTERS = 1_000
 """Of a line that is too long, so many letters are quarantined."""
 LINE_TOO_LONG = "line_too_long"
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 LATEST_EPOCH_S = 253_402_300_799.0
 """The last second of the year 9999: an instant beyond it is a broken number."""
 

@@ -25,12 +25,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from logs_schema.calendar import EPOCH
 from logs_schema.casting import float_of
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines, only_file
 from logs_schema.formats.pool_size import GUESSED, given_cores
 from logs_schema.formats.reading import (
-    EPOCH,
     NOTHING_GIVEN,
     BadRow,
     Chunk,

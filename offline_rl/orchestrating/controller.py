@@ -6,10 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, SchedtwinError, first
 from offline_rl.errors import PolicyInputError
 from offline_rl.orchestrating.cluster import NODE, SERVICE, ClusterError, Hosted, ScalableCluster
-from offline_rl.orchestrating.frame import DAY_S, WaitingRemovals, Write, make, places_of, view_of, writes_of
+from offline_rl.orchestrating.frame import WaitingRemovals, Write, make, places_of, view_of, writes_of
 from offline_rl.orchestrating.leading import Leading
 from offline_rl.orchestrating.loads import LoadsError, PastLoads, read_loads
 from offline_rl.orchestrating.recording import FrameMetrics, Recording

@@ -20,7 +20,6 @@ from offline_rl.runner.orchestrator import OrchestratorFacts
 
 Place = tuple[int, int]
 """Service and node, as indices of a bundle's names."""
-DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.progress import Stage
 from offline_rl.ordering.index import SMITH, Index
 from offline_rl.ordering.predicting import RunTimeSamples, fit_predictor, samples_of
@@ -21,7 +22,7 @@ from twin.contracts import PyTree
 from twin.fitting_loop import FitProgress, fit_keeping_best
 from twin.ordering.generated import generated_days
 from twin.ordering.job_windows import JobWindows, cut_job_windows, standing_order
-from twin.ordering.population import DAY_S, JobPopulation
+from twin.ordering.population import JobPopulation
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.replay import replay
 from twin.ordering.rules import LOGGED_ORDER

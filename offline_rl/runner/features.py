@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S, MONDAY_S, WEEK_S
 from offline_rl.runner.setting import RESOURCES
 
 NODE_FEATURES = (
@@ -29,9 +30,6 @@ LOAD = (
 """Rows of a load [rows, nodes]: what is in flight on every node."""
 RECENT_WAIT, RECENT_STARTS = LOAD.index("recent_wait_s"), LOAD.index("recent_starts")
 
-DAY_S = 86_400.0
-WEEK_S = 7 * DAY_S
-MONDAY_S = 4 * DAY_S
 """1970-01-01 was a Thursday; the first Monday began this many seconds later."""
 SLACK = 1.000001
 """A demand may exceed a capacity by this factor; rounding must not decide."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S, MONDAY_S, WEEK_S
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
 from offline_rl.runner import queue_rules, queue_starting
@@ -31,7 +32,6 @@ FIRST_COME = {"rule": "fcfs", "backfill": "by_arrival"}
 OF_PREDICTIONS = ("predicts", "reserves")
 """Keys of a setting about predictions, which the fallback rule need not share."""
 HORIZONS = (0.5, 2.0, 8.0, 32.0)
-DAY_S, WEEK_S, MONDAY_S = 86_400.0, 604_800.0, 345_600.0
 
 
 class QueuePolicy:

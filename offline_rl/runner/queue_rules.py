@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
 
 Jobs = Mapping[str, np.ndarray]
@@ -26,7 +27,6 @@ MEANINGS = {
     "ageing": "by how much the score falls in a day of waiting; the lowest score goes first",
 }
 """Numbers of a weighted rule -> their meaning."""
-DAY_S = 86_400.0
 
 
 def _wfp3(jobs: Jobs) -> np.ndarray:

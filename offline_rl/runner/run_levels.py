@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
+
 CLIP = 2.0
-DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
 from offline_rl.bundle import ARRAYS, GOLDEN, MAX_BYTES, SCALING_KIND, read_arrays, refuse_other_kind
@@ -30,7 +31,6 @@ POD_RULE = "hpa"
 FORMS = (TEACHER, STUDENTS, STUDENTS_DISCRETE, POD_RULE)
 """Kinds of policies: one network over all deployments, a small one each, of numbers or of steps, or a rule."""
 TREND_INTERVALS = 4
-DAY_S = 86400.0
 TOLERANCE = 2e-3
 """How far a place may lie from the original's."""
 MIN_GOLDEN = 32

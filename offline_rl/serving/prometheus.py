@@ -19,12 +19,13 @@ from urllib.request import Request
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import GATEWAY
-from offline_rl.runner.scaling import DAY_S, POD_RULE, Granted, Reading
+from offline_rl.runner.scaling import POD_RULE, Granted, Reading
 from offline_rl.serving.direct_http import content_of, direct_opener
 
 MAX_BYTES = 64 * 1024**2

@@ -23,9 +23,10 @@ from evaluation.certify.generating import STATISTICS, arrival_distances, logged_
 from evaluation.reproduction.populations import FLOOR, GeneratedAgents, Made, draw, measure, ways_of
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
-from twin.placement.encoding import DAY_S, day_start_s
+from logs_schema.calendar import DAY_S, MONDAY_S, WEEK_S
+from twin.placement.encoding import day_start_s
 from twin.population import AgentTable, PopulationConfig
-from twin.population.arrival_times import MONDAY_S, WEEK_S, draw_arrivals
+from twin.population.arrival_times import draw_arrivals
 from twin.population.arrivals import read_arrivals
 
 THIN = 100

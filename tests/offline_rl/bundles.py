@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import DAY_S, MONDAY_S
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import export_policy, original
 from offline_rl.placement_contract import placement_contract
@@ -14,8 +15,8 @@ from offline_rl.runner import Held, Request
 from tests.twin.made import agent_name, made_cluster, made_encoding, made_rows
 from twin.contracts import PyTree
 from twin.placement.cold_starts import ColdStarts
-from twin.placement.encode import MONDAY_S, cut_windows
-from twin.placement.encoding import DAY_S, Encoding
+from twin.placement.encode import cut_windows
+from twin.placement.encoding import Encoding
 from twin.placement.run_filter import RunDynamics, fresh_level
 from twin.placement.types import Requests
 from twin.placement.windows import Windows

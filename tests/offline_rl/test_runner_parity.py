@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from logs_schema.calendar import MONDAY_S
 from offline_rl.export import decided
 from offline_rl.placement_contract import placement_contract
 from offline_rl.runner import Decision, features, load, load_network, table
@@ -15,7 +16,6 @@ from tests.offline_rl.bundles import BOUND, FREE, MLP, RESIDUAL, RULE, made_poli
 from tests.offline_rl.retelling import episodes_of, follow_and_compare, retold
 from twin.contracts import Trajectory
 from twin.placement import types
-from twin.placement.encode import MONDAY_S
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.history import replay_log

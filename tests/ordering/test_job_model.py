@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from tests.ordering.making import jobs_of
-from twin.ordering.population import DAY_S, JobPopulationConfig, continued, fit_population, generate
+from twin.ordering.population import JobPopulationConfig, continued, fit_population, generate
 from twin.ordering.population_check import check_population, stretch_figures
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import OrderingError

@@ -8,6 +8,7 @@ import pytest
 from evaluation.problems.ordering.learned import Learned, learned_policies
 from evaluation.problems.ordering.playing import rule_policies
 from evaluation.problems.ordering.weeks import plan_weeks
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import named_arrays
@@ -33,7 +34,6 @@ from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.job_windows import cut_job_windows, replayed_jobs
 from twin.ordering.orders import by_area
 from twin.ordering.play import by_order, play
-from twin.ordering.population import DAY_S
 from twin.ordering.problem import ordering
 from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.replay import replay

@@ -14,10 +14,11 @@ from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.playing import decisions_of, played, rule_policies
 from evaluation.problems.ordering.replaying import ReplayConfig, _from_first, _part
 from evaluation.problems.ordering.weeks import RARE, RARE_DAYS, cut_week, log_days, plan_weeks
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from tests.ordering.making import jobs_of
-from twin.ordering.population import DAY_S, fit_population
+from twin.ordering.population import fit_population
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS
 from twin.ordering.types import OrderingError, Pool

@@ -25,9 +25,9 @@ from evaluation.problems.ordering.certificate.replayed_weeks import WEEKS, fixed
 from evaluation.problems.ordering.certificate.workload import answer_lines, arrival_lines, jobs_trio
 from evaluation.problems.ordering.fitting import training_days
 from evaluation.problems.ordering.foreign import FIT_POOL, refuse_other_machine
-from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import begin_schedule, log_days
 from logs_schema import Archive
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
@@ -251,7 +251,10 @@ def test_training_days_leave_eight_weeks_where_the_log_has_them(jobs):
     assert training_days(jobs, DaysConfig(num_days=60), weeks) == (begin, 60)
     first, last = dt.date(2001, 10, 1), dt.date(2001, 10, 10)
     assert training_days(jobs, DaysConfig(first_day=first, last_day=last), weeks)[1] == 10
-    assert training_days(jobs, DaysConfig(last_day=last, num_days=7), weeks) == ((last - EPOCH).days - 6, 7)
+    assert training_days(jobs, DaysConfig(last_day=last, num_days=7), weeks) == (
+        (last - EPOCH_DATE).days - 6,
+        7,
+    )
     with pytest.raises(ConfigError, match="do not lie within the log"):
         training_days(jobs, DaysConfig(last_day=last, num_days=70), weeks)
     with pytest.raises(ConfigError, match="too few for 5000 of training and 10 of tests"):

@@ -39,11 +39,11 @@ from evaluation.problems.ordering.refereeing import (
     longest_ratios,
 )
 from evaluation.problems.ordering.weeks import anchor_days, cut_week, log_days
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from offline_rl.ordering.index import some_index
 from tests.ordering.predicted_jobs import FIRST_COME, jobs_of
-from twin.ordering.population import DAY_S
 from twin.ordering.predicted import PredictedOrder, replay_predicted
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS, SJF

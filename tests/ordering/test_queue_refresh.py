@@ -20,9 +20,9 @@ from evaluation.problems.configuration import OrderConfig, WeeksConfig, load_con
 from evaluation.problems.ordering.exporting import export_order, load_order
 from evaluation.problems.ordering.index_orders import index_exponents
 from evaluation.problems.ordering.refreshing import judge_orders, newest_weeks, refuse_other
-from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import log_days
 from logs_schema import Archive
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress
@@ -121,7 +121,7 @@ def test_replay_of_the_newest_weeks_tells_orders_apart(queue_made, bundles):
     days, last = newest_weeks(archive, 28, DaysConfig(), OrderConfig())
     assert (len(days), last) == (28, days[0] - dt.timedelta(days=1))
     end = log_days(read_jobs(archive))[1]
-    assert (days[-1] - EPOCH).days == end - 1 - WeeksConfig().num_drain_days
+    assert (days[-1] - EPOCH_DATE).days == end - 1 - WeeksConfig().num_drain_days
     with pytest.raises(ConfigError, match="too few to learn from 60 and judge on 50"):
         newest_weeks(archive, 50, DaysConfig(num_days=60), OrderConfig())
 

@@ -7,6 +7,7 @@ import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from evaluation.problems.ordering.exporting import export_order, load_order
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
 from offline_rl.ordering.index import Index
@@ -17,7 +18,6 @@ from offline_rl.runner import RunningJob, UserPast, WaitingJob, load, load_queue
 from tests.ordering.pooling import columns_of
 from tests.ordering.test_learning_weeks import busy_log
 from tests.reference.ordering_policy_loop import PolicyLoop
-from twin.ordering.population import DAY_S
 from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.types import Pool
 from twin.ordering.windows import chosen

@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from logs_schema.calendar import MONDAY_S
 from logs_schema.columns import arrow_schema
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.contracts import Trajectory
-from twin.placement.encode import MONDAY_S, EncodedRows, cut_windows, encode_rows
+from twin.placement.encode import EncodedRows, cut_windows, encode_rows
 from twin.placement.encoding import Encoding, day_start_s
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import answers_of_history, replay_environment, replay_log

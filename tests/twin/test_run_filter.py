@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from logs_schema.calendar import DAY_S
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
@@ -15,7 +16,6 @@ from twin.placement.history import answers_of_history
 from twin.placement.replay import replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.run_filter import (
-    DAY_S,
     DRIFT_PER_DAY,
     FAST,
     SLOW,

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import MOST_RHO, Laws, histogram, law_s, tail_features
 from twin.autoscaling.problem import ScalingAction, rescaled
@@ -20,7 +21,6 @@ from twin.contracts import Array, Outcome, PyTree, Response, Streams
 NUM_STEPS = 3
 RESTARTING, RESTARTING_S = 0.5, 10.0
 """Share of the replicas that restart within so many seconds in which they need more memory than they have."""
-DAY_S = 86400.0
 
 
 class TwinApplicationState(NamedTuple):

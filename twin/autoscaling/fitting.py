@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from logs_schema.calendar import HOUR_S
 from logs_schema.errors import ConfigError
 from twin.autoscaling.laws import MOST_RHO, Laws, law_s, tail_features
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.contracts import Array
 from twin.descent import descend
 
-HOUR_S = 3600.0
 WHOLE_CORE = 1.0
 """Cores that a replica can use even where the log granted less: a call runs on one core at a time."""
 USUAL_POWER = -1.5

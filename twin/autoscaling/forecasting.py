@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
-from twin.autoscaling.scaling_log import DAY_S
 from twin.contracts import Array, PyTree
 from twin.descent import descend_in_batches
 

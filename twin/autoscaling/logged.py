@@ -6,10 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.laws import histogram
 from twin.autoscaling.problem import ScalingAction, action_towards
-from twin.autoscaling.scaling_log import DAY_S, ScalingLog
+from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants, ScalingEvents
 from twin.contracts import Array

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from logs_schema.calendar import DAY_S
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants, ScalingEvents, quantile_s
@@ -18,7 +19,6 @@ LOCAL_FEATURES = (
     "response", "failures", "gateway_response", "gateway_failures",
 )  # fmt: skip
 SHARED_FEATURES = ("mean_cpu_use", "largest_cpu_use", "time_share", "gateway_trend", "day_sine", "day_cosine")
-DAY_S = 86400.0
 TREND_INTERVALS = 4
 """Rates are compared with those of so many intervals before."""
 

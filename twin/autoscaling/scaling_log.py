@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ArchiveError, first
 from logs_schema.tables import GATEWAY
 
 TABLE = "deployment_samples"
-DAY_S = 86400.0
 CENSORED_FAILURES = 0.02
 CENSORED_USE = 0.95
 DEPLOYMENT_COLUMNS = (

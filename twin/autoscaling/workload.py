@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twin.autoscaling.scaling_log import DAY_S, ScalingLog
+from logs_schema.calendar import DAY_S
+from twin.autoscaling.scaling_log import ScalingLog
 
 BIN_S = 1800.0
 PIECE_S = 3600.0

@@ -14,11 +14,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from twin.contracts import Array, PyTree, Streams
 from twin.orchestration.chance import Chance, SlotAnswer, since_midnight
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.forecast import DayForecast
-from twin.orchestration.queues import DAY_S
 from twin.placement.types import NUM_RESOURCES, Requests
 
 WAY, RUN = range(2)

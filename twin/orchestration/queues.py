@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from logs_schema.calendar import DAY_S, DAYS_A_WEEK
 from twin.contracts import Array, PyTree
 from twin.environment import beside
 from twin.orchestration.chance import Chance
@@ -15,8 +16,6 @@ from twin.orchestration.dequeue import promote
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.placement.features import one_hot
 from twin.placement.types import NUM_RESOURCES, Requests
-
-DAY_S, DAYS_A_WEEK = 86_400.0, 7.0
 
 
 class Queues(NamedTuple):

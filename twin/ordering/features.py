@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import DAY_S, WEEK_S
 from twin.contracts import Array
 from twin.ordering.config import OrderingConfig
 from twin.ordering.machine import PARTS
@@ -22,7 +23,6 @@ from twin.ordering.users import user_row
 from twin.placement.features import Feature
 
 TWO_PI = 2.0 * np.pi
-DAY_S, WEEK_S = 86_400.0, 604_800.0
 HORIZONS = (0.5, 2.0, 8.0, 32.0)
 """How far ahead the free processors are expected, in time units."""
 

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import MONDAY_S, WEEK_S
 from twin.contracts import Array, Streams
 from twin.ordering.arrivals import Begun, Coming, Ended, JobArrivals
 from twin.ordering.config import OrderingConfig
@@ -20,9 +21,6 @@ from twin.ordering.states import LONGEST, NEVER, JobRequests, Leaf, Running, Use
 from twin.ordering.types import Jobs, OrderingError, Pool
 from twin.ordering.users import histories
 from twin.placement.windows import choose_windows, take
-
-WEEK_S, MONDAY_S = 604_800.0, 345_600.0
-"""Length of a week; 1970 began on a Thursday, its first Monday on second 345,600."""
 
 
 class JobWindows(NamedTuple):

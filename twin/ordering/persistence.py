@@ -7,11 +7,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
 from logs_schema.product import verify
 from twin.arrays import load_structure, save_arrays
 from twin.ordering.job_windows import fitting_tick_s
-from twin.ordering.population import DAY_S, JobPopulation, fit_population
+from twin.ordering.population import JobPopulation, fit_population
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import Jobs, Pool
 from twin.ordering.windows import chosen

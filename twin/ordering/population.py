@@ -24,13 +24,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from twin.ordering.population_cutoff import MIN_RUN_S, known_by
 from twin.ordering.types import Jobs, OrderingError
 from twin.ordering.windows import chosen
 
-DAY_S = 86_400.0
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 MIN_DAYS = 3
 USED_UP = 0.95

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from twin.ordering.population import DAY_S, JobPopulation, day_of, generate
+from logs_schema.calendar import DAY_S
+from twin.ordering.population import JobPopulation, day_of, generate
 from twin.ordering.types import Jobs
 
 LEVEL = 0.9

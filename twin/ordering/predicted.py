@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from twin.ordering.replay import _Replay
 from twin.ordering.rules.fcfs import FCFS
 from twin.ordering.types import Jobs, Pool, Replayed, WarmStart
 
 CORRECTIONS_S = tuple(minutes * 60.0 for minutes in (1, 5, 15, 30, 60, 120, 300, 600, 1_200, 3_000, 6_000))
 """What a prediction is raised by, the first time, the second time, and so on; the last from then on."""
-DAY_S = 86_400.0
 LEAST_AGEING = 1e-6
 """Weight of the earlier arrival among equals, in units of the score a day."""
 

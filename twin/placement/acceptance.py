@@ -4,9 +4,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logs_schema.calendar import DAY_S
 from twin.placement.columns import amount, index_of, instant_s, label_index, outcomes
 from twin.placement.discontent import discontent_along, fit_reaction
-from twin.placement.run_filter import DAY_S
 from twin.placement.service_times import Acceptance, acceptances, offer_kind
 from twin.placement.types import Cluster, Reaction
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S, MONDAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
 from twin.placement.acceptance import acceptance_of
@@ -26,7 +27,7 @@ from twin.placement.encoded_rows import (
     table_run_s,
     tides_of,
 )
-from twin.placement.encoding import DAY_S, Encoding, candidate_set, expected_run_s
+from twin.placement.encoding import Encoding, candidate_set, expected_run_s
 from twin.placement.pieces import pieces
 from twin.placement.types import (
     CARRIED,
@@ -42,9 +43,6 @@ from twin.placement.types import (
     Requests,
 )
 from twin.placement.windows import Windows
-
-MONDAY_S = 4 * DAY_S
-"""1970-01-01 was a Thursday; the first Monday began this many seconds later."""
 
 LEAST_ROOM = 16
 """Rows for what is carried into windows; four times as many wherever they do not suffice: few shapes, few programs."""

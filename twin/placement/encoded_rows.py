@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from twin.placement.cold_starts import filed_runs_s
 from twin.placement.crowding import crowded_runs, uncrowded
 from twin.placement.discontent import discontent_along
-from twin.placement.encoding import DAY_S, Encoding
+from twin.placement.encoding import Encoding
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
 from twin.placement.tides import node_tides_along, tide_along
 from twin.placement.types import COMPLETED, FAILED, REJECTED, Requests

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S, DAYS_A_WEEK
 from logs_schema.errors import ConfigError, first
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
@@ -40,8 +41,6 @@ from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction
 
 UNKNOWN_LABEL = "unknown"
-DAY_S = 86_400.0
-DAYS_A_WEEK = 7
 GRANULARITIES = ("auto", "node", "class")
 MAX_ROWS = 1 << 20
 """Requests that estimates are made from, about at most; of more, stretches spread evenly over the training days."""

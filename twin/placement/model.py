@@ -11,6 +11,7 @@ import jax
 import numpy as np
 
 from logs_schema import Archive
+from logs_schema.calendar import DAY
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
 from logs_schema.options import refuse_type
@@ -35,7 +36,6 @@ from twin.placement.windows import Windows, joined, replayed_arrivals, select
 from twin.problems import PLACEMENT, refuse_other_problem
 from twin.rollout import rollout
 
-DAY = dt.timedelta(days=1)
 MAX_REQUESTS = 65_536
 """Requests that a twin learns from at most. The default fit draws 1.5 million rows for each member: of more requests
 most would be seen a few times or never, and memory would grow with them."""

@@ -21,6 +21,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
+
 SLOW, FAST = 0, 1
 """Parts of a node's level, along axis 0 of `NodeLevel`."""
 CLIP = 2.0
@@ -32,7 +34,6 @@ AGED_PER_DAY = 0.05
 """Deviation by which it may have wandered in a day between the log and the first run seen after it: .13 in a week,
 .27 in a month. It goes as runs end, so it costs little where nothing has moved."""
 LEAST_SCATTER = 1e-4
-DAY_S = 86_400.0
 MAX_RUNS = 40_000
 """Runs of a log that settings are chosen by: the last ones."""
 MEMORIES_S = (120.0, 600.0, 3_000.0, 15_000.0)

@@ -19,9 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, first
 
-DAY_S = 86_400.0
 UNKNOWN = "unknown"
 """Label of what a log does not have."""
 ACTIVITY = "requests_a_day"

@@ -26,15 +26,13 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.special import ndtri
 
+from logs_schema.calendar import DAY_S, DAYS_A_WEEK, MONDAY_S, WEEK_S
 from twin.contracts import Array
-from twin.placement.encode import MONDAY_S
-from twin.placement.encoding import DAY_S, DAYS_A_WEEK
 from twin.placement.types import Leaf
 from twin.population.errors import PopulationError
 
 HOUR_S, HOURS_A_DAY = 3_600.0, 24
 HOURS_A_WEEK = HOURS_A_DAY * DAYS_A_WEEK
-WEEK_S = DAYS_A_WEEK * DAY_S
 WEEKEND = np.array([False] * 5 + [True] * 2)
 MIN_ARRIVALS = 100
 GRID_SIZE = 4096

@@ -7,9 +7,9 @@ import numpy as np
 import pyarrow as pa
 
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S, DAYS_A_WEEK
 from logs_schema.columns import arrow_schema
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION
-from twin.placement.encoding import DAYS_A_WEEK
 from twin.population.agents import (
     ACTIVITY,
     ANY_NODE,
@@ -19,14 +19,7 @@ from twin.population.agents import (
     AgentConditions,
     AgentTable,
 )
-from twin.population.arrival_times import (
-    DAY_S,
-    HOURS_A_DAY,
-    ArrivalModel,
-    counts_of_hours,
-    fit_arrivals,
-    rates,
-)
+from twin.population.arrival_times import HOURS_A_DAY, ArrivalModel, counts_of_hours, fit_arrivals, rates
 
 NUM_PARTS = 12
 MOST_ARRIVALS = 500_000

@@ -11,11 +11,12 @@ import jax
 import numpy as np
 import pyarrow as pa
 
+from logs_schema.calendar import DAY_S, MONDAY_S, WEEK_S
 from logs_schema.casting import with_columns
 from twin.contracts import Array
 from twin.placement.encoding import day_start_s
 from twin.population.agents import ACTIVITY, AgentTable
-from twin.population.arrival_times import DAY_S, MONDAY_S, WEEK_S, draw_arrivals
+from twin.population.arrival_times import draw_arrivals
 from twin.population.arrivals import NUM_PARTS, as_requests, conditions_of_parts
 from twin.population.population import sample_agents
 from twin.population.workload import WorkloadModel

@@ -6,8 +6,9 @@ from pathlib import Path
 from evaluation.certify.lines import Verdict
 from evaluation.comparison.report.pages import page_environment
 from evaluation.pipeline.fleet.outcomes import DONE, OVERDUE, LogDrift, write_aside
-from evaluation.pipeline.fleet.states import DAY_S, HOUR_S, ClusterState, FleetState, Phase
+from evaluation.pipeline.fleet.states import ClusterState, FleetState, Phase
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
+from logs_schema.calendar import DAY_S, HOUR_S
 
 RELOAD_S = 60
 IN_ORDER = (DONE, EXIT_STATUS[Result.KEPT])

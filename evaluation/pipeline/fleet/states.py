@@ -25,14 +25,13 @@ from evaluation.pipeline.fleet.outcomes import (
     worst,
 )
 from evaluation.pipeline.refresh.job import FOLDER
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import SchedtwinError
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.records import to_plain
 from offline_rl.bundle import origin_of, read_bundle
 
 State = TypeVar("State")
-HOUR_S = 3600.0
-DAY_S = 24.0 * HOUR_S
 
 
 class Phase(Enum):

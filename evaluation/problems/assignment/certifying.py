@@ -15,12 +15,12 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.comparison.bootstrap import Statistic, ratio_over_units, resampling_units
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from twin.assignment.from_logs import EdgesFromLog
 from twin.assignment.ran_requests import RanRequests, read_ran, sized
 from twin.assignment.ways import MIN_ROWS, found_free, way_s
 
-DAY_S = 86_400.0
 SHARE = 0.9
 ABOUT = {
     "computing": "Forecast over measured computing time on held-out days, all requests together, less one.",

@@ -35,6 +35,7 @@ from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.rounds import PlayedRounds, Region, Solver
 from evaluation.simulator.true_rounds import unknown_truth
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.progress import Progress
 from offline_rl.assignment.config import AssignConfig
@@ -42,7 +43,6 @@ from offline_rl.assignment.rungs import SEARCHED
 from offline_rl.assignment.training import interval_of
 from twin.assignment.from_logs import EdgesFromLog, with_newcomers
 
-DAY_S = 86_400.0
 MODEL = "twin of shifted days"
 JUDGES = {
     MODEL: "edges fitted to the judged days alone, which no policy has seen, with noise of what they leave",

@@ -9,13 +9,12 @@ import numpy as np
 from evaluation.simulator.rounds import Absence, Region
 from evaluation.simulator.true_rounds import true_times
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, first
 from twin.assignment.from_logs import EdgesFromLog, fit_edges
 from twin.assignment.log_day import day_costs
 from twin.assignment.ran_requests import RanRequests, read_ran, sized, take
 from twin.assignment.types import Costs
-
-DAY_S = 86_400.0
 
 
 class ShiftedRequests(NamedTuple):

@@ -12,7 +12,7 @@ from evaluation.problems.ordering.fixed_orders import FixedOrder, order_of_setti
 from evaluation.problems.ordering.learned import Learned, index_policy
 from evaluation.problems.ordering.observing import Ranges
 from evaluation.problems.ordering.playing import OrderPolicy
-from evaluation.problems.ordering.replaying import EPOCH
+from logs_schema.calendar import DAY_S, EPOCH_DATE
 from logs_schema.errors import ProductError
 from offline_rl.bundle import read_network
 from offline_rl.contract import SCORER as SCORER_KIND
@@ -28,7 +28,6 @@ from twin.contracts import PyTree
 from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.orders import by_area
-from twin.ordering.population import DAY_S
 from twin.ordering.types import Pool
 
 FAR = 8.0
@@ -148,7 +147,7 @@ def _with_fallback(
 def _origin_s(trained_on: Mapping[str, Any]) -> float:
     """Seconds since 1970 of the day after the training days."""
     after = date.fromisoformat(trained_on["last_day"]) + timedelta(days=1)
-    return float((after - EPOCH).days * DAY_S)
+    return float((after - EPOCH_DATE).days * DAY_S)
 
 
 def policy_of_bundle(bundle: Path) -> tuple[OrderPolicy, Pool]:

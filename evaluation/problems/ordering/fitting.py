@@ -10,9 +10,10 @@ from evaluation.comparison.training_days import DaysConfig
 from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.foreign import FIT_POOL, known_processors
 from evaluation.problems.ordering.lacking import room_in_words
-from evaluation.problems.ordering.replaying import EPOCH, queue_of
+from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.weeks import anchor_days, log_days, whole_days
 from logs_schema.archive import Archive
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
@@ -54,7 +55,9 @@ def build_queue_twin(
     with progress.stage(f"fit on {num_days} days"):
         twin = fit_queue(jobs, pool, first_day, num_days)
         save_queue(twin, out)
-    train_days = [day for day in archive.days("requests") if 0 <= (day - EPOCH).days - first_day < num_days]
+    train_days = [
+        day for day in archive.days("requests") if 0 <= (day - EPOCH_DATE).days - first_day < num_days
+    ]
     return {
         KEY: ORDERING,
         "processors": pool.processors,
@@ -94,12 +97,12 @@ def training_days(jobs: Jobs, days: DaysConfig, weeks: WeeksConfig) -> tuple[int
     after = weeks.num_test_days + weeks.num_drain_days
     room = max(ROOM_DAYS + weeks.num_drain_days, max(parse_shifts(weeks.shifts)) + after)
     if days.last_day is not None:
-        last = (days.last_day - EPOCH).days
+        last = (days.last_day - EPOCH_DATE).days
     elif days.first_day is not None and days.num_days is not None:
-        last = (days.first_day - EPOCH).days + num_days - 1
+        last = (days.first_day - EPOCH_DATE).days + num_days - 1
     else:
         last = max(end - room, min(begin + num_days, end - after)) - 1
-    first = last + 1 - num_days if days.first_day is None else (days.first_day - EPOCH).days
+    first = last + 1 - num_days if days.first_day is None else (days.first_day - EPOCH_DATE).days
     if not begin <= first <= last < end:
         is_named = days.first_day is not None or days.last_day is not None
         raise ConfigError(

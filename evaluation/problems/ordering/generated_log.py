@@ -7,10 +7,11 @@ import numpy as np
 import pyarrow as pa
 
 from evaluation.problems.ordering.generated import AS_THEY_WERE
-from evaluation.problems.ordering.replaying import EPOCH, find_rule
+from evaluation.problems.ordering.replaying import find_rule
 from evaluation.problems.placement.generated_log import GeneratedReport
 from evaluation.simulator.calendar_days import validate_days
 from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.calendar import DAY_S, EPOCH_DATE
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.swf import SITE
@@ -18,7 +19,7 @@ from logs_schema.layout import date_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from twin.ordering.persistence import QueueTwin, load_queue_twin
-from twin.ordering.population import DAY_S, JobPopulation, continued
+from twin.ordering.population import JobPopulation, continued
 from twin.ordering.replay import replay
 from twin.ordering.types import Jobs, Pool
 from twin.ordering.windows import chosen
@@ -59,7 +60,7 @@ def generate_queue_log(
         raise ConfigError(f"number of days is {num_days}", where="generate", allowed="1 or more")
     rule = find_rule(policy, suffix=EASY)
     content_hash, twin = read_manifest(twin_path, "twin").content_hash, load_queue_twin(twin_path)
-    begin = twin.anchor if first_day is None else (first_day - EPOCH).days
+    begin = twin.anchor if first_day is None else (first_day - EPOCH_DATE).days
     if begin < twin.anchor:
         raise ConfigError(
             "the first generated day lies before the end of training", where=f"--first-day {first_day}",

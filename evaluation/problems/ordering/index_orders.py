@@ -11,9 +11,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from evaluation.problems.ordering.weeks import TestWeek
+from logs_schema.calendar import DAY_S
 from offline_rl.ordering.index import Index
 from offline_rl.ordering.predicting import TIME_UNIT_S
-from twin.ordering.population import DAY_S
 from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.rules import SAF
 from twin.ordering.types import Pool

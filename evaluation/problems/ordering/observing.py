@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from offline_rl.contract import NetworkFacts, read_json, refusing
 from offline_rl.errors import PolicyInputError
 from offline_rl.ordering_contract import ordering_contract
@@ -15,7 +16,6 @@ from offline_rl.runner import RunningJob, UserPast, WaitingJob
 from offline_rl.runner.queue import queue_features
 from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
-from twin.ordering.population import DAY_S
 from twin.ordering.types import Jobs, Pool
 from twin.ordering.users import histories
 from twin.placement.features import Feature

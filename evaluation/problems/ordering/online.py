@@ -16,7 +16,8 @@ from evaluation.problems.ordering.ladder import choice_at
 from evaluation.problems.ordering.order_candidates import USUAL, candidates, learned_index, play_of
 from evaluation.problems.ordering.past_weeks import Play
 from evaluation.problems.ordering.weeks import cut_week
-from twin.ordering.population import DAY_S, day_of
+from logs_schema.calendar import DAY_S
+from twin.ordering.population import day_of
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.types import Jobs, Pool
 

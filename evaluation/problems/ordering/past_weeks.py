@@ -13,12 +13,11 @@ import numpy as np
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.playing import BLOCK_DAYS
 from evaluation.problems.ordering.weeks import TestWeek, cut_week, log_days
-from twin.ordering.population import DAY_S
+from logs_schema.calendar import DAY_S, DAYS_A_WEEK
 from twin.ordering.population_cutoff import known_by
 from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
-WEEK_DAYS = 7
 MOST_WEEKS = 12
 """Whole weeks before an anchor in which orders are held against each other, where the log has them."""
 LEAST_DAYS = 14
@@ -66,8 +65,8 @@ def past_weeks(known: Jobs, pool: Pool, anchor: int, num_days: int, config: Week
         num_days: days before it.
         config: for how weeks begin and drain.
     """
-    firsts = range(anchor - num_days // WEEK_DAYS * WEEK_DAYS, anchor, WEEK_DAYS)
-    settings = WeeksConfig(num_test_days=WEEK_DAYS, num_drain_days=config.num_drain_days)
+    firsts = range(anchor - num_days // DAYS_A_WEEK * DAYS_A_WEEK, anchor, DAYS_A_WEEK)
+    settings = WeeksConfig(num_test_days=DAYS_A_WEEK, num_drain_days=config.num_drain_days)
     weeks = [cut_week(known, pool, known.logged_start_s, first, settings)[0] for first in firsts]
     return [week for week in weeks if week.counted.any()]
 
@@ -75,7 +74,7 @@ def past_weeks(known: Jobs, pool: Pool, anchor: int, num_days: int, config: Week
 def num_refereed_days(known: Jobs, anchor: int) -> int:
     """Days of the whole weeks in which orders are held against each other; 0 where the log begins too late."""
     before = anchor - log_days(known)[0] - LEAST_DAYS
-    return WEEK_DAYS * min(MOST_WEEKS, max(before, 0) // WEEK_DAYS)
+    return DAYS_A_WEEK * min(MOST_WEEKS, max(before, 0) // DAYS_A_WEEK)
 
 
 def busy_pace(week: TestWeek, pool: Pool) -> float:

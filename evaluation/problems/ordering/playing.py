@@ -10,7 +10,7 @@ from evaluation.comparison.decisions import Decisions, concatenate
 from evaluation.comparison.kept_runs import load_starts, save_starts
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.ordering.weeks import TestWeek, earlier, warm_earlier
-from twin.ordering.population import DAY_S
+from logs_schema.calendar import DAY_S
 from twin.ordering.replay import replay
 from twin.ordering.rules import RULES, Rule
 from twin.ordering.types import Pool

@@ -18,12 +18,13 @@ from evaluation.problems.ordering.comparing import REFERENCES, REPLAY, compare_o
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exporting import policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import published_policies
-from evaluation.problems.ordering.replaying import EPOCH, queue_of
+from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.running import queue_facts
 from evaluation.problems.ordering.steps import training_of
 from evaluation.problems.ordering.weeks import log_days, plan_weeks, whole_days
 from evaluation.problems.refresh_parts import CONTENDERS, NEW, RUNNING, HistorySplit, RefreshParts
 from logs_schema import Archive
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
@@ -130,7 +131,7 @@ def judge_orders(
     weeks = replace(
         order.weeks, num_train_days=twin.num_days, num_anchors=1, num_test_days=len(days), shifts="0d"
     )
-    plan = plan_weeks(jobs, twin.pool, weeks, [(days[0] - EPOCH).days])
+    plan = plan_weeks(jobs, twin.pool, weeks, [(days[0] - EPOCH_DATE).days])
     policies = [
         policy_of_bundle(bundle)[0]._replace(name=name, description=CONTENDERS[name], kind="trained")
         for name, bundle in ((NEW, new), (RUNNING, running))

@@ -15,6 +15,7 @@ from evaluation.problems.ordering.replay_report import ReplayedQueue, ReplayRepo
 from evaluation.problems.ordering.summary import summarise
 from evaluation.problems.ordering.weeks import begin_schedule, cut_week, earlier, warm_earlier
 from logs_schema.archive import Archive
+from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError, first
 from logs_schema.progress import Progress
 from twin.ordering.jobs import clairvoyant, read_jobs
@@ -26,8 +27,6 @@ from twin.ordering.types import Jobs, NoJobsError, Pool, Replayed, WarmStart
 
 if TYPE_CHECKING:
     from evaluation.problems.configuration import OrderConfig
-
-EPOCH = date(1970, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ def _jobs(archive: Archive, pool: Pool, config: ReplayConfig) -> tuple[Jobs, War
 
 def _part(jobs: Jobs, pool: Pool, days: tuple[date, date], warm: str) -> tuple[Jobs, WarmStart]:
     """The jobs of some days, second 0 at their first midnight, and those running then."""
-    first_day, num_days = (days[0] - EPOCH).days, (days[1] - days[0]).days + 1
+    first_day, num_days = (days[0] - EPOCH_DATE).days, (days[1] - days[0]).days + 1
     config = WeeksConfig(num_test_days=num_days, num_drain_days=0, warm=warm)
     week, _ = cut_week(jobs, pool, begin_schedule(jobs, pool, warm), first_day, config)
     if not len(week.jobs.arrival_s):

@@ -12,9 +12,10 @@ import numpy as np
 
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.problems.configuration import WeeksConfig
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, first
 from logs_schema.layout import date_of
-from twin.ordering.population import DAY_S, day_of
+from twin.ordering.population import day_of
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS
 from twin.ordering.types import Jobs, Pool, WarmStart

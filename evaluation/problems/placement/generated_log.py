@@ -21,6 +21,7 @@ from evaluation.baselines import BASELINES
 from evaluation.problems.placement.steps import POPULATION
 from evaluation.simulator.calendar_days import validate_days
 from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.calendar import DAY
 from logs_schema.casting import with_columns
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
@@ -47,7 +48,6 @@ from twin.rollout import rollout
 
 PIECE = 512
 CLONE = "clone"
-DAY = dt.timedelta(days=1)
 STATUS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
 Play = Callable[[Array, int, Windows], tuple[np.ndarray, ...]]
 """(key, member, window) -> node, start_s, finish_s, status, each [PIECE], on the window's clock."""

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from evaluation.simulator.applications.application import Application
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, FormatError
 
-DAY_S = 86400.0
 MONTH_DAYS = 30.0
 
 

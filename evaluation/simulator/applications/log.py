@@ -20,6 +20,7 @@ from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
 from evaluation.simulator.calendar_days import validate_days
 from logs_schema.archive_writer import ArchiveWriter
+from logs_schema.calendar import DAY_S
 from logs_schema.columns import INSTANT
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
@@ -32,7 +33,6 @@ from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.types import quantile_s
 from twin.contracts import Array
 
-DAY_S = 86400
 WARM_UP_S = 1800
 OPERATOR = "operator"
 OPERATORS = (OPERATOR, "steady")

@@ -13,7 +13,8 @@ from evaluation.simulator.conditions import LOCAL, WAN, DayConditions, condition
 from evaluation.simulator.names import Names, names_in
 from evaluation.simulator.slots.replicas import first_deployment
 from evaluation.simulator.vocabulary import cluster_of
-from evaluation.simulator.world import DAYS_A_WEEK, World, validate
+from evaluation.simulator.world import World, validate
+from logs_schema.calendar import DAYS_A_WEEK
 from logs_schema.errors import ConfigError
 from twin.orchestration.config import SlotConfig, validate_config
 from twin.orchestration.edge_cloud import EdgeCloud

@@ -7,10 +7,11 @@ import jax
 import numpy as np
 import pyarrow as pa
 
-from evaluation.simulator.log_tables import EPOCH, instants, labels
+from evaluation.simulator.log_tables import instants, labels
 from evaluation.simulator.names import agent_name
 from evaluation.simulator.slots.recording import RecordedDay
 from evaluation.simulator.world import CALENDAR_DAY_S, World
+from logs_schema.calendar import EPOCH_DATE
 from twin.orchestration.config import SlotConfig
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED
@@ -73,7 +74,7 @@ def requests_of(
     late_s = np.ceil((arrival_s + request.deadline_s) / slots.slot_s) * slots.slot_s
     finish_s = np.where(settled & ~refused, rows.outcome.finish_s[at], np.where(was_sent, np.inf, late_s))
     finish_s = np.where(refused, decided_s, finish_s)
-    midnight_s = (day - EPOCH).days * CALENDAR_DAY_S
+    midnight_s = (day - EPOCH_DATE).days * CALENDAR_DAY_S
     fates = np.array([_STATUS[one] for one in (COMPLETED, FAILED, DROPPED, REJECTED)])
     running = was_sent & ~rows.settled[at]
     words = np.where(running, "running", fates[np.searchsorted([0, 1, 2, 3], np.clip(status, 0, 3))])
@@ -129,7 +130,7 @@ def replicas_of(names: LogNames, rows: RecordedDay, day: dt.date, slot_s: float)
     time_s = np.concatenate([np.zeros(len(service)), (later + 1) * slot_s])
     service, node = np.concatenate([service, which]), np.concatenate([node, where])
     count = np.concatenate([first[first > 0], known[later + 1, which, where]])
-    midnight_s = (day - EPOCH).days * CALENDAR_DAY_S
+    midnight_s = (day - EPOCH_DATE).days * CALENDAR_DAY_S
     return pa.table(
         {
             "time": instants(midnight_s, time_s),
@@ -149,7 +150,7 @@ def samples_of(names: LogNames, rows: RecordedDay, day: dt.date, slot_s: float, 
     time_s = np.repeat((np.arange(num_samples) + 1) * every * slot_s, num_nodes)
     inside = time_s < CALENDAR_DAY_S
     node = np.tile(np.arange(num_nodes), num_samples)
-    midnight_s = (day - EPOCH).days * CALENDAR_DAY_S
+    midnight_s = (day - EPOCH_DATE).days * CALENDAR_DAY_S
     columns = {
         "time": instants(midnight_s, time_s),
         "node_id": labels(names.nodes, node),

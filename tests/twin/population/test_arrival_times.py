@@ -9,17 +9,9 @@ import pytest
 
 from evaluation.certify.arrival_statistics import ArrivalStatistics, arrival_statistics
 from logs_schema import Archive, ArchiveWriter
+from logs_schema.calendar import DAY_S, MONDAY_S, WEEK_S
 from twin.population import PopulationError
-from twin.population.arrival_times import (
-    DAY_S,
-    HOURS_A_WEEK,
-    MONDAY_S,
-    WEEK_S,
-    ArrivalModel,
-    draw_arrivals,
-    fit_arrivals,
-    gap_s,
-)
+from twin.population.arrival_times import HOURS_A_WEEK, ArrivalModel, draw_arrivals, fit_arrivals, gap_s
 from twin.population.arrivals import read_arrivals
 
 MONDAY = 19_723  # 2024-01-01, days since 1970

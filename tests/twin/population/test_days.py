@@ -7,11 +7,12 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
+from logs_schema.calendar import DAY_S
 from tests.twin.population.toys import agents
 from twin.placement.encoding import day_start_s
 from twin.population import AgentConditions, AgentTable, WorkloadModel, bootstrap, fit_population
 from twin.population.agents import ACTIVITY
-from twin.population.arrival_times import DAY_S, fit_arrivals
+from twin.population.arrival_times import fit_arrivals
 from twin.population.days import draw_requests
 
 MONDAY = dt.date(2024, 1, 1)

@@ -9,12 +9,7 @@ import numpy as np
 from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.two_samples import keep, pairs_chart
-from evaluation.problems.ordering.certificate.held_out import (
-    WEEK_DAYS,
-    HeldOutWeeks,
-    hold_out_weeks,
-    weeks_for_rules,
-)
+from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks, hold_out_weeks, weeks_for_rules
 from evaluation.problems.ordering.certificate.rankings import SECTION as RULES
 from evaluation.problems.ordering.certificate.rankings import ranking_lines
 from evaluation.problems.ordering.certificate.replayed_weeks import (
@@ -42,6 +37,7 @@ from evaluation.problems.ordering.foreign import holds_training
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import begin_schedule
 from logs_schema import Archive
+from logs_schema.calendar import DAYS_A_WEEK
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
@@ -146,7 +142,7 @@ def _facts(twin: QueueTwin, archive: Archive, twin_hash: str) -> dict[str, Any]:
 
 
 def _days(weeks: Sequence[int]) -> list[dt.date]:
-    return [date_of(week + offset) for week in weeks for offset in range(WEEK_DAYS)]
+    return [date_of(week + offset) for week in weeks for offset in range(DAYS_A_WEEK)]
 
 
 def _notes(twin: QueueTwin, real: Sequence[ReplayedWeek], *, same_names: bool) -> list[str]:

@@ -9,15 +9,14 @@ import numpy as np
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.shifts import TestDays, refuse_overlap
 from evaluation.problems.configuration import WeeksConfig
-from evaluation.problems.ordering.replaying import EPOCH
 from evaluation.problems.ordering.weeks import log_days
+from logs_schema.calendar import DAYS_A_WEEK, EPOCH_DATE
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from twin.ordering.persistence import QueueTwin
 from twin.ordering.population import day_of
 from twin.ordering.types import Jobs
 
-WEEK_DAYS = 7
 MIN_WEEKS = 6
 """From so many held-out weeks on, whole weeks are the units, else days: fewer units give no reliable interval."""
 
@@ -39,7 +38,7 @@ class HeldOutWeeks:
     @property
     def units_per_week(self) -> int:
         """Units that a week is drawn in: 1, or its days."""
-        return 1 if len(self.weeks) >= MIN_WEEKS else WEEK_DAYS
+        return 1 if len(self.weeks) >= MIN_WEEKS else DAYS_A_WEEK
 
     @property
     def num_units(self) -> int:
@@ -49,7 +48,7 @@ class HeldOutWeeks:
     @property
     def unit_days(self) -> int:
         """Days of a unit."""
-        return WEEK_DAYS // self.units_per_week
+        return DAYS_A_WEEK // self.units_per_week
 
     @property
     def unit_name(self) -> str:
@@ -86,16 +85,16 @@ def hold_out_weeks(
     first, end = log_days(jobs)
     notes: list[str] = []
     if named is None:
-        last = end - WEEK_DAYS - WeeksConfig().num_drain_days
-        weeks = list(range(twin.anchor, last + 1, WEEK_DAYS))[: config.max_weeks]
+        last = end - DAYS_A_WEEK - WeeksConfig().num_drain_days
+        weeks = list(range(twin.anchor, last + 1, DAYS_A_WEEK))[: config.max_weeks]
     else:
         train = [date_of(twin.first_day + offset) for offset in range(twin.num_days)]
         refuse_overlap(train, [TestDays(0, tuple(named), None)])
-        weeks, num_left = _whole_weeks([(day - EPOCH).days for day in named])
+        weeks, num_left = _whole_weeks([(day - EPOCH_DATE).days for day in named])
         if num_left:
             notes.append(f"{num_left} of the requested days make no whole week: left out")
     day = day_of(jobs, jobs.arrival_s)
-    counts = {week: int(np.sum((day >= week) & (day < week + WEEK_DAYS))) for week in weeks}
+    counts = {week: int(np.sum((day >= week) & (day < week + DAYS_A_WEEK))) for week in weeks}
     empty = [date_of(week).isoformat() for week in weeks if not counts[week]]
     if empty:
         notes.append(f"no job in the weeks from {', '.join(empty)}: left out")
@@ -128,7 +127,7 @@ def weeks_for_rules(
         The weeks, evenly spaced; generated weeks for each of them; and notes.
     """
     day, num_weeks = day_of(jobs, jobs.arrival_s), len(chosen.weeks)
-    counts = [int(np.sum((day >= week) & (day < week + WEEK_DAYS))) for week in chosen.weeks]
+    counts = [int(np.sum((day >= week) & (day < week + DAYS_A_WEEK))) for week in chosen.weeks]
     usual = max(1.0, float(np.mean(counts)))
     for num_copies in range(config.num_copies, 0, -1):
         num_kept = int(config.max_played / ((2 + num_copies) * usual))
@@ -154,10 +153,10 @@ def _whole_weeks(days: Sequence[int]) -> tuple[list[int], int]:
     run: list[int] = []
     for day in sorted(set(days)):
         run = [*run, day] if run and day == run[-1] + 1 else [day]
-        if len(run) == WEEK_DAYS:
+        if len(run) == DAYS_A_WEEK:
             weeks.append(run[0])
             run = []
-    return weeks, len(set(days)) - WEEK_DAYS * len(weeks)
+    return weeks, len(set(days)) - DAYS_A_WEEK * len(weeks)
 
 
 def _partners(
@@ -167,14 +166,14 @@ def _partners(
     partners: list[int] = []
     notes: tuple[str, ...] = ()
     for week in weeks:
-        places = range(first + (week - first) % WEEK_DAYS, end - WEEK_DAYS + 1, WEEK_DAYS)
+        places = range(first + (week - first) % DAYS_A_WEEK, end - DAYS_A_WEEK + 1, DAYS_A_WEEK)
         others = [
             place
             for place in places
-            if all(abs(place - one) >= WEEK_DAYS for one in weeks)
-            and np.any((day >= place) & (day < place + WEEK_DAYS))
+            if all(abs(place - one) >= DAYS_A_WEEK for one in weeks)
+            and np.any((day >= place) & (day < place + DAYS_A_WEEK))
         ]
-        free = [one for one in others if all(abs(one - taken) >= WEEK_DAYS for taken in partners)]
+        free = [one for one in others if all(abs(one - taken) >= DAYS_A_WEEK for taken in partners)]
         if not others:
             raise ConfigError(
                 "the log holds no other week to measure the noise floor with",
@@ -184,7 +183,7 @@ def _partners(
             )
         if not free:
             notes = ("there are fewer other weeks than held-out ones: the noise floor uses some twice",)
-        trained = range(twin.first_day - WEEK_DAYS + 1, twin.anchor)
+        trained = range(twin.first_day - DAYS_A_WEEK + 1, twin.anchor)
         distance = {one: (abs(one - week), one in trained) for one in free or others}
         partners.append(min(distance, key=lambda one: distance[one]))
     return tuple(partners), notes

@@ -11,18 +11,18 @@ from typing import NamedTuple
 import numpy as np
 
 from evaluation.problems.configuration import WeeksConfig
-from evaluation.problems.ordering.certificate.held_out import WEEK_DAYS, HeldOutWeeks
+from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
 from evaluation.problems.ordering.playing import OrderPolicy, rule_policies
 from evaluation.problems.ordering.weeks import TestWeek, cut_week
+from logs_schema.calendar import DAY_S, DAYS_A_WEEK
 from logs_schema.progress import Progress
 from twin.ordering.generated import AS_THEY_WERE, LEAD_DAYS, generated_days
 from twin.ordering.persistence import QueueTwin
-from twin.ordering.population import DAY_S
 from twin.ordering.rules import FCFS
 from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Jobs, Pool
 
-WEEKS = WeeksConfig(num_test_days=WEEK_DAYS, warm="easy")
+WEEKS = WeeksConfig(num_test_days=DAYS_A_WEEK, warm="easy")
 QUEUE_RULE = "fcfs+easy"
 SEEDS_PER_CERTIFICATE = 1_000_000
 
@@ -137,9 +137,9 @@ def twin_weeks(
     """
     weeks = []
     for number, day in enumerate(chosen.weeks):
-        begin = twin.anchor - (twin.anchor - day) % WEEK_DAYS
+        begin = twin.anchor - (twin.anchor - day) % DAYS_A_WEEK
         drawn = SEEDS_PER_CERTIFICATE * seed + len(chosen.weeks) * copy + number
-        num_days = LEAD_DAYS + WEEK_DAYS + WEEKS.num_drain_days
+        num_days = LEAD_DAYS + DAYS_A_WEEK + WEEKS.num_drain_days
         whole, start_s = generated_days(
             twin.past, twin.population, twin.pool, drawn, begin, num_days, AS_THEY_WERE, rule=FCFS
         )

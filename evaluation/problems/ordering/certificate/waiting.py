@@ -11,7 +11,7 @@ from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, column_lines, distribution_lines
 from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
 from evaluation.problems.ordering.certificate.replayed_weeks import QUEUE_RULE, ReplayedWeek
-from twin.ordering.population import DAY_S
+from logs_schema.calendar import DAY_S
 
 SECTION = "the queue that comes of it"
 WAIT, SLOWDOWN = "wait", "log bounded slowdown"

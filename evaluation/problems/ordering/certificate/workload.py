@@ -14,7 +14,7 @@ from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.report import Chart, Curve
 from evaluation.problems.ordering.certificate.held_out import HeldOutWeeks
 from evaluation.problems.ordering.certificate.replayed_weeks import ReplayedWeek
-from twin.ordering.population import DAY_S
+from logs_schema.calendar import DAY_S
 from twin.ordering.population_check import stretch_figures
 from twin.ordering.types import Jobs
 
