@@ -55,7 +55,7 @@ def advised_actor(
         sharpness: Of the advice; the lower, the more is tried beside it.
     """
     read = advised_reader(case)
-    zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (example.observation, example.legal))
+    zeros = jax.tree.map(jnp.zeros_like, (example.observation, example.legal))
     point_of_node = tuple(int(site) for site in case.cluster.site_of_node)
     num_changes = example.legal.node.shape[-1]
     return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config, advice_rule(sharpness))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from offline_rl.algorithm import Algorithm
 from offline_rl.distributions import SquashedNormal, greedy, sample
 from offline_rl.errors import TrainingError
 from offline_rl.losses import mask_logits
@@ -90,7 +91,7 @@ def actor(example: Example, hidden: Sequence[int] = ACTOR_HIDDEN, *, joint: bool
         return _features(observation, num_trailing - 1 if joint else num_trailing)
 
     def init(key: Array) -> PyTree:
-        return network.init(key, features(_zeros(example.observation), 1))
+        return network.init(key, features(jax.tree.map(jnp.zeros_like, example.observation), 1))
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         scores = jnp.asarray(network.apply(params, features(observation, num_trailing(legal))))
@@ -117,7 +118,7 @@ def _critic(shapes: PyTree, num_trailing: int, hidden: Sequence[int]) -> Critic:
     network = MLP(tuple(hidden), 1)
 
     def init(key: Array) -> PyTree:
-        return network.init(key, _features(_zeros(shapes), num_trailing))
+        return network.init(key, _features(jax.tree.map(jnp.zeros_like, shapes), num_trailing))
 
     def value(params: PyTree, observation: PyTree, num_trailing: int) -> Array:
         return jnp.asarray(network.apply(params, _features(observation, num_trailing)))[0]
@@ -141,6 +142,27 @@ def greedy_policy(network: Actor, params: PyTree) -> Policy:
         return greedy(network.logits(params, observation, legal))
 
     return policy
+
+
+def actor_algorithm(
+    init: Callable[[Array], PyTree],
+    step: Callable[[Array, PyTree, Trajectory], tuple[PyTree, PyTree]],
+    network: Actor,
+    params_of: Callable[[PyTree], PyTree],
+) -> Algorithm:
+    """The learner of an actor: draws from its distribution to learn, and is deployed greedily.
+
+    Args:
+        init, step: As in `Algorithm`.
+        network: The actor.
+        params_of: State -> the actor's parameters.
+    """
+    return Algorithm(
+        init,
+        step,
+        lambda state: sampling_policy(network, params_of(state)),
+        lambda state: greedy_policy(network, params_of(state)),
+    )
 
 
 def near_best_policy(network: Actor, params: PyTree, margin: float = 0.3) -> Policy:
@@ -199,10 +221,6 @@ def _distribution(scores: Array, entry: PyTree) -> PyTree:
         mean, log_deviation = scores.reshape(2, *entry.low.shape)
         return SquashedNormal(mean, jnp.clip(log_deviation, *LOG_DEVIATION), entry)
     return mask_logits(scores.reshape(entry.shape), entry)
-
-
-def _zeros(shapes: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
 
 
 def _features(observation: PyTree, num_trailing: int) -> Array:

@@ -101,10 +101,7 @@ def scorer(example: Example, config: ScorerConfig | None = None) -> Actor:
         return choices.astype(jnp.float32), context.astype(jnp.float32)
 
     def init(key: Array) -> PyTree:
-        zeros = jax.tree.map(
-            lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), (example.observation, example.legal)
-        )
-        observation, legal = zeros
+        observation, legal = jax.tree.map(jnp.zeros_like, (example.observation, example.legal))
         mask = jax.tree.leaves(legal)[0]
         return network.init(key, *parts(observation), mask)
 

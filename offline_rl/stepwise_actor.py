@@ -236,7 +236,7 @@ def stepwise_actor(
     widths = 2 * width, width + described
 
     def init(key: Array) -> PyTree:
-        params = network.init(key, _zeros(example))["params"]
+        params = network.init(key, jax.tree.map(jnp.zeros_like, example))["params"]
         if rule is not None:
             last = f"Dense_{len(config.hidden) - 1}"
             quiet = {name: jax.tree.map(jnp.zeros_like, params[name][last]) for name in ("g", "q")}
@@ -289,7 +289,3 @@ def _at(values: Array, node: Array) -> Array:
     axis = values.ndim - node.ndim - 1
     index = node.reshape((1,) * (axis + 1) + node.shape)
     return jnp.squeeze(jnp.take_along_axis(values, index, axis=axis), axis)
-
-
-def _zeros(example: ChangeView) -> ChangeView:
-    return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), example)

@@ -89,7 +89,7 @@ def in_turns(
         groups, infos = {}, {}
         for index, name in enumerate(learners):
             shapes = jax.eval_shape(lambda name=name: one(name, key, state.groups, trajectory)[1])
-            nothing = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+            nothing = jax.tree.map(jnp.zeros_like, shapes)
             groups[name], infos[name] = jax.lax.cond(
                 turn == index,
                 lambda name=name: one(name, key, state.groups, trajectory),

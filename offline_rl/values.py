@@ -30,11 +30,12 @@ def lower(values: PyTree) -> PyTree:
 
 def worth(values: PyTree, action: PyTree) -> Array:
     """Value of the action taken: leaves [choices, seats, *streams] at [seats, *streams] -> [seats, *streams]."""
+    return _mean(_taken(values, action))
 
-    def of_leaf(value: Array, chosen: Array) -> Array:
-        return jnp.sum(jnp.where(is_choice(chosen, value.shape[0]), value, 0.0), axis=0)
 
-    return _mean(jax.tree.map(of_leaf, values, action))
+def total_worth(values: PyTree, action: PyTree) -> Array:
+    """The sum of its leaves' values instead of their mean, [seats, *streams]."""
+    return jnp.sum(jnp.stack(jax.tree.leaves(_taken(values, action))), axis=0)
 
 
 def soft_worth(values: PyTree) -> Array:
@@ -45,6 +46,13 @@ def soft_worth(values: PyTree) -> Array:
 def drift_towards(target: PyTree, params: PyTree, rate: float) -> PyTree:
     """The target network after one step of Polyak averaging: `target + rate (params - target)`."""
     return jax.tree.map(lambda old, new: old + rate * (new - old), target, params)
+
+
+def _taken(values: PyTree, action: PyTree) -> PyTree:
+    def of_leaf(value: Array, chosen: Array) -> Array:
+        return jnp.sum(jnp.where(is_choice(chosen, value.shape[0]), value, 0.0), axis=0)
+
+    return jax.tree.map(of_leaf, values, action)
 
 
 def _mean(parts: PyTree) -> Array:

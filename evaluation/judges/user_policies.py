@@ -219,7 +219,7 @@ def tried(name: str, policy: Policy, example: Example, signature: str = SIGNATUR
 def _tried_on_host(
     name: str, policy: HostPolicy, seen: Any, legal: jax.ShapeDtypeStruct, signature: str
 ) -> HostPolicy:
-    observation = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), seen)
+    observation = jax.tree.map(jnp.zeros_like, seen)
     jax.block_until_ready(policy(jax.random.key(0), observation, jnp.ones(legal.shape, legal.dtype)))
     if policy.error is not None:
         raise raised(name, policy.error, signature=signature) from policy.error

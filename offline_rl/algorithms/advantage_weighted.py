@@ -15,15 +15,7 @@ import jax.numpy as jnp
 from offline_rl.algorithm import Algorithm, cut_short, num_streams_of, time_as_stream
 from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import huber, preference, weighted_mean
-from offline_rl.networks import (
-    ACTOR_HIDDEN,
-    Actor,
-    Example,
-    actor,
-    greedy_policy,
-    sampling_policy,
-    seat_critic,
-)
+from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm, seat_critic
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
@@ -140,9 +132,4 @@ def advantage_weighted(
         gradient, info = jax.grad(loss_of, has_aux=True)(state.params, trajectory)
         return AdvantageWeightedState(*descend(optimizer, gradient, state.optimizer, state.params)), info
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.params.actor),
-        lambda state: greedy_policy(network, state.params.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.params.actor)

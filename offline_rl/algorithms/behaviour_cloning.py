@@ -14,7 +14,7 @@ import optax
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
 from offline_rl.distributions import agreement, joint_entropy, joint_log_prob
 from offline_rl.losses import weighted_mean
-from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy_policy, sampling_policy
+from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import descend
 
@@ -97,9 +97,4 @@ def behaviour_cloning(
         info = BehaviourCloningInfo(loss, spread, same, optax.tree.norm(gradient))
         return BehaviourCloningState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.actor),
-        lambda state: greedy_policy(network, state.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.actor)

@@ -23,15 +23,7 @@ from offline_rl.algorithm import Algorithm, happened, minibatch_width, num_strea
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import shares, weighted_mean, weighted_sum
-from offline_rl.networks import (
-    ACTOR_HIDDEN,
-    CRITIC_HIDDEN,
-    Actor,
-    Example,
-    actor,
-    greedy_policy,
-    sampling_policy,
-)
+from offline_rl.networks import ACTOR_HIDDEN, CRITIC_HIDDEN, Actor, Example, actor, actor_algorithm
 from offline_rl.returns import elapsed_discount, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
@@ -177,12 +169,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         state, seen = jax.lax.scan(update, state, width * jnp.arange(config.num_minibatches))
         return state, _info(trajectory, seen)
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.params.actor),
-        lambda state: greedy_policy(network, state.params.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.params.actor)
 
 
 def _critic_inputs(trajectory: Trajectory, observation: PyTree, central: bool) -> Array:

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
-from offline_rl.losses import is_choice, weighted_mean
-from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy_policy, sampling_policy
+from offline_rl.losses import weighted_mean
+from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm
+from offline_rl.values import total_worth
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import descend
 
@@ -85,7 +86,7 @@ def direct_method(
         )
         usable = trajectory.active & trajectory.settled & ~trajectory.illegal
         weight = time_as_stream(usable).astype(jnp.float32)
-        worth = _taken(network.logits(params, observation, legal), action)
+        worth = total_worth(network.logits(params, observation, legal), action)
         each = _logistic(worth, reward) if config.is_share else 0.5 * (worth - reward) ** 2
         loss = weighted_mean(jnp.where(weight > 0.0, each, 0.0), weight)
         return loss, (loss, weighted_mean(reward, weight))
@@ -98,24 +99,9 @@ def direct_method(
         info = DirectMethodInfo(loss, reward, optax.tree.norm(gradient))
         return DirectMethodState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.actor),
-        lambda state: greedy_policy(network, state.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.actor)
 
 
 def _logistic(log_odds: Array, share: Array) -> Array:
     """Cross-entropy of shares under success with these log-odds, nats."""
     return jax.nn.softplus(log_odds) - share * log_odds
-
-
-def _taken(logits: PyTree, action: PyTree) -> Array:
-    """The score of the choices taken, added over leaves: [seats, *streams]; 0 where a choice was not legal."""
-
-    def one(scores: Array, chosen: Array) -> Array:
-        return jnp.sum(jnp.where(is_choice(chosen, scores.shape[0]), scores, 0.0), axis=0)
-
-    parts = jax.tree.leaves(jax.tree.map(one, logits, action))
-    return jnp.sum(jnp.stack(parts), axis=0)

@@ -20,9 +20,8 @@ from offline_rl.networks import (
     Actor,
     Example,
     actor,
-    greedy_policy,
+    actor_algorithm,
     refuse_other_than_choices,
-    sampling_policy,
     seat_critic,
 )
 from offline_rl.transitions import Transitions, transitions
@@ -137,9 +136,4 @@ def implicit_q(
             params, drift_towards(state.target, params.pair, config.target_rate), memory
         ), info
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.params.actor),
-        lambda state: greedy_policy(network, state.params.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.params.actor)

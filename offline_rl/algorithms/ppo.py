@@ -37,9 +37,8 @@ from offline_rl.networks import (
     Critic,
     Example,
     actor,
+    actor_algorithm,
     critic,
-    greedy_policy,
-    sampling_policy,
 )
 from offline_rl.pieces import map_over_pieces, sum_over_pieces
 from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
@@ -203,12 +202,7 @@ def ppo(
         info = _info(trajectory, [jnp.mean(one) for one in seen], explained)
         return PPOState(params, memory, scale), info
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.params.actor),
-        lambda state: greedy_policy(network, state.params.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.params.actor)
 
 
 def _loss(

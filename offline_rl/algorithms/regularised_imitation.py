@@ -22,9 +22,8 @@ from offline_rl.networks import (
     Actor,
     Example,
     actor,
-    greedy_policy,
+    actor_algorithm,
     refuse_other_than_choices,
-    sampling_policy,
 )
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
@@ -115,12 +114,7 @@ def regularised_imitation(
         gradient, info = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
         return RegularisedImitationState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.actor),
-        lambda state: greedy_policy(network, state.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.actor)
 
 
 def _square_error(probability: Array, action: Array) -> Array:

@@ -21,9 +21,8 @@ from offline_rl.networks import (
     Actor,
     Example,
     actor,
-    greedy_policy,
+    actor_algorithm,
     refuse_other_than_choices,
-    sampling_policy,
 )
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
@@ -134,12 +133,7 @@ def td3_bc_choices(
         target = drift_towards(state.target, params, config.target_rate)
         return ChoicesTD3BCState(params, target, memory), info
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: sampling_policy(network, state.params.actor),
-        lambda state: greedy_policy(network, state.params.actor),
-    )
+    return actor_algorithm(init, step, network, lambda state: state.params.actor)
 
 
 def _part(values: PyTree, which: int) -> PyTree:

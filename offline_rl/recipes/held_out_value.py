@@ -16,9 +16,10 @@ import jax.numpy as jnp
 from offline_rl.algorithm import time_as_stream
 from offline_rl.algorithms import DirectMethodConfig, direct_method
 from offline_rl.distributions import greedy, joint_log_prob
-from offline_rl.losses import is_choice, weighted_mean
+from offline_rl.losses import weighted_mean
 from offline_rl.networks import Actor, Example
 from offline_rl.training_loop import from_logs, updates
+from offline_rl.values import total_worth
 from twin.contracts import Array, PyTree, Trajectory
 
 LARGEST_WEIGHT = 20.0
@@ -87,9 +88,5 @@ def _alike(one: PyTree, other: PyTree) -> Array:
 
 def _worth(scores: PyTree, action: PyTree, is_share: bool) -> Array:
     """Values of choices by the direct method, in units of the reward."""
-
-    def of_leaf(score: Array, chosen: Array) -> Array:
-        return jnp.sum(jnp.where(is_choice(chosen, score.shape[0]), score, 0.0), axis=0)
-
-    total = jnp.sum(jnp.stack(jax.tree.leaves(jax.tree.map(of_leaf, scores, action))), axis=0)
+    total = total_worth(scores, action)
     return jax.nn.sigmoid(total) if is_share else total

@@ -250,7 +250,7 @@ def test_gsp_ss_dispatches_as_scheduled_among_legal_nodes() -> None:
     wanted = shares[site, service]
     system = frame_environment(case, gsp_ss_dispatch(case), FrameConfig())
     state = jax.eval_shape(lambda key: system.reset(key, (num,)).response.problem, jax.random.key(0))
-    state = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), state)
+    state = jax.tree.map(jnp.zeros_like, state)
     request = state.placement.request
     request = request._replace(site=request.site + site, service=request.service + service)
     state = state._replace(placement=state.placement._replace(request=request))

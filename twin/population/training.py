@@ -129,7 +129,7 @@ def _rounds(search: Search) -> Callable[..., tuple[PyTree, Any]]:
             return walk, jax.tree.map(jnp.add, sums, figures)
 
         shapes = jax.eval_shape(one, walk, jnp.int32(0))[1]
-        zero = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        zero = jax.tree.map(jnp.zeros_like, shapes)
         walk, sums = jax.lax.fori_loop(0, count, body, (walk, zero))
         return walk, jax.tree.map(lambda leaf: leaf / jnp.maximum(count, 1), sums)
 
