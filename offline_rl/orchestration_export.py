@@ -3,7 +3,7 @@
 Golden frames are drawn, decided by the original in JAX and held against the copy in NumPy before there is a bundle.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from offline_rl.advice import SHARPNESS, advised, advised_actor
-from offline_rl.contract import NOT_STATED, FeatureFacts, PolicyContract
+from offline_rl.contract import NOT_STATED, PolicyContract
 from offline_rl.export import export_policy, network_facts
 from offline_rl.networks import Example
 from offline_rl.numpy_orchestrator import orchestrator_arrays
+from offline_rl.placement_contract import feature_facts
 from offline_rl.rules.orchestration.planned import (
     ADVICE,
     hosted_busy,
@@ -42,7 +43,7 @@ from twin.orchestration.frame_config import FrameConfig, history_frames
 from twin.orchestration.frame_state import FrameState, Load, Measured
 from twin.orchestration.frames import frame_problem
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
-from twin.placement.features import Feature, request_features
+from twin.placement.features import request_features
 
 ACTION = (
     "index of the node that the request in hand is sent to; in the twin any node was taken whose logit was at most the "
@@ -97,8 +98,8 @@ def export_pair(
     cluster, features = plan.edge.cluster, (*request_features(plan.edge.cluster), *SLOT_REQUEST_FEATURES)
     contract = PolicyContract(
         problem=PROBLEM,
-        choice_features=_facts(SLOT_NODE_FEATURES),
-        context_features=_facts(features),
+        choice_features=feature_facts(SLOT_NODE_FEATURES),
+        context_features=feature_facts(features),
         choices=cluster.node_names,
         network=network_facts(dispatcher),
         legality=LEGALITY,
@@ -118,10 +119,6 @@ def export_pair(
     replay_frames(copy, golden, where=str(out))
     beside = partial(write_orchestrator, orchestrator=copy, golden=golden)
     export_policy(dispatcher, out, contract, seed=seed, beside=beside, **product)
-
-
-def _facts(features: Sequence[Feature]) -> tuple[FeatureFacts, ...]:
-    return tuple(FeatureFacts(one.name, one.unit, description=one.description) for one in features)
 
 
 def golden_frames(

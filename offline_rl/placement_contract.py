@@ -1,6 +1,6 @@
 """The contract of a placement policy, from the encoding it was trained with."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -54,7 +54,7 @@ def placement_contract(
         The contract.
     """
     cluster, problem = encoding.cluster, encoding.problem
-    of_nodes, of_request = _facts(NODE_FEATURES), _facts(request_features(cluster))
+    of_nodes, of_request = feature_facts(NODE_FEATURES), feature_facts(request_features(cluster))
     if ranges is not None:
         low, high = ranges
         cut = len(of_nodes) * cluster.num_nodes
@@ -125,7 +125,8 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
     }
 
 
-def _facts(features: tuple[Feature, ...]) -> tuple[FeatureFacts, ...]:
+def feature_facts(features: Sequence[Feature]) -> tuple[FeatureFacts, ...]:
+    """Features as a contract describes them, without ranges."""
     return tuple(FeatureFacts(one.name, one.unit, description=one.description) for one in features)
 
 

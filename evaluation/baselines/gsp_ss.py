@@ -29,7 +29,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from evaluation.baselines.truth_baseline import TruthBaseline
-from evaluation.simulator.conditions import DayConditions, WorldAgents, conditions, service_mix, world_draw
+from evaluation.simulator.conditions import (
+    DayConditions,
+    WorldAgents,
+    conditions,
+    hosting,
+    service_mix,
+    world_draw,
+)
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array
@@ -56,7 +63,7 @@ def shadow_schedule(world: World) -> np.ndarray:
     cores = today.core_exists.sum(axis=0).astype(float)
     run_s, ratio = time_ratios(world, today, population)
     share = solve(rate, run_s, cores, ratio)
-    spread = cores * today.speed * allowed(world)
+    spread = cores * today.speed * hosting(world)
     whole = share.sum(axis=2, keepdims=True)
     fallback = np.broadcast_to((spread / spread.sum(axis=1, keepdims=True))[None], share.shape)
     return np.where(whole > 1e-6, share / np.maximum(whole, 1e-6), fallback)
@@ -69,7 +76,7 @@ def time_ratios(world: World, today: DayConditions, population: WorldAgents) -> 
         today.input_mib[None, :, None] * today.s_per_mib[today.link][:, None]
     )
     ratio = (way_s + run_s[None]) / _deadlines(today, population)[None, :, None]
-    return run_s, np.where(allowed(world)[None], ratio, np.inf)
+    return run_s, np.where(hosting(world)[None], ratio, np.inf)
 
 
 def rates(world: World, population: WorldAgents) -> np.ndarray:
@@ -78,11 +85,6 @@ def rates(world: World, population: WorldAgents) -> np.ndarray:
     per_agent = population.share * world.requests_per_day / world.day_s
     home = np.arange(len(world.sites))[:, None] == population.site[None]
     return home @ (per_agent[:, None] * mix[:, population.scenario].T)
-
-
-def allowed(world: World) -> np.ndarray:
-    """[services, nodes] bool: the rules let the service run there."""
-    return np.array([[world.may_host(node, service) for node in world.nodes] for service in world.services])
 
 
 def solve(

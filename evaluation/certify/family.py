@@ -30,9 +30,7 @@ def settled(lines: Sequence[Line], num_days: int) -> list[Line]:
     found = []
     for line, fails in zip(lines, rejected, strict=True):
         if line.verdict is Verdict.FAIL and not fails:
-            line = replace(
-                line, verdict=Verdict.CANNOT_TELL, reason="; ".join(filter(None, (line.reason, ALONE)))
-            )
+            line = replace(line.with_remark(ALONE), verdict=Verdict.CANNOT_TELL)
         if line.verdict is Verdict.CANNOT_TELL:
             line = replace(line, days=days_needed(line, num_days))
         found.append(line)

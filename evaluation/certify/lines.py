@@ -6,7 +6,7 @@ held-out days turn "cannot tell" into one of the two. Correction for the number 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -75,6 +75,10 @@ class Line:
     chance: float | None = None
     deciding: bool = False
     days: int | None = None
+
+    def with_remark(self, remark: str) -> "Line":
+        """The line with one more remark on its verdict."""
+        return replace(self, reason="; ".join(filter(None, (self.reason, remark))))
 
 
 def against_floor(

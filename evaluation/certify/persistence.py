@@ -1,6 +1,7 @@
 """Certificates as products: a twin is never changed, so its certificate is a product of its own, with its hash."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,11 @@ def certification_in(folder: Path | None) -> Certification:
         Verdict.FAIL.value: "trained in a twin that failed its certificate",
     }.get(training, "trained in a twin whose certificate cannot tell whether the twin is accurate")
     return Certification(verdict, training, manifest.content_hash, words)
+
+
+def certification_facts(inputs: Mapping[str, Path]) -> dict[str, Any]:
+    """`Certification.facts` of the certificate among a step's inputs; nothing where there is none."""
+    return certification_in(inputs[KIND]).facts() if KIND in inputs else {}
 
 
 def refuse_uncertified(found: Certification, twin_path: Path) -> None:

@@ -7,7 +7,6 @@ so a pass there is no evidence for the twin; their last windows are taken, as ma
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
@@ -61,7 +60,7 @@ def explained(lines: Sequence[Line], in_training: Callable[[], Sequence[Line]]) 
             continue
         verdicts.add(then.verdict)
         compared = f"on training days {number(then.judged.value)}: {then.verdict.value}"
-        found.append(replace(line, reason="; ".join(filter(None, (line.reason, compared)))))
+        found.append(line.with_remark(compared))
     if Verdict.FAIL in verdicts:
         return found, WRONG_FORM
     return found, CHANGED if verdicts == {Verdict.PASS} else OPEN

@@ -24,11 +24,9 @@ from offline_rl.recipes.scaling_training import (
     STUDENTS,
     TEACHERS,
     ScalingTask,
-    guarded,
-    policy_of,
+    trained_autoscaler,
     try_in_twin,
 )
-from offline_rl.rules.autoscaling.autoscaler import learned
 from offline_rl.rules.autoscaling.published import Setting
 
 CHOICES = "choices.json"
@@ -62,7 +60,7 @@ def ladder_step(
             for seed in range(num_seeds):
                 mine = jax.tree.map(lambda leaf, seed=seed: leaf[seed], trained)
                 networks = {
-                    f"{kind}-{seed}": guarded(school.twin, task, learned(*task, policy_of(kind, mine[kind])))
+                    f"{kind}-{seed}": trained_autoscaler(school.twin, task, kind, mine[kind])
                     for kind in CHOSEN_FROM
                 }
                 trial = try_in_twin(

@@ -39,6 +39,7 @@ from evaluation.simulator.modulation import (
 from evaluation.simulator.names import Names
 from evaluation.simulator.world import World
 from twin.contracts import Array, Streams
+from twin.placement.features import one_hot
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Fate, Requests
 
 _WAY_BACK = 1
@@ -129,7 +130,7 @@ def draw_offer(
         way_back_s = jnp.where(output_mib > 0.0, way_s_back, 0.0)
     possible = jnp.asarray(today.hosts)[service, node]
     if world.outages:
-        possible &= jnp.any(_one_hot(node, today.speed.shape[0]) & is_up(world, today, clock_s), axis=0)
+        possible &= jnp.any(one_hot(node, today.speed.shape[0]) & is_up(world, today, clock_s), axis=0)
     return Offer(node, link, accepted, possible, there_s, run_s, drop_s, way_back_s, service)
 
 
@@ -150,12 +151,12 @@ def answer(
     """
     hidden = queues.hidden
     offer = draw_offer(key, world, today, names, request, clock_s, node, hidden=hidden)
-    here = _one_hot(offer.node, today.speed.shape[0])
+    here = one_hot(offer.node, today.speed.shape[0])
     free_s = jnp.min(jnp.where(here[None], queues.free_s, jnp.inf), axis=1)
     start_s = jnp.maximum(offer.there_s, jnp.min(free_s, axis=0))
     end_s = start_s + _run_s(hidden, offer, start_s)
     fate, held_until_s, takes_core = _ending(world, today, offer, here, clock_s, start_s, end_s)
-    core = _one_hot(jnp.argmin(free_s, axis=0), free_s.shape[0])
+    core = one_hot(jnp.argmin(free_s, axis=0), free_s.shape[0])
     taken = core[:, None] & here[None] & takes_core[None, None]
     queues = queues._replace(free_s=jnp.where(taken, held_until_s[None, None], queues.free_s))
     return queues, Fate(
@@ -214,9 +215,5 @@ def _run_s(hidden: HiddenChanges, offer: Offer, start_s: Array) -> Array:
 def _latency_s(world: World, today: DayConditions, link: Array, uniform: Array) -> Array:
     kinds = (world.local, world.cross_site, world.wan)
     noise = jnp.stack([kind.noise.quantile(uniform) for kind in kinds])
-    chosen = jnp.sum(jnp.where(_one_hot(link, len(kinds)), noise, 0.0), axis=0)
+    chosen = jnp.sum(jnp.where(one_hot(link, len(kinds)), noise, 0.0), axis=0)
     return chosen * jnp.asarray(today.latency_s)[link]
-
-
-def _one_hot(index: Array, size: int) -> Array:
-    return jnp.arange(size, dtype=jnp.int32).reshape((-1,) + (1,) * index.ndim) == index[None]

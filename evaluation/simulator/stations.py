@@ -29,6 +29,7 @@ from evaluation.simulator.modulation import NOTHING_HIDDEN, HiddenChanges, next_
 from evaluation.simulator.world import World
 from twin.contracts import Array, Streams
 from twin.environment import beside
+from twin.placement.features import one_hot
 from twin.placement.slots import write
 from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN, Leaf
 
@@ -89,7 +90,7 @@ def hand_over(
             latest.
     """
     shared = jnp.any(
-        _one_hot(offer.node, today.speed.shape[0]) & _of_nodes(today.shares, clock_s.ndim), axis=0
+        one_hot(offer.node, today.speed.shape[0]) & _of_nodes(today.shares, clock_s.ndim), axis=0
     )
     enters_s = jnp.where(shared, offer.there_s, clock_s)
     enters_s = jnp.where(offer.there_s > offer.drop_s, jnp.inf, enters_s)
@@ -293,7 +294,3 @@ def _first_least(value: Array) -> Array:
     slot = jnp.argmin(value, axis=1)
     index = jnp.arange(value.shape[1], dtype=jnp.int32).reshape((1, -1) + (1,) * (value.ndim - 2))
     return index == slot[:, None]
-
-
-def _one_hot(index: Array, size: int) -> Array:
-    return jnp.arange(size, dtype=jnp.int32).reshape((-1,) + (1,) * index.ndim) == index[None]

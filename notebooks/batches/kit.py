@@ -6,8 +6,7 @@ from pathlib import Path
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.persistence import KIND as CERTIFICATE
-from evaluation.certify.persistence import certification_in
+from evaluation.certify.persistence import certification_facts
 from evaluation.comparison.products import refuse_other_days, refuse_other_twin, train_days_in, trained_in
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.training_days import plan_of, train_days_of
@@ -72,7 +71,7 @@ def train_plan(config: RunConfig) -> StepPlan:
         save_actors(out, params)
         save_edges(out, edges)
         actors = load_actors(out, len(seeds))
-        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        known = certification_facts(inputs)
         return {
             **{name: twin[name] for name in (KEY, "nodes", "train_days")},
             "seeds": list(seeds),

@@ -215,7 +215,7 @@ def _system(pool: Pool, settings: OrderingConfig, windows: JobWindows) -> Enviro
 
 
 def judged_config(config: OrderTrainingConfig) -> OrderingConfig:
-    """The ordering problem as policies are judged in it: they see more of the queue than in training."""
+    """The ordering problem as policies are judged in it, and as bundles see it: more of the queue than in training."""
     return problem_config(replace(config, num_visible=config.num_judged))
 
 

@@ -176,8 +176,7 @@ def build_policy(
             params = keep(seed, partial(_trained, twin, log, setting, config, candidates["lookahead"], seed))
             save_arrays(out / policies_file(seed), params)
             candidates |= {
-                f"{name}-{seed}": guarded(twin, setting, learned(*setting, policy_of(name, one)))
-                for name, one in params.items()
+                f"{name}-{seed}": trained_autoscaler(twin, setting, name, one) for name, one in params.items()
             }
             stage(float(done), float(len(seeds)))
     trial = try_in_twin(candidates, twin, log, setting, config, off_by=off_by, is_trusted=is_trusted)
@@ -226,6 +225,11 @@ def try_in_twin(
 def guarded(twin: ApplicationTwin, setting: ScalingTask, autoscaler: Autoscaler) -> Autoscaler:
     """An autoscaler with the rescue that it has in production, see `offline_rl.rules.autoscaling.rescue`."""
     return rescued(*setting, autoscaler, core_s_per_request(twin.laws))
+
+
+def trained_autoscaler(twin: ApplicationTwin, setting: ScalingTask, name: str, params: PyTree) -> Autoscaler:
+    """A trained policy by its name, guarded as in production."""
+    return guarded(twin, setting, learned(*setting, policy_of(name, params)))
 
 
 def systems_to_learn_in(

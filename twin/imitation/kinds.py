@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
+from twin.placement.randomisation import scrambled
 
 NUM_SLOTS = 128
 """Agents are distinguished by their index modulo this."""
@@ -38,7 +39,7 @@ def uniform_hash(seeds: Array, slot: Array, step: Array) -> Array:
     """
     name = jnp.where(slot < 0, -2 - jnp.broadcast_to(step, slot.shape), slot).astype(jnp.uint32)
     seed = seeds.reshape((1,) * (slot.ndim - seeds.ndim) + seeds.shape)
-    mixed = _scrambled(_scrambled(seed) ^ _scrambled(name * np.uint32(0x9E3779B1) + np.uint32(1)))
+    mixed = scrambled(scrambled(seed) ^ scrambled(name * np.uint32(0x9E3779B1) + np.uint32(1)))
     return ((mixed >> 8).astype(jnp.float32) + 0.5) * np.float32(2.0**-24)
 
 
@@ -52,13 +53,6 @@ def at_first_request(values: Array, same: Array) -> Array:
     """Values [K, T, *streams] of every decision replaced by those of its agent's first decision in the window."""
     first = jnp.argmax(same > 0.0, axis=1)
     return jnp.take_along_axis(values, first[None], axis=1)
-
-
-def _scrambled(value: Array) -> Array:
-    """A bijection of uint32 that mixes all bits (the finaliser of MurmurHash3)."""
-    value = (value ^ (value >> 16)) * np.uint32(0x85EBCA6B)
-    value = (value ^ (value >> 13)) * np.uint32(0xC2B2AE35)
-    return value ^ (value >> 16)
 
 
 def same_agent(agent: Array, valid: Array) -> Array:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from twin.contracts import Array, EnvironmentState, Outcome, Policy, Response, Streams
+from twin.contracts import Array, Environment, EnvironmentState, Outcome, Policy, Problem, Response, Streams
 from twin.environment import environment
 from twin.orchestration.chance import Chance
 from twin.orchestration.deployment import Deployment
@@ -68,10 +68,7 @@ def frame_response(
         asked = as_orchestration(action, case.num_services)
         system = environment(problem, slot_response(case, chance, lambda _key, _state: asked))
 
-        def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
-            key_dispatch, key_slot = jax.random.split(key)
-            node = dispatch(key_dispatch, state.problem, problem.legal(state.problem))
-            return system.step(key_slot, state, node)[0], None
+        slot = dispatched_slot(system, problem, dispatch)
 
         def sample(carry: tuple[EnvironmentState, Load], keys: Array) -> tuple[tuple, None]:
             state, total = carry
@@ -86,6 +83,19 @@ def frame_response(
         return after, Outcome(elapsed_s, after.terminated, after.done, _events(after, mean))
 
     return Response(init, advance, lambda _private, state: state)
+
+
+def dispatched_slot(
+    system: Environment, problem: Problem, dispatch: Dispatch
+) -> Callable[[EnvironmentState, Array], tuple[EnvironmentState, None]]:
+    """A slot of `system`, the environment of `problem`, as the body of a scan over keys."""
+
+    def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
+        key_dispatch, key_slot = jax.random.split(key)
+        node = dispatch(key_dispatch, state.problem, problem.legal(state.problem))
+        return system.step(key_slot, state, node)[0], None
+
+    return slot
 
 
 def _events(state: EnvironmentState, load: Load) -> FrameEvents:

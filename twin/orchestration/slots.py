@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, Outcome, Problem, Records
+from twin.environment import beside
 from twin.orchestration.counts import Counts
 from twin.orchestration.deployment import Deployment
 from twin.orchestration.edge_cloud import EdgeCloud
@@ -124,7 +125,7 @@ def slot_problem(case: EdgeCloud) -> Problem:
             decision,
         )
         view = jax.tree.map(
-            lambda new, old: jnp.where(_beside(going, new), new, old),
+            lambda new, old: jnp.where(beside(going, new), new, old),
             outcome.observed_events.view,
             state.view,
         )
@@ -149,10 +150,6 @@ def slot_problem(case: EdgeCloud) -> Problem:
         remaining=lambda state: base.remaining(state.placement),
         decision_info=decision_info,
     )
-
-
-def _beside(value: Array, other: Array) -> Array:
-    return value.reshape((1,) * (other.ndim - value.ndim) + value.shape)
 
 
 def _legal(case: EdgeCloud, here: Here, available: Array) -> Array:

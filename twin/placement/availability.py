@@ -16,6 +16,7 @@ The level itself is a feature too, though it is part of the usual run time: wher
 one for one, because what moved it is told otherwise as well, the two must be told apart.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -59,16 +60,18 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
     )
 
 
+def _on(node: Array) -> Callable[[Array], Array]:
+    """Takes leaves of the table, [nodes, depth, *streams], at the offered nodes: [depth, seats, *streams]."""
+    return lambda leaf: jnp.take_along_axis(leaf[:, :, None], node[None, None], axis=0)[0]
+
+
 def _crowding(cluster: Cluster, state: PlacementState, node: Array, availability_s: Array) -> Array:
     """[seats, *streams] pressure of the pending runs, by the share of the usual run, from when there is room, that each
     is beside it."""
     if not len(cluster.pressure):
         return jnp.zeros_like(availability_s)
     table, service = state.in_flight, state.request.service
-
-    def here(leaf: Array) -> Array:
-        return jnp.take_along_axis(leaf[:, :, None], node[None, None], axis=0)[0]
-
+    here = _on(node)
     ratio = jnp.asarray(cluster.run_ratio, jnp.float32)[service, node]
     usual_s = jnp.maximum(ratio * state.request.expected_run_s, _LEAST_RUN_S)
     first_s = state.clock_s[None] + availability_s
@@ -102,10 +105,7 @@ def _tide(state: PlacementState, node: Array) -> Array:
 
 def _stretch(state: PlacementState, node: Array) -> Array:
     table, clock = state.in_flight, state.clock_s[None, None]
-
-    def here(leaf: Array) -> Array:
-        return jnp.take_along_axis(leaf[:, :, None], node[None, None], axis=0)[0]
-
+    here = _on(node)
     start_s, finish_s, status, mean_s = map(
         here, (table.start_s, table.finish_s, table.status, table.mean_run_s)
     )
@@ -134,11 +134,7 @@ def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array)
         [seats, *streams] >= 0.
     """
     table, clock = state.in_flight, state.clock_s[None, None]
-
-    def here(leaf: Array) -> Array:
-        """[depth, seats, *streams] of the offered node."""
-        return jnp.take_along_axis(leaf[:, :, None], node[None, None], axis=0)[0]
-
+    here = _on(node)
     start_s, finish_s = here(table.start_s), here(table.finish_s)
     begins_s = jnp.where(jnp.isfinite(start_s), start_s, clock)
     ends_s = jnp.where(jnp.isfinite(finish_s), finish_s, begins_s + here(table.expected_run_s))

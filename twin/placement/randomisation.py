@@ -70,15 +70,15 @@ def factors(randomisation: Randomisation, seeds: Array, node: Array, service: Ar
 
 def _deviate(seeds: Array, node: Array, service: Array) -> Array:
     """A logistic deviate of unit variance, cut off at 2.5, that depends on nothing but its arguments."""
-    mixed = _scrambled(seeds ^ _scrambled(node.astype(jnp.uint32) * np.uint32(0x9E3779B1)))
-    mixed = _scrambled(mixed ^ (service.astype(jnp.uint32) * np.uint32(0x85EBCA77)))
+    mixed = scrambled(seeds ^ scrambled(node.astype(jnp.uint32) * np.uint32(0x9E3779B1)))
+    mixed = scrambled(mixed ^ (service.astype(jnp.uint32) * np.uint32(0x85EBCA77)))
     uniform = (mixed.astype(jnp.float32) + 0.5) * np.float32(2.0**-32)
     uniform = jnp.clip(uniform, 1e-6, 1.0 - 1e-6)
     deviate = (jnp.log(uniform) - jnp.log1p(-uniform)) / _LOGISTIC_DEVIATION
     return jnp.clip(deviate, -_LARGEST, _LARGEST)
 
 
-def _scrambled(value: Array) -> Array:
+def scrambled(value: Array) -> Array:
     """A bijection of uint32 in which every bit of the result depends on every bit of the value (the finaliser of
     MurmurHash3)."""
     value = (value ^ (value >> 16)) * np.uint32(0x85EBCA6B)

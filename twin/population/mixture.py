@@ -11,14 +11,13 @@ Ten components as in Xiong et al., table 1 (scikit-learn's expectation maximisat
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import numpy as np
 from scipy.special import logsumexp
 from threadpoolctl import threadpool_limits
 
 from twin.contracts import Array, PyTree
 from twin.population.encoding import AgentEncoding
-from twin.population.population import Population, Training
+from twin.population.population import Population, Training, seed_words
 
 
 @dataclass(frozen=True)
@@ -44,12 +43,12 @@ def mixture(config: MixtureConfig | None = None) -> Population:
         from sklearn.mixture import GaussianMixture  # takes a second to import, and every command would pay
 
         joint = np.concatenate([training.rows, training.conditions]).T.astype(float)
-        random = np.random.default_rng(_words(key))
+        random = np.random.default_rng(seed_words(key))
         joint = joint[random.permutation(len(joint))[: config.max_rows]]
         model = GaussianMixture(
             min(config.num_components, len(joint)),
             reg_covar=config.floor,
-            random_state=_words(key)[-1] % 2**31,
+            random_state=seed_words(key)[-1] % 2**31,
         )
         with threadpool_limits(1):
             model.fit(joint)
@@ -60,7 +59,7 @@ def mixture(config: MixtureConfig | None = None) -> Population:
 
 
 def _sample(key: Array, encoding: AgentEncoding, parameters: PyTree, conditions: np.ndarray) -> np.ndarray:
-    random = np.random.default_rng(_words(key))
+    random = np.random.default_rng(seed_words(key))
     width, num_rows = encoding.width, conditions.shape[1]
     weight, mean, covariance = (np.asarray(parameters[name]) for name in ("weight", "mean", "covariance"))
     given = conditions.T.astype(float)
@@ -89,7 +88,3 @@ def _log_normal(deviation: np.ndarray, covariance: np.ndarray) -> np.ndarray:
 
 def _structure(encoding: AgentEncoding) -> PyTree:
     return {"weight": 0, "mean": 0, "covariance": 0}
-
-
-def _words(key: Array) -> list[int]:
-    return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]

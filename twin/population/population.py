@@ -117,11 +117,11 @@ def sample_agents(key: Array, model: PopulationModel, conditions: int | AgentCon
     """
     key_conditions, key_rows, key_decode = jax.random.split(key, 3)
     if isinstance(conditions, int):
-        random = np.random.default_rng(_seed(key_conditions))
+        random = np.random.default_rng(seed_words(key_conditions))
         conditions = model.conditions.take(random.integers(0, len(model.conditions.scenario), conditions))
     encoded = model.encoding.encode_conditions(conditions)
     matrix = model.population.sample(key_rows, model.encoding, model.parameters, encoded)
-    return model.encoding.decode(np.asarray(matrix), conditions, seed=_seed(key_decode))
+    return model.encoding.decode(np.asarray(matrix), conditions, seed=seed_words(key_decode))
 
 
 def save_population(model: PopulationModel, folder: Path) -> None:
@@ -170,5 +170,6 @@ def load_population(
     return PopulationModel(population, encoding, arrays["parameters"], conditions, content["record"])
 
 
-def _seed(key: Array) -> list[int]:
+def seed_words(key: Array) -> list[int]:
+    """A key as a seed of NumPy's generators."""
     return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]

@@ -6,7 +6,7 @@ stretches of decisions would include it, but reduce the effective sample size to
 
 import numpy as np
 
-from evaluation.comparison.bootstrap import blocks_of, estimate
+from evaluation.comparison.bootstrap import blocks_of, estimate, ratio_over_units
 from evaluation.judges.off_policy.logged import (
     Logged,
     OffPolicyConfig,
@@ -45,12 +45,9 @@ def importance_sampling(
     blocks = blocks_of(logged.unit)
     above = np.bincount(blocks.row_unit, weight * logged.reward, blocks.num_units)
     below = np.bincount(blocks.row_unit, weight, blocks.num_units)
-
-    def statistic(drawn: np.ndarray) -> np.ndarray:
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray((drawn @ above) / (drawn @ below))
-
-    value = declined(why) if why else estimate(statistic, blocks.num_units, config.intervals)
+    value = (
+        declined(why) if why else estimate(ratio_over_units(above, below), blocks.num_units, config.intervals)
+    )
     return OffPolicyEstimate(method, target.name, value, size, seen, logged.num_rows)
 
 

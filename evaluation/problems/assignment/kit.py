@@ -10,8 +10,7 @@ from typing import Any
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.persistence import KIND as CERTIFICATE
-from evaluation.certify.persistence import certification_in
+from evaluation.certify.persistence import certification_facts
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
@@ -113,7 +112,7 @@ def train_plan(config: RunConfig) -> StepPlan:
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         facts = read_manifest(inputs["twin"], "twin").extra
-        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        known = certification_facts(inputs)
         found = build_policy(out, load_edges(inputs["twin"]), assign, config.seed, progress)
         return {KEY: NAME, "nodes": facts["nodes"], "train_days": facts["train_days"], **found, **known}
 

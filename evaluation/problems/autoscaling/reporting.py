@@ -41,8 +41,8 @@ from offline_rl.recipes.scaling_training import (
     policy_of,
     read_policies,
     setting_of,
+    trained_autoscaler,
 )
-from offline_rl.rules.autoscaling.autoscaler import learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
 from offline_rl.rules.autoscaling.lookahead import LookaheadConfig, lookahead
 from offline_rl.rules.autoscaling.published import autoscalers
@@ -165,6 +165,6 @@ def contenders_of(
     seeds = facts.get("seeds", []) if facts.get("tried", {}).keys() - set(RULES) else []
     trained = [read_policies(policy, seed) for seed in seeds] if policy is not None else []
     for name in trained[0] if trained else ():
-        each = [guarded(twin, task, learned(*task, policy_of(name, params[name]))) for params in trained]
+        each = [trained_autoscaler(twin, task, name, params[name]) for params in trained]
         found.append(ComparedAutoscaler(PolicyFacts(name, "trained", WORDS[name]), each))
     return found

@@ -12,7 +12,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero
 from evaluation.comparison.bootstrap import Statistic, mean_over_units, ratio_over_units
 from logs_schema import Archive
-from twin.contracts import Array, EnvironmentState
+from twin.contracts import Array
 from twin.environment import environment
 from twin.orchestration.behaviour import (
     DispatchClone,
@@ -24,6 +24,7 @@ from twin.orchestration.behaviour import (
 from twin.orchestration.counts import Counts
 from twin.orchestration.encode import ReplicaRows, SlotRows, read_replicas, read_rows
 from twin.orchestration.fit import FittedCluster
+from twin.orchestration.frame_mechanics import dispatched_slot
 from twin.orchestration.learned import learned_chance
 from twin.orchestration.mechanics import slot_response
 from twin.orchestration.slots import slot_problem
@@ -178,12 +179,7 @@ def closed_loop(
     def run(key: Array, table: Array) -> Counts:  # one program for all days
         rule = logged_orchestration(edge, table)
         system = environment(problem, slot_response(edge, learned_chance(edge, fitted.tables), rule))
-
-        def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
-            key_dispatch, key_slot = jax.random.split(key)
-            node = dispatch(key_dispatch, state.problem, problem.legal(state.problem))
-            return system.step(key_slot, state, node)[0], None
-
+        slot = dispatched_slot(system, problem, dispatch)
         key_reset, key_slots = jax.random.split(key)
         keys = jax.random.split(key_slots, num_slots)
         counts: Counts = jax.lax.scan(slot, system.reset(key_reset, (num_runs,)), keys)[0].problem.view.counts

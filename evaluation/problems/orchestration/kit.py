@@ -6,8 +6,7 @@ from pathlib import Path
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.persistence import KIND as CERTIFICATE
-from evaluation.certify.persistence import certification_in
+from evaluation.certify.persistence import certification_facts
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
@@ -78,7 +77,7 @@ def train_plan(config: RunConfig) -> StepPlan:
     budget = config.orchestration or TrainingBudget()
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
-        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        known = certification_facts(inputs)
         fitted, facts = load_fitted(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
         found = build_policy(out, fitted, budget, config.seed, progress)
         return {KEY: NAME, "nodes": facts["nodes"], "train_days": facts["train_days"], **found, **known}

@@ -21,22 +21,16 @@ from offline_rl.export import export_policy, network_facts, params_of
 from offline_rl.ordering.index import Index
 from offline_rl.ordering.index_scorer import index_of, scorer_of
 from offline_rl.ordering.predicting import TIME_UNIT_S
-from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, problem_config
+from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, judged_config
 from offline_rl.ordering_contract import ordering_contract, rule_contract
 from offline_rl.runner import QueuePolicy, load_network
 from twin.contracts import PyTree
-from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.orders import by_area
 from twin.ordering.types import Pool
 
 FAR = 8.0
 """More than any place in a rule's order, which is below 1: so the score of a rule's bundle is a line."""
-
-
-def exported_config(config: OrderTrainingConfig) -> OrderingConfig:
-    """The setting of a bundle's features: with the number of places of its evaluation."""
-    return problem_config(replace(config, num_visible=config.num_judged))
 
 
 def best_index(
@@ -87,7 +81,7 @@ def export_order(
         ProductError: a copy disagrees with the original, or `out` is taken.
     """
     easy = Pool(pool.processors, easy=True)
-    problem = exported_config(config)
+    problem = judged_config(config)
     contract = ordering_contract(
         easy, problem, network_facts(params), ranges=ranges, trained_on=trained_on, certificate=certificate,
         licence=licence,
@@ -127,7 +121,7 @@ def export_rule(
         }
     }
     contract = rule_contract(
-        Pool(pool.processors, easy=order.easy), exported_config(config), network_facts(params), order.setting(),
+        Pool(pool.processors, easy=order.easy), judged_config(config), network_facts(params), order.setting(),
         _origin_s(trained_on), ranges=ranges, trained_on=trained_on, licence=licence,
     )  # fmt: skip
     contract = _with_fallback(contract, fallback, trained_on)

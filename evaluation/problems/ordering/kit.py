@@ -10,7 +10,7 @@ from typing import Any
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
-from evaluation.certify.persistence import certification_in
+from evaluation.certify.persistence import certification_facts, certification_in
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
@@ -93,7 +93,7 @@ def train_plan(config: RunConfig) -> StepPlan:
     training, weeks = training_of(config), _order(config).weeks
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
-        known = certification_in(inputs[CERTIFICATE]).facts() if CERTIFICATE in inputs else {}
+        known = certification_facts(inputs)
         return build_queue_policy(out, inputs["twin"], training, progress, certification=known, weeks=weeks)
 
     settings = {"training": training, "num_drain_days": weeks.num_drain_days}

@@ -18,7 +18,6 @@ from evaluation.problems.ordering.exporting import (
     best_index,
     export_order,
     export_rule,
-    exported_config,
 )
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
@@ -46,7 +45,7 @@ from offline_rl.ordering.learning import (
     train_order,
 )
 from offline_rl.ordering.predicting import RunTimeSamples
-from offline_rl.ordering.programs import OrderTrainingConfig, Programs, programs_for
+from offline_rl.ordering.programs import OrderTrainingConfig, Programs, judged_config, programs_for
 from offline_rl.ordering.tables import with_tables
 from twin.arrays import save_arrays
 from twin.contracts import PyTree
@@ -135,7 +134,7 @@ def order_archive(
     if out is not None:
         _export(
             out / BUNDLE, winner, learned[-1], losses[-1], plan.anchors[-1], pool, training, archive, num_days,
-            certification or {}, logged_ranges(jobs, pool, exported_config(training), plan.anchors[-1], num_days),
+            certification or {}, logged_ranges(jobs, pool, judged_config(training), plan.anchors[-1], num_days),
         )  # fmt: skip
     verb = "exported" if out is not None else "recommended for export"
     return replace(comparison, notes=(*comparison.notes, f"{verb}: {winner.words}"))

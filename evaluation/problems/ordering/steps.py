@@ -24,7 +24,7 @@ from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.config import ORDER_CODE
-from evaluation.problems.ordering.exporting import export_order, export_rule, exported_config, index_scorer
+from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer
 from evaluation.problems.ordering.fixed_orders import fixed_order, is_by_predictions
 from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
@@ -49,7 +49,7 @@ from logs_schema.settings import build
 from offline_rl.ordering.index import some_index
 from offline_rl.ordering.index_scorer import scorer_of
 from offline_rl.ordering.learning import samples_before
-from offline_rl.ordering.programs import OrderTrainingConfig
+from offline_rl.ordering.programs import OrderTrainingConfig, judged_config
 from offline_rl.ordering.tables import with_tables
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import PyTree
@@ -127,7 +127,7 @@ def build_queue_policy(
     save_arrays(out / LEARNED, learned)
     with progress.stage(CHOOSING):
         chosen = choice_at(twin.past, twin.pool, twin.anchor, twin.num_days, weeks, config.seeds[0])
-    problem = exported_config(config)
+    problem = judged_config(config)
     save_ranges(logged_ranges(twin.past, twin.pool, problem, twin.anchor, twin.num_days), out)
     keep.remove()
     plain = {name: value for name, value in to_plain(config).items() if value is not None}
