@@ -28,9 +28,9 @@ _TYPES = {
 }
 
 
-def tables_markdown(tables: Sequence[TableSpec] = TABLES) -> str:
+def tables_markdown() -> str:
     """One Markdown table for each declared table: columns, types, units, what is allowed, descriptions."""
-    return "\n\n".join(_table_markdown(spec) for spec in tables)
+    return "\n\n".join(_table_markdown(spec) for spec in TABLES)
 
 
 def with_tables(text: str, where: str = "text") -> str:

@@ -22,7 +22,7 @@ from twin.orchestration.orchestrating import Orchestrate
 from twin.placement.features import one_hot
 
 SHARPNESS = 5.0
-"""Of the advice, by default."""
+"""Of the advice; the lower, the more is tried beside it."""
 
 
 class AdvisedObservation(NamedTuple):
@@ -43,22 +43,19 @@ def advised(problem: Problem, rule: Orchestrate) -> Problem:
     return problem._replace(observe=observe)
 
 
-def advised_actor(
-    example: Example, case: EdgeCloud, config: StepwiseConfig | None = None, sharpness: float = SHARPNESS
-) -> StepwiseActor:
+def advised_actor(example: Example, case: EdgeCloud, config: StepwiseConfig | None = None) -> StepwiseActor:
     """The stepwise actor that corrects the advice.
 
     Args:
         example: Shapes of an orchestrator's observation in an `advised` problem.
         case: The cluster.
         config: How changes are chosen.
-        sharpness: Of the advice; the lower, the more is tried beside it.
     """
     read = advised_reader(case)
     zeros = jax.tree.map(jnp.zeros_like, (example.observation, example.legal))
     point_of_node = tuple(int(site) for site in case.cluster.site_of_node)
     num_changes = example.legal.node.shape[-1]
-    return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config, advice_rule(sharpness))
+    return stepwise_actor(read(*zeros), read, point_of_node, num_changes, config, advice_rule(SHARPNESS))
 
 
 def advised_reader(case: EdgeCloud) -> Callable[[AdvisedObservation, Scaling], ChangeView]:

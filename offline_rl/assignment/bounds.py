@@ -21,6 +21,8 @@ from twin.assignment.types import Costs
 
 _LEAST = 1e-30
 """Of weights and of seconds that are divided by."""
+_TOLERANCE = 1e-4
+"""How near to the given makespan, relatively, ends the search."""
 _SENT_SHARE = 5e-4
 """Of the weights at first, on rows of sent work: they can still rise, and a large share makes staying look cheap."""
 
@@ -34,14 +36,13 @@ class _Relaxed(NamedTuple):
     base_s: np.ndarray  # [2, Q] what the rows hold already
 
 
-def lower_bound_s(costs: Costs, best_s: float, *, num_rounds: int = 300, tolerance: float = 1e-4) -> float:
+def lower_bound_s(costs: Costs, best_s: float, *, num_rounds: int = 300) -> float:
     """A makespan that no assignment undercuts.
 
     Args:
         costs: Of one instance.
         best_s: The makespan of some assignment: what the bound cannot exceed.
         num_rounds: Of raising weights; each looks at every pair once.
-        tolerance: How near to `best_s`, relatively, ends the search.
     """
     relaxed = _relaxed(costs)
     low_s = float(max(relaxed.base_s.max(), relaxed.alone_s.min(axis=1).max()))
@@ -49,7 +50,7 @@ def lower_bound_s(costs: Costs, best_s: float, *, num_rounds: int = 300, toleran
     weights = np.outer([1.0 - _SENT_SHARE, _SENT_SHARE], speed / speed.sum())
     target_s, allowed = best_s, None
     for number in range(num_rounds):
-        if best_s - low_s <= tolerance * best_s:
+        if best_s - low_s <= _TOLERANCE * best_s:
             break
         if allowed is None:
             allowed = np.where(relaxed.alone_s <= target_s * (1.0 + 1e-12), relaxed.work_s, np.inf)

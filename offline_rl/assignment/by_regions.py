@@ -7,32 +7,24 @@ nearest of them. Each region's own scheduler then sees its edges and the request
 an upper round costs requests x regions, a lower one its own requests x its own edges, and regions decide side by side.
 """
 
-from collections.abc import Callable
-
 import numpy as np
 
 from offline_rl.assignment.insertion import insertion
 from twin.assignment.types import Costs
 
-Solver = Callable[[Costs], np.ndarray]
 
-
-def by_regions(
-    costs: Costs, region: np.ndarray, upper: Solver = insertion, lower: Solver = insertion
-) -> np.ndarray:
-    """[Z] the edge of every request.
+def by_regions(costs: Costs, region: np.ndarray) -> np.ndarray:
+    """[Z] the edge of every request, by insertion at both levels.
 
     Args:
         costs: Of one instance.
         region: [Q] int, the region of every edge, from 0 on; each has an edge.
-        upper: Scheduler of regions.
-        lower: Scheduler of the edges of a region.
     """
-    chosen = upper(over_regions(costs, region))
+    chosen = insertion(over_regions(costs, region))
     edge = np.zeros(len(costs.source), np.int64)
     for one in np.unique(chosen):
         requests, edges = np.flatnonzero(chosen == one), np.flatnonzero(region == one)
-        edge[requests] = edges[lower(within(costs, requests, edges))]
+        edge[requests] = edges[insertion(within(costs, requests, edges))]
     return edge
 
 

@@ -28,13 +28,13 @@ _TOLERANCE = 0.002
 """Relative width at which the bisection ends."""
 _BEYOND, _MOST = 1e6, 300.0
 """Of a completion beyond the cap, in caps: more than any potential near it; of exponents."""
+_MAX_TRIALS = 4
+"""Caps tried at most."""
 _LOOKS_EVERY = 64
 """Requests between two looks at the clock."""
 
 
-def capped_insertions(
-    costs: Costs, edge: np.ndarray, until_s: float = float("inf"), max_trials: int = 4
-) -> np.ndarray:
+def capped_insertions(costs: Costs, edge: np.ndarray, until_s: float = float("inf")) -> np.ndarray:
     """[Z] the best assignment of a bisection of caps, never worse than `edge`.
 
     Nothing is drawn: the clock decides only how many trials are made, and one that is not over by `until_s` does not
@@ -44,13 +44,12 @@ def capped_insertions(
         costs: Of one instance.
         edge: [Z] some assignment.
         until_s: Time by `time.monotonic` at which the best found so far is returned.
-        max_trials: At most so many caps.
     """
     best, best_s = edge, float(makespan_s(costs, edge))
     low_s = max(_LOW * best_s, float(HeldWork(costs, edge).ended_s().max()))
     prices = speed_prices(costs.work_s)
     order = largest_first(costs)
-    for _ in range(max_trials):
+    for _ in range(_MAX_TRIALS):
         if best_s - low_s <= _TOLERANCE * best_s or time.monotonic() >= until_s:
             break
         cap_s = 0.5 * (low_s + best_s)

@@ -22,6 +22,9 @@ from offline_rl.assignment.local_search import insertion_local_search
 from twin.assignment.objective import alone_s, makespan_s
 from twin.assignment.types import Costs
 
+_RELATIVE_GAP = 1e-4
+"""What counts as solved."""
+
 
 @dataclass(frozen=True)
 class Solution:
@@ -54,16 +57,12 @@ class _Pairs(NamedTuple):
     result_s: np.ndarray
 
 
-def exact(
-    costs: Costs, time_s: float = 10.0, relative_gap: float = 1e-4, *, integral: bool = True
-) -> Solution:
+def exact(costs: Costs, time_s: float = 10.0) -> Solution:
     """The best assignment, or the best found in time.
 
     Args:
         costs: Of one instance.
         time_s: Limit of the solver.
-        relative_gap: What counts as solved.
-        integral: False solves the relaxation; its assignment is that of the largest shares.
 
     Raises:
         ConfigError: SciPy is not installed.
@@ -72,8 +71,8 @@ def exact(
     edge = insertion_local_search(costs)
     best_s = float(makespan_s(costs, edge))
     pairs = _pairs_within(costs, best_s)
-    found = _solve(costs, pairs, best_s, time_s, relative_gap, integral)
-    bound_s = getattr(found, "mip_dual_bound", None) if integral else found.fun
+    found = _solve(costs, pairs, best_s, time_s, integral=True)
+    bound_s = getattr(found, "mip_dual_bound", None)
     empty_s = np.maximum(costs.local_s, costs.arriving_s) + costs.transferred_s + costs.returning_s
     if found.status == 2:  # nothing is better than the heuristic assignment, to the solver's precision
         bound_s = best_s
@@ -97,7 +96,7 @@ def shares_of(costs: Costs, best_s: float, time_s: float = 60.0) -> np.ndarray |
         time_s: Limit of the solver.
     """
     pairs = _pairs_within(costs, best_s)
-    found = _solve(costs, pairs, best_s, time_s, 1e-4, integral=False)
+    found = _solve(costs, pairs, best_s, time_s, integral=False)
     if found.x is None:
         return None
     shares = np.zeros(costs.work_s.shape)
@@ -112,9 +111,7 @@ def _pairs_within(costs: Costs, best_s: float) -> _Pairs:
     return _Pairs(request, edge, costs.source[request] == edge, *values)
 
 
-def _solve(
-    costs: Costs, pairs: _Pairs, best_s: float, time_s: float, relative_gap: float, integral: bool
-) -> Any:
+def _solve(costs: Costs, pairs: _Pairs, best_s: float, time_s: float, *, integral: bool) -> Any:
     try:
         from scipy.optimize import Bounds, LinearConstraint, milp
         from scipy.sparse import csr_array
@@ -165,7 +162,7 @@ def _solve(
     is_whole[:num_pairs] = integral
     lower = np.concatenate([np.zeros(num_pairs), costs.arriving_s, costs.returning_s, [0.0]])
     upper = np.concatenate([np.ones(num_pairs), np.full(2 * num_edges, np.inf), [best_s]])
-    options = {"time_limit": time_s, "mip_rel_gap": relative_gap}
+    options = {"time_limit": time_s, "mip_rel_gap": _RELATIVE_GAP}
     return milp(
         cost, integrality=is_whole, bounds=Bounds(lower, upper), options=options,
         constraints=LinearConstraint(matrix, np.concatenate(low), np.inf),

@@ -198,11 +198,11 @@ def _sums(node: Node, clock_s: float, expected: Callable[[str | None], float]) -
     )  # fmt: skip
 
 
-def as_held(request: Request, arrival_s: float, start_s: float | None = None) -> Held:
-    """A request as a node holds it."""
+def as_held(request: Request, arrival_s: float) -> Held:
+    """A request as a node holds it that has not begun."""
     return Held(
         arrival_s,
-        start_s,
+        None,
         request.requested_run_s,
         request.service,
         request.cpu_cores,

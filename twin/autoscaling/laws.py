@@ -50,16 +50,16 @@ MIX_SPREAD, MIX_COPIES = 0.3, 12
 """To learn in: logarithms of the calls that a request makes lie within this of those of the log; worlds a member."""
 
 
-def drifting(laws: Laws, copies: int = MIX_COPIES, seed: int = 2, spread: float = MIX_SPREAD) -> Laws:
+def drifting(laws: Laws, copies: int = MIX_COPIES) -> Laws:
     """An ensemble of `copies` times the members, each a world whose users ask for something else than in the log.
 
     Calls per request, and with them the weight of an own time, are `exp(u)` times those of the log, `u` uniform within
-    `spread` of zero for every deployment of every member: what is learned in many such worlds holds where the mix of
-    requests has moved (domain randomisation; Tobin et al. 2017).
+    `MIX_SPREAD` of zero for every deployment of every member: what is learned in many such worlds holds where the mix
+    of requests has moved (domain randomisation; Tobin et al. 2017).
     """
-    random = np.random.default_rng([seed, 0xD21F])
+    random = np.random.default_rng([2, 0xD21F])
     many: Laws = jax.tree.map(lambda leaf: np.tile(leaf, (copies,) + (1,) * (np.ndim(leaf) - 1)), laws)
-    factor = np.exp(random.uniform(-spread, spread, many.weight.shape)).astype(np.float32)
+    factor = np.exp(random.uniform(-MIX_SPREAD, MIX_SPREAD, many.weight.shape)).astype(np.float32)
     return many._replace(calls_per_request=many.calls_per_request * factor, weight=many.weight * factor)
 
 

@@ -19,8 +19,8 @@ from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, validate_frames
 from twin.orchestration.frame_mechanics import load_now
-from twin.orchestration.frame_state import FrameEvents, FrameOutcome, FrameState, Load, as_orchestration
-from twin.orchestration.frames import frame_problem, on_time_share
+from twin.orchestration.frame_state import FrameEvents, FrameState, Load, as_orchestration
+from twin.orchestration.frames import frame_problem
 from twin.orchestration.mechanics import Private, slot_response
 from twin.orchestration.slots import SlotEvents, SlotState, slot_problem
 
@@ -45,19 +45,14 @@ class JointState(NamedTuple):
     pending: Array  # [H, *streams] int32: the decisions of the present frame, -1 where there are none
 
 
-def joint_problem(
-    case: EdgeCloud,
-    config: FrameConfig,
-    worth: Callable[[FrameOutcome], Array] = on_time_share,
-) -> Problem:
+def joint_problem(case: EdgeCloud, config: FrameConfig) -> Problem:
     """The problem of both groups; everything by seat is a mapping from group to what its own problem says.
 
     Args:
         case: The cluster.
         config: Of frames.
-        worth: Of a frame.
     """
-    slots, frames = slot_problem(case), frame_problem(case, config, worth)
+    slots, frames = slot_problem(case), frame_problem(case, config)
 
     def start(outcome: Outcome) -> JointState:
         observed_events: JointEvents = outcome.observed_events
@@ -175,25 +170,19 @@ def joint_response(case: EdgeCloud, chance: Chance) -> Response:
     return Response(init, advance, resolve_pending)
 
 
-def joint_environment(
-    case: EdgeCloud,
-    chance: Chance,
-    config: FrameConfig | None = None,
-    worth: Callable[[FrameOutcome], Array] = on_time_share,
-) -> Environment:
+def joint_environment(case: EdgeCloud, chance: Chance, config: FrameConfig | None = None) -> Environment:
     """Dispatchers and an orchestrator, learning or deciding together.
 
     Args:
         case: The cluster.
         chance: Of the truth or of a twin.
         config: Of frames.
-        worth: Of a frame.
 
     Raises:
         ConfigError: the frames do not fit the slots.
     """
     config = validate_frames(case.config, config or FrameConfig())
-    return environment(joint_problem(case, config, worth), joint_response(case, chance))
+    return environment(joint_problem(case, config), joint_response(case, chance))
 
 
 def _frame_events(slot: SlotState, load: Load) -> FrameEvents:

@@ -33,6 +33,8 @@ from twin.ordering.windows import chosen
 
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
 MIN_DAYS = 3
+NUM_DAYS_BEFORE = 28
+"""Days of the log that generated ones continue."""
 USED_UP = 0.95
 """A job that ran for so much of its request was, most likely, ended by it."""
 
@@ -201,8 +203,6 @@ def continued(
     first_day: int,
     num_days: int,
     config: JobPopulationConfig | None = None,
-    *,
-    num_days_before: int = 28,
 ) -> Jobs:
     """What happened before a day, and then generated days: so that generated jobs have users with a past.
 
@@ -213,7 +213,6 @@ def continued(
         first_day: days since 1970 (UTC): the first generated day.
         num_days: generated days.
         config: how far to depart from the training days.
-        num_days_before: how much of the past to keep.
 
     Returns:
         The jobs that arrived in the days before `first_day`, as far as known by then, then the generated ones, all
@@ -221,7 +220,7 @@ def continued(
     """
     begin_s = first_day * DAY_S - jobs.origin_us / 1e6
     jobs = known_by(jobs, begin_s)
-    before = chosen(jobs, np.flatnonzero(jobs.arrival_s >= begin_s - num_days_before * DAY_S))
+    before = chosen(jobs, np.flatnonzero(jobs.arrival_s >= begin_s - NUM_DAYS_BEFORE * DAY_S))
     drawn = generate(population, seed, first_day, num_days, config)
     drawn = drawn._replace(arrival_s=drawn.arrival_s + begin_s, logged_start_s=drawn.logged_start_s + begin_s)
     joined: dict[str, Any] = {

@@ -242,14 +242,14 @@ def _run_s(rows: pa.Table, until_s: float) -> np.ndarray:
     return np.where(finish_s <= until_s, finish_s, np.nan) - instant_s(rows, "start")
 
 
-def vocabulary(values: Iterable[str | None], *, limit: int = MAX_VOCABULARY) -> tuple[str, ...]:
+def vocabulary(values: Iterable[str | None]) -> tuple[str, ...]:
     """ "unknown" and the most frequent labels, ties by name."""
     counts: dict[str, int] = {}
     for value in values:
         if value is not None and value != UNKNOWN_LABEL:
             counts[value] = counts.get(value, 0) + 1
     ranked = sorted(counts, key=lambda name: (-counts[name], name))
-    return (UNKNOWN_LABEL, *ranked[:limit])
+    return (UNKNOWN_LABEL, *ranked[:MAX_VOCABULARY])
 
 
 def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, dict[str, int]]:

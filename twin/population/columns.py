@@ -104,16 +104,16 @@ class Ranks:
         return np.interp(place - 0.5, np.arange(len(grid)), grid)
 
 
-def levels_of(name: str, values: np.ndarray, *, is_amount: bool, max_levels: int = MAX_LEVELS) -> Levels:
+def levels_of(name: str, values: np.ndarray, *, is_amount: bool) -> Levels:
     """The levels of a column, the most frequent first (ties in order of value)."""
     found, count = np.unique(values, return_counts=True)
     order = np.argsort(-count, kind="stable")
     found, count = found[order], count[order]
-    if len(found) <= max_levels:
+    if len(found) <= MAX_LEVELS:
         return Levels(name, tuple(found.tolist()), (), (), is_amount)
-    share = count[max_levels:] / count[max_levels:].sum()
+    share = count[MAX_LEVELS:] / count[MAX_LEVELS:].sum()
     return Levels(
-        name, tuple(found[:max_levels].tolist()), tuple(found[max_levels:].tolist()), tuple(share.tolist()), is_amount
+        name, tuple(found[:MAX_LEVELS].tolist()), tuple(found[MAX_LEVELS:].tolist()), tuple(share.tolist()), is_amount
     )  # fmt: skip
 
 

@@ -73,11 +73,11 @@ def calibration_charts(
 
 
 def predicted_ranks(
-    model: AnswerModel, config: AnswerConfig, unit_s: float, offers: Offers, *, seed: int = 0
+    model: AnswerModel, config: AnswerConfig, unit_s: float, offers: Offers
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[rows] rank of the true wait and run time in the predicted distributions, and probability of acceptance.
 
-    Values within `RESOLUTION` of each other count as equal, and ranks among equals are drawn evenly with `seed`: a wait
+    Values within `RESOLUTION` of each other count as equal, and ranks among equals are drawn evenly: a wait
     that can be computed to the millisecond is not foreseen badly by a distribution that is a second wide.
     """
     network = answer_network(config)
@@ -97,7 +97,7 @@ def predicted_ranks(
     every = jax.jit(jax.vmap(member, in_axes=(0, None, None, None)))
     parts = every(model.parameters, offers.inputs, offers.observed.wait_s, offers.observed.run_s)
     wait, run, accept = (np.asarray(part).mean(axis=0) for part in parts)
-    even = np.random.default_rng(seed).random((2, accept.shape[0]))
+    even = np.random.default_rng(0).random((2, accept.shape[0]))
     wait, run = (low + share * (high - low) for (low, high), share in zip((wait, run), even, strict=True))
     return wait, run, accept
 

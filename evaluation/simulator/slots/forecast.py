@@ -9,25 +9,20 @@ NUM_BINS = 96
 _TIMES_IN_BIN = 4
 
 
-def true_forecast(case: Instance, num_bins: int = NUM_BINS) -> DayForecast:
-    """Rates, runs and ways of the day.
-
-    Args:
-        case: The day.
-        num_bins: Bins of the time of day.
-    """
+def true_forecast(case: Instance) -> DayForecast:
+    """Rates, runs and ways of the day."""
     today, day_s = case.by_site, float(case.by_site.day_s)
-    times = (np.arange(num_bins * _TIMES_IN_BIN) + 0.5) / (num_bins * _TIMES_IN_BIN)
+    times = (np.arange(NUM_BINS * _TIMES_IN_BIN) + 0.5) / (NUM_BINS * _TIMES_IN_BIN)
     rate = today.rate_per_s * (1.0 - today.amplitude * np.cos(2.0 * np.pi * times))
     share = _shares(case, times) * rate[:, None, None]
     public = case.public
     num_sites = len(public.cluster.sites)
-    rate_per_s = np.zeros((num_bins, public.num_services, num_sites), np.float32)
-    mean = share.reshape(num_bins, _TIMES_IN_BIN, *share.shape[1:]).mean(axis=1)
-    rate_per_s[np.ix_(np.arange(num_bins), case.names.service, case.names.site)] = mean
+    rate_per_s = np.zeros((NUM_BINS, public.num_services, num_sites), np.float32)
+    mean = share.reshape(NUM_BINS, _TIMES_IN_BIN, *share.shape[1:]).mean(axis=1)
+    rate_per_s[np.ix_(np.arange(NUM_BINS), case.names.service, case.names.site)] = mean
     link = case.link
     return DayForecast(
-        day_s / num_bins,
+        day_s / NUM_BINS,
         rate_per_s,
         public.work_s[:, None] * case.run_factor,
         today.latency_s[link],

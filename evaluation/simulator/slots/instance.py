@@ -166,21 +166,18 @@ def _without_memory(cluster: Cluster) -> Cluster:
     return replace(cluster, capacity=unlimited[0], unit_capacity=unlimited[1])
 
 
-def deployed_on(
-    world: World, config: SlotConfig, day: float, deployed_day: float = 0.0, cluster: Cluster | None = None
-) -> Instance:
-    """A day of a world that begins with the deployment made for another day: what drift leaves to orchestration.
+def deployed_on(world: World, config: SlotConfig, day: float, *, cluster: Cluster | None = None) -> Instance:
+    """A day of a world that begins with the deployment made for day 0: what drift leaves to orchestration.
 
     Args:
         world: Any world, at the pace of slots (`slots.time_scaled`).
         config: See `SlotConfig`.
         day: The day that is simulated.
-        deployed_day: The day that the first deployment was made for.
         cluster: Whose vocabulary to speak; the world's own by default.
 
     Returns:
         The instance.
     """
     case = instance(world, config, day, cluster)
-    deployed = instance(world, config, deployed_day, cluster).public.replicas
+    deployed = instance(world, config, 0.0, cluster).public.replicas
     return case._replace(public=case.public._replace(replicas=deployed))

@@ -59,7 +59,7 @@ LIGHT = PlannerImitationConfig(rounds=6, steps=240, streams=8)
 
 def students_of(
     key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
-    student: StudentConfig | None = None, how: PlannerImitationConfig | None = None,
+    student: StudentConfig | None = None,
 ) -> Students:  # fmt: skip
     """Light students of a planner, which see their own deployment alone.
 
@@ -70,23 +70,21 @@ def students_of(
         limits: Of the grants.
         planner: Whom they imitate.
         student: Of the students.
-        how: Rounds of lessons.
     """
     student = student or StudentConfig()
     return _in_rounds(
-        key, system, config, limits, planner, how or LIGHT, lessons_of,
+        key, system, config, limits, planner, LIGHT, lessons_of,
         lambda key, lessons, _before: train_students(key, lessons, student),
         lambda students: student_policy(students.params, student),
     )  # fmt: skip
 
 
 def teacher_of(
-    key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler,
-    how: PlannerImitationConfig | None = None,
-) -> PyTree:  # fmt: skip
+    key: Array, system: Environment, config: AutoscalingConfig, limits: GrantLimits, planner: Autoscaler
+) -> PyTree:
     """The parameters of a teacher (`offline_rl.autoscaling.teaching.teacher_policy`) that imitates a planner; arguments
     as those of `students_of`."""
-    how = how or PlannerImitationConfig()
+    how = PlannerImitationConfig()
 
     def central(seen: Seen, action: ScalingAction, legal: ScalingAction) -> Lessons:
         whole = flatten_features(seen, 2)
