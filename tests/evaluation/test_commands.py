@@ -19,6 +19,7 @@ from evaluation.problems.placement.kit import PLACEMENT_KIT, export, trained
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from offline_rl.contract import EXPECTED_ON_TIME
+from tests.command import run
 from tests.serving.bundles import make_bundle
 
 LOG = """; UnixStartTime: 1000000000
@@ -34,10 +35,6 @@ def log(tmp_path):
     path = tmp_path / "log.swf"
     path.write_text(LOG)
     return path
-
-
-def run(*words):
-    return cli.main([str(word) for word in words])
 
 
 def test_import_reports_rows_and_quarantine(log, tmp_path, capsys):

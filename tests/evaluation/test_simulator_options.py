@@ -17,7 +17,8 @@ from evaluation.simulator.presets import preset
 from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import validate
-from tests.evaluation.worlds import interval, same_day, simulated
+from tests.evaluation.worlds import interval, same_day, simulated, uniform_policy
+from tests.twin.made import reordered
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED
 from twin.rollout import rollout
@@ -176,11 +177,6 @@ def test_hosting_rules_bind_behaviours_and_the_clusters_legality(first_come, eve
     )
 
 
-def uniform_policy(key, _observation, legal):
-    score = jnp.where(legal, jax.random.uniform(key, legal.shape), -1.0)
-    return jnp.argmax(score, axis=0).astype(jnp.int32)
-
-
 @pytest.mark.slow
 def test_history_and_truth_have_one_law_with_everything_on():
     """The same behaviour in the log's history and in the environment: as many on time, dropped and failed."""
@@ -210,17 +206,7 @@ def test_history_and_truth_have_one_law_with_everything_on():
 def test_the_order_of_nodes_changes_no_outcome_that_unfolds():
     cluster = cluster_of(EVERYTHING)
     order = np.array([3, 0, 4, 2, 1])
-    moved = replace(
-        cluster,
-        node_names=tuple(cluster.node_names[index] for index in order),
-        capacity=cluster.capacity[:, order],
-        unit_capacity=cluster.unit_capacity[:, order],
-        run_ratio=cluster.run_ratio[:, order],
-        run_variance=cluster.run_variance[:, order],
-        site_of_node=cluster.site_of_node[order],
-        is_cloud=cluster.is_cloud[order],
-        rules=cluster.rules[:, order],
-    )
+    moved = reordered(cluster, order)
     outcomes = []
     for vocabulary, place in ((cluster, np.arange(len(order))), (moved, order)):
         truth = truth_of(EVERYTHING, vocabulary, PlacementConfig(depth=48), 0.0, begin_s=1_500.0)

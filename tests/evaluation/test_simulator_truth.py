@@ -23,7 +23,8 @@ from evaluation.simulator.truth import ground_truth, truth_of
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
-from tests.evaluation.worlds import interval, queue, simulated
+from tests.evaluation.worlds import interval, queue, simulated, uniform_policy
+from tests.twin.made import reordered
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import read_rows
 from twin.placement.encoding import fit_encoding
@@ -46,12 +47,6 @@ def archive(tmp_path_factory):
 @pytest.fixture(scope="module")
 def encoding(archive):
     return fit_encoding(archive, archive.days("requests"))
-
-
-def uniform_policy(key, _observation, legal):
-    """Every legal node alike."""
-    score = jnp.where(legal, jax.random.uniform(key, legal.shape), -1.0)
-    return jnp.argmax(score, axis=0).astype(jnp.int32)
 
 
 def test_a_simulated_log_is_a_clean_usable_archive_with_its_truth_beside_it(archive):
@@ -159,29 +154,16 @@ def test_arrivals_see_as_many_in_the_books_as_theory_says():
     assert abs(mean - load / (1 - load)) < 3 * error
 
 
-def reordered(cluster, order):
-    return replace(
-        cluster,
-        node_names=tuple(cluster.node_names[index] for index in order),
-        capacity=cluster.capacity[:, order],
-        unit_capacity=cluster.unit_capacity[:, order],
-        run_ratio=cluster.run_ratio[:, order],
-        run_variance=cluster.run_variance[:, order],
-        site_of_node=cluster.site_of_node[order],
-        is_cloud=cluster.is_cloud[order],
-        rules=cluster.rules[:, order],
-        services=(cluster.services[0], *reversed(cluster.services[1:])),
-    )
-
-
 @pytest.mark.slow
 def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
     order = np.array([3, 0, 4, 2, 1])
+    services = encoding.cluster.services
+    other = replace(reordered(encoding.cluster, order), services=(services[0], *reversed(services[1:])))
     actions = np.random.default_rng(0).integers(0, len(order), (60, 1))
     outcomes = []
     for cluster, taken in (
         (encoding.cluster, actions),
-        (reordered(encoding.cluster, order), np.argsort(order)[actions]),
+        (other, np.argsort(order)[actions]),
     ):
         truth = truth_of(SMALL, cluster, replace(encoding.problem, depth=40), 0.0)
         run = jax.jit(partial(follow, environment=truth, actions=jnp.asarray(taken, jnp.int32)))

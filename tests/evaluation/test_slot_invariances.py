@@ -21,23 +21,10 @@ from logs_schema.errors import ConfigError
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.networks import example_of
 from tests.evaluation.slot_runs import live, runner, small_kais
+from tests.twin.made import reordered
 from twin.contracts import Array, Environment
-from twin.placement.types import Cluster, Observation
+from twin.placement.types import Observation
 from twin.rollout import rollout
-
-
-def reordered(cluster: Cluster, order: np.ndarray) -> Cluster:
-    return replace(
-        cluster,
-        node_names=tuple(cluster.node_names[node] for node in order),
-        capacity=cluster.capacity[:, order],
-        unit_capacity=cluster.unit_capacity[:, order],
-        run_ratio=cluster.run_ratio[:, order],
-        run_variance=cluster.run_variance[:, order],
-        site_of_node=cluster.site_of_node[order],
-        is_cloud=cluster.is_cloud[order],
-        rules=cluster.rules[:, order],
-    )
 
 
 @pytest.mark.slow

@@ -16,10 +16,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.formats.mapping import read_mapping
 from logs_schema.formats.request_mapping import read_request_mapping
 from logs_schema.product import writing
-
-
-def run(*words):
-    return cli.main([str(word) for word in words])
+from tests.command import run
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Worlds small enough for theory: one node, no links, a constant rate of arrivals."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from evaluation.simulator.behaviour import Behaviour, behaviour
@@ -9,6 +10,11 @@ from evaluation.simulator.history import CHUNK_STEPS, History, play_streams
 from evaluation.simulator.laws import Law, constant
 from evaluation.simulator.mechanics import mechanics_of
 from evaluation.simulator.world import CALENDAR_DAY_S, World, WorldNode, WorldService, validate
+from twin.contracts import Array, Environment, Policy, PyTree
+from twin.placement.features import NODE_FEATURES
+from twin.rollout import rollout
+
+NAMES = [feature.name for feature in NODE_FEATURES]
 
 
 def queue(
@@ -57,3 +63,38 @@ def simulated(
 def interval(values: np.ndarray) -> tuple[float, float]:
     """Mean of independent values and its standard error."""
     return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+
+
+def uniform_policy(key: Array, _observation: PyTree, legal: Array) -> Array:
+    """Every legal node alike."""
+    score = jnp.where(legal, jax.random.uniform(key, legal.shape), -1.0)
+    return jnp.argmax(score, axis=0).astype(jnp.int32)
+
+
+def held_less_in_system(
+    world: World, truth: Environment, policy: Policy, *, num_steps: int = 200, num_streams: int = 32
+) -> tuple[float, float, float]:
+    """The number held, summed over arrivals and divided by their rate, less the time in the system, which is zero by
+    Little's law; on the way, that what the books hold is what the fates say.
+
+    Returns:
+        The difference, its standard error, and the mean of the time in the system.
+    """
+
+    def run(key: Array) -> tuple[Array, ...]:
+        played = rollout(key, truth, policy, num_steps, (num_streams,))
+        places = jnp.array([NAMES.index("num_running"), NAMES.index("num_waiting")])
+        held = jnp.expm1(played.global_observation.node[:num_steps, :, :, 0][:, places]).sum(axis=(1, 2))
+        arrival_s, finish_s = played.decision_info.arrival_s[:, 0], played.outcome.finish_s[:, 0]
+        return held, arrival_s, finish_s, played.settled[:, 0]
+
+    held, arrival_s, finish_s, settled = (np.asarray(leaf) for leaf in jax.jit(run)(jax.random.key(0)))
+    assert settled.all()
+    ends_s = np.where(np.isfinite(finish_s), finish_s, -np.inf)  # a refused offer is never held
+    before = np.tril(np.ones((num_steps, num_steps), bool), -1)[:, :, None]
+    np.testing.assert_allclose(held, np.sum(before & (ends_s[None] > arrival_s[:, None]), axis=1), atol=0.01)
+    today = conditions(world, 0)
+    cycle = np.cos(2.0 * np.pi * arrival_s / today.day_s)
+    seen_s = np.sum(held / (today.rate_per_s * (1.0 - today.amplitude * cycle)), axis=0)
+    in_system_s = np.sum(np.maximum(np.minimum(ends_s, arrival_s[-1]) - arrival_s, 0.0), axis=0)
+    return *interval(seen_s - in_system_s), float(in_system_s.mean())

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.commands import cli
+from tests.command import run
 
 LOG = """; UnixStartTime: 1000000000
 ; MaxProcs: 6
@@ -16,10 +16,6 @@ LOG = """; UnixStartTime: 1000000000
 3 3 0 8 9 -1 -1 9 8 -1 1 1 1 -1 1 -1 -1 -1
 """
 START = datetime(2001, 9, 9, 1, 46, 40, tzinfo=UTC)
-
-
-def run(*words):
-    return cli.main([str(word) for word in words])
 
 
 @pytest.fixture

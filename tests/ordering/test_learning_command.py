@@ -11,17 +11,13 @@ import numpy as np
 import pytest
 
 from evaluation.certify.persistence import load_certificate
-from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
 from logs_schema import Archive
 from logs_schema.product import read_manifest
 from offline_rl.runner import WaitingJob, load_queue
+from tests.command import run
 
 SHORT = ("--processors", 16, "--days", 7, "--shifts", "0d,7d", "--anchors", 2)
-
-
-def run(*words):
-    return cli.main([str(word) for word in words])
 
 
 @pytest.fixture

@@ -7,23 +7,19 @@ import pyarrow as pa
 import pytest
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
 from evaluation.problems.ordering.certificate.certifying import certify_queue
 from logs_schema import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
+from tests.command import run_silently as run
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
 from twin.ordering.persistence import load_queue_twin
 
 NO_RULES = CertifyConfig(max_weeks=6, num_copies=1, max_rows=400, num_replicates=200, rankings=False)
 SETTINGS = QUICK.replace("[order]", '[order]\npool = "big"', 1) + INDEX_ONLY
-
-
-def run(*words):
-    return cli.main([*map(str, words), "--no-progress"])
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.commands import cli
 from evaluation.problems.configuration import OrderConfig
 from evaluation.problems.ordering.config import as_settings
 from evaluation.problems.ordering.replay_report import write_waits
@@ -16,6 +15,7 @@ from evaluation.problems.ordering.replaying import ReplayConfig, replay_archive
 from logs_schema import Archive, import_log
 from logs_schema.progress import SilentProgress
 from logs_schema.records import to_plain
+from tests.command import run_silently as run
 from tests.ordering.making import jobs_of, use_peak
 from tests.ordering.pool_archives import NODES, OF_CLASS, job, random_jobs, write
 from twin.ordering.jobs import read_jobs
@@ -26,10 +26,6 @@ from twin.ordering.slowdown import bounded_slowdown
 from twin.ordering.types import Pool
 
 ALL_RULES = ReplayConfig(policies=tuple(rule.name for rule in RULES), easy=True)
-
-
-def run(*words):
-    return cli.main([*map(str, words), "--no-progress"])
 
 
 def played(archive, config=ALL_RULES):

@@ -16,7 +16,6 @@ from evaluation.certify.persistence import (
     folder_beside,
     load_certificate,
 )
-from evaluation.commands import cli
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.certificate.certifying import certify_queue
@@ -31,6 +30,7 @@ from logs_schema.calendar import EPOCH_DATE
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
 from logs_schema.progress import SilentProgress
+from tests.command import run_silently as run
 from tests.ordering.making import alike_weeks
 from twin.ordering.jobs import read_jobs
 from twin.ordering.persistence import fit_queue, load_queue_twin
@@ -40,10 +40,6 @@ from twin.placement.model import PlacementTwin
 QUICK = CertifyConfig(max_weeks=6, num_copies=1, max_rows=400, num_replicates=200)
 NO_RULES = replace(QUICK, rankings=False)
 DAY_S = 86_400
-
-
-def run(*words):
-    return cli.main([*map(str, words), "--no-progress"])
 
 
 @pytest.fixture(scope="module")

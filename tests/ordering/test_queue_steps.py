@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-from evaluation.commands import cli
 from evaluation.comparison.products import load_comparison
 from evaluation.problems.configuration import WeeksConfig, load_config
 from evaluation.problems.ordering.exporting import load_order, policy_of_bundle
@@ -33,6 +32,7 @@ from logs_schema.progress import SilentProgress
 from offline_rl.ordering.index import SMITH
 from offline_rl.ordering.learning import learn_index, samples_before
 from offline_rl.runner import WaitingJob, load_queue
+from tests.command import run_silently as run
 from tests.ordering.making import INDEX_ONLY, QUICK
 from twin.ordering.jobs import read_jobs
 from twin.ordering.persistence import load_queue_twin
@@ -46,10 +46,6 @@ num_episodes = 2
 num_held_out = 1
 clone_updates = 5
 """
-
-
-def run(*words):
-    return cli.main([*map(str, words), "--no-progress"])
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Small clusters, logs and encodings made from a seed."""
 
 import datetime as dt
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,21 @@ from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import EncodedRows
 from twin.placement.encoding import Encoding
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN, Cluster, Requests
+
+
+def reordered(cluster: Cluster, order: np.ndarray) -> Cluster:
+    """The cluster with its nodes in another order."""
+    return replace(
+        cluster,
+        node_names=tuple(cluster.node_names[i] for i in order),
+        capacity=cluster.capacity[:, order],
+        unit_capacity=cluster.unit_capacity[:, order],
+        run_ratio=cluster.run_ratio[:, order],
+        run_variance=cluster.run_variance[:, order],
+        site_of_node=cluster.site_of_node[order],
+        is_cloud=cluster.is_cloud[order],
+        rules=cluster.rules[:, order],
+    )
 
 
 def made_cluster(num_edge: int = 3, num_sites: int = 2, num_services: int = 3) -> Cluster:

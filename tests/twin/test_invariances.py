@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.twin.made import made_cluster, made_encoding, made_rows
+from tests.twin.made import made_cluster, made_encoding, made_rows, reordered
 from twin.contracts import Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
@@ -17,7 +17,6 @@ from twin.placement.features import NODE_FEATURES
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
 from twin.placement.responses import drawn_response
-from twin.placement.types import Cluster
 from twin.placement.windows import replayed_arrivals
 from twin.rollout import rollout
 
@@ -46,21 +45,6 @@ def history_of(rows: EncodedRows, encoding: Encoding) -> Trajectory:
     return history
 
 
-def rearranged(cluster: Cluster, order: np.ndarray) -> Cluster:
-    """The cluster with its nodes in another order."""
-    return replace(
-        cluster,
-        node_names=tuple(cluster.node_names[i] for i in order),
-        capacity=cluster.capacity[:, order],
-        unit_capacity=cluster.unit_capacity[:, order],
-        run_ratio=cluster.run_ratio[:, order],
-        run_variance=cluster.run_variance[:, order],
-        site_of_node=cluster.site_of_node[order],
-        is_cloud=cluster.is_cloud[order],
-        rules=cluster.rules[:, order],
-    )
-
-
 def same_outcomes(one: Trajectory, other: Trajectory, where: np.ndarray) -> None:
     for name in ("settled", "reward", "elapsed_s"):
         a, b = getattr(one, name), getattr(other, name)
@@ -74,7 +58,7 @@ def same_outcomes(one: Trajectory, other: Trajectory, where: np.ndarray) -> None
 def test_permuting_nodes_permutes_results(rows: EncodedRows, plain: Trajectory) -> None:
     cluster, order = made_cluster(), np.array([2, 0, 3, 1])
     place_of = np.argsort(order)
-    encoding = made_encoding(rearranged(cluster, order), depth=8)
+    encoding = made_encoding(reordered(cluster, order), depth=8)
     other = history_of(rows._replace(node=place_of[rows.node].astype(np.int32)), encoding)
     for seen in ("observation", "global_observation"):
         a, b = getattr(plain, seen), getattr(other, seen)
