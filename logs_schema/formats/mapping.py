@@ -32,17 +32,19 @@ what follows the point only makes the names distinct.
 import math
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import tzinfo
 from pathlib import Path
 from typing import Any
 
 from logs_schema.errors import FormatError, first
+from logs_schema.formats.files import beside
 from logs_schema.formats.instant_units import INSTANT_UNITS
-from logs_schema.formats.metric_series import MetricSeries
+from logs_schema.formats.metric_series import MetricSeries, Samples
+from logs_schema.formats.reading import Chunk, tabulate
 from logs_schema.formats.request_mapping import zone_of
-from logs_schema.tables import GATEWAY
+from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 SUFFIX = ".toml"
 _TEXT, _TRUTH, _NUMBER = "text", "true or false", "a finite number"
@@ -147,6 +149,31 @@ def read_mapping(path: Path) -> MetricsMapping:
     _refuse_pattern(path, settings.get("deployment_pattern"))
     zone_of(path, settings.get("time_zone", "UTC"))
     return MetricsMapping(path, metrics, **settings)
+
+
+def mapping_of(paths: Sequence[Path]) -> MetricsMapping:
+    """The one mapping among the files; FormatError where there is none, or several."""
+    mappings = beside(paths, SUFFIX)
+    if len(mappings) != 1:
+        raise FormatError(
+            "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
+            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the metrics",
+            advice="see logs_schema/formats/mapping.py for its keys",
+        )  # fmt: skip
+    return read_mapping(mappings[0])
+
+
+def chunks_of(
+    samples: Samples, mapping: MetricsMapping, met: Collection[tuple[MappedMetric, str]]
+) -> Iterator[Chunk]:
+    """All rows of a log whose numbers have been added to `samples`, with the mapping's constants; `met` and errors as
+    of `refuse_absent`."""
+    refuse_absent(mapping, met)
+    for mapped in mapping.constants:
+        samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
+    for rows in samples.as_rows():
+        table = tabulate(DEPLOYMENT_SAMPLES, rows)
+        yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
 
 
 def refuse_absent(mapping: MetricsMapping, met: Collection[tuple[MappedMetric, str]]) -> None:

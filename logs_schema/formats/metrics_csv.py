@@ -36,7 +36,7 @@ from logs_schema.formats.fields import csv_names
 from logs_schema.formats.files import find_files, head, numbered_lines
 from logs_schema.formats.instant_units import INSTANT_UNITS, likely_unit, unit_notice
 from logs_schema.formats.json_lines import JSON_LINES, below, refuse_other_content
-from logs_schema.formats.mapping import MappedMetric, MetricsMapping, refuse_absent, without_gateway
+from logs_schema.formats.mapping import MappedMetric, MetricsMapping, chunks_of, mapping_of, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
     OFF_GRID,
@@ -47,16 +47,13 @@ from logs_schema.formats.metric_series import (
     refuse_uneven,
     shift_of,
 )
-from logs_schema.formats.prometheus import mapping_of
 from logs_schema.formats.reading import (
     NOTHING_GIVEN,
     BadRow,
-    Chunk,
     Item,
     Lines,
     ReadingOptions,
     Reject,
-    tabulate,
 )
 from logs_schema.formats.request_mapping import NOTHING
 from logs_schema.formats.request_values import Instant, InstantReading
@@ -129,12 +126,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 met.add((mapped, deployment))
                 samples.add_one(mapped.metric, deployment, at, number, where)
         lines.append(Lines(name, counts[0], counts[1], counts[0] - counts[1] - counts[2]))
-    refuse_absent(mapping, met)
-    for mapped in mapping.constants:
-        samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
-    for rows in samples.as_rows():
-        table = tabulate(DEPLOYMENT_SAMPLES, rows)
-        yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
+    yield from chunks_of(samples, mapping, met)
     yield from lines
 
 

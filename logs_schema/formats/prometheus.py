@@ -23,13 +23,12 @@ import numpy as np
 from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
-from logs_schema.formats.files import beside, find_files
+from logs_schema.formats.files import find_files
 from logs_schema.formats.mapping import (
-    SUFFIX,
     MappedMetric,
     MetricsMapping,
-    read_mapping,
-    refuse_absent,
+    chunks_of,
+    mapping_of,
     without_gateway,
 )
 from logs_schema.formats.metric_series import (
@@ -41,7 +40,7 @@ from logs_schema.formats.metric_series import (
     refuse_uneven,
     shift_of,
 )
-from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, Lines, ReadingOptions, Reject, tabulate
+from logs_schema.formats.reading import NOTHING_GIVEN, Item, Lines, ReadingOptions, Reject
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "prometheus"
@@ -81,18 +80,6 @@ def looks_like(lines: Sequence[str]) -> bool:
     """Whether a file begins as an answer of Prometheus does."""
     head = "".join(lines)[:2000].replace(" ", "")
     return '"resultType":"matrix"' in head or head.startswith('{"status":"success"')
-
-
-def mapping_of(paths: Sequence[Path]) -> MetricsMapping:
-    """The one mapping among the files; FormatError where there is none, or several."""
-    mappings = beside(paths, SUFFIX)
-    if len(mappings) != 1:
-        raise FormatError(
-            "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
-            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the metrics",
-            advice="see logs_schema/formats/mapping.py for its keys",
-        )  # fmt: skip
-    return read_mapping(mappings[0])
 
 
 def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
@@ -137,12 +124,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
             filed = _deployment(mapping, mapped, series, source)
             met.add((mapped, filed))
             samples.add(mapped.metric, filed, times_s, numbers)
-    refuse_absent(mapping, met)
-    for mapped in mapping.constants:
-        samples.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
-    for rows in samples.as_rows():
-        table = tabulate(DEPLOYMENT_SAMPLES, rows)
-        yield Chunk(DEPLOYMENT_SAMPLES.name, table, mapping.path.name, 1, None, derived=True)
+    yield from chunks_of(samples, mapping, met)
     for name, path in files.items():
         yield Lines(path.name, num_rejected[name], 0, 0)
 
