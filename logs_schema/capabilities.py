@@ -5,7 +5,7 @@ A capability is the share of requests for which the log has the columns it needs
 Whatever a log does not support is later reported as *not applicable*, never invented.
 """
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -137,11 +137,6 @@ def capability_matrix(
         reason = f"{rows:,} rows" if rows else "the log has no such table"
         lines.append(Capability(name, "yes" if rows else "no", float(rows > 0), reason, enables))
     return tuple(_limited(line, limits.get(line.name)) for line in lines)
-
-
-def unsupported(matrix: Iterable[Capability]) -> dict[str, str]:
-    """Capabilities that a log does not support, with the reason: what reports show as not applicable."""
-    return {line.name: line.reason for line in matrix if line.answer == "no"}
 
 
 def _limited(line: Capability, reason: str | None) -> Capability:

@@ -75,26 +75,6 @@ def check_rows(spec: TableSpec, rows: pa.Table, where: str = "") -> Checked:
     return Checked(cast.rows, tuple(rules), broken)
 
 
-def rule_names(spec: TableSpec) -> tuple[str, ...]:
-    """Every rule that rows of the right types can break, in the order of checking, `duplicate_key` last."""
-    names: list[str] = []
-    for column in spec.columns:
-        is_float, is_instant = column.type == pa.float64(), column.type == INSTANT
-        applies = {
-            "null": not column.nullable,
-            "out_of_range": is_instant,
-            "line_break": _holds_names(column),
-            "empty_name": column.type == LABELS,
-            "not_finite": is_float,
-            "too_large": is_float,
-            "below": column.lower is not None,
-            "above": column.upper is not None,
-            "not_allowed": bool(column.allowed),
-        }
-        names.extend(f"{rule}:{column.name}" for rule, applied in applies.items() if applied)
-    return (*names, *(order.name for order in spec.orders), DUPLICATE_KEY)
-
-
 def _masks(
     spec: TableSpec, rows: pa.Table, faults: dict[str, np.ndarray]
 ) -> Iterator[tuple[str, np.ndarray]]:

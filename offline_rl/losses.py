@@ -51,11 +51,6 @@ def kl_divergence(logits_p: Array, logits_q: Array) -> Array:
     return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=0)
 
 
-def cross_entropy(logits: Array, action: Array) -> Array:
-    """Minus the log-probability of the action taken: the loss of behaviour cloning."""
-    return -log_prob(logits, action)
-
-
 def clipped_surrogate(log_ratio: Array, advantage: Array, clip: float) -> Array:
     """PPO's loss `-min(ratio A, clip(ratio, 1 - clip, 1 + clip) A)`.
 

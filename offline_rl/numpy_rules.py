@@ -45,7 +45,7 @@ LEAST_ACCEPTANCE = 1e-3
 """A refusal is another try, at most a thousand of them."""
 CROWDING, BEHIND_SCALE = "crowding", "behind_scale"
 LATER_NUMBERS = (CROWDING, BEHIND_SCALE)
-"""Numbers that bundles of before do not have: zeros there."""
+"""Numbers that earlier bundles do not have: zeros there."""
 _DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": (), BEHIND_SCALE: ()}
 _TIMES = {**_DELAY, CROWDING: (3,)}
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {

@@ -55,17 +55,6 @@ def in_twin(environment: Environment, num_steps: int, streams: Streams) -> Exper
     return Partial(act)
 
 
-def mixed(first: Experience, second: Experience) -> Experience:
-    """Both experiences side by side: the streams of the first, then those of the second; equally many steps."""
-
-    def both(first: Experience, second: Experience, key: Array, policy: Policy) -> Trajectory:
-        keys = jax.random.split(key)
-        parts = first(keys[0], policy), second(keys[1], policy)
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=-1), *parts)
-
-    return Partial(both, as_argument(first), as_argument(second))
-
-
 def train(
     key: Array, algorithm: Algorithm, experience: Experience, num_updates: int
 ) -> tuple[PyTree, PyTree]:

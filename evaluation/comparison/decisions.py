@@ -253,17 +253,3 @@ def concatenate(parts: Sequence[Decisions]) -> Decisions:
     demand = np.concatenate([part.demand for part in parts], axis=1)
     missing = {need: reason for part in parts for need, reason in part.missing.items()}
     return Decisions(**joined, demand=demand, capacity=parts[0].capacity, missing=missing)
-
-
-def agreement(decisions: Decisions, logged_node: np.ndarray) -> float:
-    """Fraction of decisions with the logged node; NaN where the log names none.
-
-    Args:
-        decisions: Of one policy, in the order of the log.
-        logged_node: [rows] the logged decisions, -1 where unknown.
-
-    Returns:
-        Between 0 and 1.
-    """
-    known = np.asarray(logged_node) >= 0
-    return float(np.mean(decisions.node[known] == logged_node[known])) if np.any(known) else float("nan")

@@ -191,7 +191,7 @@ def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mappin
 def _chosen(
     as_fields: Callable[[str], Mapping[str, Any]], mapping: RequestMapping
 ) -> Callable[[str], Mapping[str, Any]]:
-    """Reads the fields of lines that the mapping's table `only` asks for; BadRow `other_row:column` for others."""
+    """Reads the fields of lines that the mapping's table `only` selects; BadRow `other_row:column` for others."""
 
     def as_chosen(line: str) -> Mapping[str, Any]:
         fields = as_fields(line)

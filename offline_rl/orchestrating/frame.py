@@ -145,7 +145,7 @@ def make(cluster: ScalableCluster, writes: Sequence[Write], note: Callable[[str]
     Args:
         cluster: Where.
         writes: What.
-        note: Told of what could not be taken back.
+        note: Called with what could not be taken back.
 
     Raises:
         ClusterError: One of them cannot be made; nothing has changed, as far as the cluster lets that be.

@@ -56,7 +56,7 @@ def save_training_days(days: TrainingDays, folder: Path) -> None:
 
 
 def load_training_days(folder: Path) -> TrainingDays | None:
-    """What `save_training_days` wrote; None in policies of before there was any of it, ProductError if damaged."""
+    """What `save_training_days` wrote; None in earlier policies, which have none; ProductError if damaged."""
     if not (folder / RANGES).exists():
         return None
     ranges, path = load_structure(folder / RANGES, {"low": 0, "high": 0}), folder / ALARM

@@ -43,7 +43,7 @@ def rule_params(rule: str, **numbers: object) -> PyTree:
 
 
 def with_usual(params: PyTree) -> PyTree:
-    """Parameters of a rule, or of what corrects one, with the usual numbers where those of before lack some."""
+    """Parameters of a rule, or of what corrects one, with the usual numbers where earlier ones lack some."""
     kinds = [rule for rule in SCORES if rule in params["params"]]
     usual = {rule: numbers_of(rule_params(rule)) | params["params"][rule] for rule in kinds}
     return {"params": {**params["params"], **usual}}

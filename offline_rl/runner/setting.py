@@ -203,7 +203,7 @@ def _dynamics(content: Mapping[str, Any] | None) -> KnownRunDynamics | None:
         None
         if content is None
         else KnownRunDynamics(
-            **{"aged_per_day": float(content["drift_per_day"])}  # contracts of before have one rate for both
+            **{"aged_per_day": float(content["drift_per_day"])}  # earlier contracts have one rate for both
             | {name: float(value) for name, value in content.items()}
         )
     )

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from evaluation.comparison.decisions import agreement, concatenate, decisions_from
+from evaluation.comparison.decisions import concatenate, decisions_from
 from evaluation.comparison.metrics import ACCEPTED_RATIO, OFFLOAD_RATIO, ON_TIME, UTILISATION
 from logs_schema.errors import ConfigError
 from tests.evaluation.made import made_decisions
@@ -144,9 +144,3 @@ def test_parts_join_and_clusters_do_not_mix():
         concatenate([made_decisions(1), made_decisions(1, capacity=[9.0, 1.0, 1.0])])
     with pytest.raises(ConfigError, match="no decisions"):
         concatenate([])
-
-
-def test_agreement_counts_only_known_decisions():
-    decisions = made_decisions(4, node=[0, 1, 1, 2])
-    assert agreement(decisions, np.array([0, 1, 0, -1])) == pytest.approx(2 / 3)
-    assert np.isnan(agreement(decisions, np.full(4, -1)))

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 import pytest
 
 from logs_schema import NODES, REQUESTS, Archive, ArchiveError, ArchiveWriter
-from logs_schema.capabilities import percent, unsupported
+from logs_schema.capabilities import percent
 from logs_schema.check import check_archive, render
 from logs_schema.check_report import in_digits
 from logs_schema.formats.reading import tabulate
@@ -254,7 +254,7 @@ def test_capabilities_follow_the_columns(tmp_path):
     assert answers["tiers"] == ("no", 0.0)
     assert answers["days"] == ("partial", 0.5)
     assert answers["replicas"] == ("no", 0.0)
-    assert unsupported(report.capabilities)["propensities"] == "not in the log"
+    assert capability(report, "propensities").reason == "not in the log"
 
 
 def test_run_times_count_where_the_start_is_unknown_and_unknown_outcomes_do_not(tmp_path):

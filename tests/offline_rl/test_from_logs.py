@@ -24,7 +24,7 @@ from offline_rl.errors import TrainingError
 from offline_rl.networks import Actor, actor, example_in
 from offline_rl.recipes.held_out_value import held_out_value
 from offline_rl.recipes.log_learners import learn_from_log, tuned_as
-from offline_rl.training_loop import from_logs, mixed, train
+from offline_rl.training_loop import from_logs, train
 from offline_rl.transitions import pairs_from_logs, transitions
 from tests.offline_rl.walks import (
     DISCOUNT,
@@ -254,18 +254,3 @@ def test_a_pair_s_first_step_is_a_last_one_only_to_end_the_episode():
     inside = np.arange(2000)[~is_last]
     assert counts[inside].all()
     np.testing.assert_array_equal(FOLLOWING[state, np.asarray(pairs.action)[0, 0]][inside], following[inside])
-
-
-def test_mixed_experience_puts_the_second_s_streams_behind_the_first_s():
-    other = logged_walks(num_streams=64, seed=1)
-    both = drawn_from(mixed(from_logs(WALKS, 64), from_logs(other, 32)))
-    assert both.active.shape == (40, 1, 96)
-
-    def streams(trajectory):
-        return {bytes(trajectory.action[:, 0, stream]) for stream in range(trajectory.active.shape[-1])}
-
-    both = jax.tree.map(np.asarray, both)
-    front = jax.tree.map(lambda leaf: leaf[..., :64], both)
-    back = jax.tree.map(lambda leaf: leaf[..., 64:], both)
-    assert streams(front) == streams(WALKS)
-    assert streams(back) < streams(other)

@@ -21,7 +21,7 @@ from twin.orchestration.frame_mechanics import Dispatch
 from twin.orchestration.mechanics import Orchestrator
 from twin.orchestration.slots import SlotState
 
-NUM_FEATURES, MOST_ROWS = 4, 6_000
+MOST_ROWS = 6_000
 
 
 class DispatchClone(NamedTuple):

@@ -29,7 +29,7 @@ class Estimates(NamedTuple):
 
 
 def first_estimates(case: EdgeCloud, streams: Streams) -> Estimates | None:
-    """What services declare; None where no strategy asks."""
+    """What services declare; None where no strategy uses it."""
     if not case.adapts:
         return None
     work_s = case.work_s.reshape((-1,) + (1,) * len(streams))

@@ -13,7 +13,7 @@ The feature is the mean residual of the pending runs, beyond the levels of run t
 And so does who they are: how long each will be beside the next run is settled, and how hard it presses is in the log
 (`crowding`).
 The level itself is a feature too, though it is part of the usual run time: where the log's runs follow it by less than
-one for one, because what moved it is told otherwise as well, the two must be told apart.
+one for one, because what moved it is known from elsewhere as well, the two must be distinguished.
 """
 
 from collections.abc import Callable

@@ -106,7 +106,7 @@ class Encoding:
         }
         cluster["dynamics"] = RunDynamics(
             **{"aged_per_day": cluster["dynamics"].get("drift_per_day", 0.0)} | cluster["dynamics"]
-        )  # twins of before have one rate for both
+        )  # earlier twins have one rate for both
         cluster |= {name: Tide(**cluster.get(name, {})) for name in ("tide", "node_tide")}
         if cold := cluster.get("cold"):
             cluster["cold"] = ColdStarts(cold["memory_s"], np.array(cold["startup_s"], np.float64))

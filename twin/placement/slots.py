@@ -109,7 +109,7 @@ def fold_slots(
             return once(
                 tuple(jax.lax.index_in_dim(leaf, index, 1, False) for leaf in leaves), jnp.int32(index)
             )
-        unsigned = index.astype(jnp.uint32)  # else every slice first asks whether it counts from the end
+        unsigned = index.astype(jnp.uint32)  # else every slice first tests whether it counts from the end
         slices = tuple(jax.lax.dynamic_index_in_dim(leaf, unsigned, 1, False) for leaf in leaves)
         return once(slices, index)
 

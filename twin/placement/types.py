@@ -131,7 +131,7 @@ class Requests(NamedTuple):
     accepts_home: Leaf  # acceptance of offers at the site of arrival, by the training days
     accepts_elsewhere: Leaf  # at another site
     accepts_cloud: Leaf  # in the cloud of another site
-    # tides of run times, for answers alone: everywhere, and [nodes, *batch] of single nodes; None where no log tells
+    # tides of run times, for answers alone: everywhere, and [nodes, *batch] of single nodes; None where no log has any
     tide: Leaf | None = None
     node_tide: Leaf | None = None
     # how ill the agent was served lately, in the log and for answers alone (see `discontent`); None where it is nothing

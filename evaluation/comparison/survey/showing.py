@@ -10,7 +10,6 @@ from evaluation.comparison.report.pages import page_environment
 from evaluation.comparison.report.plots import AXES_INK, COLOURS, styled_figure, svg_of
 from evaluation.comparison.survey.survey import Aspect, DaySurvey
 
-PAGE = "survey.html"
 MAX_SHOWN = 120
 """Largest number of days in a figure; of more, days at even distances are shown."""
 PARTS = {

@@ -141,7 +141,7 @@ def bench_orchestration(
         days: Days since day 0, >= 0.
         pairs: Who dispatches and who orchestrates; the static deployment under the same dispatch is added as reference.
         config: How much to simulate.
-        progress: Told how many pairs have been scored, and what comes next.
+        progress: Called with the number of pairs scored, and what comes next.
         entrants: Policies beside the baselines.
 
     Returns:

@@ -98,7 +98,7 @@ def simulate_slots(
         out: Folder of the archive.
         first_day: Calendar day of day 0.
         replace: Whether what is already there may be replaced.
-        progress: Told how many days are done, of how many.
+        progress: Called with the number of days done, and of all.
 
     Raises:
         ConfigError: there is no such baseline, or a number is out of range.

@@ -73,7 +73,7 @@ def save_ranges(ranges: Ranges | None, folder: Path) -> None:
 
 
 def load_ranges(folder: Path) -> Ranges | None:
-    """What `save_ranges` wrote; None in policies of before there were any, ProductError where it is damaged."""
+    """What `save_ranges` wrote; None in earlier policies, which have none; ProductError where it is damaged."""
     path = folder / RANGES
     if not path.exists():
         return None

@@ -270,7 +270,7 @@ def fitted(facts: Facts) -> list[str]:
     if NO_CHOICE in facts:
         lines.append(f"warning: {untrainable(facts[NO_CHOICE])}")
     lines.append(spread_in_words(facts["spread"]))
-    if "dependences" in facts:  # twins of before have none
+    if "dependences" in facts:  # earlier twins have none
         lines.append(dependences_in_words(facts["dependences"]))
     lines += [facts["imitation"]["in_words"]] if "imitation" in facts else []
     return [*lines, _population(facts["population"])]

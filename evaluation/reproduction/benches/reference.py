@@ -220,7 +220,7 @@ def train_reference(
         day: Days since day 0, >= 0.
         config: How.
         seed: Of everything drawn.
-        progress: Told how many updates are done, and how it goes.
+        progress: Called with the number of updates done, and how it goes.
 
     Returns:
         The reference, and how it came about.

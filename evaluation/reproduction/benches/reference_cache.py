@@ -68,7 +68,7 @@ def kept_reference(
         config: How it is trained.
         folder: Where references are kept; made if need be.
         seed: Of everything drawn.
-        progress: Told how many updates are done, and how it goes.
+        progress: Called with the number of updates done, and how it goes.
 
     Returns:
         The reference and what it took.

@@ -64,7 +64,7 @@ def measure_scaling(
     Args:
         world: Any world; it is scaled in time to the pace of slots.
         config: What to measure.
-        progress: Told the number of points done and what the last one was.
+        progress: Called with the number of points done and what the last one was.
 
     Returns:
         The points and exponents.

@@ -154,7 +154,7 @@ def bench_truth(
         config: How much to simulate.
         policies: Names among `POLICIES`.
         references: Of this world; each is scored on its own day, the one of day 0 also on later days.
-        progress: Told how many scores are known, and what comes next.
+        progress: Called with the number of scores known, and what comes next.
 
     Returns:
         One score a policy and day; on one day all have simulated the same requests.
