@@ -14,13 +14,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from logs_schema.archive import Archive, archive_errors
 from logs_schema.archive_writer import keep, link, undisturbed
 from logs_schema.errors import ArchiveChangedError, ConfigError
 from logs_schema.hashing import json_hash
 from logs_schema.layout import KIND, QUARANTINE, day_of, partition
 from logs_schema.options import checked_progress
-from logs_schema.packs import copy_groups, packed_extra, schema_of
+from logs_schema.packs import copy_groups, packed_extra
 from logs_schema.product import remove_once_in_place, writing
 from logs_schema.progress import Progress
 from logs_schema.stores import address_of, working_copy
@@ -137,7 +139,7 @@ def _runs(archive: Archive, names: Sequence[str], config: CompactConfig) -> list
         if _num_bytes(archive, name) >= config.small_bytes:
             return None
         with archive.reading(name):
-            return bytes(schema_of(archive.source(name)[0]).serialize())
+            return bytes(pq.read_schema(archive.source(name)[0]).serialize())
 
     runs: list[list[str]] = []
     for kind, run in groupby(names, columns):

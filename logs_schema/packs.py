@@ -94,7 +94,7 @@ def copy_groups(sources: Sequence[tuple[Path, range]], target: Path) -> None:
     Raises:
         ArchiveError: What was written does not read as what was copied.
     """
-    with closing(parquet_writer(target, schema_of(sources[0][0]))) as writer:
+    with closing(parquet_writer(target, pq.read_schema(sources[0][0]))) as writer:
         for group in _groups_in(sources):
             writer.write_table(group, row_group_size=max(group.num_rows, 1))
     copies = _groups_in([(target, range(open_parquet(target).num_row_groups))])
@@ -106,14 +106,9 @@ def copy_groups(sources: Sequence[tuple[Path, range]], target: Path) -> None:
             )  # fmt: skip
 
 
-def schema_of(file: Path) -> pa.Schema:
-    """The columns of a file, with their metadata."""
-    return pq.read_schema(file)
-
-
 def _groups_in(sources: Sequence[tuple[Path, range]]) -> Iterator[pa.Table]:
     for file, groups in sources:
-        labels = [field.name for field in schema_of(file) if pa.types.is_dictionary(field.type)]
+        labels = [field.name for field in pq.read_schema(file) if pa.types.is_dictionary(field.type)]
         with open_parquet(file, labels) as parquet:
             for number in groups:
                 yield parquet.read_row_group(number)

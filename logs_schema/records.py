@@ -41,6 +41,11 @@ def to_plain(value: Any, *, finite: bool = True) -> Any:
     return value.isoformat() if issubclass(kind, date) else value
 
 
+def with_tuples(content: Mapping[str, Any]) -> dict[str, Any]:
+    """Fields read from JSON, with tuples instead of its lists."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
+
+
 def from_plain(kind: type[Record], data: Any) -> Record:
     """The record of type `kind` that `to_plain` made `data` from.
 

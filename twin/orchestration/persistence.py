@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from logs_schema.records import with_tuples
 from twin.arrays import load_structure, save_arrays
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
@@ -46,9 +47,7 @@ def load_fitted(folder: Path) -> FittedCluster:
     slots, frames = from_facts(plain, str(folder / CLUSTER))
     structure = {"edge": dict.fromkeys(_OF_EDGE, 0), "cluster": dict.fromkeys(_OF_CLUSTER, 0)}
     arrays = load_structure(folder / ARRAYS, structure)
-    facts: dict[str, Any] = {
-        name: tuple(plain[name]) if isinstance(plain[name], list) else plain[name] for name in _NAMES
-    }
+    facts = with_tuples({name: plain[name] for name in _NAMES})
     cluster = Cluster(**facts, **arrays["cluster"], dynamics=RunDynamics(**plain[_DYNAMICS]))
     edge = EdgeCloud(config=slots, cluster=cluster, **arrays["edge"])
     tables = load_structure(folder / TABLES, ChanceTables(*range(len(ChanceTables._fields))))

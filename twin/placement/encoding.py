@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.calendar import DAY_S, DAYS_A_WEEK
 from logs_schema.errors import ConfigError, first
+from logs_schema.records import with_tuples
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
@@ -101,8 +102,8 @@ class Encoding:
         """The encoding that `to_json` wrote."""
         content = json.loads(text)
         cluster: dict[str, Any] = {
-            name: np.array(value, _OTHERS.get(name, np.float64)) if name in _ARRAYS else _kept(value)
-            for name, value in content["cluster"].items()
+            name: np.array(value, _OTHERS.get(name, np.float64)) if name in _ARRAYS else value
+            for name, value in with_tuples(content["cluster"]).items()
         }
         cluster["dynamics"] = RunDynamics(
             **{"aged_per_day": cluster["dynamics"].get("drift_per_day", 0.0)} | cluster["dynamics"]
@@ -128,10 +129,6 @@ def _plain(value: object) -> object:
     if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction):
         return {name: _plain(one) for name, one in vars(value).items()}
     return value.tolist() if isinstance(value, np.ndarray) else value
-
-
-def _kept(value: object) -> object:
-    return tuple(value) if isinstance(value, list) else value
 
 
 def fit_encoding(

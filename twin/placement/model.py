@@ -16,6 +16,7 @@ from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
 from logs_schema.options import refuse_type
 from logs_schema.product import MANIFEST
+from logs_schema.records import with_tuples
 from logs_schema.settings import refuse_below_one
 from logs_schema.tables import NODES, REQUESTS
 from twin.arrays import load_structure, save_arrays
@@ -132,7 +133,7 @@ class PlacementTwin:
         """
         folder = Path(folder)
         encoding = load_encoding(folder)
-        config = AnswerConfig(**_tuples(json.loads(_text(folder / "answers.json"))))
+        config = AnswerConfig(**with_tuples(json.loads(_text(folder / "answers.json"))))
         inputs = np.zeros((num_inputs(encoding.cluster), 1), np.float32)
         shape = jax.eval_shape(answer_network(config).init, jax.random.key(0), inputs)
         report = FitReport(*(0 for _ in FitReport._fields))
@@ -229,10 +230,6 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError as error:
         raise ProductError(f"cannot read {path.name}: {error}", where=str(path.parent)) from error
-
-
-def _tuples(content: dict) -> dict:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in content.items()}
 
 
 def encode_days(

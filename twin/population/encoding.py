@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import first
+from logs_schema.records import with_tuples
 from twin.contracts import Array
 from twin.population.agents import AgentConditions, AgentTable
 from twin.population.columns import MAX_LEVELS, Levels, Ranks, levels_of, ranks_of
@@ -182,11 +183,11 @@ class AgentEncoding:
         columns = []
         for entry in content["columns"]:
             kind = {"Levels": Levels, "Ranks": Ranks}[entry.pop("kind")]
-            columns.append(kind(**_tuples(entry)))
+            columns.append(kind(**with_tuples(entry)))
         derived = []
         for entry in content["derived"]:
             entry["key"] = tuple(tuple(key) for key in entry["key"])
-            derived.append(Derived(**_tuples(entry)))
+            derived.append(Derived(**with_tuples(entry)))
         names = {name: tuple(content[name]) for name in ("scenarios", "label_names", "amount_names")}
         return AgentEncoding(columns=tuple(columns), derived=tuple(derived), **names)
 
@@ -258,7 +259,3 @@ def _rule(name: str, column: np.ndarray, sources: dict[str, np.ndarray], is_amou
             keys = tuple(zip(*(sources[one][leader].tolist() for one in names), strict=True))
             return Derived(name, names, keys, tuple(found[code[leader]].tolist()), is_amount)
     return None
-
-
-def _tuples(entry: dict[str, Any]) -> dict[str, Any]:
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in entry.items()}

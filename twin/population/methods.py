@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from logs_schema.records import with_tuples
 from twin.population.adversarial import AdversarialConfig
 from twin.population.bootstrap import ResamplingConfig, bootstrap
 from twin.population.chain import chain
@@ -24,11 +25,8 @@ MAKERS: dict[str, Callable[..., Population]] = {
 
 def _trained(make: Callable[[AdversarialConfig], Population]) -> Callable[[dict[str, Any]], Population]:
     def read(fields: dict[str, Any]) -> Population:
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-        }
-        plain["search"] = SearchConfig(**fields["search"])
-        return make(AdversarialConfig(**plain))
+        search = SearchConfig(**fields["search"])
+        return make(AdversarialConfig(**with_tuples(fields) | {"search": search}))
 
     return read
 

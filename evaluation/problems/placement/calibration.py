@@ -12,7 +12,7 @@ from evaluation.comparison.report import Chart, Curve
 from twin.contracts import Array, PyTree
 from twin.networks import apply
 from twin.placement.encoding import Encoding
-from twin.placement.history import Offers, labelled_offers
+from twin.placement.history import Offers
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters
 from twin.placement.outcome_model import (
     Mixture,
@@ -20,17 +20,11 @@ from twin.placement.outcome_model import (
     log_wait,
     mixture_log_survival,
 )
-from twin.placement.windows import Windows
 
 LEVELS = np.linspace(0.0, 1.0, 41)
 MIN_ROWS = 50
 RESOLUTION = 0.01
 """Resolution of the logarithmic scales: one per cent of a duration."""
-
-
-def offers_of(windows: Windows, encoding: Encoding) -> Offers:
-    """The labelled offers of some days."""
-    return labelled_offers(windows, encoding)
 
 
 def calibration_charts(

@@ -11,7 +11,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.placement.calibration import calibration_charts, offers_of
+from evaluation.problems.placement.calibration import calibration_charts
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.product import Manifest
@@ -20,6 +20,7 @@ from offline_rl.recipes.cloning import looks_of
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
+from twin.placement.history import labelled_offers
 from twin.placement.model import PlacementTwin, encode_days
 
 OF_TWIN = ("days", "twin", "population", "imitation")
@@ -103,7 +104,7 @@ def shifted_calibration(archive: Archive, twin: PlacementTwin, plan: ShiftPlan) 
     if not tests:
         return ()
     windows = encode_days(archive, twin.encoding, tests[0].days, num_steps=128)
-    return calibration_charts(twin.model, twin.config, twin.encoding, offers_of(windows, twin.encoding))
+    return calibration_charts(twin.model, twin.config, twin.encoding, labelled_offers(windows, twin.encoding))
 
 
 def quarantine_of(archive: Archive) -> tuple[Rejected, ...]:
