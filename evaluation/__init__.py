@@ -1,8 +1,8 @@
 """Judging: time-shifted days, metrics, baselines, the ground truth, reports and the command line."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from logs_schema.lazy import at_first_use
 from twin.backend import prepare
 
 if TYPE_CHECKING:
@@ -37,23 +37,18 @@ __all__ = [
     "validate",
 ]
 
-_HOMES = {
-    "Certified": "problems.placement.validating",
-    "CertifyConfig": "certify.config",
-    "JudgeConfig": "judges.config",
-    "JudgedDays": "judges.user_judges",
-    "SlotPolicies": "judges.slot_policies",
-    "UnitValues": "comparison.unit_values",
-    "UserJudge": "judges.user_judges",
-    "add_problem": "problems.kits",
-    "main": "commands.cli",
-    "simulate": "simulator.logs",
-    "validate": "problems.placement.validating",
-}
-"""Module that defines a name; the others are defined in `evaluation.api`."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'api')}"), name)
+__getattr__ = at_first_use(
+    __name__,
+    {
+        "api": ("Compared", "Split", "compare", "shifted_days"),
+        "certify.config": ("CertifyConfig",),
+        "commands.cli": ("main",),
+        "comparison.unit_values": ("UnitValues",),
+        "judges.config": ("JudgeConfig",),
+        "judges.slot_policies": ("SlotPolicies",),
+        "judges.user_judges": ("JudgedDays", "UserJudge"),
+        "problems.kits": ("add_problem",),
+        "problems.placement.validating": ("Certified", "validate"),
+        "simulator.logs": ("simulate",),
+    },
+)

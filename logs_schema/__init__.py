@@ -4,8 +4,9 @@ Names are imported at their first use, so that a program that needs only errors 
 does not need Arrow.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logs_schema.lazy import at_first_use
 
 if TYPE_CHECKING:
     from logs_schema.archive import Archive
@@ -66,7 +67,7 @@ __all__ = [
     "sample_rows",
 ]
 
-_HOMES = {
+__getattr__ = at_first_use(__name__, {
     "archive": ("Archive",),
     "archive_writer": ("ArchiveWriter",),
     "casting": ("cast_rows", "complete"),
@@ -80,11 +81,4 @@ _HOMES = {
     "tables": (
         "DEPLOYMENT_SAMPLES", "NODE_SAMPLES", "NODES", "REPLICAS", "REQUESTS", "SCHEMA_VERSION", "TABLES",
     ),
-}  # fmt: skip
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+})  # fmt: skip

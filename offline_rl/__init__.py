@@ -3,8 +3,9 @@
 Names are imported at their first use: a policy's runner and server need no JAX.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from logs_schema.lazy import at_first_use
 
 if TYPE_CHECKING:
     from offline_rl.api import Trained, behaviour_cloning, ppo, train
@@ -23,17 +24,11 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
-    "load": "runner",
-    "load_network": "runner",
-    "load_queue": "runner",
-    "order_index": "ordering.recipes",
-    "order_ppo": "ordering.recipes",
-}
-"""Where a name is at home; the others are in `offline_rl.api`."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'api')}"), name)
+__getattr__ = at_first_use(
+    __name__,
+    {
+        "api": ("Trained", "behaviour_cloning", "ppo", "train"),
+        "ordering.recipes": ("order_index", "order_ppo"),
+        "runner": ("load", "load_network", "load_queue"),
+    },
+)

@@ -1,7 +1,8 @@
 """The digital twin: contracts, exact bookkeeping, learned responses, rollouts."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from logs_schema.lazy import at_first_use
 from twin.backend import prepare
 
 if TYPE_CHECKING:
@@ -13,12 +14,6 @@ prepare()
 
 __all__ = ["AnswerConfig", "Policy", "fit"]
 
-_HOMES = {"AnswerConfig": "placement.learned", "Policy": "contracts", "fit": "api"}
-
-
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = at_first_use(
+    __name__, {"api": ("fit",), "contracts": ("Policy",), "placement.learned": ("AnswerConfig",)}
+)
