@@ -15,7 +15,7 @@ from typing import Any
 from logs_schema.errors import ProductError
 from logs_schema.extras import how_to_install
 from logs_schema.product import SIGNATURE, verify
-from offline_rl.bundle import KIND, MAX_BYTES, kind_of
+from offline_rl.bundle import KIND, MAX_BYTES, kind_of, refuse_other_kind
 
 WORDS = b"schedtwin bundle "
 """Before the content hash, so that a signature of something else is none of a bundle."""
@@ -52,6 +52,25 @@ def sign_bundle(bundle: Path, private_key: Path) -> Path:
     aside.write_bytes(base64.b64encode(key.sign(WORDS + manifest.content_hash.encode())) + b"\n")
     aside.rename(path)
     return path
+
+
+def verified(folder: Path, kind: str, *, expect: str | None = None, trust: Path | None = None) -> str:
+    """The content hash of a bundle, once its files are found to be those of its manifest.
+
+    Args:
+        folder: The bundle.
+        kind: What it must be a bundle of.
+        expect: The content hash that it must have; None accepts any.
+        trust: PEM file of the public key that it must be signed with; None: any.
+
+    Raises:
+        ProductError: It is another bundle than that, damaged or not signed so.
+    """
+    refuse_other_kind(folder, kind)
+    manifest = verify(folder, kind, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
+    if trust is not None:
+        refuse_unsigned(folder, manifest.content_hash, trust)
+    return manifest.content_hash
 
 
 def refuse_unsigned(bundle: Path, content_hash: str, public_key: Path) -> None:

@@ -198,6 +198,14 @@ def service_mix(world: World, population: WorldAgents, months: float) -> np.ndar
     return np.where(hot, share, (1.0 - share) * others)
 
 
+def offered_at_peak(world: World, today: DayConditions, day: float) -> np.ndarray:
+    """[services] seconds of work a second that are requested at the peak hour of a day."""
+    population = world_draw(world)
+    scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
+    rate_per_s = world.requests_per_day / world.day_s * (1.0 + world.daily_amplitude)
+    return rate_per_s * (service_mix(world, population, day / 30.0) @ scenario_share) * today.work_s
+
+
 def peak_load(world: World, day: float = 0.0) -> float:
     """Work offered at the peak hour over effective capacity: the least busy share of the busiest node.
 
@@ -207,10 +215,8 @@ def peak_load(world: World, day: float = 0.0) -> float:
     """
     from scipy.optimize import linprog
 
-    population, today = world_draw(world), conditions(world, day)
-    scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
-    rate_per_s = world.requests_per_day / world.day_s * (1.0 + world.daily_amplitude)
-    offered = rate_per_s * (service_mix(world, population, day / 30.0) @ scenario_share) * today.work_s
+    today = conditions(world, day)
+    offered = offered_at_peak(world, today, day)
     busy = offered[:, None] / today.affinity / (today.core_exists.sum(axis=0) * today.speed)
     num_services, num_nodes = busy.shape
     node_rows = np.zeros((num_nodes, busy.size + 1))

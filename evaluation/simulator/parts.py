@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.simulator.conditions import conditions, peak_load, service_mix, world_draw
+from evaluation.simulator.conditions import conditions, offered_at_peak, peak_load
 from evaluation.simulator.laws import lognormal
 from evaluation.simulator.options import CALENDAR_DAY_S
 from evaluation.simulator.world import Link, Scenario, World, WorldNode, WorldService, validate
@@ -117,10 +117,8 @@ def even_load(world: World, day: float = 0.0) -> float:
     Returns:
         The load; 1 is the stability limit of such a scheduler.
     """
-    population, today = world_draw(world), conditions(world, day)
-    scenario_share = np.bincount(population.scenario, population.share, len(world.scenarios))
-    rate_per_s = world.requests_per_day / world.day_s * (1.0 + world.daily_amplitude)
-    offered = rate_per_s * (service_mix(world, population, day / 30.0) @ scenario_share) * today.work_s
+    today = conditions(world, day)
+    offered = offered_at_peak(world, today, day)
     capacity = today.core_exists.sum(axis=0) * today.speed
     return float(offered @ (1.0 / today.affinity) @ capacity / capacity.sum() ** 2)
 

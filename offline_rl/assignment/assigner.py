@@ -21,17 +21,16 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
-from logs_schema.product import verify
 from offline_rl.assignment.decoding import DecodingConfig, decode
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.layers import Params
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
 from offline_rl.assignment.onnx_priced import priced_from_graph
 from offline_rl.assignment.priced import Pairs, pairs_of, priced_logits, priced_params
-from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN, MAX_BYTES, read_arrays, refuse_other_kind
+from offline_rl.bundle import ARRAYS, ASSIGNMENT_KIND, GOLDEN, read_arrays
 from offline_rl.contract import refusing
 from offline_rl.runner.loading import Backend
-from offline_rl.signing import refuse_unsigned
+from offline_rl.signing import verified
 from twin.assignment.checking import AssignmentError, refuse_bad_costs
 from twin.assignment.objective import makespan_s
 from twin.assignment.types import Costs, row_of
@@ -157,14 +156,11 @@ def load_assigner(
             original.
     """
     folder = Path(folder)
-    refuse_other_kind(folder, ASSIGNMENT_KIND)
-    manifest = verify(folder, ASSIGNMENT_KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
-    if trust is not None:
-        refuse_unsigned(folder, manifest.content_hash, trust)
+    content_hash = verified(folder, ASSIGNMENT_KIND, expect=expect, trust=trust)
     setting = read_setting(folder)
     params = {} if setting.network == SEARCH else read_params(folder)
     network = priced_from_graph(folder) if backend == "onnx" else None
-    assigner = Assigner(setting, params, manifest.content_hash, network)
+    assigner = Assigner(setting, params, content_hash, network)
     prove(assigner, folder)
     return assigner
 

@@ -12,8 +12,7 @@ from typing import Literal
 
 from logs_schema.errors import ProductError
 from logs_schema.options import checked_path
-from logs_schema.product import verify
-from offline_rl.bundle import KIND, MAX_BYTES, read_golden, read_network, refuse_other_kind
+from offline_rl.bundle import KIND, read_golden, read_network
 from offline_rl.contract import RULES, NetworkFacts, read_contract, refusing
 from offline_rl.numpy_networks import numpy_network
 from offline_rl.numpy_rules import standing_in
@@ -21,7 +20,7 @@ from offline_rl.runner.network import ExportedPolicy, from_arrays, from_graph, r
 from offline_rl.runner.policy import Policy
 from offline_rl.runner.questions import answering_of, read_questions, replay_questions
 from offline_rl.runner.queue import QueuePolicy
-from offline_rl.signing import refuse_unsigned
+from offline_rl.signing import verified
 
 Backend = Literal["numpy", "onnx"]
 
@@ -74,12 +73,9 @@ def load_network(
     if backend not in builders:
         raise ProductError(f"unknown backend '{backend}'", allowed=", ".join(builders))
     with refusing("the bundle cannot be read", folder):
-        refuse_other_kind(folder, KIND)
-        manifest = verify(folder, KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
-        if trust is not None:
-            refuse_unsigned(folder, manifest.content_hash, trust)
+        content_hash = verified(folder, KIND, expect=expect, trust=trust)
         contract = read_contract(folder)
-        policy = ExportedPolicy(contract, manifest.content_hash, builders[backend](folder, contract))
+        policy = ExportedPolicy(contract, content_hash, builders[backend](folder, contract))
         prove(policy, folder)
     return policy
 

@@ -19,10 +19,9 @@ import numpy as np
 
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
-from logs_schema.product import verify
-from offline_rl.bundle import ARRAYS, GOLDEN, MAX_BYTES, SCALING_KIND, read_arrays, refuse_other_kind
+from offline_rl.bundle import ARRAYS, GOLDEN, SCALING_KIND, read_arrays
 from offline_rl.contract import refusing
-from offline_rl.signing import refuse_unsigned
+from offline_rl.signing import verified
 
 KIND = SCALING_KIND
 SETTING = "scaling.json"
@@ -309,11 +308,8 @@ def load_scaling(
             otherwise than the original.
     """
     folder = Path(folder)
-    refuse_other_kind(folder, KIND)
-    manifest = verify(folder, KIND, expect=expect, max_bytes=MAX_BYTES, hidden_allowed=False)
-    if trust is not None:
-        refuse_unsigned(folder, manifest.content_hash, trust)
-    policy = ScalingPolicy(read_setting(folder), read_arrays(folder / ARRAYS), manifest.content_hash)
+    content_hash = verified(folder, KIND, expect=expect, trust=trust)
+    policy = ScalingPolicy(read_setting(folder), read_arrays(folder / ARRAYS), content_hash)
     prove(policy, folder)
     return policy
 

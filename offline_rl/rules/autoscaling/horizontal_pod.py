@@ -7,6 +7,7 @@ stabilises it; policies bound how fast replicas come and go. KuScal of paper DRP
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -53,21 +54,30 @@ def horizontal_pod(
 ) -> Autoscaler:
     """The autoscaler; memory of a replica stays as it is. Default settings are those of Kubernetes."""
     settings = settings or PodAutoscalerConfig()
-    remembered = intervals_of(config, settings)
-
-    def init(grants: Grants) -> Array:
-        return jnp.broadcast_to(grants.replicas[None], (remembered, *grants.replicas.shape))
 
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
         cores = sized(config, settings, limits, state.grants)
         desired = desired_replicas(config, settings, state, cores)
-        memory = jnp.concatenate([memory[1:], desired[None]])
-        replicas = stabilised(config, settings, state.grants.replicas, memory)
-        low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))
-        replicas = jnp.clip(replicas, jnp.maximum(low, 1.0), high)
+        memory, replicas = remembering(config, settings, limits, state, memory, desired)
         return memory, state.grants._replace(cpu_cores=cores, replicas=replicas)
 
-    return Autoscaler(init, decide)
+    return Autoscaler(partial(remembered, config, settings), decide)
+
+
+def remembered(config: AutoscalingConfig, settings: PodAutoscalerConfig, grants: Grants) -> Array:
+    """The first memory [intervals, deployments, *streams]: the replicas there are were always desired."""
+    return jnp.broadcast_to(grants.replicas[None], (intervals_of(config, settings), *grants.replicas.shape))
+
+
+def remembering(
+    config: AutoscalingConfig, settings: PodAutoscalerConfig, limits: GrantLimits, state: ScalingState,
+    memory: Array, desired: Array,
+) -> tuple[Array, Array]:  # fmt: skip
+    """The memory with what is desired now, and the replicas that follow: `stabilised`, one or more, in the limits."""
+    memory = jnp.concatenate([memory[1:], desired[None]])
+    replicas = stabilised(config, settings, state.grants.replicas, memory)
+    low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))
+    return memory, jnp.clip(replicas, jnp.maximum(low, 1.0), high)
 
 
 def sized(

@@ -6,10 +6,12 @@ with the windows and policies of the pod autoscaler, through which such triggers
 to take more.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
-from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, intervals_of, stabilised
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, remembered, remembering
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
@@ -29,20 +31,14 @@ def rate_target(
     """
     settings = PodAutoscalerConfig(down_window_s=down_window_s)
 
-    def init(grants: Grants) -> Array:
-        remembered = intervals_of(config, settings)
-        return jnp.broadcast_to(grants.replicas[None], (remembered, *grants.replicas.shape))
-
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
         rate = known(config, state).measured.rate_per_s
         per_replica = along(rate_per_core, rate) * jnp.maximum(state.grants.cpu_cores, 1e-6)
         desired = jnp.ceil(rate / per_replica - 1e-4)
-        memory = jnp.concatenate([memory[1:], desired[None]])
-        replicas = stabilised(config, settings, state.grants.replicas, memory)
-        low, high = (along(one, replicas) for one in (limits.min_replicas, limits.max_replicas))
-        return memory, state.grants._replace(replicas=jnp.clip(replicas, jnp.maximum(low, 1.0), high))
+        memory, replicas = remembering(config, settings, limits, state, memory, desired)
+        return memory, state.grants._replace(replicas=replicas)
 
-    return Autoscaler(init, decide)
+    return Autoscaler(partial(remembered, config, settings), decide)
 
 
 def static(grants: Grants) -> Autoscaler:
