@@ -7,9 +7,9 @@ infinity meets a zero. Where nothing is legal the distribution is uniform: meani
 import jax
 import jax.numpy as jnp
 
+from offline_rl.numpy_networks import MASKED_LOGIT
 from twin.contracts import Array
 
-MASKED_LOGIT = -1e9
 """Logit of an illegal choice."""
 
 

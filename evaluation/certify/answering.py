@@ -7,13 +7,13 @@ import numpy as np
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
 from evaluation.certify.lines import Line, not_applicable
-from evaluation.certify.logged_days import ANSWERS, DayOutcomes, HeldOutDay, rows_of
+from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, rows_of
 from evaluation.certify.resampled import Units
 from evaluation.certify.samples import Sample
 from evaluation.certify.two_samples import Trio, two_sample_lines
 from evaluation.comparison.report import Chart, Curve
 from logs_schema.errors import ConfigError
-from twin.placement.types import COMPLETED, FAILED, REJECTED
+from twin.placement.types import COMPLETED, FAILED, REJECTED, STATUS_NAMES
 from twin.placement.windows import Windows
 
 SECTION = "answers one step ahead"
@@ -79,7 +79,7 @@ def _simulated(node: np.ndarray, status: np.ndarray, wait_s: np.ndarray, run_s: 
     """Outcomes as of a replication."""
     ran = np.isin(status, (COMPLETED, FAILED))
     wait_s, run_s = (np.where(ran, column, np.nan) for column in (wait_s, run_s))
-    answer = np.array([ANSWERS.get(int(one), "unknown") for one in status], dtype="U9")
+    answer = np.array([STATUS_NAMES.get(int(one), "unknown") for one in status], dtype="U9")
     return DayOutcomes(node, wait_s, run_s, wait_s + run_s, answer, ran, np.ones(len(node), bool))
 
 

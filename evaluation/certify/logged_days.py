@@ -19,7 +19,7 @@ from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import followed_parts
 from twin.placement.model import encode_days
-from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED
+from twin.placement.types import COMPLETED, FAILED, REJECTED, STATUS_NAMES
 from twin.placement.windows import Windows, joined
 
 HORIZONS = (1, 5, 20, 50, 100, 400)
@@ -28,7 +28,6 @@ MAX_WINDOWS = 32
 """Windows of a day, at most about."""
 STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "recent_wait")
 STATES = np.array([[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES])
-ANSWERS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
 
 
 class DayOutcomes(NamedTuple):
@@ -138,7 +137,7 @@ def outcomes_from(
         wait_s = np.where(begun, np.maximum(start - arrival, 0.0), np.nan)
         run_s = np.where(begun, np.maximum(finish - start, 0.0), np.nan)
         response_s = np.where(ran, np.maximum(finish - arrival, 0.0), np.nan)
-    answer = np.array([ANSWERS.get(int(one), "unknown") for one in code], dtype="U9")
+    answer = np.array([STATUS_NAMES.get(int(one), "unknown") for one in code], dtype="U9")
     return DayOutcomes(chosen, wait_s, run_s, response_s, answer, ran, known)
 
 

@@ -27,6 +27,7 @@ from evaluation.simulator.applications.presets import application
 from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
 from evaluation.simulator.logs import FIRST_DAY
 from logs_schema import Archive
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE
@@ -201,7 +202,7 @@ def traces_of(config: DrpcConfig) -> Traces:
     """The loads that everybody plays."""
     app = application(config.preset)
     scaling = scaling_config(app)
-    per_day = int(86400 / scaling.interval_s)
+    per_day = int(DAY_S / scaling.interval_s)
     length = int(config.minutes * 60 / scaling.interval_s)
     tables: list[np.ndarray] = []
     starts: list[int] = []

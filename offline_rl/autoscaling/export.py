@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.product import writing
 from offline_rl.autoscaling.students import taught
 from offline_rl.bundle import ARRAYS, GOLDEN
@@ -153,6 +154,6 @@ def _drawn_state(
         Grants(*(past(leaf) for leaf in grants)),
         DeploymentMetrics(*(jnp.asarray(leaf, jnp.float32) for leaf in measured)),
         GatewayMetrics(gateway[0], gateway[1], gateway[2], latency),
-        jnp.asarray(random.uniform(0.0, 86400.0, whole), jnp.float32),
+        jnp.asarray(random.uniform(0.0, DAY_S, whole), jnp.float32),
     )  # fmt: skip
     return ScalingState(Grants(*(jnp.asarray(leaf, jnp.float32) for leaf in grants)), events)

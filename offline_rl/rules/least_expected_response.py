@@ -9,10 +9,10 @@ It needs no deadlines, and is what `expected_on_time` is without them.
 
 import jax.numpy as jnp
 
+from offline_rl.numpy_rules import LEAST_ACCEPTANCE
 from offline_rl.rules.offers import OfferEstimates, expected_delay, expected_run
 from twin.contracts import Array, PyTree
 
-_LEAST_ACCEPTANCE = 1e-3
 _TINY = 1e-6
 
 
@@ -20,4 +20,4 @@ def least_expected_response(params: PyTree, offers: OfferEstimates) -> Array:
     """Scores of the offers [choices, *batch]; `params`: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [3], in
     time units."""
     response = expected_delay(params, offers) + expected_run(params, offers)
-    return jnp.log(jnp.maximum(offers.acceptance, _LEAST_ACCEPTANCE)) - jnp.log(jnp.maximum(response, _TINY))
+    return jnp.log(jnp.maximum(offers.acceptance, LEAST_ACCEPTANCE)) - jnp.log(jnp.maximum(response, _TINY))

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from offline_rl.runner import Decision, Held, Node
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.inventory import Inventory
@@ -32,7 +33,7 @@ MAX_HELD = 200_000
 """Requests in flight that are remembered; beyond that the oldest is forgotten."""
 PATIENCE_S = 600.0
 """Where starts are reported: how long a request without one stays, at least; else how long its late events count."""
-LOST_S = 30 * 86_400.0
+LOST_S = 30 * DAY_S
 """How long a request that was reported to start stays without an end, at least; and at least ten times its run."""
 GUESTS_AGAIN_S = 1.0
 """Seconds at least between two openings of the policy's books for the sake of guests; and fifty times what one took."""

@@ -9,6 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 from offline_rl.runner import Node
+from offline_rl.runner.features import SLACK
+from offline_rl.runner.setting import RESOURCES
 from offline_rl.serving.queries import PlacementQuery
 
 MAX_NODES = 20_000
@@ -17,9 +19,7 @@ MAX_KINDS = 1000
 """Kinds of requests (by what they request), and sets of candidates, that are remembered."""
 MAX_NAMES = 1_000_000
 """Names in all that are remembered of sets of candidates, or of nodes too small for a kind of request."""
-RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 _MACHINE = tuple(f"machine_{name}" for name in RESOURCES)
-_SLACK = 1.000001
 Wanted = tuple[tuple[str, float, float], ...]
 """(resource, amount in total, amount per machine) that a request needs."""
 
@@ -168,6 +168,6 @@ def _too_small(node: Node, wanted: Wanted) -> str:
     for name, total, each in wanted:
         whole, largest = getattr(node, name), getattr(node, f"machine_{name}")
         for amount, limit in ((total, whole), (each, whole if largest is None else largest)):
-            if limit is not None and amount > limit * _SLACK:
+            if limit is not None and amount > limit * SLACK:
                 return f"asks for {amount:g} {name}, the node has {limit:g}"
     return ""

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from logs_schema.calendar import DAY_S
 from offline_rl.runner import Node, Request
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.inventory import MAX_NODES
@@ -52,7 +53,7 @@ NODE_FLAGS = ("available", "is_cloud")
 NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
 FINISHED = ("completed", "failed", "killed", "dropped", "rejected")
 MAX_EVENTS = 10_000
-OLDEST_S, NEWEST_S = 366 * 86_400.0, 86_400.0
+OLDEST_S, NEWEST_S = 366 * DAY_S, DAY_S
 """How long before and after the server's clock a request may have arrived: beyond that its clock is another one."""
 
 

@@ -27,6 +27,8 @@ CARRIED = -2
 UNKNOWN, COMPLETED, FAILED, DROPPED, REJECTED = -1, 0, 1, 2, 3
 """Status codes of an outcome. FAILED: ran and did not succeed (failed, killed). DROPPED: given up late by the system.
 REJECTED: the agent refused the offer."""
+STATUS_NAMES = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
+"""Known codes -> statuses of the table `requests`."""
 
 
 @dataclass(frozen=True)

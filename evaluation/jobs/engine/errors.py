@@ -2,6 +2,9 @@
 
 from logs_schema.errors import SchedtwinError, first
 
+MAX_LOSSES = 3
+"""Times that a worker may die before its task is done."""
+
 
 class EngineError(SchedtwinError):
     """A task was lost too often, or did not end in time.
@@ -13,10 +16,10 @@ class EngineError(SchedtwinError):
     items: tuple[object, ...] = ()
 
 
-def lost(name: str, items: list[object], num_losses: int) -> EngineError:
+def lost(name: str, items: list[object]) -> EngineError:
     """The error for tasks whose workers died repeatedly."""
     error = EngineError(
-        f"{name}: a worker died {num_losses} times before its task was done",
+        f"{name}: a worker died {MAX_LOSSES} times before its task was done",
         where=f"one of these tasks: {first(items)}",
         allowed="workers that run until their task is done",
         advice="find out why they are killed (memory?); finished tasks are saved: run the same command again",

@@ -16,12 +16,11 @@ from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from types import TracebackType
 
-from evaluation.jobs.engine.errors import late, lost
+from evaluation.jobs.engine.errors import MAX_LOSSES, late, lost
 from evaluation.jobs.interrupting import raising
 from logs_schema.mapping import Item, Result
 from logs_schema.progress import Progress
 
-MAX_LOSSES = 3
 GRACE_S = 5.0
 """Seconds that a task has to end after SIGTERM."""
 _TERMINATED = 143
@@ -98,7 +97,7 @@ class LocalTasks:
                 self._end(kills=True)
                 running.clear()
                 if max(losses.values(), default=0) >= MAX_LOSSES:
-                    raise lost(name, [items[index] for index in died], MAX_LOSSES) from None
+                    raise lost(name, [items[index] for index in died]) from None
                 waiting.extendleft(reversed(died))
         return [results[index] for index in range(len(items))]
 

@@ -11,11 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
-from evaluation.jobs.engine.errors import late, lost
+from evaluation.jobs.engine.errors import MAX_LOSSES, late, lost
 from logs_schema.mapping import Item, Result
 from logs_schema.progress import Progress
 
-MAX_LOSSES = 3
 POLL_S = 1.0
 
 
@@ -61,7 +60,7 @@ class RayTasks:
         except self.ray.exceptions.RayTaskError as error:
             raise error.cause if isinstance(error.cause, Exception) else error from error
         except (self.ray.exceptions.RayError, self.ray.exceptions.RaySystemError) as error:
-            raise lost(name, [item], MAX_LOSSES) from error
+            raise lost(name, [item]) from error
 
     def _num_processors(self) -> int:
         return int(self.ray.cluster_resources().get("CPU", 1))

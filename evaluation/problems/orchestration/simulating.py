@@ -19,6 +19,7 @@ from evaluation.baselines import BASELINES, ORCHESTRATION_BASELINES
 from evaluation.baselines.baseline import best_legal
 from evaluation.simulator.calendar_days import validate_days
 from evaluation.simulator.log_tables import nodes_table
+from evaluation.simulator.logs import FIRST_DAY
 from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.slots.log_tables import replicas_of, requests_of, samples_of, world_names
 from evaluation.simulator.slots.recording import recorder
@@ -36,7 +37,6 @@ from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.settings import SETTINGS, as_facts
 from twin.orchestration.slots import SlotState
 
-FIRST_DAY = dt.date(2024, 1, 1)
 DAYS_AT_ONCE = 4
 
 

@@ -38,7 +38,7 @@ from evaluation.problems.ordering.generated_log import DEFAULT, generate_queue_l
 from evaluation.problems.ordering.judging import compare_queue
 from evaluation.problems.ordering.lacking import left_out_in_words
 from evaluation.problems.ordering.refreshing import queue_parts
-from evaluation.problems.ordering.running import refuse_unplayable, write_order_comparison
+from evaluation.problems.ordering.running import BUNDLE, refuse_unplayable, write_order_comparison
 from evaluation.problems.ordering.steps import (
     build_queue_bundle,
     build_queue_comparison,
@@ -52,8 +52,6 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from twin.ordering.persistence import QueueTwin, load_queue_twin
 from twin.problems import ORDERING
-
-BUNDLE = "bundle"
 
 
 def configured(config: RunConfig, options: ProblemOptions) -> RunConfig:

@@ -40,7 +40,7 @@ from twin.placement.learned import learned_answers
 from twin.placement.model import PlacementTwin
 from twin.placement.responses import drawn_response
 from twin.placement.tides import drawn_tide
-from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, Cluster
+from twin.placement.types import REJECTED, STATUS_NAMES, Cluster
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals
 from twin.population import WorkloadModel, load_workload_model
 from twin.population.days import draw_requests
@@ -48,7 +48,6 @@ from twin.rollout import rollout
 
 PIECE = 512
 CLONE = "clone"
-STATUS = {COMPLETED: "completed", FAILED: "failed", DROPPED: "dropped", REJECTED: "rejected"}
 Play = Callable[[Array, int, Windows], tuple[np.ndarray, ...]]
 """(key, member, window) -> node, start_s, finish_s, status, each [PIECE], on the window's clock."""
 
@@ -242,7 +241,7 @@ def _undecided(rows: pa.Table, cluster: Cluster) -> pa.Table:
 
 def _settled(rows: pa.Table, episodes: tuple[np.ndarray, ...], origin_s: float, cluster: Cluster) -> pa.Table:
     node, start_s, finish_s, status = (leaf[: len(rows)] for leaf in episodes)
-    known = np.isin(status, list(STATUS)) & (np.isfinite(finish_s) | (status == REJECTED))
+    known = np.isin(status, list(STATUS_NAMES)) & (np.isfinite(finish_s) | (status == REJECTED))
     names = [cluster.node_names[place] for place in node]
     accepted = status != REJECTED
     began = known & accepted & np.isfinite(start_s)
@@ -265,7 +264,8 @@ def _settled(rows: pa.Table, episodes: tuple[np.ndarray, ...], origin_s: float, 
             "start": pa.array(start_us, mask=~began),
             "finish": pa.array(finish_us, mask=~ends),
             "status": [
-                STATUS[int(code)] if sure else "unknown" for code, sure in zip(status, known, strict=True)
+                STATUS_NAMES[int(code)] if sure else "unknown"
+                for code, sure in zip(status, known, strict=True)
             ],
             "ran_node": [name if ran else None for name, ran in zip(names, began, strict=True)],
         },

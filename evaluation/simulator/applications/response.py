@@ -9,6 +9,7 @@ import numpy as np
 from evaluation.simulator.applications import fluid
 from evaluation.simulator.applications.application import Application
 from evaluation.simulator.applications.graph import visits
+from logs_schema.calendar import DAY_S
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.problem import ScalingAction, rescaled
 from twin.autoscaling.state import ScalingState
@@ -106,7 +107,7 @@ def application_response(
             cpu_cores_used=noisy(key_cpu, measured.cpu_cores_used),
             response_s=noisy(key_response, measured.response_s),
         )
-        time_s = ((private.row + 1) * config.interval_s) % 86400.0
+        time_s = ((private.row + 1) * config.interval_s) % DAY_S
         events = ScalingEvents(granted, measured, seen.gateway, time_s)
         return ApplicationState(running, private.row + 1, private.left - 1, speed), events
 
