@@ -33,7 +33,6 @@ from tests.logs_schema.test_formats_csv import (
 )
 from tests.logs_schema.test_formats_wagap import job
 
-FAR = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
 FIELDS = {"swf": (" ", (1, 2, 3)), "wagap": (" ", (1, 2, 3)), "lumos": (",", (8, 9, 10)), "philly": (",", (1, 3)),
           "openb": (",", (8, 9, 10)), "alibaba2018": (",", (5, 6)), "native": (",", (1, 5, 6))}  # fmt: skip
 """Separator, and where instants and durations stand, by format."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -19,6 +20,16 @@ from offline_rl.serving.server import guarded_server, listen
 from offline_rl.serving.service import Service
 
 NAMES = ("node-0", "node-1", "node-2", "node-3")
+
+
+def until(condition: Callable[[], object], seconds: float = 20.0) -> bool:
+    """Whether it becomes true within so long."""
+    end_s = time.monotonic() + seconds
+    while time.monotonic() < end_s:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
 
 
 class MadeBooks:

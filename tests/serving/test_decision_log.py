@@ -22,7 +22,7 @@ from offline_rl.serving.journal import Journal, whole_lines
 from offline_rl.serving.metrics import Metrics
 from offline_rl.serving.plain import RequestEvent
 from offline_rl.serving.queries import PlacementQuery
-from tests.serving.making import NAMES, made_service, metric
+from tests.serving.making import NAMES, made_service, metric, until
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -296,15 +296,6 @@ def test_whole_lines_of_large_files(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(b"a\n" + b"b" * 200_000)
     assert whole_lines(path) == 2
-
-
-def until(condition, seconds: float = 10.0) -> bool:
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_a_disk_that_cannot_be_written_loses_no_decision_and_says_so(tmp_path, monkeypatch, capsys):

@@ -8,7 +8,6 @@ import socket
 import ssl
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -24,7 +23,7 @@ from offline_rl.serving import server as server_module
 from offline_rl.serving.config import Heuristic, ServerConfig
 from offline_rl.serving.server import is_loopback, protection
 from tests.serving.bundles import make_bundle
-from tests.serving.making import NAMES, pod
+from tests.serving.making import NAMES, pod, until
 
 ROOT = Path(__file__).resolve().parents[2]
 STACK = ("jax", "jaxlib", "flax", "optax", "pyarrow", "sklearn", "scipy", "matplotlib", "rich", "onnx")
@@ -67,15 +66,6 @@ def query(
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-
-
-def until(condition, seconds: float = 20.0) -> bool:
-    end_s = time.monotonic() + seconds
-    while time.monotonic() < end_s:
-        if condition():
-            return True
-        time.sleep(0.05)
-    return False
 
 
 @pytest.fixture(scope="module")
