@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.errors import TrainingError
+from offline_rl.returns import elapsed_discount
 from twin.contracts import Array, Policy, PyTree, Trajectory
 
 
@@ -51,6 +52,11 @@ def cut_short(trajectory: Trajectory) -> Array:
     What is observed next is then the same request once more, whose value already holds the reward of this step.
     """
     return trajectory.done & ~trajectory.terminated & (trajectory.elapsed_s <= 0.0)
+
+
+def discount_of(trajectory: Trajectory, horizon_s: float) -> Array:
+    """[T, *streams] the discount of what follows each step (`elapsed_discount`); 0 where the episode terminated."""
+    return jnp.where(trajectory.terminated, 0.0, elapsed_discount(trajectory.elapsed_s, horizon_s))
 
 
 def happened(trajectory: Trajectory) -> Array:

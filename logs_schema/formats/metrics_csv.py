@@ -47,14 +47,7 @@ from logs_schema.formats.metric_series import (
     refuse_uneven,
     shift_of,
 )
-from logs_schema.formats.reading import (
-    NOTHING_GIVEN,
-    BadRow,
-    Item,
-    Lines,
-    ReadingOptions,
-    Reject,
-)
+from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, Lines, ReadingOptions, Reject
 from logs_schema.formats.request_mapping import NOTHING
 from logs_schema.formats.request_values import Instant, InstantReading
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY

@@ -24,13 +24,7 @@ from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files
-from logs_schema.formats.mapping import (
-    MappedMetric,
-    MetricsMapping,
-    chunks_of,
-    mapping_of,
-    without_gateway,
-)
+from logs_schema.formats.mapping import MappedMetric, MetricsMapping, chunks_of, mapping_of, without_gateway
 from logs_schema.formats.metric_series import (
     NOT_A_NUMBER,
     OFF_GRID,

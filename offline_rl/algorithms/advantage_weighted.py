@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, cut_short, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, cut_short, discount_of, num_streams_of, time_as_stream
 from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import huber, preference, weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm, seat_critic
@@ -92,8 +92,7 @@ def advantage_weighted(
 
     def advantages(trajectory: Trajectory, known: Array, value: Array, unit: Array) -> Array:
         """[T, seats, B]; what is not `known`, such as a decision without outcome, adds nothing."""
-        discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
-        discount = jnp.where(trajectory.terminated, 0.0, discount)
+        discount = discount_of(trajectory, config.horizon_s)
         discount = jnp.broadcast_to(discount[:, None], value.shape)
         following = jnp.concatenate([value[1:], value[-1:]])
         error = temporal_difference(trajectory.reward * unit, discount, value, following)

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, discount_of, num_streams_of, time_as_stream
 from offline_rl.losses import shares, weighted_mean, weighted_sum
-from offline_rl.returns import above_block, elapsed_discount, generalised_advantage
+from offline_rl.returns import above_block, generalised_advantage
 from offline_rl.stepwise_actor import StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
@@ -106,8 +106,7 @@ def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
 
 def _advantage(trajectory: Trajectory, config: GPGConfig) -> Array:
     """[T, B] returns from each frame on, less their baseline, in deviations."""
-    discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
-    discount = jnp.where(trajectory.terminated, 0.0, discount)
+    discount = discount_of(trajectory, config.horizon_s)
     team = jnp.sum(trajectory.reward, axis=1)
     onward = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(team, discount, jnp.ones_like(discount))
     decided = jnp.any(trajectory.active & trajectory.settled, axis=1).astype(jnp.float32)

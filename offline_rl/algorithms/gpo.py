@@ -16,7 +16,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, minibatch_width, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, discount_of, minibatch_width, num_streams_of, time_as_stream
 from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
 from offline_rl.returns import (
     above_block,
@@ -207,8 +207,7 @@ def _advantages(trajectory: Trajectory, value: Array, reward: Array, config: GPO
 
     What follows the last frame is taken to be worth what the critics predict.
     """
-    discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
-    discount = jnp.where(trajectory.terminated, 0.0, discount)
+    discount = discount_of(trajectory, config.horizon_s)
     known = time_as_stream(trajectory.active & trajectory.settled)
     passing = 1.0 - elapsed_discount(trajectory.elapsed_s, config.horizon_s)
     unit = weighted_mean(jnp.broadcast_to(passing[None], known.shape), known.astype(jnp.float32))

@@ -22,6 +22,7 @@ import optax
 from offline_rl.algorithm import (
     Algorithm,
     cut_short,
+    discount_of,
     happened,
     minibatch_width,
     num_streams_of,
@@ -41,7 +42,7 @@ from offline_rl.networks import (
     critic,
 )
 from offline_rl.pieces import map_over_pieces, sum_over_pieces
-from offline_rl.returns import elapsed_discount, generalised_advantage, temporal_difference
+from offline_rl.returns import generalised_advantage, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 from twin.devices import spread
@@ -268,8 +269,7 @@ def _prepare(
 
 def _advantage(trajectory: Trajectory, value: Array, config: PPOConfig) -> tuple[Array, Array]:
     """The team's advantage [T, B] and where the step's reward is known in full [T, B] float."""
-    discount = elapsed_discount(trajectory.elapsed_s, config.horizon_s)
-    discount = jnp.where(trajectory.terminated, 0.0, discount)
+    discount = discount_of(trajectory, config.horizon_s)
     is_known = jnp.all(trajectory.settled | ~trajectory.active, axis=1) & ~cut_short(trajectory)
     team = jnp.sum(trajectory.reward, axis=1)
     error = jnp.where(is_known, temporal_difference(team, discount, value[:-1], value[1:]), 0.0)

@@ -14,11 +14,7 @@ from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import compare_orders
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
-from evaluation.problems.ordering.exporting import (
-    best_index,
-    export_order,
-    export_rule,
-)
+from evaluation.problems.ordering.exporting import best_index, export_order, export_rule
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
 from evaluation.problems.ordering.lacking import lacking_in_words
