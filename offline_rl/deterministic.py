@@ -13,7 +13,7 @@ from offline_rl.errors import TrainingError
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Example
 from offline_rl.transitions import Transitions
-from twin.contracts import Array, Interval, PyTree
+from twin.contracts import Array, Interval, Policy, PyTree
 from twin.legality import leaves_of, like_action, num_trailing
 from twin.networks import MLP, apply, flatten_features
 
@@ -51,6 +51,14 @@ class DeterministicNetworks(NamedTuple):
         """[dimensions, seats, *streams] the places that the policy takes."""
         place = jnp.tanh(apply(self.actor, params, flatten_features(observation, num_trailing(legal))))
         return jnp.where(half_widths(legal) > 0.0, place, 0.0)
+
+    def policy(self, params: PyTree) -> Policy:
+        """The policy without noise; its key is not used."""
+
+        def decide(_key: Array, observation: PyTree, legal: PyTree) -> PyTree:
+            return numbers(self.act(params, observation, legal), legal)
+
+        return decide
 
     def values(self, pair: PyTree, observation: PyTree, action: Array) -> Array:
         """[2, seats, *streams] both values of an action."""

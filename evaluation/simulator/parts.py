@@ -96,10 +96,11 @@ def edge_nodes(sites: Sequence[str], num_nodes: int, seed: int) -> tuple[WorldNo
     )  # fmt: skip
 
 
-def cloud_nodes(site: str, num_nodes: int) -> tuple[WorldNode, ...]:
-    """Identical cloud machines of two cores."""
+def cloud_nodes(num_nodes: int) -> tuple[WorldNode, ...]:
+    """Identical machines of two cores at the site "wide-cloud"."""
     return tuple(
-        WorldNode(f"{site}-{number + 1}", site, "cloud", 2, 16.0, 0.9) for number in range(num_nodes)
+        WorldNode(f"wide-cloud-{number + 1}", "wide-cloud", "cloud", 2, 16.0, 0.9)
+        for number in range(num_nodes)
     )
 
 

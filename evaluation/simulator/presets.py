@@ -104,7 +104,7 @@ def _edge() -> World:
 
 
 def _edge_cloud(
-    name: str, *, num_sites: int, num_nodes: int, num_cloud: int, num_services: int, load: float, seed: int
+    name: str, *, num_sites: int, num_nodes: int, num_cloud: int, num_services: int, seed: int
 ) -> World:
     """Sites of `num_nodes` nodes each before a cloud."""
     sites = tuple(f"site-{number + 1}" for number in range(num_sites))
@@ -112,7 +112,7 @@ def _edge_cloud(
         _world(
             name,
             sites=sites,
-            nodes=(*edge_nodes(sites, num_nodes, seed), *cloud_nodes("wide-cloud", num_cloud)),
+            nodes=(*edge_nodes(sites, num_nodes, seed), *cloud_nodes(num_cloud)),
             services=services(num_services, seed, log_input_mib=LOG_INPUT_MIB, patience=PATIENCE),
             requests_per_day=20_000.0,
             daily_amplitude=0.2,
@@ -122,23 +122,17 @@ def _edge_cloud(
             drift=Drift(mix=1.0, migration=1.0, slowing=0.5, slowing_node="site-1-1"),
             seed=seed,
         ),
-        load,
+        load=0.9,
     )
 
 
-def _kais() -> World:
-    return _edge_cloud("kais", num_sites=5, num_nodes=8, num_cloud=15, num_services=30, load=0.9, seed=3)
-
-
-def _kmps() -> World:
-    return _edge_cloud("kmps", num_sites=3, num_nodes=6, num_cloud=6, num_services=12, load=0.9, seed=4)
-
-
-def _large() -> World:
-    return _edge_cloud("large", num_sites=10, num_nodes=10, num_cloud=30, num_services=40, load=0.9, seed=5)
-
-
-PRESETS = (_small(), _edge(), _kais(), _kmps(), _large())
+PRESETS = (
+    _small(),
+    _edge(),
+    _edge_cloud("kais", num_sites=5, num_nodes=8, num_cloud=15, num_services=30, seed=3),
+    _edge_cloud("kmps", num_sites=3, num_nodes=6, num_cloud=6, num_services=12, seed=4),
+    _edge_cloud("large", num_sites=10, num_nodes=10, num_cloud=30, num_services=40, seed=5),
+)
 
 
 def preset(name: str) -> World:

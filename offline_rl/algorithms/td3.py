@@ -163,13 +163,7 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
 
         return decide
 
-    def greedy(state: TD3State) -> Policy:
-        def decide(_key: Array, observation: PyTree, legal: PyTree) -> PyTree:
-            return numbers(networks.act(state.params.actor, observation, legal), legal)
-
-        return decide
-
-    return Algorithm(init, step, exploring, greedy)
+    return Algorithm(init, step, exploring, lambda state: networks.policy(state.params.actor))
 
 
 def _explored(key: Array, place: Array, legal: PyTree, config: TD3Config) -> Array:

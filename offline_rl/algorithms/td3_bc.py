@@ -18,7 +18,6 @@ from offline_rl.algorithm import Algorithm
 from offline_rl.deterministic import (
     ActorAndPair,
     DeterministicNetworks,
-    numbers,
     places,
     refuse_choices,
     value_loss,
@@ -138,9 +137,6 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
         )
 
     def policy(state: TD3BCState) -> Policy:
-        def decide(_key: Array, observation: PyTree, legal: PyTree) -> PyTree:
-            return numbers(act(state.params.actor, observation, legal), legal)
-
-        return decide
+        return networks.policy(state.params.actor)
 
     return Algorithm(init, step, policy, policy)

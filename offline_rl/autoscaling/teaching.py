@@ -20,7 +20,7 @@ from offline_rl.autoscaling.students import (
     taught,
     train_students,
 )
-from offline_rl.deterministic import DeterministicNetworks, numbers
+from offline_rl.deterministic import DeterministicNetworks
 from offline_rl.networks import example_of
 from offline_rl.training_loop import in_twin, train
 from twin.autoscaling.config import AutoscalingConfig
@@ -73,12 +73,7 @@ def train_teacher(
 def teacher_policy(actor: PyTree, config: TeacherConfig | None = None) -> Policy:
     """The teacher as it is deployed."""
     hidden = (config or TeacherConfig()).td3.hidden
-    networks = DeterministicNetworks(MLP(hidden, len(ScalingAction._fields)), MLP(hidden, 1), 0)
-
-    def decide(_key: Array, observation: PyTree, legal: PyTree) -> PyTree:
-        return numbers(networks.act(actor, observation, legal), legal)
-
-    return decide
+    return DeterministicNetworks(MLP(hidden, len(ScalingAction._fields)), MLP(hidden, 1), 0).policy(actor)
 
 
 def teach(
