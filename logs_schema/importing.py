@@ -23,13 +23,7 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError, FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
-from logs_schema.formats.files import (
-    equal_names_apart,
-    find_files,
-    head,
-    other_than_utf8,
-    paths_below_shared,
-)
+from logs_schema.formats.files import equal_names_apart, find_files, head, other_than_utf8, paths_below_shared
 from logs_schema.formats.finding import find_format, format_modules
 from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
 from logs_schema.hashing import file_hash

@@ -18,13 +18,7 @@ from offline_rl.export import export_policy, network_facts
 from offline_rl.networks import Example
 from offline_rl.numpy_orchestrator import orchestrator_arrays
 from offline_rl.placement_contract import feature_facts
-from offline_rl.rules.orchestration.planned import (
-    ADVICE,
-    hosted_busy,
-    lead_of,
-    plan_numbers,
-    planned,
-)
+from offline_rl.rules.orchestration.planned import ADVICE, hosted_busy, lead_of, plan_numbers, planned
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables
 from offline_rl.runner.orchestrator import (
     NUM_FRAMES,

@@ -10,16 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from twin.contracts import (
-    Array,
-    Environment,
-    EnvironmentState,
-    Policy,
-    PyTree,
-    Records,
-    Streams,
-    Trajectory,
-)
+from twin.contracts import Array, Environment, EnvironmentState, Policy, PyTree, Records, Streams, Trajectory
 from twin.devices import can_spread, is_spread, spread, spreading
 from twin.groups import by_group
 

@@ -8,12 +8,7 @@ from evaluation.baselines.gsp_ss import GSP_SS
 from evaluation.baselines.gsp_ss_by_slots import gsp_ss_dispatch
 from evaluation.baselines.home import HOME
 from evaluation.baselines.horizontal_scaling import HPA, HPA_REQUESTS
-from evaluation.baselines.kubernetes import (
-    K8S_BALANCED,
-    K8S_DEFAULT,
-    K8S_LEAST_ALLOCATED,
-    K8S_MOST_ALLOCATED,
-)
+from evaluation.baselines.kubernetes import K8S_BALANCED, K8S_DEFAULT, K8S_LEAST_ALLOCATED, K8S_MOST_ALLOCATED
 from evaluation.baselines.least_expected_delay import LEAST_EXPECTED_DELAY
 from evaluation.baselines.least_loaded import LEAST_BACKLOG, LEAST_LOADED
 from evaluation.baselines.orchestration_baseline import OrchestrationBaseline

@@ -60,12 +60,7 @@ def run(table: str, arguments: Namespace) -> int:
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.reproduction.carry_over import carry_over
     from evaluation.reproduction.centralised import centralised
-    from evaluation.reproduction.orchestration import (
-        QUICK_LEARNERS,
-        OrchestrationConfig,
-        quick,
-        twin_of,
-    )
+    from evaluation.reproduction.orchestration import QUICK_LEARNERS, OrchestrationConfig, quick, twin_of
     from evaluation.reproduction.orchestration_learners import learners
     from evaluation.reproduction.orchestration_repeats import repeated
     from evaluation.reproduction.showing_orchestration import as_tables

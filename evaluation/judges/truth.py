@@ -17,16 +17,7 @@ from evaluation.baselines.truth_baseline import as_behaviour
 from evaluation.comparison.decisions import decisions_from
 from evaluation.comparison.shifts import TestDays
 from evaluation.judges.config import JudgeConfig
-from evaluation.judges.judge import (
-    Candidate,
-    Evaluation,
-    Judge,
-    Judged,
-    Program,
-    all_at_once,
-    compiled,
-    slim,
-)
+from evaluation.judges.judge import Candidate, Evaluation, Judge, Judged, Program, all_at_once, compiled, slim
 from evaluation.judges.players import HISTORY, Players, of_reference, play
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import DayConditions, longest_day

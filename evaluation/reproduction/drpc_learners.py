@@ -21,13 +21,7 @@ from logs_schema import Archive
 from logs_schema.progress import Progress
 from offline_rl.algorithms.td3 import td3
 from offline_rl.autoscaling.config import SCALE_CODE
-from offline_rl.autoscaling.students import (
-    Lessons,
-    StudentConfig,
-    lessons_of,
-    student_policy,
-    train_students,
-)
+from offline_rl.autoscaling.students import Lessons, StudentConfig, lessons_of, student_policy, train_students
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
 from offline_rl.recipes.scaling_training import EPISODE, TEACHERS, ScalingTask, guarded, systems_to_learn_in

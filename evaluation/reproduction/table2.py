@@ -55,13 +55,7 @@ from evaluation.simulator.world_files import chosen_world
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.config import TrainingConfig
-from offline_rl.recipes.schedulers import (
-    Schedulers,
-    example_for,
-    load_schedulers,
-    network_for,
-    policy_of,
-)
+from offline_rl.recipes.schedulers import Schedulers, example_for, load_schedulers, network_for, policy_of
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import Array
 from twin.placement.bookkeeping import VIEWS

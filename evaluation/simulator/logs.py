@@ -21,12 +21,7 @@ import pyarrow.parquet as pq
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.calendar_days import validate_days
 from evaluation.simulator.history import History, play
-from evaluation.simulator.log_tables import (
-    left_for_good,
-    node_samples_table,
-    nodes_table,
-    requests_table,
-)
+from evaluation.simulator.log_tables import left_for_good, node_samples_table, nodes_table, requests_table
 from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.presets import preset
 from evaluation.simulator.workloads import FACT, Workload, save_workload, workload

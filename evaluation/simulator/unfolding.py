@@ -11,12 +11,7 @@ import numpy as np
 
 from evaluation.simulator.conditions import DayConditions
 from evaluation.simulator.failures import is_up
-from evaluation.simulator.mechanics import (
-    Unfolding,
-    begin_unfolding,
-    follow_unfolding,
-    offer_unfolding,
-)
+from evaluation.simulator.mechanics import Unfolding, begin_unfolding, follow_unfolding, offer_unfolding
 from evaluation.simulator.names import Names
 from evaluation.simulator.stations import GONE, StationJobs, pass_time
 from evaluation.simulator.world import World

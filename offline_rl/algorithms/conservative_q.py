@@ -15,14 +15,7 @@ import jax
 from offline_rl.algorithm import Algorithm
 from offline_rl.distributions import greedy
 from offline_rl.losses import huber, weighted_mean
-from offline_rl.networks import (
-    ACTOR_HIDDEN,
-    Actor,
-    Example,
-    actor,
-    greedy_policy,
-    refuse_other_than_choices,
-)
+from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy_policy, refuse_other_than_choices
 from offline_rl.transitions import Transitions, transitions
 from offline_rl.values import drift_towards, soft_worth, worth
 from twin.contracts import Array, Policy, PyTree, Trajectory

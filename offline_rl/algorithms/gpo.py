@@ -18,12 +18,7 @@ import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm, discount_of, minibatch_width, num_streams_of, time_as_stream
 from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
-from offline_rl.returns import (
-    above_block,
-    elapsed_discount,
-    generalised_advantage,
-    temporal_difference,
-)
+from offline_rl.returns import above_block, elapsed_discount, generalised_advantage, temporal_difference
 from offline_rl.rewards import Reward
 from offline_rl.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory

@@ -15,13 +15,7 @@ import jax.numpy as jnp
 import optax
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.deterministic import (
-    ActorAndPair,
-    DeterministicNetworks,
-    places,
-    refuse_choices,
-    value_loss,
-)
+from offline_rl.deterministic import ActorAndPair, DeterministicNetworks, places, refuse_choices, value_loss
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Example
 from offline_rl.transitions import Transitions, transitions

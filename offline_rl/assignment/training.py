@@ -10,13 +10,7 @@ import numpy as np
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from logs_schema.records import from_plain
-from offline_rl.assignment.assigner import (
-    SEARCH,
-    Assigner,
-    AssignerSetting,
-    read_setting,
-    write_setting,
-)
+from offline_rl.assignment.assigner import SEARCH, Assigner, AssignerSetting, read_setting, write_setting
 from offline_rl.assignment.config import INTERVAL_SHARE, QUICK_LEARNING, ROUND_REQUESTS, AssignConfig
 from offline_rl.assignment.export import export_assigner
 from offline_rl.assignment.layers import Params

@@ -25,12 +25,7 @@ from offline_rl.contract import EXPECTED_ON_TIME, RULES
 from offline_rl.export import network_facts
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
-from offline_rl.recipes.config import (
-    NETWORKS,
-    TrainingConfig,
-    episodes_of,
-    even_streams,
-)
+from offline_rl.recipes.config import NETWORKS, TrainingConfig, episodes_of, even_streams
 from offline_rl.recipes.correcting import correctors_of, kind_of, shaped_as
 from offline_rl.recipes.ladder import (
     Judge,

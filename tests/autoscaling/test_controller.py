@@ -17,12 +17,7 @@ from logs_schema.errors import ConfigError, ProductError, SchedtwinError
 from logs_schema.formats.mapping import read_mapping
 from logs_schema.product import writing
 from offline_rl.bundle import ARRAYS, GOLDEN
-from offline_rl.runner.scaling import (
-    KIND,
-    Granted,
-    load_scaling,
-    write_setting,
-)
+from offline_rl.runner.scaling import KIND, Granted, load_scaling, write_setting
 from offline_rl.serving.kube_api import KubeApi, KubeError
 from offline_rl.serving.prometheus import MetricsError, Prometheus
 from offline_rl.serving.scaling_controller import Controller, granted_in

@@ -23,12 +23,8 @@ from evaluation.certify.persistence import DATA as CERTIFICATE_DATA
 from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.pipeline.fleet.config import Fleet, FleetCluster, load_fleet
 from evaluation.pipeline.fleet.exports import keep_export
-from evaluation.pipeline.fleet.outcomes import (
-    RefreshOutcome,
-)
-from evaluation.pipeline.fleet.refreshing import (
-    ClusterTask,
-)
+from evaluation.pipeline.fleet.outcomes import RefreshOutcome
+from evaluation.pipeline.fleet.refreshing import ClusterTask
 from evaluation.pipeline.refresh.deciding import ExportDecision, Result
 from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.errors import FormatError

@@ -8,14 +8,7 @@ import numpy as np
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import compare
 from evaluation.comparison.entries import JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts
-from evaluation.comparison.report import (
-    CapabilityRow,
-    Chart,
-    Curve,
-    Fact,
-    Rejected,
-    Report,
-)
+from evaluation.comparison.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from tests.evaluation.made import made_decisions
 
 HOSTILE = '<script>alert("x")</script> $\\frac{1}{$ & "quoted"'

@@ -23,13 +23,7 @@ from evaluation.pipeline.fleet.outcomes import (
     write_attempt,
     write_outcome,
 )
-from evaluation.pipeline.fleet.refreshing import (
-    Refreshed,
-    Why,
-    refresh_fleet,
-    refresh_one,
-    run_all,
-)
+from evaluation.pipeline.fleet.refreshing import Refreshed, Why, refresh_fleet, refresh_one, run_all
 from evaluation.pipeline.fleet.states import Phase, state_of
 from evaluation.pipeline.refresh.job import FOLDER
 from logs_schema.aside import try_lock

@@ -10,14 +10,8 @@ import pytest
 from evaluation.commands.cli import main
 from evaluation.pipeline.fleet.drifting import drift_of, split_days
 from evaluation.pipeline.fleet.metrics import Family, _family_text, as_metrics
-from evaluation.pipeline.fleet.outcomes import (
-    LogDrift,
-    read_outcome,
-    write_outcome,
-)
-from evaluation.pipeline.fleet.refreshing import (
-    run_all,
-)
+from evaluation.pipeline.fleet.outcomes import LogDrift, read_outcome, write_outcome
+from evaluation.pipeline.fleet.refreshing import run_all
 from evaluation.pipeline.fleet.showing import as_text, in_age, write_page
 from evaluation.pipeline.fleet.states import Phase, state_of
 from evaluation.pipeline.refresh.job import FOLDER

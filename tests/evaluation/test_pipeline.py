@@ -21,10 +21,7 @@ from evaluation.problems.placement.case import candidates
 from evaluation.problems.placement.kit import trained as trained_in_words
 from evaluation.problems.placement.reporting import learning_charts, seeds_as_made, settings_as_made
 from evaluation.problems.placement.spreading import spread_in_words
-from evaluation.problems.placement.steps import (
-    build_bundle,
-    refuse_other_nodes,
-)
+from evaluation.problems.placement.steps import build_bundle, refuse_other_nodes
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing

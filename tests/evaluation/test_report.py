@@ -10,11 +10,7 @@ from evaluation.commands.output import as_text
 from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import FAR_MARK, interval, number
-from evaluation.comparison.report import (
-    Report,
-    render,
-    write_report,
-)
+from evaluation.comparison.report import Report, render, write_report
 from evaluation.comparison.report.overview import figure_file
 from evaluation.comparison.report.verdict import verdict
 from evaluation.comparison.report.words import summary

@@ -12,10 +12,7 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import compare
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, ShiftFacts
 from evaluation.comparison.metrics import ON_TIME
-from evaluation.comparison.report import (
-    Report,
-    render,
-)
+from evaluation.comparison.report import Report, render
 from evaluation.comparison.report.overview import NAME_GAP, apart, figure_file, panels
 from evaluation.comparison.report.plots import COLOURS, series_style
 from evaluation.comparison.report.roles import strong_policies

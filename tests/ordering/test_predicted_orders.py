@@ -8,9 +8,7 @@ import pytest
 
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.fixed_orders import published_policies
-from evaluation.problems.ordering.order_candidates import (
-    candidates,
-)
+from evaluation.problems.ordering.order_candidates import candidates
 from evaluation.problems.ordering.playing import EASY_PREDICTED
 from evaluation.problems.ordering.weeks import cut_week
 from tests.ordering.predicted_jobs import FIRST_COME, jobs_of

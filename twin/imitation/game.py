@@ -12,12 +12,7 @@ import jax.numpy as jnp
 from twin.contracts import Array, PyTree, Trajectory
 from twin.environment import environment
 from twin.imitation.config import ImitationConfig
-from twin.imitation.decisions import (
-    LoggedDecisions,
-    answer_features,
-    observed_features,
-    states_of,
-)
+from twin.imitation.decisions import LoggedDecisions, answer_features, observed_features, states_of
 from twin.imitation.discriminator import judge, rows
 from twin.imitation.generator import (
     Limits,

@@ -15,12 +15,7 @@ import optax
 from twin.contracts import Array, PyTree
 from twin.imitation.config import ImitationConfig
 from twin.imitation.decisions import LoggedDecisions, some_windows
-from twin.imitation.discriminator import (
-    discriminator_loss,
-    discriminator_network,
-    judge,
-    num_row_features,
-)
+from twin.imitation.discriminator import discriminator_loss, discriminator_network, judge, num_row_features
 from twin.imitation.game import (
     ImitatedRollout,
     Likelihood,

@@ -23,15 +23,7 @@ from logs_schema.records import with_tuples
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, fit_run_tables
-from twin.placement.columns import (
-    amount,
-    decided_node,
-    index_of,
-    instant_s,
-    label_index,
-    node_index,
-    refused,
-)
+from twin.placement.columns import amount, decided_node, index_of, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use

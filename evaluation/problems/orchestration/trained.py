@@ -9,12 +9,7 @@ from evaluation.problems.orchestration.bench import Entrants, Pair
 from logs_schema.product import read_manifest
 from offline_rl.networks import near_best_policy
 from offline_rl.recipes.slot_learners import RESIDUAL, residual
-from offline_rl.recipes.slot_training import (
-    corrected_plan,
-    dispatch_example,
-    orchestrating,
-    shown_plan,
-)
+from offline_rl.recipes.slot_training import corrected_plan, dispatch_example, orchestrating, shown_plan
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, latencies
 from offline_rl.stepwise_actor import stepwise_policy

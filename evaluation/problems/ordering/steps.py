@@ -13,12 +13,7 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.comparison.products import (
-    load_comparison,
-    refuse_other_twin,
-    remarks_on_training,
-    trained_in,
-)
+from evaluation.comparison.products import load_comparison, refuse_other_twin, remarks_on_training, trained_in
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
@@ -33,10 +28,7 @@ from evaluation.problems.ordering.learned import Learned
 from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
 from evaluation.problems.ordering.playing import EASY
 from evaluation.problems.ordering.reporting import write_order_report
-from evaluation.problems.ordering.running import (
-    kept_index,
-    train_anchors,
-)
+from evaluation.problems.ordering.running import kept_index, train_anchors
 from evaluation.problems.ordering.winning import Winner, winner_of, winner_of_ladder
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError

@@ -14,12 +14,7 @@ from twin.networks import apply
 from twin.placement.encoding import Encoding
 from twin.placement.history import Offers
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters
-from twin.placement.outcome_model import (
-    Mixture,
-    log_run,
-    log_wait,
-    mixture_log_survival,
-)
+from twin.placement.outcome_model import Mixture, log_run, log_wait, mixture_log_survival
 
 LEVELS = np.linspace(0.0, 1.0, 41)
 MIN_ROWS = 50

@@ -13,15 +13,8 @@ from evaluation.comparison.metrics import Metric, main_metric
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.config import JudgeConfig
-from evaluation.judges.descriptions import (
-    LADDER,
-    POLICIES,
-    SHIFTED_TWIN,
-    TWIN_POLICY,
-)
-from evaluation.judges.judge import (
-    Candidate,
-)
+from evaluation.judges.descriptions import LADDER, POLICIES, SHIFTED_TWIN, TWIN_POLICY
+from evaluation.judges.judge import Candidate
 from evaluation.judges.players import GREEDY, HISTORY, SAMPLED
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy

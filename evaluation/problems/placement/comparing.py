@@ -16,13 +16,7 @@ from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftF
 from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan_shifts
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.judges.descriptions import (
-    JUDGES,
-    REPLAY,
-    SHIFTED_TWIN,
-    TRAINING_TWIN,
-    USERS,
-)
+from evaluation.judges.descriptions import JUDGES, REPLAY, SHIFTED_TWIN, TRAINING_TWIN, USERS
 from evaluation.judges.judge import (
     Candidate,
     Judge,

@@ -23,15 +23,7 @@ from evaluation.judges.descriptions import LADDER
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.kit import (
-    Certifier,
-    ExportOptions,
-    Facts,
-    Inputs,
-    Job,
-    Kit,
-    StepPlan,
-)
+from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Job, Kit, StepPlan
 from evaluation.problems.placement.case import Case, refuse_uneven
 from evaluation.problems.placement.certifying import certify, refused
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice_in, refuse_no_choice, untrainable
