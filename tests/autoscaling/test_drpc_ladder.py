@@ -66,9 +66,7 @@ def test_every_seed_has_a_choice_among_its_own_networks(earning, monkeypatch, tm
     monkeypatch.setattr(drpc_ladder, "school_of", lambda *_: school)
     monkeypatch.setattr(drpc_ladder, "load_params", lambda _inputs, kind, _school: worth[kind])
     monkeypatch.setattr(drpc_ladder, "value_off_by", lambda *_: 0.5)
-    monkeypatch.setattr(drpc_ladder, "policy_of", lambda _kind, params: params)
-    monkeypatch.setattr(drpc_ladder, "learned", lambda _scaling, _limits, policy: float(policy))
-    monkeypatch.setattr(drpc_ladder, "guarded", lambda _twin, _task, autoscaler: autoscaler)
+    monkeypatch.setattr(drpc_ladder, "trained_autoscaler", lambda _twin, _task, _kind, params: float(params))
     rules = {"hpa_calibrated": lambda: Setting(-2.0), "hpa_sized": lambda: Setting(-3.0)}
     step = ladder_step("chain", "archive", 2, 80, rules)
     assert set(CHOSEN_FROM) <= set(step.inputs)
