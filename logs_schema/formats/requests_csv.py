@@ -35,7 +35,14 @@ from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import SUFFIX
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
-from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
+from logs_schema.formats.reading import (
+    NOTHING_GIVEN,
+    BadRow,
+    Item,
+    ReadingOptions,
+    Row,
+    parse_lines,
+)
 from logs_schema.formats.request_mapping import RequestMapping, read_request_mapping
 from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of
 from logs_schema.formats.request_values import AMOUNT_UNITS, InstantReading
