@@ -10,8 +10,6 @@ import jax.numpy as jnp
 from offline_rl.numpy_networks import MASKED_LOGIT
 from twin.contracts import Array
 
-"""Logit of an illegal choice."""
-
 
 def mask_logits(logits: Array, legal: Array) -> Array:
     """Logits [choices, ...] with `MASKED_LOGIT` where `legal` [choices, ...] is false (KMPS, equation
