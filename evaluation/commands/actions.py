@@ -30,6 +30,7 @@ class LateParser(ArgumentParser):
     def __init__(
         self, *words: Any, declare: Callable[[ArgumentParser], None] = lambda _: None, **settings: Any
     ):
+        settings["allow_abbrev"] = False  # or `--seed` is `--seeds` where there is no seed
         super().__init__(*words, **settings)
         self._declare: Callable[[ArgumentParser], None] | None = declare
 
@@ -40,18 +41,26 @@ class LateParser(ArgumentParser):
             declare(self)
 
     def error(self, message: str) -> NoReturn:
-        """As usual, with where to find the known options, or the choice nearest to an unknown one."""
-        if message.startswith("unrecognized arguments"):
-            message += f"\n  what to do: {self.prog} COMMAND --help lists the options of a command"
+        """As usual, with the choice nearest to an unknown one."""
         if found := _UNKNOWN_CHOICE.search(message):
             near = get_close_matches(found[1], found[2].replace("'", "").split(", "), 1)
             message += "".join(f"\n  what to do: is {name} meant?" for name in near)
         super().error(message)
 
     def parse_known_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
-        """As usual, once the arguments are declared."""
+        """As usual, once the arguments are declared; what is left over is refused by the parser whose options they are
+        not, so that the nearest one can be named."""
         self.declare()
-        return super().parse_known_args(args, namespace)
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            options = [name for action in self._actions for name in action.option_strings]
+            near = get_close_matches(unknown[0].partition("=")[0], options, 1)
+            advice = "".join(f"is {name} meant? " for name in near)
+            self.error(
+                f"unrecognized arguments: {' '.join(unknown)}"
+                f"\n  what to do: {advice}{self.prog} --help lists the options"
+            )
+        return found, unknown
 
 
 def add_actions(
