@@ -17,8 +17,17 @@ def notices_of(archive: Archive) -> list[str]:
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_without_cores(archive), *_not_found(archive), *_not_utf8(archive),
+        *_without_cores(archive), *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
+
+
+def _not_read(archive: Archive) -> Iterator[str]:
+    if named := archive.facts.get("not_read"):
+        more = archive.facts.get("num_not_read", len(named)) - len(named)
+        yield (
+            f"files that end in neither .csv, .csv.gz nor .parquet were not read: {', '.join(named)}"
+            f"{f' and {more} more' if more > 0 else ''}; for JSON lines and other columns see the format requests_csv"
+        )
 
 
 def _not_found(archive: Archive) -> Iterator[str]:

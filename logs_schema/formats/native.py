@@ -49,6 +49,8 @@ EXPECTED = "a header line with columns of one of the tables " + ", ".join(spec.n
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
 _PARQUET_MAGIC = "PAR1"
 _MIN_KNOWN_NAMES = 2
+MOST_NAMED = 5
+"""Of files that are not read."""
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -83,6 +85,20 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
             refuse_special(file)
         found.extend(files)
     return each_once(found)
+
+
+def not_read(paths: Sequence[Path]) -> list[str]:
+    """Names of the files in these folders that end in something else, such as JSON lines; archives have other files."""
+    return [
+        str(file.relative_to(path))
+        for path in map(Path, paths)
+        if path.is_dir() and not (path / MANIFEST).is_file()
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+        and not file.name.endswith(_ENDINGS)
+        and not is_hidden(file, path)
+        and not any((folder / MANIFEST).is_file() for folder in file.parents)
+    ]
 
 
 def looks_like(lines: Sequence[str]) -> bool:
@@ -132,6 +148,8 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
     for path in map(Path, paths):
         if (path / MANIFEST).is_file():
             kept |= Archive(path).facts
+    if ignored := not_read(paths):
+        kept |= {"not_read": ignored[:MOST_NAMED], "num_not_read": len(ignored)}
     return describe(NAME, clock=RELATIVE_CLOCK if given.origin else ABSOLUTE_CLOCK) | kept
 
 

@@ -313,3 +313,14 @@ def test_an_archive_inside_the_folder_of_the_log_is_no_part_of_it(tmp_path: Path
         report = import_log("native", [tmp_path], tmp_path / "out" / "archive", replace=True)
         assert Archive(tmp_path / "out" / "archive").read("requests")["status"].to_pylist() == [status]
         assert not report.quarantined
+
+
+def test_files_of_a_folder_that_are_not_read_are_named(tmp_path: Path) -> None:
+    written(tmp_path, "nodes.csv", "node_id,site,tier,cpu_cores", "n,s,pool,4")
+    quiet = import_log("native", [tmp_path], tmp_path / "out" / "first")
+    assert not any("not read" in said for said in quiet.notices)
+    written(tmp_path, "jobs.jsonl", "{}")
+    written(tmp_path, ".hidden", "{}")
+    report = import_log("native", [tmp_path], tmp_path / "out" / "second")
+    (said,) = (said for said in report.notices if "not read" in said)
+    assert ": jobs.jsonl; for JSON lines" in said
