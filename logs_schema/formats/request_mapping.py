@@ -21,8 +21,9 @@
     [columns.site]
     constant = "cluster"                 # what is not in the log
 
-Without `request_id` requests are named by file and line (see `requests_csv`), without `site` it is `cluster`, without
-`status`, or where its field says nothing, unknown. What is running has neither finish nor run time, whatever its fields
+Without `request_id` requests are named by file and line (see `requests_csv`), without `site` theirs is
+that of all nodes listed, or `cluster` where there are several or none is listed, and without `status`, or where its
+field says nothing, it is unknown. What is running has neither finish nor run time, whatever its fields
 say: they tell how long until now, or of a pod the end of one container.
 Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`, through keys that may have points in them,
 `metadata.labels.app.kubernetes.io/name`: over a star, and of a list, numbers are added up and nodes are all taken; of

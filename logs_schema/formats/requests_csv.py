@@ -11,6 +11,7 @@ Readings of the format:
   such ids depend on which files are imported together.
 * Machines come from a `nodes.csv` of the `native` format beside the log, or from the capacity given: then the log is
   one pool, whatever started ran on it, and nodes that the mapping names are left out.
+* Without a column for `site` requests are of the machines' site, where all listed ones are of one, else of `cluster`.
 * Where the log has waits and run times in place of start and finish, these follow from them; so does the start from
   finish and run time.
 * An instant without a zone, in an hour that the clock of its time zone shows twice, is the first one, or the second
@@ -22,6 +23,7 @@ Readings of the format:
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +40,13 @@ from logs_schema.formats.pool_size import ONLY_POOL, given_cores
 from logs_schema.formats.reading import (
     NOTHING_GIVEN,
     BadRow,
+    Chunk,
     Item,
     ReadingOptions,
     Row,
     parse_lines,
 )
-from logs_schema.formats.request_mapping import RequestMapping, read_request_mapping
+from logs_schema.formats.request_mapping import MappedColumn, RequestMapping, read_request_mapping
 from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of
 from logs_schema.formats.request_values import AMOUNT_UNITS, InstantReading
 from logs_schema.formats.swf import LOOKS_LIKE_EPOCH_S, is_number, pool_chunk
@@ -92,6 +95,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     for path in inventory:
         check_columns(NODES, column_names(path), path)
         yield from read_csv(NODES, path)
+    mapping = _with_site(mapping, paths)
     if pools:
         mapping = mapping.without_nodes()
         yield pool_chunk(mapping.path.name, pools)
@@ -144,6 +148,18 @@ def _mapping_file(paths: Sequence[Path]) -> Path:
 def _inventory(paths: Sequence[Path]) -> list[Path]:
     found = find_files(paths, (".csv", ".jsonl", ".toml", ".tsv", ".psv"))
     return [path for path in found if path.name in INVENTORY]
+
+
+def _with_site(mapping: RequestMapping, paths: Sequence[Path]) -> RequestMapping:
+    """The mapping; where it names no site, and all listed machines are of one, with that as the site of requests."""
+    if "site" in mapping.columns:
+        return mapping
+    chunks = (item for path in _inventory(paths) for item in read_csv(NODES, path) if isinstance(item, Chunk))
+    sites = {site for chunk in chunks for site in chunk.rows["site"].to_pylist() if site}
+    if len(sites) != 1:
+        return mapping
+    site = MappedColumn("site", (), constant=sites.pop())
+    return replace(mapping, columns={**mapping.columns, "site": site})
 
 
 def _refuse_copies(files: Sequence[Path]) -> None:

@@ -358,3 +358,24 @@ def test_where_a_line_has_no_finish_it_follows_from_start_and_run_time_of_what_h
     found = [(row.get("finish"), row.get("run_s")) for row in rows.values()]
     known = [(None if finish is None else finish.timestamp(), run_s) for finish, run_s in found]
     assert known == [(160.0, None), (200.0, None), (None, 0.0), (None, 50.0)]
+
+
+@pytest.mark.parametrize(
+    ("sites", "columns", "site"),
+    [
+        (("hall", "hall"), "", "hall"),  # a log of one place need not say so
+        (("hall", "attic"), "", "cluster"),
+        (("hall", "hall"), "[columns.site]\nconstant = 'attic'\n", "attic"),
+    ],
+)
+def test_requests_without_a_site_are_of_the_only_one_that_nodes_have(
+    tmp_path: Path, sites: tuple[str, str], columns: str, site: str
+) -> None:
+    nodes = (f"n{number},{of},pool,8" for number, of in enumerate(sites))
+    paths = [
+        written(tmp_path, "log.csv", "t", "10"),
+        written(tmp_path, "map.toml", ARRIVAL + columns),
+        written(tmp_path, "nodes.csv", "node_id,site,tier,cpu_cores", *nodes),
+    ]
+    import_log("requests_csv", paths, tmp_path / "a")
+    assert [row["site"] for row in requests_in(tmp_path / "a").values()] == [site]
