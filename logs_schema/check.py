@@ -143,26 +143,17 @@ class _Clock:
 
 @dataclass
 class _Named:
-    """The sites that requests arrived at, the nodes that they were offered to, and those allowed, batch by batch."""
+    """The nodes that requests were offered to, and those allowed, batch by batch."""
 
-    sites: set[str] = field(default_factory=set)
     offered: set[str] = field(default_factory=set)
     allowed: set[str] = field(default_factory=set)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        self.sites.update(pc.unique(batch["site"]).to_pylist())
         self.offered.update(pc.unique(batch["offered_node"].drop_null()).to_pylist())
         self.allowed.update(pc.unique(pc.list_flatten(batch["candidates"])).to_pylist())
 
     def warnings(self, nodes: pa.Table) -> Iterator[str]:
-        """Names that an inventory knows neither as nodes nor as classes, and sites that are all without nodes; nothing
-        where there is no inventory."""
-        sites = set(nodes["site"].to_pylist())
-        if nodes.num_rows and self.sites and not self.sites & sites:
-            yield (
-                f"no node is of a site where requests arrive ({first(sorted(self.sites))}); the inventory's sites are "
-                f"{first(sorted(sites))}: give both one name where they are one place"
-            )
+        """Names that an inventory knows neither as nodes nor as classes; nothing where there is no inventory."""
         known = {*nodes["node_id"].to_pylist(), *nodes["node_class"].to_pylist()}
         if nodes.num_rows and (foreign := sorted(self.offered - known)):
             yield f"requests were offered to nodes that are not in the inventory: {first(foreign)}"

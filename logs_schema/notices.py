@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator
 
+import pyarrow.compute as pc
+
 from logs_schema.archive import Archive
 from logs_schema.errors import first
 from logs_schema.formats.describing import RELATIVE_CLOCK
@@ -17,7 +19,8 @@ def notices_of(archive: Archive) -> list[str]:
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_without_cores(archive), *_not_found(archive), *_not_utf8(archive), *_not_read(archive),
+        *_without_cores(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
+        *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -76,6 +79,21 @@ def _without_cores(archive: Archive) -> Iterator[str]:
         yield (
             "no node has any cores (cpu_cores is 0), so twins take the most that requests had at once on each in the "
             "training days: a guess; give them in nodes.csv"
+        )
+
+
+def _sites_apart(archive: Archive) -> Iterator[str]:
+    """That every request arrived where no node is; reads no further than to the first that did not."""
+    sites = set(archive.nodes()["site"].to_pylist()) if archive.num_rows(NODES.name) else set()
+    arrived: set[str] = set()
+    for batch in archive.scan(REQUESTS.name, columns=["site"]) if sites else ():
+        arrived.update(pc.unique(batch["site"]).to_pylist())
+        if arrived & sites:
+            return
+    if arrived:
+        yield (
+            f"no node is of a site where requests arrive ({first(sorted(arrived))}); the inventory's sites are "
+            f"{first(sorted(sites))}: give both one name where they are one place"
         )
 
 

@@ -377,5 +377,8 @@ def test_requests_without_a_site_are_of_the_only_one_that_nodes_have(
         written(tmp_path, "map.toml", ARRIVAL + columns),
         written(tmp_path, "nodes.csv", "node_id,site,tier,cpu_cores", *nodes),
     ]
-    import_log("requests_csv", paths, tmp_path / "a")
+    report = import_log("requests_csv", paths, tmp_path / "a")
     assert [row["site"] for row in requests_in(tmp_path / "a").values()] == [site]
+    assert any("no node is of a site where requests arrive" in said for said in report.notices) == (
+        site not in sites
+    )
