@@ -35,8 +35,8 @@ class DaysConfig:
         first_day, last_day: Bounds of the training window, inclusive; chosen to leave room for the shifts if absent.
         num_days: Length of the training window in days before and including the last.
         granularity: Whether decisions name machines ("node") or node classes ("class"); "auto" chooses by the log.
-        view: What a site observes of the nodes of other sites: "summary", their mean, or "full", as one scheduler for
-            all sites does.
+        view: What a site observes of the nodes of other sites: "full", as one scheduler for all sites does, and as a
+            bundle is told of them; or "summary", their mean, where sites tell each other no more.
         num_steps: Requests per window of replayed arrivals, and steps of a training rollout.
     """
 
@@ -44,7 +44,7 @@ class DaysConfig:
     last_day: dt.date | None = None
     num_days: int | None = None
     granularity: str = "auto"
-    view: str = "summary"
+    view: str = "full"
     num_steps: int = 128
 
     def __post_init__(self) -> None:

@@ -20,6 +20,7 @@ from evaluation.api import Compared, ShiftedDays, Split
 from evaluation.baselines import Baseline
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.metrics import METRICS
+from evaluation.comparison.training_days import DaysConfig
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.placement_entries import enter_players
 from evaluation.problems.kits import KITS
@@ -36,7 +37,7 @@ from offline_rl.recipes.config import TrainingConfig
 from tests.assignment.archives import write_log
 from twin import fit
 from twin.contracts import Trajectory
-from twin.fits import FITS
+from twin.fits import FITS, find_fit
 from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin
 
@@ -356,3 +357,8 @@ def test_a_twin_says_what_it_does_not_take(tmp_path: Path) -> None:
 
 def test_every_problem_with_a_kit_is_fitted_from_python() -> None:
     assert {kit.name for kit in KITS} <= {one.problem for one in FITS}
+
+
+def test_bundles_are_trained_to_see_every_node_that_they_are_told_of() -> None:
+    by_default = inspect.signature(find_fit("placement").fit).parameters["view"].default
+    assert DaysConfig().view == by_default == "full"

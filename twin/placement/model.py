@@ -162,7 +162,12 @@ def _refuse_other_shapes(folder: Path, model: AnswerModel, member: PyTree) -> No
 
 
 def fit_days(
-    days: LoggedDays, *, seed: int = 0, config: AnswerConfig | None = None, num_steps: int = 128
+    days: LoggedDays,
+    *,
+    seed: int = 0,
+    config: AnswerConfig | None = None,
+    num_steps: int = 128,
+    view: str = "full",
 ) -> PlacementTwin:
     """A twin of some days of a log.
 
@@ -171,12 +176,13 @@ def fit_days(
         seed: Of the fit.
         config: Of the ensemble of answers.
         num_steps: Requests per window.
+        view: What a site observes of the nodes of other sites: all of them, or their "summary".
 
     Raises:
-        ConfigError: Windows of no request, or as `fit_twin`.
+        ConfigError: Windows of no request, an unknown view, or as `fit_twin`.
     """
     refuse_below_one("fit", num_steps=num_steps)
-    encoding = fit_encoding(days.archive, days.days)
+    encoding = fit_encoding(days.archive, days.days, view=view)
     key = jax.random.key(seed)
     return fit_twin(key, days.archive, encoding, days.days, config or AnswerConfig(), num_steps=num_steps)
 

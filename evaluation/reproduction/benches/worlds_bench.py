@@ -213,7 +213,7 @@ def bench_world(
     chosen = redrawn(shortened(world, config.num_requests), seed)
     run = RunConfig(
         seed=seed, twin=config.answers, population=PopulationConfig("none"), train=_training(config),
-        days=DaysConfig(first_day=FIRST_DAY, last_day=_day(config.train_days - 1)),
+        days=DaysConfig(first_day=FIRST_DAY, last_day=_day(config.train_days - 1), view="summary"),
     )  # fmt: skip
     steps = [_log_step(chosen, seed, config), fit_plan(run).step("twin", ("archive",), archive_of)]
     if config.updates:
