@@ -24,7 +24,7 @@ def test_two_threads_fit_one_encoding_together(tmp_path, monkeypatch):
     one, other = (thread.result() for thread in threads)
     assert one is other
     assert len(fitted) == 1
-    assert one.to_json() == fit_encoding(first, DAYS[:1], granularity="node").to_json()
+    assert one.to_json() == fit_encoding(first, DAYS[:1], granularity="node", view=days.view).to_json()
     assert encoding_of(second, DAYS[:1], days).to_json() != one.to_json()
     by_class = encoding_of(second, DAYS[:1], DaysConfig(granularity="class"))
     assert by_class.cluster.num_nodes == 2
