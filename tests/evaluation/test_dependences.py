@@ -7,6 +7,7 @@ import numpy as np
 from evaluation.problems.placement.dependences import NOTHING, dependences_in_words, dependences_of
 from tests.twin.made import made_cluster
 from twin.placement.cold_starts import ColdStarts
+from twin.placement.run_filter import DRIFT_PER_DAY, RunDynamics
 from twin.placement.tides import Tide
 from twin.placement.types import Reaction
 
@@ -24,3 +25,12 @@ def test_every_dependence_is_named_with_its_size():
     for part in ("everywhere (by some 22%)", "nodes that are slower for a while (by some 65%)", "2 services whose runs",
                  "after 600 s (up to 20 s)", "by up to 38%"):  # fmt: skip
         assert part in words
+
+
+def test_the_slow_drift_that_is_followed_in_any_case_is_nothing_that_a_log_shows():
+    still = RunDynamics(scatter=0.1, drift_per_day=DRIFT_PER_DAY)
+    assert still.moves
+    assert dependences_of(replace(made_cluster(), dynamics=still)) == []
+    for moving in (replace(still, node_variance=0.01), replace(still, drift_per_day=2 * DRIFT_PER_DAY)):
+        (found,) = dependences_of(replace(made_cluster(), dynamics=moving))
+        assert found == "run times of nodes and services that move, and are followed"

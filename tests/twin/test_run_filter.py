@@ -66,6 +66,7 @@ def test_a_log_without_memory_gets_none(tails):
     found = fit_dynamics(runs, NUM_NODES)
     assert found.node_variance == 0.0
     assert found.drift_per_day == DRIFT_PER_DAY
+    assert (found.moves, found.moved) == (True, False)  # followed in case later days move
     assert advantage(found, again) > -0.005
 
 
@@ -80,6 +81,7 @@ def test_slow_periods_are_found_and_followed(tails):
     runs, again = runs_of(random, residual), runs_of(random, residual)
     found = fit_dynamics(runs, NUM_NODES)
     assert found.node_variance > 0.02
+    assert found.moved
     assert 120.0 <= found.node_memory_s <= 3_000.0
     assert advantage(found, again) > 0.3
 
@@ -93,6 +95,7 @@ def test_what_moves_faster_than_supposed_is_followed_faster():
 
     runs = runs_of(random, residual)
     found = fit_dynamics(runs, NUM_NODES)
+    assert found.moved
     still = RunDynamics(found.scatter, found.offset, 0.0, 600.0, DRIFT_PER_DAY)
     assert advantage(found, runs) > advantage(still, runs) + 0.03
 

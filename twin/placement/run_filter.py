@@ -70,6 +70,11 @@ class RunDynamics:
         """Whether anything is followed."""
         return self.drift_per_day > 0.0 or self.node_variance > 0.0
 
+    @property
+    def moved(self) -> bool:
+        """Whether the log itself shows that run times move, beyond the slow drift that is followed in any case."""
+        return self.drift_per_day > DRIFT_PER_DAY or self.node_variance > 0.0
+
 
 class NodeLevel(NamedTuple):
     """Levels of nodes; leaves [2 (SLOW, FAST), nodes, *streams], NumPy or JAX."""

@@ -10,7 +10,7 @@ NOTHING = "nothing beyond the means of services, nodes and agents"
 def dependences_of(cluster: Cluster) -> list[str]:
     """One entry for each dependence that a fit has found; empty where it has found none."""
     found = []
-    if cluster.dynamics.moves:
+    if cluster.dynamics.moved:
         found.append("run times of nodes and services that move, and are followed")
     if cluster.tide.variance:
         found.append(
