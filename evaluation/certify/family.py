@@ -66,10 +66,23 @@ def overall(lines: Sequence[Line], *, but_for: Collection[str] = ()) -> Verdict:
     """The overall verdict: fail if a line fails; pass if all applicable deciding lines pass, and there is one; else
     cannot tell. Where no line is marked as deciding, all are. Lines of the sections `but_for` do not count.
     """
-    counting = [line for line in lines if line.section not in but_for]
+    counting, deciding = _counting(lines, but_for)
     if Verdict.FAIL in {line.verdict for line in counting}:
         return Verdict.FAIL
-    some_decide = any(line.deciding for line in lines)
-    deciding = [line for line in counting if line.deciding or not some_decide]
     verdicts = {line.verdict for line in deciding} - {Verdict.NOT_APPLICABLE}
     return Verdict.PASS if verdicts == {Verdict.PASS} else Verdict.CANNOT_TELL
+
+
+def withholding(lines: Sequence[Line], *, but_for: Collection[str] = ()) -> list[Line]:
+    """The lines that keep `overall` from pass: those that fail, or, where none does, the deciding ones that cannot
+    tell."""
+    counting, deciding = _counting(lines, but_for)
+    failed = [line for line in counting if line.verdict is Verdict.FAIL]
+    return failed or [line for line in deciding if line.verdict is Verdict.CANNOT_TELL]
+
+
+def _counting(lines: Sequence[Line], but_for: Collection[str]) -> tuple[list[Line], list[Line]]:
+    """The lines that count, and those of them that decide."""
+    counting = [line for line in lines if line.section not in but_for]
+    some_decide = any(line.deciding for line in lines)
+    return counting, [line for line in counting if line.deciding or not some_decide]

@@ -8,7 +8,7 @@ from markupsafe import Markup
 from rich.table import Table
 
 from evaluation.certify.certificate import Certificate
-from evaluation.certify.family import FAMILY
+from evaluation.certify.family import FAMILY, withholding
 from evaluation.certify.lines import NO_CLONE, Line, Verdict
 from evaluation.comparison.formatting import NO_VALUE, interval, number, with_interval
 from evaluation.comparison.report.pages import page_environment
@@ -98,6 +98,22 @@ def as_table(certificate: Certificate) -> Table:
             name = f"{line.name} (decides)" if line.deciding else line.name
             table.add_row(line.verdict.value, name, with_interval(line.value), floor, line.threshold, days)
     return table
+
+
+def withheld_in_words(certificate: Certificate) -> list[str]:
+    """Why a twin is not certified for training, a sentence a reason; empty where it is, or nothing was measured."""
+    if certificate.refusal:
+        return [certificate.refusal]
+    if certificate.training is Verdict.PASS:
+        return []
+    return [
+        "; ".join(filter(None, (
+            f"{line.verdict.value}: {line.name}, {with_interval(line.value)}",
+            f"threshold {line.threshold}" + ("" if line.floor.value is None else f", floor {number(line.floor.value)}"),
+            line.reason, days_in_words(line),
+        )))
+        for line in withholding(certificate.lines, but_for=certificate.beside)
+    ]  # fmt: skip
 
 
 def days_in_words(line: Line) -> str:

@@ -57,7 +57,8 @@ def run(arguments: Namespace) -> int:
 
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.lines import Verdict
-    from evaluation.certify.persistence import KIND, certification_in
+    from evaluation.certify.page import withheld_in_words
+    from evaluation.certify.persistence import KIND, PAGE, certification_in, load_certificate
     from evaluation.commands.output import as_text, progress_of, show_result
     from evaluation.comparison.products import load_comparison
     from evaluation.comparison.tabulation import tabulate
@@ -84,6 +85,8 @@ def run(arguments: Namespace) -> int:
     is_held_back = read_manifest(products["comparison"]).config.get("held_back") is not None
     if is_held_back:
         lines.append(found.held_back)
+        lines += [f"  {reason}" for reason in withheld_in_words(load_certificate(products[KIND]))]
+        lines.append(f"certificate: {products[KIND] / PAGE}")
     show_result(arguments, result | {"certificate_verdict": found.verdict}, "\n".join(lines))
     return EXIT_STATUS[Verdict(found.training)] if is_held_back else 0
 

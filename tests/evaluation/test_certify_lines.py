@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.family import holm, overall, settled
+from evaluation.certify.family import holm, overall, settled, withholding
 from evaluation.certify.lines import (
     Verdict,
     about_zero,
@@ -142,6 +142,17 @@ def test_only_deciding_lines_must_pass():
     assert overall([replace(good, deciding=False), unsure]) is Verdict.CANNOT_TELL
     absent = replace(not_applicable("s", "n", "why"), deciding=True)
     assert overall([absent, lone_line(0.1, 0.05)]) is Verdict.CANNOT_TELL
+
+
+def test_the_lines_that_withhold_a_pass_are_known():
+    good, unsure = lone_line(0.1, 0.05, deciding=True), lone_line(0.5, 0.1, name="unsure")
+    decides = replace(unsure, deciding=True)
+    bad = lone_line(0.9, 0.05, section="beside")
+    assert bad.verdict is Verdict.FAIL
+    assert withholding([good, unsure]) == []
+    assert withholding([good, unsure, decides]) == [decides]
+    assert withholding([good, decides, bad]) == [bad]
+    assert withholding([good, decides, bad], but_for=("beside",)) == [decides]
 
 
 def test_holm_rejects_step_by_step_and_no_one_else():

@@ -21,7 +21,7 @@ from evaluation.certify.held_out import _partners, end_of_log_s, hold_out, parse
 from evaluation.certify.horizons import growth_exponent, mean_earth_mover
 from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
 from evaluation.certify.offloading import _correlation
-from evaluation.certify.page import picture, render
+from evaluation.certify.page import picture, render, withheld_in_words
 from evaluation.certify.persistence import certification_folder, certification_in
 from evaluation.certify.rankings import weighted_spearman
 from evaluation.certify.resampled import mean_of
@@ -208,6 +208,19 @@ def test_a_certificate_comes_back_from_json():
     assert made.verdict is Verdict.FAIL
     assert EXIT_STATUS[made.verdict] == 3
     assert made.in_words() == "fail (1 pass, 1 fail, 1 not applicable)"
+
+
+def test_what_withholds_a_pass_is_said_with_its_threshold_and_the_days_it_takes():
+    made = made_certificate()
+    assert withheld_in_words(made) == [
+        "fail: KL of <wait>, 0.150 [0.130, 0.170]; threshold floor + 0.0100, floor 0.0150"
+    ]
+    unsure = replace(made.lines[0], verdict=Verdict.CANNOT_TELL, days=7, deciding=True)
+    told = withheld_in_words(replace(made, lines=(unsure,)))
+    assert told[0].startswith("cannot tell: KL of <wait>")
+    assert told[0].endswith("about 7 held-out days are needed for a verdict")
+    assert withheld_in_words(replace(made, lines=made.lines[1:])) == []
+    assert withheld_in_words(replace(made, lines=(), refusal="there is one node")) == ["there is one node"]
 
 
 def test_a_verdict_without_a_closed_loop_says_so():
