@@ -15,7 +15,7 @@
     source = "cpu"                       # CSV: name of the column; Prometheus: file without .json
     unit = "millicores"
     scale = 1.0
-    counter = false
+    counter = false                      # of one process; of a sum over pods, query the sum of their rates
     times = ""                           # CSV: another column that the numbers are multiplied by
     per = ""                             # CSV: another column that they are divided by: use in all over replicas
     of_gateway = false                   # whether it belongs to the gateway, whatever the labels

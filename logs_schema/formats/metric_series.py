@@ -2,8 +2,9 @@
 
 A series belongs to one column and one deployment (or the gateway) and is a mapping from instants to numbers. Units are
 named, never guessed; counters become rates (or increases, where the column counts), and where a counter falls it was
-reset: what it shows then has come since. Instants are taken to the grid of intervals, all by the same shift; those far
-off their place are rejected.
+reset: what it shows then has come since. Where it falls to far more than it ever rose by, it is a sum of counters one of
+which has gone, with a pod for example: what has come since is not known. Instants are taken to the grid of intervals,
+all by the same shift; those far off their place are rejected.
 """
 
 import itertools
@@ -32,6 +33,10 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 """Unit of a column -> units that a metric may have, and what one of them is in the column's."""
 OFF_GRID = "off_the_grid_of_intervals"
 NOT_A_NUMBER = "not_a_number"
+FELL = "counter_of_several_fell"
+FAR_MORE, LEAST_LEFT = 10.0, 0.1
+"""A counter that falls is a sum one of whose parts has gone where it then shows so many times its largest rise, and
+this share of what it showed before: a counter that was reset begins at zero."""
 FARTHEST_OFF = 0.25
 """Of an interval: samples farther from the grid are rejected."""
 DAY_S = 86_400
@@ -109,15 +114,18 @@ class Samples:
 
     def add(
         self, metric: MetricSeries, deployment: str, times_s: Iterable[float], numbers: Iterable[float]
-    ) -> None:
+    ) -> list[int]:
         """Takes a series whose instants stand on the grid.
+
+        Returns:
+            Which of the numbers, by place, are those of a counter of several that fell: nothing is filed for them.
 
         Raises:
             FormatError: The column has a number for this deployment and interval already, or the series has several.
         """
         values = np.asarray(list(numbers), float) * metric.factor
         instants_s = np.asarray(list(times_s), float)
-        known = np.isfinite(values)  # a counter is not reset by what is no number
+        known = np.flatnonzero(np.isfinite(values))  # a counter is not reset by what is no number
         values, instants_s = values[known], instants_s[known]
         places = np.round((instants_s - self.shift_s) / self.interval_s).astype(np.int64)
         distinct, counts = np.unique(places, return_counts=True)
@@ -128,10 +136,14 @@ class Samples:
                 allowed="one sample an interval",
                 advice="query the range with the interval as its step, or name a shorter interval_s in the mapping",
             )
+        fell: list[int] = []
         if metric.counter:
-            places, values = self._increases(metric, places, values)
+            order = np.argsort(places)
+            places, values, lost = self._increases(metric, places[order], values[order])
+            fell = known[order][1:][lost].tolist()
         for place, value in zip(places.tolist(), values.tolist(), strict=True):
             self._put(metric, deployment, place, value, metric.where)
+        return fell
 
     def add_one(
         self, metric: MetricSeries, deployment: str, time_s: float, number: float, where: str
@@ -182,14 +194,15 @@ class Samples:
 
     def _increases(
         self, metric: MetricSeries, places: np.ndarray, values: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        order = np.argsort(places)
-        places, values = places[order], values[order]
-        step = np.diff(values)
-        step = np.where(step < 0.0, values[1:], step)  # reset
-        together = np.diff(places)
-        per_interval = step / np.maximum(together, 1)
-        return places[:-1], per_interval if metric.counts else per_interval / self.interval_s
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Places, rates or increases from each to the next, and bool: whether a part of the counter went there."""
+        step, together = np.diff(values), np.maximum(np.diff(places), 1)
+        fell = step < 0.0
+        per_interval = np.where(fell, values[1:], step) / together
+        rise = per_interval[~fell].max(initial=0.0)
+        lost = fell & (per_interval > FAR_MORE * rise) & (values[1:] > LEAST_LEFT * values[:-1]) & (rise > 0.0)
+        per_interval = np.where(lost, np.nan, per_interval)
+        return places[:-1], per_interval if metric.counts else per_interval / self.interval_s, lost
 
     def as_rows(self) -> Iterator[list[dict[str, Any]]]:
         """The rows in order of time, some at a time, all with the same columns."""

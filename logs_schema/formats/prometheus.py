@@ -9,6 +9,8 @@ Readings of the format:
 * The label that the mapping names identifies the deployment; series of the gateway need none.
 * A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight.
   NaN is no number and leaves the field empty.
+* A counter has to be that of one process, or be asked for as a rate: `sum by (deployment) (rate(...[1m]))`. The sum of
+  counters falls when a pod goes; such samples are rejected where they can be told from a reset.
 * Rows are made of samples of several files, so they stand for no line; only samples that are rejected count as lines.
 """
 
@@ -26,6 +28,7 @@ from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping, chunks_of, mapping_of, without_gateway
 from logs_schema.formats.metric_series import (
+    FELL,
     NOT_A_NUMBER,
     OFF_GRID,
     Samples,
@@ -106,6 +109,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 continue
             times_s: list[float] = []
             numbers: list[float] = []
+            taken: list[int] = []
             for number, pair in enumerate(series["values"], 1):
                 at_s, value = _sample(pair)
                 if at_s is None or value is None or samples.off_grid(at_s):
@@ -115,9 +119,13 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                     continue
                 times_s.append(at_s)
                 numbers.append(value)
+                taken.append(number)
             filed = _deployment(mapping, mapped, series, source)
             met.add((mapped, filed))
-            samples.add(mapped.metric, filed, times_s, numbers)
+            for place in samples.add(mapped.metric, filed, times_s, numbers):
+                num_rejected[mapped.source] += 1
+                raw = json.dumps(series["values"][taken[place] - 1])
+                yield Reject(DEPLOYMENT_SAMPLES.name, FELL, source, taken[place], raw)
     yield from chunks_of(samples, mapping, met)
     for name, path in files.items():
         yield Lines(path.name, num_rejected[name], 0, 0)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from logs_schema.broken_rules import rule_in_words
 from logs_schema.errors import FormatError
 from logs_schema.formats.instant_units import unit_notice
 from logs_schema.importing import import_log
@@ -185,3 +186,13 @@ def test_a_number_beyond_measure_in_json_lines_is_rejected(tmp_path):
     report, rows = imported(tmp_path, folder, "metrics_csv")
     assert report.quarantined["deployment_samples"] == {"not_a_number": 1}
     assert [row["num_replicas"] for row in rows.values()] == [1, 2]
+
+
+def test_what_comes_after_a_pod_has_left_a_sum_of_counters_is_not_known(tmp_path):
+    """A reset begins at zero; a sum of counters falls to what the others have counted so far."""
+    errors = answer(series([9000, 9010, 9020, 9030, 6020, 6026, 6, 12], "web"))
+    report, rows = imported(tmp_path, write(tmp_path / "metrics", errors=errors))
+    failures = [rows.get((BEGIN_S + STEP_S * index, "web"), {}).get("num_failures") for index in range(7)]
+    assert failures == [10, 10, 10, None, 6, 6, 6]  # the last fall is a reset
+    assert report.quarantined["deployment_samples"] == {"counter_of_several_fell": 1}
+    assert "sum of rates" in rule_in_words("deployment_samples", "counter_of_several_fell")
