@@ -1,4 +1,5 @@
-"""What is odd about samples of deployments: use far beyond grants, other units of time, answers without replicas."""
+"""What is odd about samples of deployments: use far beyond grants, other units of time, answers without replicas; and
+which metrics are not there."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,7 +10,7 @@ import pyarrow.compute as pc
 
 from logs_schema.archive import Archive
 from logs_schema.errors import counted, first
-from logs_schema.tables import DEPLOYMENT_SAMPLES
+from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 FAR_BEYOND = 1.5
 """Use so many times the grant is named: in short bursts it may be a little above."""
@@ -19,13 +20,16 @@ SLOW_S, RESPONSES = 10.0, ("response_s", "response_p95_s", "response_p99_s")
 """Columns in which most values are below so many seconds, unless they are milliseconds."""
 ANSWERING = ("deployment", "num_replicas", "request_rate_per_s", "response_s")
 COLUMNS = tuple(dict.fromkeys(("deployment", *USES, *USES.values(), *RESPONSES, *ANSWERING)))
+NEEDED_OF_DEPLOYMENTS = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
+NEEDED_OF_GATEWAY = ("request_rate_per_s", "response_s")
+"""Without these nothing can be trained in a twin. The 95 % quantile of a response time stands in for its mean."""
 
 
 def deployment_warnings(archive: Archive) -> list[str]:
     """The oddities in words; `deployment_samples` is read once."""
     grants = [_Beyond(used, granted) for used, granted in USES.items()]
-    responses, replicas = [Above(name, SLOW_S) for name in RESPONSES], _WithoutReplicas()
-    seen: list[_Beyond | Above | _WithoutReplicas] = [*grants, *responses, replicas]
+    responses, replicas, told = [Above(name, SLOW_S) for name in RESPONSES], _WithoutReplicas(), _Told()
+    seen: list[_Beyond | Above | _WithoutReplicas | _Told] = [*grants, *responses, replicas, told]
     for batch in archive.scan(DEPLOYMENT_SAMPLES.name, columns=COLUMNS):
         for one in seen:
             one.add(batch)
@@ -35,7 +39,12 @@ def deployment_warnings(archive: Archive) -> list[str]:
         for one in responses
         if one.num_above > 0.5 * one.num_known
     )
-    return [*(warning for one in grants for warning in one.warnings()), *slow, *replicas.warnings()]
+    return [
+        *(warning for one in grants for warning in one.warnings()),
+        *slow,
+        *replicas.warnings(),
+        *told.warnings(),
+    ]
 
 
 @dataclass
@@ -104,3 +113,46 @@ class _WithoutReplicas:
                 f"num_replicas is 0 in {counted(self.num_rows, 'row')} in which requests were answered "
                 f"({first(sorted(self.names))}): are the replicas those of the same deployment and interval?"
             )
+
+
+@dataclass
+class _Told:
+    """Which columns have a number, by deployment."""
+
+    columns: dict[str, set[str]] = field(default_factory=dict)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        names = batch["deployment"].cast(pa.string())
+        for name in pc.unique(names).to_pylist():
+            self.columns.setdefault(name, set())
+        for column in (*NEEDED_OF_DEPLOYMENTS, "response_p95_s"):
+            for name in pc.unique(names.filter(pc.is_valid(batch[column]))).to_pylist():
+                self.columns[name].add(column)
+
+    def warnings(self) -> Iterator[str]:
+        deployments = sorted(set(self.columns) - {GATEWAY})
+        if not deployments:
+            return
+        if GATEWAY not in self.columns:
+            yield (
+                f"no rows of '{GATEWAY}' tell what users saw: no twin can be fitted; import rate and response time of "
+                "the ingress or front end under that name"
+            )
+            return
+        missing = [
+            *self._missing(deployments, NEEDED_OF_DEPLOYMENTS),
+            *self._missing([GATEWAY], NEEDED_OF_GATEWAY),
+        ]
+        if missing:
+            yield (
+                f"not logged: {'; '.join(missing)}. A twin of this log forecasts what users see from load and grants, "
+                "but nothing can be trained in it"
+            )
+
+    def _missing(self, names: list[str], needed: tuple[str, ...]) -> Iterator[str]:
+        are_means = any("response_s" in self.columns[name] for name in names)
+        for column in needed:
+            stands = "response_p95_s" if column == "response_s" and not are_means else column
+            if lacking := [name for name in names if stands not in self.columns[name]]:
+                everyone = len(lacking) == len(names) > 1
+                yield f"{column} of {'any deployment' if everyone else first(lacking)}"

@@ -1,6 +1,7 @@
 """A certificate as one self-contained page: every line with its threshold, its verdict and a small figure."""
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from evaluation.certify.lines import NO_CLONE, Line, Verdict
 from evaluation.comparison.formatting import NO_VALUE, interval, number, with_interval
 from evaluation.comparison.report.pages import page_environment
 from evaluation.comparison.report.plots import chart_plot
+from logs_schema.errors import counted
 
 WIDTH, HEIGHT, MARGIN = 200.0, 30.0, 8.0
 CLASSES = {
@@ -114,6 +116,14 @@ def withheld_in_words(certificate: Certificate) -> list[str]:
         )))
         for line in withholding(certificate.lines, but_for=certificate.beside)
     ]  # fmt: skip
+
+
+def reasons_in_words(certificate: Certificate) -> list[str]:
+    """Why lines cannot tell, for the terminal, with the number of lines of every reason; then the notes."""
+    unsure = [line for line in certificate.lines if line.verdict is Verdict.CANNOT_TELL and line.reason]
+    counts = Counter(line.reason for line in unsure)
+    lines = (f"cannot tell in {counted(number, 'line')}: {reason}" for reason, number in counts.items())
+    return [*lines, *(f"note: {one}" for one in certificate.notes)]
 
 
 def days_in_words(line: Line) -> str:

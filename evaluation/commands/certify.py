@@ -43,7 +43,7 @@ def run(arguments: Namespace) -> int:
 
     from evaluation.certify.certificate import EXIT_STATUS
     from evaluation.certify.held_out import parse_days
-    from evaluation.certify.page import as_table
+    from evaluation.certify.page import as_table, reasons_in_words
     from evaluation.certify.persistence import PAGE, folder_beside, load_certificate, usual_folders
     from evaluation.commands.output import as_text, show_result
     from evaluation.commands.settings import make_step, settings_of
@@ -64,7 +64,9 @@ def run(arguments: Namespace) -> int:
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_bytes(page.read_bytes())
         page = arguments.out
-    text = f"{as_text(as_table(certificate))}{certificate.in_words()}\nreport: {page}\ncertificate: {kept}"
+    why = "".join(f"{one}\n" for one in reasons_in_words(certificate))
+    words = f"{as_text(as_table(certificate))}{why}{certificate.in_words()}"
+    text = f"{words}\nreport: {page}\ncertificate: {kept}"
     if kept.absolute() not in usual_folders(arguments.twin):
         text += f"\nschedtwin train finds it there with --certificate {kept}"
     show_result(arguments, certificate.to_json(), text)

@@ -22,6 +22,7 @@ def run(arguments: Namespace) -> int:
     """Fit the twin and print a summary; 0."""
     from evaluation.commands.output import follow_up, show_result
     from evaluation.commands.settings import make_step, options_of, settings_of
+    from evaluation.problems.kit import LATER_DAYS
     from evaluation.problems.kits import choose_kit
     from logs_schema.errors import SchedtwinError
 
@@ -32,7 +33,8 @@ def run(arguments: Namespace) -> int:
         if note:  # else nothing says why the refusal is of this problem
             print(note, file=sys.stderr)
         raise
-    following = follow_up("certify", arguments.out, arguments.archive)
+    against = "OTHER_ARCHIVE" if facts.get(LATER_DAYS) == [] else arguments.archive
+    following = follow_up("certify", arguments.out, against)
     lines = [*([note] if note else []), *kit.fitted(facts), f"{arguments.out} written; {following}"]
     show_result(arguments, facts, "\n".join(lines))
     return 0

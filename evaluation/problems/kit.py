@@ -30,6 +30,8 @@ Inputs = Mapping[str, Path]
 """Name -> path of a step's input: "archive", "twin", "policy", "certificate"."""
 Facts = Mapping[str, Any]
 """What goes into a product's manifest."""
+LATER_DAYS = "later_days"
+"""Key of a twin's facts: the days of its archive after training, to hold it against; where it is not there, unknown."""
 Part = TypeVar("Part")
 OWN_STEPS = ("train", "compare", "export", "generate", "refresh", "run")
 """Commands that a problem takes part in where its kit has the field of that name."""

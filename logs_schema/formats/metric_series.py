@@ -2,9 +2,9 @@
 
 A series belongs to one column and one deployment (or the gateway) and is a mapping from instants to numbers. Units are
 named, never guessed; counters become rates (or increases, where the column counts), and where a counter falls it was
-reset: what it shows then has come since. Where it falls to far more than it ever rose by, it is a sum of counters one of
-which has gone, with a pod for example: what has come since is not known. Instants are taken to the grid of intervals,
-all by the same shift; those far off their place are rejected.
+reset: what it shows then has come since. Where it falls to far more than it ever rose by, it is a sum of counters one
+of which has gone, with a pod for example: what has come since is not known. Instants are taken to the grid of
+intervals, all by the same shift; those far off their place are rejected.
 """
 
 import itertools
@@ -200,7 +200,9 @@ class Samples:
         fell = step < 0.0
         per_interval = np.where(fell, values[1:], step) / together
         rise = per_interval[~fell].max(initial=0.0)
-        lost = fell & (per_interval > FAR_MORE * rise) & (values[1:] > LEAST_LEFT * values[:-1]) & (rise > 0.0)
+        lost = (
+            fell & (per_interval > FAR_MORE * rise) & (values[1:] > LEAST_LEFT * values[:-1]) & (rise > 0.0)
+        )
         per_interval = np.where(lost, np.nan, per_interval)
         return places[:-1], per_interval if metric.counts else per_interval / self.interval_s, lost
 

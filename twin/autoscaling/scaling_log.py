@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from logs_schema import Archive
 from logs_schema.calendar import DAY_S
+from logs_schema.deployment_checks import NEEDED_OF_DEPLOYMENTS, NEEDED_OF_GATEWAY
 from logs_schema.errors import ArchiveError, first
 from logs_schema.tables import GATEWAY
 
@@ -26,7 +27,6 @@ DEPLOYMENT_COLUMNS = (
     "cpu_cores", "memory_gib", "num_replicas", "ready_replicas", "cpu_cores_used", "memory_gib_used",
     "request_rate_per_s", "response_s", "num_failures",
 )  # fmt: skip
-NEEDED = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
 MOST_GAPS, MOST_ROWS = 100, 1_000_000
 """Longer logs than so many intervals, of which fewer than one in so many has a row, are refused: clocks were wrong."""
 P95_OF_EXPONENTIAL = 2.9957
@@ -60,12 +60,12 @@ class ScalingLog:
         lacking = [
             f"{name} ({column})"
             for index, name in enumerate(self.deployments)
-            for column in NEEDED
+            for column in NEEDED_OF_DEPLOYMENTS
             if not np.isfinite(self.columns[column][:, index]).any()
         ]
         return lacking + [
             f"{GATEWAY} ({column})"
-            for column in ("request_rate_per_s", "response_s")
+            for column in NEEDED_OF_GATEWAY
             if not np.isfinite(self.gateway[column]).any()
         ]
 
@@ -169,7 +169,8 @@ def read_scaling_log(
     if whole and log.lacks:
         raise ArchiveError(
             "the log does not tell what some deployments were granted or how they answered",
-            where=f"{archive.path}: table {TABLE}: {first(log.lacks)}", allowed=f"values in {', '.join(NEEDED)}",
+            where=f"{archive.path}: table {TABLE}: {first(log.lacks)}",
+            allowed=f"values in {', '.join(NEEDED_OF_DEPLOYMENTS)}",
             advice="import these metrics, or leave the deployments out",
         )  # fmt: skip
     return log

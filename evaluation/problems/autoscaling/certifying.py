@@ -119,7 +119,8 @@ def certify(
     if not days:
         raise ConfigError(
             "there is no day after the training days to hold the twin against", where=str(archive.path),
-            allowed="one day or more with deployment_samples", advice="give a longer log, or fit on fewer days",
+            allowed="one day or more with deployment_samples",
+            advice="give a longer log or that of another autoscaler, or fit on fewer days",
         )  # fmt: skip
     log = read_scaling_log(archive, days, twin.deployments)
     found, limit = simulated_again(twin, log), config.thresholds.run_bias_by_node
@@ -148,7 +149,11 @@ def certify(
                    _ratio(day, 1.0 + beyond, np.ones(len(beyond)), np.ones(len(beyond), bool)), num_days,
                    config.thresholds.coverage, config.intervals(), one_sided=True)
     )  # fmt: skip
-    notes = [f"{np.mean(~usable):.1%} of the held-out intervals were short of capacity and are left out."]
+    least = config.intervals().min_units
+    notes = [
+        f"Intervals are over held-out days, {least} or more; there {'is' if num_days == 1 else 'are'} {num_days}."
+    ]
+    notes += [f"{np.mean(~usable):.1%} of the held-out intervals were short of capacity and are left out."]
     notes += beyond_in_words(twin, by_deployment)
     return certificate_of(
         lines, ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash, train_days=train_days, days=days,

@@ -55,7 +55,8 @@ def certify_forecasts(
     if not days:
         raise ConfigError(
             "there is no day after the training days to hold the twin against", where=str(archive.path),
-            allowed="one day or more with deployment_samples", advice="give a longer log, or that of another arm",
+            allowed="one day or more with deployment_samples",
+            advice="give a longer log, or that of another autoscaler",
         )  # fmt: skip
     other = read_scaling_log(archive, days, log.deployments, whole=False)
     lines, notes = forecast_lines(log, other, config)

@@ -28,7 +28,7 @@ from evaluation.problems.autoscaling.notifying import notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison, judge
 from evaluation.problems.configuration import RunConfig
-from evaluation.problems.kit import Certifier, Facts, Inputs, Kit, StepPlan
+from evaluation.problems.kit import LATER_DAYS, Certifier, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import Notice, RefreshParts
 from evaluation.problems.usual_certifier import usual_certifier
 from evaluation.problems.usual_refresh import usual_refresh
@@ -107,6 +107,7 @@ def fit_plan(config: RunConfig) -> StepPlan:
             "interval_s": log.interval_s,
             "train_days": [day.isoformat() for day in days],
             "train_days_hash": archive.days_hash(TABLE, days),
+            LATER_DAYS: [day.isoformat() for day in archive.days(TABLE) if day > days[-1]],
             "num_intervals": int(log.is_logged.sum()),
             "censored": float(np.mean(log.censored[log.is_logged])),
             "lacks": log.lacks,
@@ -217,14 +218,32 @@ def fitted(facts: Facts) -> list[str]:
     """Lines for the terminal on a fit."""
     number = len(facts["deployments"])
     words = f"{number} {'deployment' if number == 1 else 'deployments'}"
-    begin = f"{words} learned from {facts['num_intervals']:,} intervals of "
+    begin = f"{words} learned from {facts['num_intervals']:,} intervals of {facts['interval_s']:g} s"
+    lines = [_days_in_words(facts["train_days"], facts.get(LATER_DAYS))]
     if facts["lacks"]:
-        return [
-            f"{begin}{facts['interval_s']:g} s; the log lacks {first(facts['lacks'])}: this twin forecasts what users "
-            "see from load and grants, and nothing can be trained in it",
-        ]
-    short = f"{facts['interval_s']:g} s; {facts['censored']:.1%} were short of capacity or not logged, and are left out"
-    return [begin + short, *(f"not logged, {one}" for one in facts["assumed"])]
+        told = f"the log lacks {first(facts['lacks'])}: this twin forecasts what users see from load and grants, and "
+        return [f"{begin}; {told}nothing can be trained in it", *lines]
+    short = f"{begin}; {facts['censored']:.1%} were short of capacity or not logged, and are left out"
+    return [short, *(f"not logged, {one}" for one in facts["assumed"]), *lines]
+
+
+def _days_in_words(train_days: Sequence[str], later: Sequence[str] | None) -> str:
+    """Which days were learned from, and which are left to hold the twin against; None: that is not known."""
+    learned = f"learned from {_span(train_days)}"
+    if later is None:
+        return learned
+    if not later:
+        return f"{learned}; no later day is left to hold it against, only the log of another autoscaler"
+    return (
+        f"{learned}; {_span(later)} kept to hold it against ([days] last_day = {later[-1]} in a --config learns from "
+        "all: to forecast the log of another autoscaler, say)"
+    )
+
+
+def _span(days: Sequence[str]) -> str:
+    if len(days) == 1:
+        return days[0]
+    return f"{days[0]} to {days[-1]} ({len(days)} days)"
 
 
 def trained(facts: Facts) -> list[str]:

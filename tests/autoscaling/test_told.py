@@ -1,0 +1,78 @@
+"""What commands tell of a log and its twin: what is not logged, which days were learned from, why nothing is shown."""
+
+import datetime as dt
+
+import pytest
+
+from evaluation.certify.certificate import certificate_of
+from evaluation.certify.config import CertifyConfig
+from evaluation.certify.page import reasons_in_words
+from evaluation.commands.cli import main
+from evaluation.problems.autoscaling.forecast_lines import ABOUT, forecast_lines
+from logs_schema.check import check_archive
+from tests.autoscaling.test_answered import arm
+from tests.autoscaling.test_scaling_log import archive, row
+
+A_DAY = 2880
+NOT_LOGGED = {"cpu_cores_used": None, "request_rate_per_s": None, "response_s": None}
+
+
+def rows_on(*days):
+    return [
+        row(A_DAY * day + at, name, **({} if name == "gateway" else NOT_LOGGED))
+        for day in days
+        for at in range(5)
+        for name in ("a", "b", "gateway")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("days", "words", "following"),
+    [
+        ((0, 1, 2), "2024-01-01 to 2024-01-02 (2 days); 2024-01-03 kept to hold it against", "log"),
+        ((0,), "2024-01-01; no later day is left", "OTHER_ARCHIVE"),
+    ],
+)
+def test_a_fit_says_which_days_it_learned_from_and_what_to_hold_it_against(
+    tmp_path, capsys, days, words, following
+):
+    log, twin = archive(tmp_path / "log", rows_on(*days)), tmp_path / "twin"
+    assert main(["fit", str(log.path), "--out", str(twin), "--no-progress"]) == 0
+    told = capsys.readouterr().out
+    assert f"learned from {words}" in told
+    assert told.rstrip().endswith(following)
+    if len(days) > 1:
+        assert "[days] last_day = 2024-01-03" in told
+        (tmp_path / "all.toml").write_text("[days]\nlast_day = 2024-01-03\n")
+        every = ["fit", str(log.path), "--config", str(tmp_path / "all.toml"), "--out", str(tmp_path / "all")]
+        assert main([*every, "--no-progress"]) == 0
+        assert "2 deployments learned from 15 intervals" in capsys.readouterr().out
+
+
+def test_a_check_says_which_metrics_laws_lack(tmp_path):
+    rows = rows_on(0)
+    warnings = check_archive(archive(tmp_path / "bare", rows).path).warnings
+    assert any(
+        "not logged: cpu_cores_used of any deployment; request_rate_per_s of any" in one for one in warnings
+    )
+    tails = [
+        row(at, name, response_s=None, response_p95_s=0.3) for at in range(5) for name in ("a", "gateway")
+    ]
+    assert not check_archive(archive(tmp_path / "whole", tails).path).warnings  # as a fit takes it
+    lone = [row(0, "a"), row(0, "b", cpu_cores_used=None), row(0, "gateway")]
+    (warning,) = check_archive(archive(tmp_path / "lone", lone).path).warnings
+    assert warning.startswith("not logged: cpu_cores_used of b. ")
+    (warning,) = check_archive(archive(tmp_path / "blind", [row(0, "a")]).path).warnings
+    assert "no rows of 'gateway'" in warning
+
+
+def test_a_certificate_says_in_the_terminal_why_it_cannot_tell():
+    learned, day = arm(0, (5, 6), rows=200), dt.date(2024, 1, 1)  # replicas never changed
+    config = CertifyConfig()
+    lines, notes = forecast_lines(learned, arm(1, (2, 4), rows=100), config)
+    found = certificate_of(
+        lines, ABOUT, {}, config, twin="", archive="", train_days=[day], days=[day], notes=notes
+    )
+    told = reasons_in_words(found)
+    assert told[0].startswith("cannot tell in 2 lines: all intervals are declined")
+    assert any("100.0% of the intervals are declined" in one for one in told)
