@@ -9,7 +9,9 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.page import reasons_in_words
 from evaluation.commands.cli import main
 from evaluation.problems.autoscaling.forecast_lines import ABOUT, forecast_lines
+from evaluation.simulator.applications.load import read_series
 from logs_schema.check import check_archive
+from logs_schema.errors import FormatError
 from tests.autoscaling.test_answered import arm
 from tests.autoscaling.test_scaling_log import archive, row
 
@@ -76,3 +78,16 @@ def test_a_certificate_says_in_the_terminal_why_it_cannot_tell():
     told = reasons_in_words(found)
     assert told[0].startswith("cannot tell in 2 lines: all intervals are declined")
     assert any("100.0% of the intervals are declined" in one for one in told)
+
+
+def test_a_table_of_several_rates_is_no_series(tmp_path):
+    """Its last column used to be taken without a word: the rates of one service for those of all."""
+    (tmp_path / "rates.csv").write_text("time,cart,search\n2024-01-01 00:00:00,3,4\n0,1.5,2,7\n")
+    with pytest.raises(FormatError, match="a line holds 4 numbers") as refused:
+        read_series(tmp_path / "rates.csv")
+    assert "row 3" in str(refused.value)
+    (tmp_path / "rates.csv").write_text("time,rate\n2024-01-01 00:00:00,3\n1;30;\n")
+    assert read_series(tmp_path / "rates.csv").tolist() == [3.0, 30.0]
+    (tmp_path / "rates.gz").write_bytes(b"\x1f\x8b\x08\n\x00\xff")
+    with pytest.raises(FormatError, match="unpack the file"):
+        read_series(tmp_path / "rates.gz")

@@ -14,6 +14,8 @@ from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, FormatError
 
 MONTH_DAYS = 30.0
+MOST_NUMBERS = 2
+"""On a line of a series of rates: an instant and the rate."""
 
 
 @dataclass(frozen=True)
@@ -80,11 +82,17 @@ def read_series(path: Path) -> np.ndarray:
     """A series of rates: the last number of every line (numbers stand apart by spaces, `,` or `;`).
 
     Raises:
-        FormatError: A line holds no number, or a rate is negative.
+        FormatError: A line holds no number, or more than an instant and a rate, or a rate is negative.
     """
     values, bad = [], []
     for row, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         words = line.replace(";", " ").replace(",", " ").split()
+        if (number := sum(map(_is_number, words))) > MOST_NUMBERS:
+            raise FormatError(
+                f"a line holds {number} numbers, and which of them is the rate is not known",
+                where=f"{path}, row {row}", allowed="a rate on every line, or an instant and a rate",
+                advice="write the column that is meant, or the sum of the columns, to a file of its own",
+            )  # fmt: skip
         try:
             values.append(float(words[-1]))
             if not 0.0 <= values[-1] < np.inf:
@@ -95,9 +103,18 @@ def read_series(path: Path) -> np.ndarray:
     if bad or not values or max(values) == 0.0:
         raise FormatError(
             "this is no series of request rates", where=f"{path}, row {bad[0] if bad else 1}",
-            allowed="one rate of 0 or more on every line, some above 0",
+            allowed="text: one rate of 0 or more on every line, some above 0",
+            advice="unpack the file first, where it is compressed; leave lines without a rate out",
         )  # fmt: skip
     return np.asarray(values)
+
+
+def _is_number(word: str) -> bool:
+    try:
+        float(word)
+    except ValueError:
+        return False
+    return True
 
 
 def _day_and_week(time_s: np.ndarray, config: LoadConfig) -> np.ndarray:
