@@ -176,3 +176,25 @@ def test_a_grid_is_the_outer_part_of_the_streams():
     settings = repeated(grid, 3, with_seats=True)
     np.testing.assert_allclose(settings.target, [[0.5, 0.5, 0.5, 0.7, 0.7, 0.7]])
     assert settings.tolerance.shape == (1, 6)
+
+
+def test_a_grid_of_pod_rules_decides_in_compiled_code_as_each_of_them_alone():
+    grid = [
+        PodAutoscalerConfig(target=0.3, down_window_s=60.0),
+        PodAutoscalerConfig(target=0.6, down_window_s=300.0, cpu_cores=0.75),
+    ]
+    alone = state_of(6.0, 6.0, 0.4)
+    both = jax.tree.map(lambda leaf: jnp.stack([leaf] * len(grid), axis=-1), alone)
+
+    rules = horizontal_pod(CONFIG, limits(1), repeated(grid, 1, with_seats=True))
+
+    @jax.jit
+    def decided(state):
+        return rules.decide(KEY, rules.init(state.grants), state)[1]
+
+    def one(settings):
+        rule = horizontal_pod(CONFIG, limits(1), settings)
+        return rule.decide(KEY, rule.init(alone.grants), alone)[1]
+
+    each = jax.tree.map(lambda *leaves: jnp.stack(leaves, axis=-1), *map(one, grid))
+    jax.tree.map(np.testing.assert_allclose, decided(both), each)

@@ -7,7 +7,6 @@ stabilises it; policies bound how fast replicas come and go. KuScal of paper DRP
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -61,12 +60,19 @@ def horizontal_pod(
         memory, replicas = remembering(config, settings, limits, state, memory, desired)
         return memory, state.grants._replace(cpu_cores=cores, replicas=replicas)
 
-    return Autoscaler(partial(remembered, config, settings), decide)
+    return Autoscaler(remembering_nothing(config, settings), decide)
 
 
-def remembered(config: AutoscalingConfig, settings: PodAutoscalerConfig, grants: Grants) -> Array:
-    """The first memory [intervals, deployments, *streams]: the replicas there are were always desired."""
-    return jnp.broadcast_to(grants.replicas[None], (intervals_of(config, settings), *grants.replicas.shape))
+def remembering_nothing(
+    config: AutoscalingConfig, settings: PodAutoscalerConfig
+) -> Callable[[Grants], Array]:
+    """How the memory [intervals, deployments, *streams] begins: the replicas there are were always desired."""
+    num_intervals = intervals_of(config, settings)  # outside of any trace: settings may be arrays
+
+    def init(grants: Grants) -> Array:
+        return jnp.broadcast_to(grants.replicas[None], (num_intervals, *grants.replicas.shape))
+
+    return init
 
 
 def remembering(

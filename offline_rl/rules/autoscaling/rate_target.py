@@ -6,12 +6,10 @@ with the windows and policies of the pod autoscaler, through which such triggers
 to take more.
 """
 
-from functools import partial
-
 import jax.numpy as jnp
 
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
-from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, remembered, remembering
+from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, remembering, remembering_nothing
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
@@ -38,7 +36,7 @@ def rate_target(
         memory, replicas = remembering(config, settings, limits, state, memory, desired)
         return memory, state.grants._replace(replicas=replicas)
 
-    return Autoscaler(partial(remembered, config, settings), decide)
+    return Autoscaler(remembering_nothing(config, settings), decide)
 
 
 def static(grants: Grants) -> Autoscaler:
