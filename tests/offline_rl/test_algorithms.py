@@ -96,8 +96,9 @@ def test_ppo_comes_within_five_percent_of_the_enumerated_optimum():
 @pytest.mark.parametrize("central", [True, False])
 def test_cmmac_and_plain_actor_critic_come_within_ten_percent_of_the_optimum(central):
     """With an entropy bonus of .003 it settles early, since nothing clips its steps: .23 to .84 in four seeds."""
-    config = CMMACConfig(0.01, central=central, positive=False, learning_rate=3e-3, entropy=0.05,
-                         actor_hidden=(32, 32), critic_hidden=(32,))  # fmt: skip
+    config = CMMACConfig(
+        0.01, central=central, learning_rate=3e-3, entropy=0.05, actor_hidden=(32, 32), critic_hidden=(32,)
+    )
     algorithm = cmmac(example_of(ENVIRONMENT), config)
     state, info = train(jax.random.key(0), algorithm, in_twin(ENVIRONMENT, 16, (64,)), 300)
     assert advantage_over_random(algorithm.greedy(state)) > 0.9
