@@ -12,6 +12,7 @@ import numpy as np
 from evaluation.simulator.applications.application import Application
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, FormatError
+from logs_schema.formats.swf import is_number
 
 MONTH_DAYS = 30.0
 MOST_NUMBERS = 2
@@ -87,7 +88,7 @@ def read_series(path: Path) -> np.ndarray:
     values, bad = [], []
     for row, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1):
         words = line.replace(";", " ").replace(",", " ").split()
-        if (number := sum(map(_is_number, words))) > MOST_NUMBERS:
+        if (number := sum(map(is_number, words))) > MOST_NUMBERS:
             raise FormatError(
                 f"a line holds {number} numbers, and which of them is the rate is not known",
                 where=f"{path}, row {row}", allowed="a rate on every line, or an instant and a rate",
@@ -107,14 +108,6 @@ def read_series(path: Path) -> np.ndarray:
             advice="unpack the file first, where it is compressed; leave lines without a rate out",
         )  # fmt: skip
     return np.asarray(values)
-
-
-def _is_number(word: str) -> bool:
-    try:
-        float(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _day_and_week(time_s: np.ndarray, config: LoadConfig) -> np.ndarray:
