@@ -321,6 +321,7 @@ def _export(
     days = [date_of(day).isoformat() for day in (anchor - num_days, anchor - 1)]
     trained_on: dict[str, Any] = {"first_day": days[0], "last_day": days[1], "num_days": num_days}
     trained_on |= {"chosen": winner.words, **pool.described}
+    trained_on["certification"] = certification.get("certification", NO_CERTIFICATE)
     stand_in = None if winner.fallback is None else fixed_order(winner.fallback)
     made_from = {"archive": archive.content_hash}
     if winner.rule is not None:
@@ -331,10 +332,8 @@ def _export(
         return
     place, params = best_index(learned, losses, pool, winner.exponents)
     export_order(
-        params, out, pool, config,
-        trained_on=trained_on | {"certification": certification.get("certification", NO_CERTIFICATE)},
-        made_from=made_from, seed=config.seeds[place], certificate=certification.get("certificate"), ranges=ranges,
-        fallback=stand_in,
+        params, out, pool, config, trained_on=trained_on, made_from=made_from, seed=config.seeds[place],
+        certificate=certification.get("certificate"), ranges=ranges, fallback=stand_in,
     )  # fmt: skip
 
 
