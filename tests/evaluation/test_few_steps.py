@@ -41,4 +41,4 @@ def test_a_simulated_day_without_requests_is_summed_up(tmp_path: Path, capsys) -
     (tmp_path / "quiet.toml").write_text('like = "small"\nrequests_per_day = 1\n')
     words = ["simulate", "--world", str(tmp_path / "quiet.toml"), "--days", "1", "--seed", "1"]
     assert cli.main([*words, "--out", str(tmp_path / "log")]) == 0
-    assert "0 requests on 1 days" in capsys.readouterr().out
+    assert "0 requests on 1 day from" in capsys.readouterr().out

@@ -79,7 +79,7 @@ def test_the_game_draws_what_the_twin_draws() -> None:
     for other in others:
         for one, two in zip(first, other, strict=True):
             np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(*rooms)
+    jax.tree.map(np.testing.assert_array_equal, *rooms)
 
 
 def test_widths_are_widened_and_given_back() -> None:
