@@ -26,10 +26,9 @@ def notices_of(archive: Archive) -> list[str]:
 
 def _not_read(archive: Archive) -> Iterator[str]:
     if named := archive.facts.get("not_read"):
-        more = archive.facts.get("num_not_read", len(named)) - len(named)
         yield (
-            f"files that end in neither .csv, .csv.gz nor .parquet were not read: {', '.join(named)}"
-            f"{f' and {more} more' if more > 0 else ''}; for JSON lines and other columns see the format requests_csv"
+            f"files that end in neither .csv, .csv.gz nor .parquet were not read: {named}; for JSON lines and other "
+            "columns see the format requests_csv"
         )
 
 

@@ -151,16 +151,20 @@ def read_mapping(path: Path) -> MetricsMapping:
     return MetricsMapping(path, metrics, **settings)
 
 
-def mapping_of(paths: Sequence[Path]) -> MetricsMapping:
-    """The one mapping among the files; FormatError where there is none, or several."""
+def mapping_file(paths: Sequence[Path], data: str, advice: str) -> Path:
+    """The one mapping among the files, beside the `data`; FormatError with `advice` where there is none, or several."""
     mappings = beside(paths, SUFFIX)
     if len(mappings) != 1:
         raise FormatError(
             "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
-            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the metrics",
-            advice="see logs_schema/formats/mapping.py for its keys",
+            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the {data}", advice=advice,
         )  # fmt: skip
-    return read_mapping(mappings[0])
+    return mappings[0]
+
+
+def mapping_of(paths: Sequence[Path]) -> MetricsMapping:
+    """The one mapping among the files of metrics; FormatError where there is none, or several."""
+    return read_mapping(mapping_file(paths, "metrics", "see logs_schema/formats/mapping.py for its keys"))
 
 
 def chunks_of(

@@ -49,8 +49,6 @@ EXPECTED = "a header line with columns of one of the tables " + ", ".join(spec.n
 _ENDINGS = (".csv", ".csv.gz", ".parquet")
 _PARQUET_MAGIC = "PAR1"
 _MIN_KNOWN_NAMES = 2
-MOST_NAMED = 5
-"""Of files that are not read."""
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
@@ -66,17 +64,7 @@ def data_files(paths: Sequence[Path]) -> list[Path]:
         if path.is_file() and path.name.endswith(_ENDINGS):
             found.append(path)
             continue
-        inside = sorted(path.rglob("*"))
-        products = {file.parent for file in inside if file.name == MANIFEST} - {path}
-        files = [
-            file
-            for file in inside
-            if file.name.endswith(_ENDINGS)
-            and file.parent.name != QUARANTINE
-            and not is_hidden(file, path)
-            and file.is_file()
-            and products.isdisjoint(file.parents)
-        ]
+        files = [file for file in _inside(path) if file.name.endswith(_ENDINGS)]
         if not files:
             what = "no CSV or Parquet file is here" if path.exists() else "there is no such file or folder"
             allowed = f"files ending in {', '.join(_ENDINGS)}"
@@ -93,11 +81,22 @@ def not_read(paths: Sequence[Path]) -> list[str]:
         str(file.relative_to(path))
         for path in map(Path, paths)
         if path.is_dir() and not (path / MANIFEST).is_file()
-        for file in sorted(path.rglob("*"))
-        if file.is_file()
-        and not file.name.endswith(_ENDINGS)
-        and not is_hidden(file, path)
-        and not any((folder / MANIFEST).is_file() for folder in file.parents)
+        for file in _inside(path)
+        if not file.name.endswith(_ENDINGS)
+    ]
+
+
+def _inside(folder: Path) -> list[Path]:
+    """The files at any depth of a folder, but for hidden ones, quarantined rows, and archives inside it."""
+    inside = sorted(folder.rglob("*"))
+    products = {file.parent for file in inside if file.name == MANIFEST} - {folder}
+    return [
+        file
+        for file in inside
+        if file.parent.name != QUARANTINE
+        and not is_hidden(file, folder)
+        and file.is_file()
+        and products.isdisjoint(file.parents)
     ]
 
 
@@ -149,7 +148,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
         if (path / MANIFEST).is_file():
             kept |= Archive(path).facts
     if ignored := not_read(paths):
-        kept |= {"not_read": ignored[:MOST_NAMED], "num_not_read": len(ignored)}
+        kept |= {"not_read": first(ignored)}
     return describe(NAME, clock=RELATIVE_CLOCK if given.origin else ABSOLUTE_CLOCK) | kept
 
 

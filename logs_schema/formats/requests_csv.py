@@ -31,10 +31,10 @@ from logs_schema.calendar import EPOCH
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, csv_names
-from logs_schema.formats.files import beside, find_files, head, names_apart, numbered_lines
+from logs_schema.formats.files import find_files, head, names_apart, numbered_lines
 from logs_schema.formats.instant_units import duration_notice, unit_notice
 from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
-from logs_schema.formats.mapping import SUFFIX
+from logs_schema.formats.mapping import SUFFIX, mapping_file
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
 from logs_schema.formats.reading import (
@@ -92,10 +92,16 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         raise FormatError(
             "a capacity was given, and machines are listed", where=first(inventory), allowed="one of them"
         )
+    sites: set[str] = set()
     for path in inventory:
         check_columns(NODES, column_names(path), path)
-        yield from read_csv(NODES, path)
-    mapping = _with_site(mapping, paths)
+        for item in read_csv(NODES, path):
+            if isinstance(item, Chunk):
+                sites.update(filter(None, item.rows["site"].to_pylist()))
+            yield item
+    if "site" not in mapping.columns and len(sites) == 1:
+        site = MappedColumn("site", (), constant=sites.pop())
+        mapping = replace(mapping, columns={**mapping.columns, "site": site})
     if pools:
         mapping = mapping.without_nodes()
         yield pool_chunk(mapping.path.name, pools)
@@ -134,32 +140,16 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 
 
 def _mapping_file(paths: Sequence[Path]) -> Path:
-    mappings = beside(paths, SUFFIX)
-    if len(mappings) != 1:
-        raise FormatError(
-            "there is no mapping" if not mappings else f"there are {len(mappings)} mappings",
-            where=first(mappings or paths), allowed=f"one file ending in {SUFFIX} beside the log",
-            advice="evaluation/examples/requests holds mappings for Slurm and Kubernetes; "
-            "logs_schema/formats/request_mapping.py has all keys",
-        )  # fmt: skip
-    return mappings[0]
+    return mapping_file(
+        paths, "log",
+        "evaluation/examples/requests holds mappings for Slurm and Kubernetes; "
+        "logs_schema/formats/request_mapping.py has all keys",
+    )  # fmt: skip
 
 
 def _inventory(paths: Sequence[Path]) -> list[Path]:
     found = find_files(paths, (".csv", ".jsonl", ".toml", ".tsv", ".psv"))
     return [path for path in found if path.name in INVENTORY]
-
-
-def _with_site(mapping: RequestMapping, paths: Sequence[Path]) -> RequestMapping:
-    """The mapping; where it names no site, and all listed machines are of one, with that as the site of requests."""
-    if "site" in mapping.columns:
-        return mapping
-    chunks = (item for path in _inventory(paths) for item in read_csv(NODES, path) if isinstance(item, Chunk))
-    sites = {site for chunk in chunks for site in chunk.rows["site"].to_pylist() if site}
-    if len(sites) != 1:
-        return mapping
-    site = MappedColumn("site", (), constant=sites.pop())
-    return replace(mapping, columns={**mapping.columns, "site": site})
 
 
 def _refuse_copies(files: Sequence[Path]) -> None:
