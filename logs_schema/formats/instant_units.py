@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from logs_schema.calendar import DAY_S
 from logs_schema.casting import float_of
 
 INSTANT_UNITS: Mapping[str, float] = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 """Unit -> seconds."""
-YEAR_S = 365.25 * 86400.0
+YEAR_S = 365.25 * DAY_S
 _USUAL_S = 9e8, 2.2e9
 """Instants of logs usually lie between 1998 and 2039."""
 USUAL_YEARS = 1990, 2039

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from logs_schema.calendar import DAY_S
 from logs_schema.errors import FormatError
 from logs_schema.formats.reading import CHUNK_ROWS
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
@@ -39,7 +40,6 @@ FAR_MORE, LEAST_LEFT = 10.0, 0.1
 this share of what it showed before: a counter that was reset begins at zero."""
 FARTHEST_OFF = 0.25
 """Of an interval: samples farther from the grid are rejected."""
-DAY_S = 86_400
 NOT_METRICS = ("time", "interval_s", "deployment", "action_brownout")
 COLUMNS = tuple(column.name for column in DEPLOYMENT_SAMPLES.columns if column.name not in NOT_METRICS)
 
@@ -271,7 +271,7 @@ def refuse_uneven(interval_s: float, where: str, advice: str) -> None:
     """
     if abs(DAY_S / interval_s - round(DAY_S / interval_s)) < 1e-9:
         return
-    divisors = (one for one in range(1, DAY_S + 1) if DAY_S % one == 0)
+    divisors = (one for one in range(1, int(DAY_S) + 1) if DAY_S % one == 0)
     nearest = min(divisors, key=lambda one: abs(one - interval_s))
     raise FormatError(
         f"a day is not a whole number of intervals of {interval_s:g} s", where=where,

@@ -21,6 +21,7 @@ from datetime import UTC, datetime, tzinfo
 from functools import cached_property
 from typing import NamedTuple
 
+from logs_schema.calendar import DAY_S, HOUR_S
 from logs_schema.casting import float_of
 from logs_schema.formats.fields import instant, number
 from logs_schema.formats.instant_units import INSTANT_UNITS
@@ -31,7 +32,7 @@ CLOCK, HOSTLIST, EXEC_HOST = "clock", "hostlist", "exec_host"
 QUANTITIES = QUANTITY, BINARY_QUANTITY = "quantity", "binary_quantity"
 _MEMORY = {name: gib for name, gib in UNITS["GiB"].items()} | {"TiB": 1024.0}
 AMOUNT_UNITS: Mapping[str, Mapping[str, float]] = {
-    "s": dict(INSTANT_UNITS) | {"min": 60.0, "h": 3600.0, "d": 86400.0},
+    "s": dict(INSTANT_UNITS) | {"min": 60.0, "h": HOUR_S, "d": DAY_S},
     "cores": dict(UNITS["cores"]) | {"percent": 0.01},
     "GiB": _MEMORY,
     "MiB": {name: gib * 1024.0 for name, gib in _MEMORY.items()},

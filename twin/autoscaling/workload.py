@@ -37,9 +37,8 @@ def fit_load(log: ScalingLog) -> LoadModel:
     rate = log.gateway["request_rate_per_s"]
     known = np.isfinite(rate) & ~log.censored
     asked = known & (rate > 0.0)
-    told = np.where(asked, np.log(np.where(asked, rate, 1.0)), np.nan)
-    least = log.censored & (rate > 0.0)
-    logs = np.where(known & ~asked, -np.inf, np.where(least, np.log(np.where(least, rate, 1.0)), told))
+    logs = np.where(rate > 0.0, np.log(np.where(rate > 0.0, rate, 1.0)), np.where(known, -np.inf, np.nan))
+    told = np.where(asked, logs, np.nan)
     middle_s = log.time_s + 0.5 * log.interval_s
     place = _bin_of(middle_s)
     num_bins = int(DAY_S // BIN_S)
