@@ -152,3 +152,9 @@ def test_offers_are_the_same_part_by_part(archive: Archive, monkeypatch: pytest.
     np.testing.assert_array_equal(at_once.inputs, by_parts.inputs)
     np.testing.assert_array_equal(at_once.window, by_parts.window)
     assert all(np.array_equal(a, b) for a, b in zip(at_once.observed, by_parts.observed, strict=True))
+
+
+def test_a_piece_of_much_holds_no_more_in_memory_than_its_own_rows(archive: Archive) -> None:
+    for table, _ in pieces(archive, archive.days("requests"), most=200, columns=COLUMNS):
+        texts = table.select(["request_id"])
+        assert texts.get_total_buffer_size() < 100 * table.num_rows

@@ -115,14 +115,15 @@ def _rule(rows: pa.Table, encoding: Encoding) -> np.ndarray:
     """[rows] candidate set of every request; one unseen in training falls back to the smallest known set around it."""
     cluster = encoding.cluster
     known = {tuple(rule): index for index, rule in reversed(list(enumerate(cluster.rules.tolist())))}
-    rules = []
-    for names in rows["candidates"].to_pylist():
+    lists = [tuple(names or ()) for names in rows["candidates"].to_pylist()]
+    rule_of = {}
+    for names in set(lists):
         wanted = candidate_set(names, encoding.node_of_name, cluster.num_nodes)
         if wanted not in known:
             holds = [i for i, rule in enumerate(cluster.rules) if np.all(rule >= np.array(wanted))]
             known[wanted] = min(holds, key=lambda i: int(cluster.rules[i].sum()))
-        rules.append(known[wanted])
-    return np.array(rules, np.int32)
+        rule_of[names] = known[wanted]
+    return np.array([rule_of[names] for names in lists], np.int32)
 
 
 def read_rows(

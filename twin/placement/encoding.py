@@ -297,7 +297,8 @@ def candidate_set(
 
 def _rules(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.ndarray:
     """[rules, nodes] the distinct candidate sets of the training days; rule 0 allows every node."""
-    sets = {candidate_set(names, node_of_name, num_nodes) for names in rows["candidates"].to_pylist()}
+    lists = {tuple(names or ()) for names in rows["candidates"].to_pylist()}
+    sets = {candidate_set(names, node_of_name, num_nodes) for names in lists}
     everything = tuple([True] * num_nodes)
     return np.array([everything, *sorted(sets - {everything})])
 

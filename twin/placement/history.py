@@ -29,6 +29,8 @@ AT_ONCE = 64
 """Windows that are followed at once: what a rollout records of a window is far more than what is kept of its offers."""
 FEW = 16
 """So many or fewer are padded to so many, all others to `AT_ONCE`: two shapes, two programs."""
+MOST_NODES = 128
+"""With more nodes only `FEW` windows are followed at once: what is recorded grows with them."""
 _COMPILING = Lock()
 """A job follows its log in two threads at once; the second finds the program compiled."""
 
@@ -69,7 +71,7 @@ def shapes_of_replay(windows: Windows, encoding: Encoding) -> Trajectory:
 
 def followed_parts(windows: Windows, encoding: Encoding) -> Iterator[tuple[np.ndarray, Followed]]:
     """The log followed some windows at a time: their indices, and what was recorded as NumPy arrays."""
-    width = AT_ONCE if windows.num_windows > FEW else FEW
+    width = AT_ONCE if windows.num_windows > FEW and encoding.cluster.num_nodes <= MOST_NODES else FEW
     for first in range(0, windows.num_windows, width):
         part = np.arange(first, min(first + width, windows.num_windows))
         padded = pad_windows(select(windows, part), windows.num_steps, width)

@@ -54,7 +54,10 @@ def pieces(
         rows, day = groups[index].read(columns), groups[index].day or min(days)
         length = max(1, int(share * rows.num_rows))
         first = int(number * GOLDEN % 1.0 * (rows.num_rows - length + 1))
-        piece, ahead = rows.slice(first, length), rows.slice(0, first)
+        piece = rows.take(
+            pa.array(np.arange(first, first + length))
+        )  # a slice would keep the whole row group
+        ahead = rows.slice(0, first)
         begins = piece["arrival"][0].as_py()
         near = [one for one in groups[:index] if one.day is None or (day - one.day).days <= LOOKBACK_DAYS]
         before = [one for one in _earlier(archive, day) if one.day not in days] + near
@@ -91,6 +94,7 @@ def _lasts(earlier: pa.Table, begins: dt.datetime) -> pa.ChunkedArray:
 
 
 def _with_earlier(earlier: Sequence[pa.Table], rows: pa.Table) -> tuple[pa.Table, np.ndarray]:
-    tables = [part.unify_dictionaries() for part in (*earlier, rows)]
+    held = [part for part in earlier if part.num_rows]  # an empty part may hold on to what it was cut from
+    tables = [part.unify_dictionaries() for part in (*held, rows)]
     table = pa.concat_tables(tables, promote_options="permissive").unify_dictionaries()
     return table, np.arange(table.num_rows) >= table.num_rows - rows.num_rows

@@ -198,15 +198,15 @@ def _by_earlier(
     """
     steady, scatter = settings.variance, settings.scatter[:, 0]  # type: ignore[index]
     mean = np.zeros(shape)
-    variance, found = mean + steady, []
+    variance = mean + steady
+    found = np.empty((2, len(place), *(shape[:1] if own else shape)))
     keep = np.exp(-np.append(gap_s, 0.0)[:, None, None] / settings.memory_s)
     for row, here in enumerate(place.tolist()):
-        found.append((mean[:, here], variance[:, here]) if own else (mean, variance))
-        mean, variance = mean.copy(), variance.copy()
+        found[:, row] = (mean[:, here], variance[:, here]) if own else (mean, variance)
         if here >= 0:
             gain = variance[:, here] / (variance[:, here] + scatter)
             mean[:, here] += gain * (seen[row] - mean[:, here])
             variance[:, here] *= 1.0 - gain
         mean *= keep[row]
         variance = steady + keep[row] ** 2 * (variance - steady)
-    return np.stack(found, axis=1) if found else np.zeros((2, 0, *shape[: 1 if own else 2]))
+    return found

@@ -175,16 +175,15 @@ def _agents_are_named(archive: Archive, days: Sequence[dt.date]) -> tuple[bool, 
 def _draw_day(
     archive: Archive, day: dt.date, random: np.random.Generator, per_agent: bool, room: int, most: int
 ) -> dict[str, np.ndarray]:
-    columns = ["arrival", "agent", "scenario", *LABELS, CANDIDATES, *AMOUNTS]
-    rows = archive.read("requests", days=[day], columns=columns)
     if per_agent:
-        rows = rows.filter(pc.is_valid(rows["agent"]))
-        agent = pc.cast(rows["agent"], pa.string()).to_numpy(zero_copy_only=False).astype(str)
-        chosen, unit, count, turn = _requests_of_agents(agent, random, room, most)
+        agent = _agent_index(archive.read("requests", days=[day], columns=["agent"])["agent"])
+        named = np.flatnonzero(agent >= 0)
+        chosen, unit, count, turn = _requests_of_agents(agent[named], random, room, most)
+        chosen = named[chosen]
     else:
-        chosen = np.sort(random.permutation(len(rows))[:room])
+        chosen = np.sort(random.permutation(archive.num_rows("requests", day))[:room])
         unit, count, turn = np.arange(len(chosen)), np.ones(len(chosen)), np.zeros(len(chosen), int)
-    rows = rows.take(pa.array(chosen))
+    rows = _rows_at(archive, day, chosen)
     microseconds = pc.cast(rows["arrival"], pa.int64()).to_numpy()
     found = {name: _labels(rows, name) for name in ("scenario", *LABELS)}
     found[CANDIDATES] = _candidates(rows)
@@ -199,6 +198,30 @@ def _draw_day(
         UNIT: unit,
         "day_fraction": (microseconds / 1e6 % DAY_S) / DAY_S,
     }
+
+
+def _agent_index(column: pa.ChunkedArray) -> np.ndarray:
+    """[rows] place of the agent among the day's in order of their names; -1 where it is hidden."""
+    coded = pc.dictionary_encode(pc.cast(column, pa.string())).combine_chunks()
+    names = np.asarray(coded.dictionary.to_pylist(), dtype=str)
+    place = np.argsort(np.argsort(names))
+    code = pc.fill_null(coded.indices, -1).to_numpy(zero_copy_only=False)
+    return np.where(code >= 0, place[code], -1) if len(names) else np.full(len(column), -1)
+
+
+def _rows_at(archive: Archive, day: dt.date, chosen: np.ndarray) -> pa.Table:
+    """Requests of a day by their numbers, in this order; a row group in memory at a time."""
+    columns = ["arrival", "scenario", *LABELS, CANDIDATES, *AMOUNTS]
+    order = np.argsort(chosen, kind="stable")
+    wanted, before, found = chosen[order], 0, []
+    for group in archive.row_groups("requests", days=[day]):
+        here = wanted[slice(*np.searchsorted(wanted, (before, before + group.num_rows)))] - before
+        if len(here):
+            found.append(group.read(columns).take(pa.array(here)))
+        before += group.num_rows
+    if not found:
+        return archive.read("requests", days=[day], columns=columns).slice(0, 0)
+    return pa.concat_tables(found).unify_dictionaries().take(pa.array(np.argsort(order)))
 
 
 def _requests_of_agents(
