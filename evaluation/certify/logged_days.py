@@ -18,7 +18,7 @@ from twin.contracts import Array
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES
 from twin.placement.history import followed_parts
-from twin.placement.model import encode_days
+from twin.placement.log_windows import encode_days
 from twin.placement.types import COMPLETED, FAILED, REJECTED, STATUS_NAMES
 from twin.placement.windows import Windows, joined
 

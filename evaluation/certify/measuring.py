@@ -42,7 +42,8 @@ from evaluation.jobs.unfinished import Unfinished
 from logs_schema import Archive
 from logs_schema.progress import Progress, SilentProgress
 from twin.placement.encoding import Encoding
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.log_windows import encode_days
+from twin.placement.model import PlacementTwin
 
 NOTHING_KEPT = Unfinished()
 PARTS = (ANSWERS, POLICIES, POPULATION)
@@ -167,7 +168,10 @@ def measure(
     with progress.stage("play the held-out days"):
         real = logged_days(archive, encoding, chosen, config) if logged is None else logged()
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
-        parts = [encode_days(archive, encoding, [day], num_steps=config.num_steps) for day in chosen.days]
+        parts = [
+            encode_days(archive, encoding, [day], num_steps=config.num_steps, most=2 * config.enough_rows)
+            for day in chosen.days
+        ]
         refuse_few(parts, config.min_rows)
     behaviour = fit_behaviour(tested, config, progress)
     with progress.stage("forecast them"):

@@ -29,7 +29,8 @@ from logs_schema import Archive
 from offline_rl.networks import actor
 from offline_rl.recipes.schedulers import example_for
 from offline_rl.rules.in_twin import rule_policy, rules_of
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.log_windows import encode_days
+from twin.placement.model import PlacementTwin
 
 SECTION = "values of fixed policies"
 LINES = (
@@ -100,7 +101,7 @@ def policy_values(
     """Policies by name: values in the twin and in the truth, and whether the twin's is an extrapolation, [policies]."""
     encoding = twin.encoding
     num_steps = archive.num_rows("requests", day.day)
-    windows = encode_days(archive, encoding, [day.day], num_steps=num_steps)
+    windows = encode_days(archive, encoding, [day.day], num_steps=num_steps, most=None)
     network = actor(example_for(encoding, windows))
     rules = {name: rule_policy(params) for name, params in rules_of(twin).items()}
     candidates = _policies(twin, rules, network.init, seed)

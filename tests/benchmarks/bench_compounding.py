@@ -36,7 +36,7 @@ from tests.twin.imitation_world import WORLDS, campaign_encoding, returning_rows
 from twin.imitation.config import GameConfig, anchored, paper, supervised
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import encode_days
+from twin.placement.log_windows import encode_days
 from twin.placement.windows import Windows
 
 NUM_STEPS, NUM_SIMULATED = 104, 240

@@ -28,7 +28,7 @@ from logs_schema.progress import SilentProgress
 from tests.evaluation.planted import acceptance_lowered, means_swapped, waits_halved
 from tests.evaluation.test_certify_forecasts import ACCEPTANCE, BESIDE, PERSISTENCE, RUNS, WAITS
 from tests.evaluation.true_twins import control_world, one_step_lines, true_twin
-from twin.placement.model import encode_days
+from twin.placement.log_windows import encode_days
 
 pytestmark = (
     pytest.mark.slow

@@ -46,7 +46,8 @@ from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, encode_days, load_encoding
+from twin.placement.log_windows import encode_days
+from twin.placement.model import PlacementTwin, load_encoding
 
 
 def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:

@@ -26,7 +26,7 @@ from twin.placement.cold_starts import ColdStarts
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.history import answers_of_history
-from twin.placement.model import encode_days
+from twin.placement.log_windows import encode_days
 from twin.placement.replay import replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.run_filter import RunDynamics

@@ -13,7 +13,7 @@ from offline_rl.runner import Request, load
 from tests.offline_rl.bundles import BOUND, made_policy
 from tests.offline_rl.retelling import episodes_of, follow_and_compare
 from twin.placement.encoding import fit_encoding
-from twin.placement.model import encode_days
+from twin.placement.log_windows import encode_days
 from twin.placement.run_filter import RunDynamics
 from twin.placement.windows import select
 

@@ -24,7 +24,8 @@ from offline_rl.recipes.schedulers import Schedulers
 from tests.evaluation.made import made_decisions
 from twin.placement.encoding import fit_encoding
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, encode_days, fit_twin
+from twin.placement.log_windows import encode_days
+from twin.placement.model import PlacementTwin, fit_twin
 
 DAY = dt.date(2024, 3, 1)
 MIDNIGHT_S = dt.datetime(2024, 3, 1, tzinfo=dt.UTC).timestamp()

@@ -21,7 +21,7 @@ from evaluation.simulator.unfolding import unseated
 from evaluation.simulator.world import Drift, World
 from twin.placement.availability import time_to_availability_s
 from twin.placement.encoding import fit_encoding
-from twin.placement.model import encode_days
+from twin.placement.log_windows import encode_days
 from twin.placement.responses import Answers
 from twin.placement.types import COMPLETED, REJECTED, Cluster, Fate
 

@@ -23,7 +23,7 @@ from tests.offline_rl.bundles import FREE, made_policy, made_system
 from twin.placement.encoding import fit_encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.history import replay_log
-from twin.placement.model import encode_days
+from twin.placement.log_windows import encode_days
 
 
 @pytest.mark.slow

@@ -18,7 +18,8 @@ from offline_rl.runner.setting import parse_setting
 from twin.placement.encode import cut_windows, read_rows
 from twin.placement.encoding import Encoding, day_start_s, fit_encoding
 from twin.placement.features import observe_request, request_features
-from twin.placement.model import load_encoding, training_windows
+from twin.placement.log_windows import training_windows
+from twin.placement.model import load_encoding
 
 FIRST = dt.date(2024, 1, 1)
 DAYS = [FIRST + dt.timedelta(days=i) for i in range(2)]

@@ -14,7 +14,8 @@ from twin.placement import history
 from twin.placement.encode import cut_windows, read_pieces, read_rows
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import labelled_offers
-from twin.placement.model import PlacementTwin, encode_days, training_windows
+from twin.placement.log_windows import encode_days, training_windows
+from twin.placement.model import PlacementTwin
 from twin.placement.pieces import pieces
 from twin.placement.windows import joined, lengthened, select
 
@@ -158,3 +159,15 @@ def test_a_piece_of_much_holds_no_more_in_memory_than_its_own_rows(archive: Arch
     for table, _ in pieces(archive, archive.days("requests"), most=200, columns=COLUMNS):
         texts = table.select(["request_id"])
         assert texts.get_total_buffer_size() < 100 * table.num_rows
+
+
+def test_days_of_more_requests_than_are_looked_at_give_windows_from_all_over_them(archive: Archive) -> None:
+    day = archive.days("requests")[-1]
+    encoding = fit_encoding(archive, archive.days("requests")[:-1])
+    whole = encode_days(archive, encoding, [day], num_steps=16)
+    total = archive.num_rows("requests", day)
+    some = encode_days(archive, encoding, [day], num_steps=16, most=total // 4)
+    assert int(some.valid().sum()) == pytest.approx(total / 4, rel=0.2)
+    every, chosen = ((one.arrival_s + one.origin_s)[one.valid()].round(3) for one in (whole, some))
+    assert np.isin(chosen, every).all()
+    assert np.histogram(chosen % 86_400.0, 8, (0.0, 86_400.0))[0].min() > 0

@@ -22,7 +22,8 @@ from twin.imitation.training import Fitted, ImitationReport, fit_imitation
 from twin.placement.encoding import Encoding
 from twin.placement.fit import FitReport, held_out_windows
 from twin.placement.learned import AnswerConfig, AnswerModel
-from twin.placement.model import PlacementTwin, training_windows
+from twin.placement.log_windows import training_windows
+from twin.placement.model import PlacementTwin
 from twin.placement.outcome_model import NUM_OUTPUTS, RUN_SCALES, WAIT_SCALES
 from twin.placement.windows import Windows, select
 

@@ -145,10 +145,16 @@ def read_rows(
 
 
 def read_pieces(
-    archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, known_until_s: float, most: int | None
+    archive: Archive,
+    encoding: Encoding,
+    days: Sequence[dt.date],
+    *,
+    known_until_s: float,
+    most: int | None,
+    each: int | None = None,
 ) -> Iterator[tuple[EncodedRows, np.ndarray]]:
     """As `read_rows`, of at most about `most` requests, piece by piece (`twin.placement.pieces`)."""
-    for table, wanted in pieces(archive, days, most=most, columns=REQUESTS.names):
+    for table, wanted in pieces(archive, days, most=most, columns=REQUESTS.names, each=each):
         yield encode_rows(table, encoding, known_until_s), wanted
 
 

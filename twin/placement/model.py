@@ -11,35 +11,30 @@ import jax
 import numpy as np
 
 from logs_schema import Archive
-from logs_schema.calendar import DAY
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
 from logs_schema.options import refuse_type
 from logs_schema.product import MANIFEST
 from logs_schema.records import with_tuples
 from logs_schema.settings import refuse_below_one
-from logs_schema.tables import NODES, REQUESTS
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.encode import cut_windows, read_pieces, read_rows, with_tides
-from twin.placement.encoding import Encoding, day_start_s, fit_encoding
+from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.fit import FitProgram, FitReport, fit_answers
 from twin.placement.history import labelled_offers, replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
+from twin.placement.log_windows import disjoint, fit_windows
 from twin.placement.randomisation import Randomisation
 from twin.placement.responses import drawn_response
 from twin.placement.rewards import lost_is_worst
 from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Carried, Cluster, Fate, InFlight, Requests
-from twin.placement.windows import Windows, joined, replayed_arrivals, select
+from twin.placement.windows import Windows, replayed_arrivals
 from twin.problems import PLACEMENT, refuse_other_problem
 from twin.rollout import rollout
 
-MAX_REQUESTS = 65_536
-"""Requests that a twin learns from at most. The default fit draws 1.5 million rows for each member: of more requests
-most would be seen a few times or never, and memory would grow with them."""
 DEFAULT_RANDOMISATION = Randomisation(nodes=0.2, services=0.1)
 
 
@@ -236,111 +231,6 @@ def _text(path: Path) -> str:
         return path.read_text()
     except OSError as error:
         raise ProductError(f"cannot read {path.name}: {error}", where=str(path.parent)) from error
-
-
-def encode_days(
-    archive: Archive,
-    encoding: Encoding,
-    days: Sequence[dt.date],
-    *,
-    num_steps: int,
-    stride: int | None = None,
-    until: dt.date | None = None,
-) -> Windows:
-    """The requests of `days` as windows.
-
-    Args:
-        archive: The log archive.
-        encoding: What the arrays mean.
-        days: Days to encode.
-        num_steps: Requests per window.
-        stride: Requests from one window's start to the next; no overlap by default.
-        until: Outcomes are known up to the end of this day; by default up to the end of the archive.
-
-    Returns:
-        The windows.
-    """
-    known_until_s = np.inf if until is None else day_start_s(until + DAY)
-    rows, wanted = read_rows(archive, encoding, sorted(days), known_until_s=known_until_s)
-    return cut_windows(rows, wanted, encoding, num_steps=num_steps, stride=stride)
-
-
-def training_windows(
-    archive: Archive,
-    encoding: Encoding,
-    days: Sequence[dt.date],
-    *,
-    num_steps: int,
-    strides: Sequence[int | None] = (None,),
-    most: int = MAX_REQUESTS,
-) -> list[Windows]:
-    """What a twin learns from: the requests of some days as windows, or of very many days as many as are taken.
-
-    Args:
-        archive: The log archive.
-        encoding: What the arrays mean.
-        days: Days to learn from; what happened after the last of them is unknown.
-        num_steps: Requests per window.
-        strides: Requests from one window's start to the next, of every cut that is wanted.
-        most: Requests taken, about at most.
-
-    Returns:
-        The windows of every cut, all of the same requests.
-
-    Raises:
-        ConfigError: No request with a known decision, of these days or in the whole log.
-    """
-    chosen = sorted(days)
-    known_until_s = day_start_s(chosen[-1] + DAY)
-    cuts: list[list[Windows]] = [[] for _ in strides]
-    missing: ConfigError | None = None
-    for rows, wanted in read_pieces(archive, encoding, chosen, known_until_s=known_until_s, most=most):
-        rows = with_tides(rows, wanted, encoding)
-        try:
-            parts = [cut_windows(rows, wanted, encoding, num_steps=num_steps, stride=one) for one in strides]
-        except ConfigError as error:
-            missing = error
-            continue
-        for cut, part in zip(cuts, parts, strict=True):
-            cut.append(part)
-    if missing is not None and not cuts[0]:
-        refuse_undecided(archive)
-        raise missing
-    return [joined(cut) for cut in cuts]
-
-
-def refuse_undecided(archive: Archive) -> None:
-    """ConfigError where no request of a log names the node that it was offered to or ran on."""
-    columns, said = ("offered_node", "ran_node", "cpu_cores", "finish", "run_s"), set[str]()
-    for batch in archive.scan(REQUESTS.name, columns=columns):
-        said |= {name for name in batch.schema.names if batch[name].null_count < len(batch)}
-        if said & {"offered_node", "ran_node"}:
-            return
-    why = archive.facts.get("limits", {}).get("decisions", "offered_node and ran_node are null in every row")
-    is_queue = "cpu_cores" in said and said & {"finish", "run_s"}
-    of_queue = "of this one" if is_queue else "of one with cpu_cores (or GPUs, mapped to them) and run times"
-    size = "" if archive.num_rows(NODES.name) else " --processors SIZE"
-    raise ConfigError(
-        "the log never says on which node a request ran, so there are no placements to learn from",
-        where=f"{archive.path}: {why}", allowed="requests with offered_node or ran_node",
-        advice=f"give a log that says it; {of_queue} the order of a queue can be learned: --problem ordering{size}, "
-        "in a job's configuration a table [order]",
-    )  # fmt: skip
-
-
-def fit_windows(
-    archive: Archive, encoding: Encoding, days: Sequence[dt.date], num_steps: int
-) -> tuple[Windows, Windows]:
-    """The windows of some days that a twin is fitted on, and those it is left with, which overlap by half; raises as
-    `training_windows`."""
-    stride = max(1, num_steps // 2)
-    logged, starts = training_windows(archive, encoding, days, num_steps=num_steps, strides=(None, stride))
-    return logged, starts
-
-
-def disjoint(windows: Windows) -> Windows:
-    """Every second of `fit_windows`' overlapping windows."""
-    return select(windows, np.arange(0, windows.num_windows, 2))
 
 
 def fit_twin(

@@ -2,9 +2,9 @@
 
 What a fit takes grows with what it looks at, so it looks at no more than some number of requests, however many there
 are. Of more, stretches of consecutive requests are taken, as many from every row group as its share of the rows; of
-more than `MAX_GROUPS` row groups evenly many are looked into. The stretches of one row group after the other begin at
-multiples of the golden section, so that all times of day are looked at. Nothing is drawn: the same archive gives the
-same pieces.
+more than `MAX_GROUPS` row groups evenly many are looked into, of fewer where their stretches would be short. The
+stretches of one row group after the other begin at multiples of the golden section, so that all times of day are looked
+at; of a few large days several are taken from a row group. Nothing is drawn: the same archive gives the same pieces.
 
 With every piece come the earlier requests that were still in flight at its first arrival. They are looked for up to
 `LOOKBACK_DAYS` back, in those row groups alone whose latest finish is not too early.
@@ -12,6 +12,7 @@ With every piece come the earlier requests that were still in flight at its firs
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +21,8 @@ import pyarrow.compute as pc
 from logs_schema import Archive
 from logs_schema.row_groups import RowGroup
 
-MAX_GROUPS = 64
+MAX_GROUPS, MIN_GROUPS, LEAST_STRETCH = 64, 16, 1_024
+"""Row groups looked into at most; down to so few where stretches would be shorter than that."""
 LOOKBACK_DAYS = 60
 GOLDEN = 0.6180339887498949
 TABLE = "requests"
@@ -28,7 +30,12 @@ SECOND = dt.timedelta(seconds=1)
 
 
 def pieces(
-    archive: Archive, days: Sequence[dt.date], *, most: int | None, columns: Sequence[str]
+    archive: Archive,
+    days: Sequence[dt.date],
+    *,
+    most: int | None,
+    columns: Sequence[str],
+    each: int | None = None,
 ) -> Iterator[tuple[pa.Table, np.ndarray]]:
     """Requests of some days, one piece of them in memory at a time.
 
@@ -37,6 +44,7 @@ def pieces(
         days: Days with requests, ascending.
         most: Requests looked at, about at most; all of them, in one piece, if None.
         columns: Of the table `requests`; `arrival` and `finish` among them.
+        each: Requests of a stretch, about; None: one stretch of every row group, however long.
 
     Returns:
         Rows sorted by arrival, and a mask [rows] of those of the piece; the others were in flight when it began.
@@ -48,21 +56,24 @@ def pieces(
         yield _with_earlier(in_flight(_earlier(archive, min(days)), begins, columns), rows)
         return
     groups = archive.row_groups(TABLE, days=days)
-    chosen = _evenly(len(groups), MAX_GROUPS)
-    share = min(1.0, most / sum(groups[index].num_rows for index in chosen))
-    for number, index in enumerate(chosen):
+    chosen = _evenly(len(groups), min(MAX_GROUPS, max(MIN_GROUPS, most // LEAST_STRETCH)))
+    share, number = min(1.0, most / sum(groups[index].num_rows for index in chosen)), 0
+    for index in chosen:
         rows, day = groups[index].read(columns), groups[index].day or min(days)
-        length = max(1, int(share * rows.num_rows))
-        first = int(number * GOLDEN % 1.0 * (rows.num_rows - length + 1))
-        piece = rows.take(
-            pa.array(np.arange(first, first + length))
-        )  # a slice would keep the whole row group
-        ahead = rows.slice(0, first)
-        begins = piece["arrival"][0].as_py()
         near = [one for one in groups[:index] if one.day is None or (day - one.day).days <= LOOKBACK_DAYS]
         before = [one for one in _earlier(archive, day) if one.day not in days] + near
-        held = in_flight(before, begins, columns)
-        yield _with_earlier([*held, ahead.filter(_lasts(ahead, begins))], piece)
+        num_parts = 1 if each is None else max(1, round(share * rows.num_rows / each))
+        edges = np.linspace(0, rows.num_rows, num_parts + 1).astype(int).tolist()
+        for begin, end in pairwise(edges):
+            length = max(1, int(share * (end - begin)))
+            first = begin + int(number * GOLDEN % 1.0 * (end - begin - length + 1))
+            piece = rows.take(
+                pa.array(range(first, first + length))
+            )  # a slice would keep the whole row group
+            ahead, begins = rows.slice(0, first), piece["arrival"][0].as_py()
+            held = in_flight(before, begins, columns)
+            yield _with_earlier([*held, ahead.filter(_lasts(ahead, begins))], piece)
+            number += 1
 
 
 def in_flight(groups: Sequence[RowGroup], begins: dt.datetime, columns: Sequence[str]) -> list[pa.Table]:

@@ -29,6 +29,7 @@ from twin.networks import flatten_features
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
+from twin.placement.log_windows import MAX_REQUESTS
 from twin.placement.windows import Windows, pad_windows, take
 
 NUM_DRAWS = 32
@@ -203,7 +204,9 @@ def _put_logged(
     windows: Windows,
 ) -> bool:
     """Replaces the estimated probabilities of the chosen actions by the logged propensities and rescales the others of
-    the decision; False if the log has all propensities."""
+    the decision; False if the log has all propensities. Of days that are not looked at whole, none is taken."""
+    if sum(archive.num_rows("requests", day) for day in days) > MAX_REQUESTS:
+        return True
     requests = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
     known = requests.filter(pc.is_valid(requests["propensity"]))
     if not known.num_rows:

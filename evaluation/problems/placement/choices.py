@@ -9,7 +9,8 @@ from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.tables import REQUESTS
 from twin.placement.encoding import Encoding
-from twin.placement.model import load_encoding, refuse_undecided
+from twin.placement.log_windows import refuse_undecided
+from twin.placement.model import load_encoding
 
 NO_CHOICE = "no_choice"
 """Key in the manifest of a twin without choices: why."""

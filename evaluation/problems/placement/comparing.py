@@ -50,12 +50,13 @@ from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import Array
 from twin.placement.fit import FitProgram
 from twin.placement.learned import AnswerConfig
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.log_windows import MAX_REQUESTS, encode_days
+from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
 """The further judge of every shift."""
-COMPARISON_CODE = 19
+COMPARISON_CODE = 20
 """Raised when changes of the code change comparisons: those of older code are made again."""
 
 
@@ -137,6 +138,11 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     tested = answerable(case.plan)
     judge_notes = notes_on_fits(case.config)
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
+    for shift in tested:
+        if (total := sum(case.archive.num_rows("requests", day) for day in shift.days)) > MAX_REQUESTS:
+            notes.append(
+                f"shift {shift.name}: some {MAX_REQUESTS:,} of {total:,} requests, spread evenly, are judged"
+            )
     windows = [
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
         for shift in tested

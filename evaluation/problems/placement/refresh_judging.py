@@ -35,7 +35,8 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from twin.contracts import Array
-from twin.placement.model import PlacementTwin, encode_days, fit_twin
+from twin.placement.log_windows import encode_days
+from twin.placement.model import PlacementTwin, fit_twin
 
 KINDS = (HISTORY, NEW, RUNNING)
 POLICIES = (

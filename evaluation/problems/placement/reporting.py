@@ -21,7 +21,8 @@ from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
 from twin.placement.history import labelled_offers
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.log_windows import encode_days
+from twin.placement.model import PlacementTwin
 
 OF_TWIN = ("days", "twin", "population", "imitation")
 """Tables of settings that a twin is made with."""

@@ -16,7 +16,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.training import Contenders, TrainingStart, start_of
-from twin.placement.model import disjoint, fit_windows
+from twin.placement.log_windows import disjoint, fit_windows
 
 
 def start_beside(archive_path: Path, config: RunConfig) -> Background[TrainingStart]:

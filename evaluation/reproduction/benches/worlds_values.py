@@ -26,7 +26,8 @@ from twin.contracts import Array, Problem, PyTree, Response, Trajectory
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
 from twin.placement.learned import learned_answers
-from twin.placement.model import PlacementTwin, encode_days
+from twin.placement.log_windows import encode_days
+from twin.placement.model import PlacementTwin
 from twin.placement.responses import drawn_response
 from twin.placement.types import COMPLETED, Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
@@ -122,7 +123,7 @@ def in_model_values(
 
     program, found = jax.jit(run), []
     for place, day in enumerate(days):
-        window = pad_windows(encode_days(archive, encoding, [day], num_steps=longest), longest, 1)
+        window = pad_windows(encode_days(archive, encoding, [day], num_steps=longest, most=None), longest, 1)
         windows = jax.tree.map(
             jnp.asarray, select(window, np.zeros(len(contestants) * num_replications, int))
         )
