@@ -22,6 +22,8 @@ from twin.placement.history import replay_log
 
 NAME = "surprise of the clone at the logged decisions, over its own entropy"
 NUM_STREAMS, HELD_OUT = 16, 0.15
+MOST_NODES = 128
+"""With more nodes a gradient step takes fewer windows: its memory grows with both."""
 
 
 def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Progress) -> CloneBehaviour:
@@ -31,9 +33,10 @@ def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Prog
     network = scorer(example)
     if tested.encoding.cluster.num_nodes < 2:  # all policies decide the same
         return CloneBehaviour(network, network.init(jax.random.key(config.seed)))
+    num_streams = max(2, NUM_STREAMS * MOST_NODES // max(MOST_NODES, tested.encoding.cluster.num_nodes))
     with progress.stage("clone the behaviour", total=config.clone_updates, unit="updates") as stage:
         params, _ = fit_clone(
-            jax.random.key(config.seed), history, example, network, config.clone_updates, NUM_STREAMS,
+            jax.random.key(config.seed), history, example, network, config.clone_updates, num_streams,
             HELD_OUT, stage,
         )  # fmt: skip
     return CloneBehaviour(network, params)
