@@ -31,7 +31,8 @@ REQUIRED = {
     "not_a_hostlist": "names, such as node[01-04,07],login1",
     "not_an_exec_host": "places of nodes, such as node1/0*8+node2/0",
     "not_json": "a JSON object a line",
-    "no_match": "an amount, or a text that the mapping's pattern matches as a whole",
+    "no_match": "an amount, or a text that the mapping's pattern matches as a whole; `other` in the mapping says what "
+    "all other texts stand for",
     "other_row": "what the mapping's table [only] demands",
     "not_csv": "quotes that end on their line: a row is one line",
     "line_too_long": f"at most {MAX_LINE_LETTERS:,} letters a line",

@@ -16,7 +16,7 @@
     scale = 1.0                          # numbers are multiplied by this as well
     pattern = "(.+)-[0-9a-f]+"           # regular expression of the whole text: its group is what is meant
     values = {COMPLETED = "completed"}   # text, or its first word = what it means, "" for nothing
-    other = "unknown"                    # what every other text means; without it, other texts stay
+    other = "unknown"                    # what every other text, and none, means; without it, other texts stay
 
     [columns.site]
     constant = "cluster"                 # what is not in the log
@@ -220,6 +220,10 @@ def _column(path: Path, name: str, table: Any) -> MappedColumn:
         raise FormatError(
             f"{name} cannot be given in {mapped.unit!r}", where=where, allowed=", ".join(units) or "no unit"
         )
+    if mapped.other is not None and mapped.values is None and not mapped.pattern:
+        raise FormatError(
+            "other stands alone", where=where, allowed="other beside values or a pattern: what all other texts mean"
+        )  # fmt: skip
     if mapped.pattern and _pattern(where, mapped.pattern).groups != 1:
         raise FormatError("the pattern has not one group", where=where, allowed="one, around what is meant")
     allowed = () if name == WAIT else REQUESTS.column(name).allowed

@@ -120,7 +120,7 @@ def _value(
         return values[0] if values else None
     texts = [text_of(part) for part in found]
     if any(mapping.is_nothing(text) for text in texts):
-        return one.other if one.values is not None else None
+        return _meaning(one, one.other or "", instants)
     return _written(one, "/".join(texts), instants)
 
 
@@ -133,11 +133,10 @@ def text_of(found: Any) -> str:
 
 def meant_by(one: MappedColumn, text: str) -> str:
     """What a text stands for: by the pattern, then by the values; empty for nothing."""
-    if one.pattern:
-        match = one.matcher.fullmatch(text)
-        text = (match.group(1) or "") if match else text
+    match = one.matcher.fullmatch(text) if one.pattern else None
+    text = (match.group(1) or "") if match else text
     if one.values is None:
-        return text
+        return text if match or one.other is None else one.other
     for part in (text, *text.split()[:1]):
         if part in one.values:
             return one.values[part]
@@ -146,7 +145,16 @@ def meant_by(one: MappedColumn, text: str) -> str:
 
 def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     """The value of a column that `text` writes."""
-    meant = meant_by(one, text)
+    try:
+        return _meaning(one, meant_by(one, text), instants)
+    except BadRow as broken:
+        if one.is_amount and one.pattern and not one.matcher.fullmatch(text):
+            raise BadRow(f"{NO_MATCH}:{one.column}") from broken
+        raise
+
+
+def _meaning(one: MappedColumn, meant: str, instants: InstantReading) -> Any:
+    """The value of a column that a text writes once pattern and values have said what it stands for."""
     if not meant:
         return None
     if one.is_instant:
@@ -154,12 +162,7 @@ def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     if one.column in NODE_COLUMNS:
         return _nodes(one, [meant])
     if one.is_amount:
-        try:
-            return _amount(one, meant)
-        except BadRow as broken:
-            if one.pattern and not one.matcher.fullmatch(text):
-                raise BadRow(f"{NO_MATCH}:{one.column}") from broken
-            raise
+        return _amount(one, meant)
     if pa.types.is_boolean(one.type):
         if meant.casefold() not in _TRUTHS:
             raise BadRow(f"not_a_boolean:{one.column}")

@@ -22,13 +22,13 @@ EXAMPLES = Path(evaluation.__file__).parent / "examples" / "requests"
 ARRIVAL = '[columns.arrival]\nsource = "t"\n'
 NODES = ("node_id,site,tier,cpu_cores", "n1,cluster,pool,8")
 SACCT = (
-    "JobID|User|Account|Partition|State|Submit|Start|End|Timelimit|ReqCPUS|ReqMem|ReqNodes|NodeList",
-    "7|ann|p|b|COMPLETED|2024-03-30T22:00:00|2024-03-30T22:10:00|2024-03-31T04:10:00|1-00:00:00|8|4000Mc|1|n01",
-    "7.batch||||COMPLETED|2024-03-30T22:10:00|2024-03-30T22:10:00|2024-03-31T04:10:00||8||1|n01",
-    "8_3|bob|p|b|CANCELLED by 9|2024-03-30T22:00:00|Unknown|2024-03-30T23:00:00|UNLIMITED|16|16G|2|None assigned",
-    "9|bob|p|g|TIMEOUT|2024-10-27T02:50:00|2024-10-27T02:10:00|2024-10-27T02:40:00|30:00|32|64Gn|2|n[02-03]",
-    "10|bob|p|g|PENDING|2024-10-27T12:50:00|Unknown|Unknown|2-00|32|64Gn|2|None assigned",
-    "11|bob|p|g|FAILED|2024-10-27T12:50:00|2024-10-27T12:50:00|2024-10-27T12:49:00|02:00:00|32|64Gn|2|n02",
+    "JobID|User|Account|Partition|State|Submit|Start|End|Timelimit|ReqCPUS|ReqMem|ReqTRES|ReqNodes|NodeList",
+    "7|ann|p|b|COMPLETED|2024-03-30T22:00:00|2024-03-30T22:10:00|2024-03-31T04:10:00|1-00:00:00|8|4000Mc|cpu=8,gres/gpu:v100=2,mem=32000M|1|n01",
+    "7.batch||||COMPLETED|2024-03-30T22:10:00|2024-03-30T22:10:00|2024-03-31T04:10:00||8|||1|n01",
+    "8_3|bob|p|b|CANCELLED by 9|2024-03-30T22:00:00|Unknown|2024-03-30T23:00:00|UNLIMITED|16|16G|cpu=16,mem=32G|2|None assigned",
+    "9|bob|p|g|TIMEOUT|2024-10-27T02:50:00|2024-10-27T02:10:00|2024-10-27T02:40:00|30:00|32|64Gn|gres/gpu=4,node=2|2|n[02-03]",
+    "10|bob|p|g|PENDING|2024-10-27T12:50:00|Unknown|Unknown|2-00|32|64Gn|gres/gpu=4,node=2|2|None assigned",
+    "11|bob|p|g|FAILED|2024-10-27T12:50:00|2024-10-27T12:50:00|2024-10-27T12:49:00|02:00:00|32|64Gn|gres/gpu=4,node=2|2|n02",
 )
 
 
@@ -60,6 +60,7 @@ def test_sacct_with_steps_cancelled_jobs_and_two_changes_of_the_clock(tmp_path: 
     assert (run["finish"] - run["start"]).total_seconds() == 5 * 3600  # the night has an hour less
     assert (run["requested_run_s"], run["memory_gib"], run["cpu_cores"]) == (86400.0, 8 * 4000 / 1024, 8.0)
     assert (run["offered_node"], run["status"], "ran_nodes" in run) == ("n01", "completed", False)
+    assert {name: row["gpus"] for name, row in rows.items()} == {"7": 2.0, "8_3": 0.0, "9": 4.0, "10": 4.0}
     cancelled = rows["8_3"]
     assert cancelled["finish"] == datetime(2024, 3, 30, 22, tzinfo=UTC)
     assert not {"start", "ran_node", "requested_run_s"} & set(cancelled)

@@ -48,11 +48,19 @@ def test_no_memory_asked_of_slurm_is_all_of_the_node(tmp_path: Path) -> None:
         ('[columns.service]\nsource = "x"\nvalues = { no = 1 }', "no", "service", "1"),
         ('[columns.accepted]\nsource = "x"\nvalues = { no = false }', "no", "accepted", False),
         ('[columns.service]\nsource = "x"\npattern = "job-(\\\\d+)?"', "job-", "service", None),
+        ('[columns.gpus]\nsource = "x"\nvalues = { yes = 2 }\nother = "0"', "", "gpus", 0.0),
+        ('[columns.gpus]\nsource = "x"\npattern = "g=(.)"\nother = "0"', "cpu=8", "gpus", 0.0),
+        ('[columns.service]\nsource = "x"\nvalues = { a = "b" }\nother = ""', "", "service", None),
     ],
 )
 def test_what_a_text_stands_for(tmp_path: Path, column: str, text: str, name: str, meant: object) -> None:
     _, rows = imported(tmp_path, ARRIVAL + column, "t,x", f"10,{text}")
     assert [row.get(name) for row in rows.values()] == [meant]
+
+
+def test_what_all_other_texts_mean_stands_beside_the_texts_that_mean_something_else(tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=r"other stands alone\n.*gpus"):
+        imported(tmp_path, ARRIVAL + '[columns.gpus]\nsource = "x"\nother = "0"', "t,x", "10,1")
 
 
 def test_a_scale_and_an_origin_count_for_instants_as_they_are_meant(tmp_path: Path) -> None:
