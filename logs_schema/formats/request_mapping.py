@@ -21,9 +21,10 @@
     [columns.site]
     constant = "cluster"                 # what is not in the log
 
-Without `request_id` requests are named by file and line (see `requests_csv`), without `site` theirs is
-that of all nodes listed, or `cluster` where there are several or none is listed, and without `status`, or where its
-field says nothing, it is unknown. What is running has neither finish nor run time, whatever its fields
+Without `arrival` it is start less wait_s, where start may be finish less run_s: `[columns.wait_s]` with `constant = 0`
+says that requests never wait. Without `request_id` requests are named by file and line (see `requests_csv`), without
+`site` theirs is that of all nodes listed, or `cluster` where there are several or none is listed, and without `status`,
+or where its field says nothing, it is unknown. What is running has neither finish nor run time, whatever its fields
 say: they tell how long until now, or of a pod the end of one container.
 Of JSON lines a source is a path, `spec.containers.*.resources.requests.cpu`, through keys that may have points in them,
 `metadata.labels.app.kubernetes.io/name`: over a star, and of a list, numbers are added up and nodes are all taken; of
@@ -33,7 +34,7 @@ several nodes are written `n1|n2`, as a `hostlist` or as an `exec_host`.
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, tzinfo
 from functools import cached_property
@@ -170,9 +171,11 @@ def read_request_mapping(path: Path) -> RequestMapping:
             "unknown": list,
         },
     )
-    if not isinstance(tables, dict) or "arrival" not in tables:
+    if not isinstance(tables, dict) or not _tells_arrivals(set(tables)):
         raise FormatError(
-            "the mapping does not say when requests arrived", where=str(path), allowed="a table [columns.arrival]",
+            "the mapping does not say when requests arrived", where=str(path),
+            allowed="a table [columns.arrival]; or [columns.wait_s] (constant = 0 where requests never wait) beside "
+            "start, or beside finish and run_s",
             advice="see the example in logs_schema/formats/request_mapping.py",
         )  # fmt: skip
     if not isinstance(only, dict):
@@ -191,6 +194,11 @@ def read_request_mapping(path: Path) -> RequestMapping:
         zone=zone_of(path, name), unknown=NOTHING | {str(one).casefold() for one in unknown},
         only={column: _pattern(f"{path}, [only] {column}", text) for column, text in only.items()},
     )  # fmt: skip
+
+
+def _tells_arrivals(columns: Set[str]) -> bool:
+    """Whether these columns give arrivals, or what they follow from."""
+    return "arrival" in columns or columns >= {WAIT, "start"} or columns >= {WAIT, "finish", "run_s"}
 
 
 def _column(path: Path, name: str, table: Any) -> MappedColumn:

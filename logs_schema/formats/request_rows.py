@@ -49,7 +49,7 @@ def request_row(
     Raises:
         BadRow: A field cannot be read.
     """
-    row: dict[str, Any] = {"request_id": name, "site": SITE, "status": "unknown"}
+    row: dict[str, Any] = {"request_id": name, "arrival": None, "site": SITE, "status": "unknown"}
     row |= {column: _value(one, fields, mapping, instants) for column, one in mapping.columns.items()}
     row["status"] = row["status"] or "unknown"
     if row["status"] == "running":  # how long until now, or of a pod the end of one container
@@ -67,19 +67,22 @@ def request_row(
 
 
 def _derive(row: dict[str, Any], mapping: RequestMapping) -> None:
-    """Start and finish where the log, or a line of what has ended, has waits and run times in their place.
+    """Start, finish and arrival where the log, or a line of what has ended, has waits and run times in their place.
 
     A request of no run time that is not said to be completed never started: its finish is when it was given up. So it
     is of one that was killed as it started and ran on no node that is named, as old versions of Slurm write it.
     """
     wait_s = row.pop(WAIT, None)
-    if WAIT in mapping.columns and "start" not in row:
+    if WAIT in mapping.columns and "start" not in row and "arrival" in mapping.columns:
         arrival_s = row["arrival"]
         row["start"] = None if wait_s is None or arrival_s is None else arrival_s + wait_s
+    began_s = row.get("start")
     if "start" not in row and "run_s" in row and "finish" in row:
         finish_s, run_s = row["finish"], row["run_s"]
-        ran = run_s is not None and finish_s is not None and (run_s > 0.0 or row["status"] == "completed")
-        row["start"] = finish_s - run_s if ran else None
+        began_s = None if run_s is None or finish_s is None else finish_s - run_s
+        row["start"] = began_s if run_s or row["status"] == "completed" else None
+    if "arrival" not in mapping.columns:
+        row["arrival"] = None if began_s is None or wait_s is None else began_s - wait_s
     start_s = row.get("start")
     if "run_s" in row:
         is_derived = "finish" not in row or (row["finish"] is None and row["status"] not in UNFINISHED)

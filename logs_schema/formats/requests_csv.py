@@ -13,7 +13,7 @@ Readings of the format:
   one pool, whatever started ran on it, and nodes that the mapping names are left out.
 * Without a column for `site` requests are of the machines' site, where all listed ones are of one, else of `cluster`.
 * Where the log has waits and run times in place of start and finish, these follow from them; so does the start from
-  finish and run time.
+  finish and run time, and the arrival from start and wait.
 * An instant without a zone, in an hour that the clock of its time zone shows twice, is the first one, or the second
   where otherwise the request would start before it arrived, or finish before it started.
 * Empty fields and texts such as `None`, `Unknown` and `N/A` are null; a text that cannot be read costs its row.
@@ -142,7 +142,7 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
 def _mapping_file(paths: Sequence[Path]) -> Path:
     return mapping_file(
         paths, "log",
-        "evaluation/examples/requests holds mappings for Slurm and Kubernetes; "
+        "evaluation/examples/requests holds mappings for Slurm, Kubernetes, PBS, HTCondor and others; "
         "logs_schema/formats/request_mapping.py has all keys",
     )  # fmt: skip
 
@@ -274,7 +274,8 @@ def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
         yield (
             f"{path.name}: of the first {len(arrivals):,} requests {num_again:,} have several lines with different "
             "arrivals, and one line of each is kept: a log of events has to be joined first, to a line a request with "
-            "its arrival, start and finish; where request_id is no identity, mend the mapping"
+            "its arrival, start and finish (evaluation/examples/requests/google.toml has the SQL); where request_id is "
+            "no identity, mend the mapping"
         )
 
 
@@ -316,8 +317,10 @@ def _value_notice(text: str, where: str, unit: str, mapping: RequestMapping) -> 
 
 
 def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> bool:
-    """Whether the first arrival that can be read is a number too small for one since 1970."""
-    arrival = mapping.columns["arrival"]
+    """Whether the first arrival (else start, else finish) that can be read is a number too small for one since 1970."""
+    arrival = next(
+        mapping.columns[name] for name in ("arrival", "start", "finish") if name in mapping.columns
+    )
     if mapping.time_format or not files or not arrival.sources:
         return False
     as_fields, num_skipped = _reader(files[0], mapping)

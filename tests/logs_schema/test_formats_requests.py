@@ -23,9 +23,9 @@ ARRIVAL = '[columns.arrival]\nsource = "t"\n'
 NODES = ("node_id,site,tier,cpu_cores", "n1,cluster,pool,8")
 SACCT = (
     "JobID|User|Account|Partition|State|Submit|Start|End|Timelimit|ReqCPUS|ReqMem|ReqTRES|ReqNodes|NodeList",
-    "7|ann|p|b|COMPLETED|2024-03-30T22:00:00|2024-03-30T22:10:00|2024-03-31T04:10:00|1-00:00:00|8|4000Mc|cpu=8,gres/gpu:v100=2,mem=32000M|1|n01",
+    "7|ann|p|b|COMPLETED|2024-03-30T22:00:00|2024-03-30T22:10:00|2024-03-31T04:10:00|1-00:00:00|8|4000Mc|gres/gpu:v100=2|1|n01",
     "7.batch||||COMPLETED|2024-03-30T22:10:00|2024-03-30T22:10:00|2024-03-31T04:10:00||8|||1|n01",
-    "8_3|bob|p|b|CANCELLED by 9|2024-03-30T22:00:00|Unknown|2024-03-30T23:00:00|UNLIMITED|16|16G|cpu=16,mem=32G|2|None assigned",
+    "8_3|bob|p|b|CANCELLED by 9|2024-03-30T22:00:00|Unknown|2024-03-30T23:00:00|UNLIMITED|16|16G|cpu=1|2|None assigned",
     "9|bob|p|g|TIMEOUT|2024-10-27T02:50:00|2024-10-27T02:10:00|2024-10-27T02:40:00|30:00|32|64Gn|gres/gpu=4,node=2|2|n[02-03]",
     "10|bob|p|g|PENDING|2024-10-27T12:50:00|Unknown|Unknown|2-00|32|64Gn|gres/gpu=4,node=2|2|None assigned",
     "11|bob|p|g|FAILED|2024-10-27T12:50:00|2024-10-27T12:50:00|2024-10-27T12:49:00|02:00:00|32|64Gn|gres/gpu=4,node=2|2|n02",
@@ -73,8 +73,7 @@ def test_sacct_with_steps_cancelled_jobs_and_two_changes_of_the_clock(tmp_path: 
         128.0,
         1800.0,
     )
-    assert rows["10"]["requested_run_s"] == 2 * 86400.0
-    assert rows["10"]["status"] == "waiting"
+    assert (rows["10"]["requested_run_s"], rows["10"]["status"]) == (2 * 86400.0, "waiting")
 
 
 def test_digits_joined_by_an_underscore_are_no_number(tmp_path: Path) -> None:
