@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logs_schema.errors import counted
 from logs_schema.formats.pool_size import guesses
 from logs_schema.log_days import SHIFTS_DAYS, LogDays
 
@@ -175,7 +176,7 @@ def _node_capacities(nodes: pa.Table, guessed: Set[str]) -> Capability:
     reason = (
         f"{pools} of unnamed machines"
         if virtual
-        else f"{nodes.num_rows:,} nodes of {len(classes) or 1} classes"
+        else f"{counted(nodes.num_rows, 'node')} of {'one class' if len(classes) < 2 else f'{len(classes):,} classes'}"
     )
     if memory < ENOUGH:
         reason += ", memory unknown" if memory == 0 else f", memory known for {percent(memory)}"

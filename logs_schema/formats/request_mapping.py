@@ -137,6 +137,14 @@ class RequestMapping:
         named = [source for one in self.columns.values() for source in one.sources]
         return list(dict.fromkeys([*named, *self.only]))
 
+    @property
+    def says_waits(self) -> bool:
+        """Whether waits are not the log's: a constant, or instants of arrival that are those of the start as well."""
+        wait, arrival, start = (self.columns.get(name) for name in (WAIT, "arrival", "start"))
+        if start is not None and arrival is not None:
+            return arrival.sources == start.sources
+        return wait is not None and wait.constant is not None
+
     def without_nodes(self) -> "RequestMapping":
         """The mapping without columns that hold names of nodes."""
         return replace(

@@ -125,6 +125,8 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
         limits = {"decisions": "one pool: there was nothing to choose", "tiers": "one pool"}
     elif not _inventory(paths):
         limits = {"node_capacities": "no nodes.csv beside the log, and no capacity was given"}
+    if mapping.says_waits:
+        limits["true_waits"] = "waits are not logged: the mapping says when requests began"
     return describe(
         NAME,
         clock=RELATIVE_CLOCK if _counts_from_hidden_zero(files, mapping) else ABSOLUTE_CLOCK,

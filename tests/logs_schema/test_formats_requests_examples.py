@@ -8,7 +8,7 @@ from textwrap import dedent
 
 import pytest
 
-from logs_schema import FormatError
+from logs_schema import FormatError, check_archive
 from logs_schema.importing import import_log
 from tests.logs_schema.collecting import written
 from tests.logs_schema.test_formats_requests import EXAMPLES, imported, requests_in
@@ -115,3 +115,21 @@ def test_arrivals_follow_from_ends_run_times_and_waits_where_the_log_has_no_othe
     assert [row["arrival"].timestamp() for row in rows.values()] == [1709251203.0]
     with pytest.raises(FormatError, match=r"when requests arrived[\s\S]*wait_s"):
         imported(after, ends, *lines)
+
+
+@pytest.mark.parametrize(
+    ("columns", "answer"),
+    [
+        ('[columns.start]\nsource = "begin"\n[columns.arrival]\nsource = "t"', "yes"),
+        ('[columns.start]\nsource = "begin"\n[columns.arrival]\nsource = "begin"', "no"),
+        ('[columns.start]\nsource = "begin"\n[columns.wait_s]\nconstant = 0', "no"),
+        ('[columns.arrival]\nsource = "t"\n[columns.wait_s]\nconstant = 5', "no"),
+        ('[columns.arrival]\nsource = "t"\n[columns.wait_s]\nsource = "wait"', "yes"),
+    ],
+)
+def test_waits_that_the_mapping_says_are_not_those_of_the_log(
+    tmp_path: Path, columns: str, answer: str
+) -> None:
+    imported(tmp_path, columns + "\n", "t,begin,wait", "1709251200,1709251260,60")
+    waits = next(one for one in check_archive(tmp_path / "a").capabilities if one.name == "true_waits")
+    assert waits.answer == answer
