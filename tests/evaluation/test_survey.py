@@ -12,6 +12,7 @@ import pytest
 from evaluation.commands.cli import main
 from evaluation.comparison.survey import day_counts
 from evaluation.comparison.survey.day_counts import BINS_A_DECADE, OTHERS, DayCounts, bin_of, count_day
+from evaluation.comparison.survey.showing import darkest
 from evaluation.comparison.survey.survey import (
     Aspect,
     AtShift,
@@ -108,6 +109,12 @@ def test_days_that_a_log_begins_or_ends_within_say_nothing_of_arrivals() -> None
     assert cut_off(days) == (days[0].day, days[3].day)
     assert cut_off([day(number, usual) for number in range(4)]) == ()
     assert cut_off([days[0], *(day(number, usual) for number in (1, 2, 3))]) == (days[0].day,)
+
+
+def test_the_figure_of_days_tells_far_days_apart_and_keeps_its_scale_for_near_ones() -> None:
+    far = np.arange(0.0, 40.0)
+    assert 36.0 < darkest(far) < 39.0
+    assert darkest(np.array([0.0, 0.5, 1.1, np.nan])) == darkest(np.array([np.nan])) == 2.0
 
 
 def test_rare_labels_become_others(changed: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,9 +150,15 @@ def _shifts_plot(found: DaySurvey) -> str:
         return svg_of(figure)
 
 
+def darkest(distance: np.ndarray) -> float:
+    """Where the scale of a figure of days ends, in limits: above nearly all distances, so that far days differ, too."""
+    known = distance[np.isfinite(distance)]
+    return max(2.0, float(np.quantile(known, 0.95)) if known.size else 0.0)
+
+
 def _days_plot(found: DaySurvey, one: Aspect) -> str:
     """An aspect's distance between every two days, in multiples of its limit."""
-    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
 
     shown = np.unique(np.linspace(0, len(found.days) - 1, MAX_SHOWN).round().astype(int))
     with styled_figure(one.name, width=4.6, height=3.9, layout="constrained") as figure:
@@ -160,10 +166,13 @@ def _days_plot(found: DaySurvey, one: Aspect) -> str:
         colours = LinearSegmentedColormap.from_list(
             "limit", ["#f4f7fa", "#8fc3e8", "#2A8FD0", "#D55E00", "#7a2c00"]
         ).with_extremes(bad="#888888")
-        drawn = axes.imshow(one.distance[np.ix_(shown, shown)] / one.limit, cmap=colours, vmin=0.0, vmax=2.0)
+        distance = one.distance[np.ix_(shown, shown)] / one.limit
+        norm = TwoSlopeNorm(vmin=0.0, vcenter=1.0, vmax=darkest(distance))
+        drawn = axes.imshow(distance, cmap=colours, norm=norm)
         ticks = np.unique(np.linspace(0, len(shown) - 1, 6).round().astype(int))
         names = [found.days[shown[tick]].strftime("%b %d") for tick in ticks]
         axes.set_xticks(ticks, names, rotation=45, ha="right", fontsize=9)
         axes.set_yticks(ticks, names, fontsize=9)
-        figure.colorbar(drawn, ax=axes, label="distance / limit", extend="max")
+        scale = np.unique([0.0, *np.linspace(1.0, norm.vmax, 4).round()])
+        figure.colorbar(drawn, ax=axes, label="distance / limit", extend="max", ticks=scale)
         return svg_of(figure)
