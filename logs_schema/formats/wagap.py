@@ -22,7 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from logs_schema.errors import FormatError
+from logs_schema.errors import FormatError, counted
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.formats.files import find_files, numbered_lines, only_file
 from logs_schema.formats.reading import NOTHING_GIVEN, Chunk, Item, ReadingOptions, Row, parse_lines, tabulate
@@ -169,12 +169,14 @@ def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[
     return describe(
         NAME,
         clock=ABSOLUTE_CLOCK,
-        limits={"tiers": "one cluster"},
+        limits={
+            "tiers": "one cluster",
+            "outcomes": "the log has no failure flag: every job is taken as completed",
+        },
         notes=(
             "Candidates are classes of nodes; null where the specification allows all.",
             "Field 10 is read as bytes in total over all nodes.",
-            "Every job is taken as completed: the log has no failure flag.",
-            f"{found.num_contradictions} jobs ran on a class that their specification excludes; "
+            f"{counted(found.num_contradictions, 'job')} ran on a class that their specification excludes; "
             "that class is added to their candidates.",
             *(
                 f"{seen[name]} nodes of class {name} occur and the inventory lists {machines[name].num_nodes}: "

@@ -111,8 +111,9 @@ def test_the_class_it_ran_on_is_always_a_candidate_and_contradictions_are_counte
     lines = (job(1, ["a"] * 13), job(2, ["a"], spec="1:ppn=1:host=zegox10.cerit-sc.cz"))
     found = read(tmp_path, *lines)
     assert found.rows["requests"][1]["candidates"] is None
-    note = " ".join(wagap.facts([tmp_path / "log.swf"])["notes"])
-    assert "1 jobs ran on a class that their specification excludes" in note
+    facts = wagap.facts([tmp_path / "log.swf"])
+    assert "1 job ran on a class that their specification excludes" in " ".join(facts["notes"])
+    assert "every job is taken as completed" in facts["limits"]["outcomes"]
 
 
 @pytest.mark.parametrize(
