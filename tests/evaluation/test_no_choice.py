@@ -1,5 +1,7 @@
 """A log without a choice of node: the fit says so, the training refuses; without nodes, every problem of nodes does."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from evaluation.commands.cli import main
@@ -9,9 +11,10 @@ from evaluation.problems.kits import choose_kit
 from evaluation.problems.placement import steps
 from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice
 from evaluation.problems.placement.kit import fitted
+from evaluation.problems.placement.reporting import limits_of
 from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError
-from logs_schema.product import writing
+from logs_schema.product import Manifest, writing
 from logs_schema.tables import NODES, REQUESTS
 from tests.twin.test_fit_encoding import DAYS, archived, request, table_of
 from twin.placement.encoding import fit_encoding
@@ -96,6 +99,14 @@ def test_the_fit_tells_a_person_that_nothing_can_be_trained(monkeypatch):
         "warning: one node, so nothing can be trained in this twin; "
         "to learn the order of a queue: schedtwin fit --problem ordering"
     ]
+
+
+def test_the_page_says_why_nothing_was_trained_also_of_several_nodes():
+    comparison = SimpleNamespace(judges=(SimpleNamespace(name="truth"),))
+    twin = Manifest("twin", extra={NO_CHOICE: "one legal node each"})
+    (said,) = limits_of(comparison, {"twin": twin})
+    assert "no choice of node: one legal node each." in said
+    assert not limits_of(comparison, {"twin": Manifest("twin")})
 
 
 @pytest.mark.parametrize("problem", ["assignment", "orchestration"])

@@ -139,21 +139,22 @@ def test_every_seed_learns_its_own_policy_from_the_same_clone(schedulers: Schedu
 @pytest.mark.slow
 def test_a_log_without_a_choice_ends_with_the_comparison(products: dict[str, Path], tmp_path: Path) -> None:
     archive = Archive(products["archive"] / "archive")
-    pool = archive.nodes().slice(0, 1)
+    nodes = archive.nodes()
     rows = archive.read("requests")
-    name = pool["node_id"][0].as_py()
-    label = pa.array([name] * len(rows)).dictionary_encode()
-    for column in ("offered_node", "ran_node"):
-        rows = rows.set_column(rows.column_names.index(column), column, label)
+    label = pa.array([nodes["node_id"][0].as_py()] * len(rows)).dictionary_encode()
+    alone = pa.ListArray.from_arrays(np.arange(len(rows) + 1), label)
+    for column, values in (("offered_node", label), ("ran_node", label), ("candidates", alone)):
+        rows = rows.set_column(rows.column_names.index(column), column, values)
     folder = tmp_path / "log"
     folder.mkdir()
-    for table, content in (("nodes", pool), ("requests", rows)):
+    for table, content in (("nodes", nodes), ("requests", rows)):
         pq.write_table(content, folder / f"{table}.parquet")
     config = replace(TINY, log=LogConfig(format="native", paths=("log",)), shifts=ShiftConfig("0d"))
     made = do(tmp_path, config)
     assert "policy" not in made
     assert "bundle" not in made
-    assert "no choice" in made["report"].read_text()
+    page = made["report"].read_text()
+    assert "no choice of node: every request of the training days had one legal node" in page
 
 
 @pytest.mark.slow

@@ -46,7 +46,9 @@ def test_days_of_which_no_end_is_known_decide_nothing(tmp_path: Path) -> None:
     for name, seeks_load in (("good", False), ("bad", True)):
         policy_by_backlog(tmp_path / name, encoding, seeks_load=seeks_load)
     good, bad = (load_contender(tmp_path / name, encoding) for name in ("good", "bad"))
-    twin = cast(PlacementTwin, SimpleNamespace(encoding=encoding, config=AnswerConfig(num_members=1)))
+    how = AnswerConfig(num_members=1)
+    parts = SimpleNamespace(encoding=encoding, config=how, windows=SimpleNamespace(num_steps=64))
+    twin = cast(PlacementTwin, parts)
     found = judge_both(
         archive, twin, days[1:], good, bad, JudgeConfig(num_steps=64, copies=1),
         IntervalConfig(num_replicates=200), SilentProgress(),

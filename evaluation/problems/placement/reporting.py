@@ -12,6 +12,7 @@ from evaluation.comparison.report import CapabilityRow, Chart, Curve, Fact, Reje
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.calibration import calibration_charts
+from evaluation.problems.placement.choices import NO_CHOICE
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.product import Manifest
@@ -152,7 +153,7 @@ def make_report(
         configuration=settings_as_made(config, made),
         hashes=hashes,
         seeds=seeds_as_made(config, made),
-        limits=_limits(twin, comparison),
+        limits=limits_of(comparison, made),
     )
 
 
@@ -174,12 +175,11 @@ def seeds_as_made(config: RunConfig, made: Mapping[str, Manifest]) -> dict[str, 
     return {words: seed for words, seed in seeds.items() if seed is not None} | {"judges": config.judge.seed}
 
 
-def _limits(twin: PlacementTwin, comparison: Comparison) -> tuple[str, ...]:
+def limits_of(comparison: Comparison, made: Mapping[str, Manifest]) -> tuple[str, ...]:
+    """What the numbers of a page cannot say; `made` as of `make_report`."""
     limits = []
-    if twin.encoding.cluster.num_nodes < 2:
-        limits.append(
-            "This log leaves a scheduler no choice of node, so nothing was trained and nothing compared."
-        )
+    if without := made["twin"].extra.get(NO_CHOICE):
+        limits.append(f"This log leaves a scheduler no choice of node: {without}. So nothing was trained.")
     if not any(judge.name == "truth" for judge in comparison.judges):
         limits.append(
             "No judge here is the real system. A policy that looks better in replay and in the twin of shifted days is "
