@@ -203,7 +203,7 @@ def _simulate(
     kind = jnp.int32(how.program.kinds.index(SAMPLED))
     engines = jax.tree.map(lambda leaf: jnp.asarray(leaf)[None], engine)
     copies = jax.tree.map(jnp.asarray, select(windows, np.zeros(num_replications, int)))
-    simulated = how.program.run(key, kind, engines, copies, model)
+    simulated = how.program.run(key, kind, engines, copies, model, {})
     active, away, start_s = (
         np.asarray(leaf)[0, :, 0]
         for leaf in (simulated.active, simulated.decision_info.off_site, simulated.outcome.start_s)

@@ -70,8 +70,10 @@ def test_the_whole_table_from_nothing(tmp_path):
         (name, day) for name in wanted for day in (0, 30)
     }
     for row in found["rows"]:
-        assert 0 < row["on_time_low"] <= row["on_time"] <= row["on_time_high"] < 1
+        assert 0 <= row["on_time_low"] <= row["on_time"] <= row["on_time_high"] <= 1
         assert row["num_seeds"] == (2 if row["policy"] in ("twin", "cql") else 1)
+        if row["num_seeds"] == 1:  # Student's width over two seeds, hardly trained, may reach 0 and 1
+            assert 0 < row["on_time_low"] < row["on_time_high"] < 1
     by_policy = {row["policy"]: row for row in found["rows"] if row["shift_days"] == 0}
     assert (
         by_policy["least_expected_delay"]["on_time"]

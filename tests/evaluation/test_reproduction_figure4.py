@@ -4,6 +4,8 @@ import datetime as dt
 import json
 from dataclasses import replace
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -29,6 +31,8 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from offline_rl.recipes.config import TrainingConfig
+from twin.placement.encode import cut_windows
+from twin.placement.learned import AnswerModel, answer_network, num_inputs
 
 TINY = Figure4Config(
     "small", num_seeds=1, num_parts=2, num_replications=2, num_steps=64,
@@ -94,6 +98,30 @@ def test_a_part_with_too_few_requests_is_named(log, how):
     held = read_day(log, how.encoding, TINY.simulated_day)
     with pytest.raises(ConfigError, match="of 40 of the day holds"):
         simulate_parts(None, how, None, held, DayParts(preset("small").day_s, 40), 2, SilentProgress())
+
+
+def test_what_is_simulated_has_the_arguments_that_its_program_takes(how):
+    """The program is traced, not compiled: everything in it is 1, so all requests start, and off their site."""
+
+    def traced(*given):
+        return jax.tree.map(
+            lambda leaf: np.ones(leaf.shape, leaf.dtype), jax.eval_shape(how.program.run, *given)
+        )
+
+    cluster, key, seen = (
+        how.encoding.cluster,
+        jax.random.key(0),
+        jnp.zeros((num_inputs(how.encoding.cluster), 1)),
+    )
+    members = jax.vmap(answer_network(TINY.twin).init, (0, None))(jax.random.split(key), seen)
+    model = AnswerModel(members, 1.0, 1.0, np.ones(cluster.num_nodes))
+    rows, wanted = how.learned.rows, how.learned.wanted
+    day = cut_windows(rows, wanted, how.encoding, num_steps=int(wanted.sum()))
+    alone = how._replace(program=how.program._replace(run=traced))
+    found = day_twins._simulate(
+        key, alone, how.network.init(key), model, day, DayParts(preset("small").day_s, 3), 2
+    )
+    np.testing.assert_array_equal(found, np.ones((2, 3)))
 
 
 def made(one_twin: float, per_part: float, noise: float, num_seeds: int = 3) -> list[Curves]:
