@@ -249,7 +249,7 @@ def test_references_of_other_worlds_and_impossible_ones_are_refused(kept, tmp_pa
     with pytest.raises(ConfigError, match="day -1"):
         write_reference(SMALL, -1, TINY, tmp_path / "never")
     assert not (tmp_path / "never").exists()
-    with pytest.raises(ConfigError, match="positive"):
+    with pytest.raises(ConfigError, match="num_updates = 0"):
         replace(TINY, num_updates=0)
 
 
@@ -283,9 +283,7 @@ def test_the_cache_is_the_users(monkeypatch, tmp_path):
 @pytest.mark.slow
 def test_the_command_shows_the_references_that_are_kept_or_leaves_them_out(kept, folder, monkeypatch, capsys):
     monkeypatch.setattr("evaluation.reproduction.benches.reference.ReferenceConfig", lambda: TINY)
-    monkeypatch.setattr(
-        "evaluation.reproduction.benches.truth_bench.TruthBenchConfig", lambda num_seeds: BENCH
-    )
+    monkeypatch.setattr("evaluation.commands.bench.given", lambda config, arguments: BENCH)
     words = ["bench", "truth", "--preset", "small", "--days", "0", "--policies", "least-loaded"]
     assert cli.main([*words, "--references", str(folder), "--json", "--no-progress"]) == 0
     told = json.loads(capsys.readouterr().out)
