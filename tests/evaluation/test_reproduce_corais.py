@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation.commands.cli import main
-from evaluation.reproduction.corais import CoraisConfig
+from evaluation.reproduction.corais import CoraisConfig, table
 from evaluation.reproduction.corais_learning import NetworksConfig, networks
 from evaluation.reproduction.corais_scales import EMPTY, TABLE_3, TABLE_4, TABLE_5, Scale
 from evaluation.reproduction.corais_solvers import takes
@@ -71,6 +71,20 @@ def test_the_command_writes_its_table(tmp_path, capsys, monkeypatch):
     assert json.loads((tmp_path / "out" / "corais.json").read_text()) == found
     assert main(asked) == 0  # nothing is solved again: the same seconds
     assert json.loads(capsys.readouterr().out) == found
+
+
+def test_no_interval_of_a_makespan_over_the_best_one_begins_below_it():
+    makespan_s = {"exact": [2.0, 4.0], "insertion": [2.0, 4.4], "local": [4.0, 8.4]}
+    seconds = {name: [0.1, 0.1] for name in makespan_s}
+    figures = {"best_s": [2.0, 4.0], "bound_s": [2.0, 4.0], "makespan_s": makespan_s, "seconds": seconds}
+    found = table(CoraisConfig(), {TABLE_3[0]: figures}, [], [])
+    rows = {
+        row["solver"]: [row[f"gap_to_best{end}"] for end in ("_low", "", "_high")] for row in found["rows"]
+    }
+    half = 12.7062 * 0.05  # Student's quantile of one degree of freedom, and the deviation of the mean
+    assert rows["exact"] == [1.0, 1.0, 1.0]
+    assert rows["insertion"] == pytest.approx([1.0, 1.05, 1.05 + half], rel=1e-4)
+    assert rows["local"] == pytest.approx([2.05 - half, 2.05, 2.05 + half], rel=1e-4)
 
 
 def test_scales_have_their_solvers_instances_and_networks():
