@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-SCALE_CODE = 12
+SCALE_CODE = 13
 """Raised when code changes what is learned of applications."""
 
 

@@ -32,7 +32,7 @@ def laws(work_s, weight):
         log_power=0.0 * ones, most_cores=2.0 * ones, start_up_s=30.0 * ones, connections=50.0 * ones,
         memory_gib=0.2 * ones, memory_per_call_gib=0.001 * ones,
         memory_margin_gib=0.0 * ones, weight=jnp.asarray(weight),
-        tail=jnp.asarray([0.9, 0.0, 0.0, 0.1]), spread=0.05 * ones,
+        tail_weight=jnp.asarray(weight), tail=jnp.asarray([0.9, 0.0, 0.0, 0.1, 0.0]), spread=0.05 * ones,
     )  # fmt: skip
 
 
@@ -41,7 +41,9 @@ def of_plan(known, rate, cores, replicas):
     rho = rate * known.work_s / (replicas * cores)
     own = law_s(known.log_floor, known.gamma, known.log_beta, known.log_power, rho, cores)
     time_s = known.weight * own
-    ratio = jnp.exp(jnp.clip(jnp.sum(known.tail * tail_features(time_s, rho)), 0.3, 1.4))
+    ratio = jnp.exp(
+        jnp.clip(jnp.sum(known.tail * tail_features(time_s, known.tail_weight * own, rho)), 0.3, 1.4)
+    )
     cost = jnp.sum(replicas * (cores + known.memory_gib / CORE_GIB))
     return jnp.where(jnp.max(rho) > 0.9, jnp.inf, ratio * jnp.sum(time_s)), cost
 

@@ -149,9 +149,9 @@ def _step(
     share = 1.0 - (1.0 - RESTARTING) ** (dt_s / RESTARTING_S)
     restarting = share * (memory + laws.memory_margin_gib > grants.memory_gib)
     refused = refused + restarting * jnp.minimum(number * ready, dt_s * done)
-    time_s = laws.weight * own * on
+    time_s, tail_s = laws.weight * own * on, laws.tail_weight * own * on
     mean_s = jnp.sum(time_s, axis=0)
-    ratio = jnp.exp(jnp.clip(jnp.sum(laws.tail * tail_features(time_s, rho), axis=0), 0.3, 1.4))
+    ratio = jnp.exp(jnp.clip(jnp.sum(laws.tail * tail_features(time_s, tail_s, rho), axis=0), 0.3, 1.4))
     failing = jnp.clip(refused / jnp.maximum(dt_s * rate, 1e-6), 0.0, 1.0)
     survives = jnp.exp(jnp.sum(laws.calls_per_request * on * jnp.log1p(-0.999 * failing), axis=0))
     requests = asked * dt_s

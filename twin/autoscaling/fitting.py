@@ -1,7 +1,8 @@
 """Learns the laws of an application from its log: several members, each from hours drawn with replacement.
 
 What can be read off is read off: calls per request, work per call and start-up times are ratios of sums, memory is a
-straight line, the weights from end to end are a non-negative regression held near the calls per request. The law of the
+straight line, the weights from end to end, those of the mean and those of its 95 % quantile, are non-negative regressions
+held near the calls per request. The law of the
 own time is fitted by gradient descent, for all deployments and members at once, on intervals that are not censored.
 """
 
@@ -16,7 +17,7 @@ import optax
 from logs_schema.calendar import HOUR_S
 from logs_schema.errors import ConfigError
 from twin.autoscaling.laws import MOST_RHO, Laws, law_s, tail_features
-from twin.autoscaling.scaling_log import ScalingLog
+from twin.autoscaling.scaling_log import P95_OF_EXPONENTIAL, ScalingLog
 from twin.contracts import Array
 from twin.descent import descend
 
@@ -80,8 +81,8 @@ def fit_laws(log: ScalingLog, config: LawsConfig | None = None) -> Laws:
     members = []
     for member, part in enumerate(parts):
         own = {name: fitted[name][member] for name in fitted}
-        weight, tail = _end_to_end(log, part, draws[member])
-        laws: dict[str, Any] = {**part, **own, "spread": spread[member], "weight": weight, "tail": tail}
+        weights = _end_to_end(log, part, draws[member])
+        laws: dict[str, Any] = {**part, **own, "spread": spread[member], **weights}
         members.append(Laws(**laws))
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *members)
 
@@ -231,32 +232,42 @@ def _fit_own_times(
     return jax.tree.map(np.asarray, params), np.asarray(spread)
 
 
-def _end_to_end(
-    log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Weights of own times in the mean from end to end, and coefficients of its tail."""
-    from scipy.optimize import nnls
-
-    own = log.columns["response_s"][rows]
-    target = log.gateway["response_s"][rows]
-    known = np.isfinite(own).all(axis=1) & np.isfinite(target) & (target > 0.0)
+def _end_to_end(log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray) -> dict[str, np.ndarray]:
+    """Weights of own times in the mean from end to end and in its 95 % quantile, and coefficients of its tail."""
+    own, mean_s = log.columns["response_s"][rows], log.gateway["response_s"][rows]
+    known = np.isfinite(own).all(axis=1) & np.isfinite(mean_s) & (mean_s > 0.0)
     if known.sum() < 10:
         raise ConfigError(
             f"{known.sum()} intervals have response times of all deployments and of the gateway",
             where="deployment_samples", allowed="10 or more", advice="leave out deployments that are seldom called",
         )  # fmt: skip
-    own, target = own[known], target[known]
+    own, mean_s, tail_s = own[known], mean_s[known], log.gateway["response_p95_s"][rows][known]
     calls = part["calls_per_request"]
-    typical = own.mean(axis=0) / target.mean()
-    held = 0.03 * np.sqrt(len(target)) * np.diag(typical)
-    scaled = np.concatenate([own / target[:, None], held])
-    weight, _ = nnls(scaled, np.concatenate([np.ones(len(target)), held @ calls]))
+    weight = _weights(own, mean_s, calls)
+    told = np.isfinite(tail_s) & (tail_s > 0.0)
+    if told.sum() < 10:  # the log has no quantile: that of one exponential time
+        return {
+            "weight": weight,
+            "tail_weight": weight,
+            "tail": np.array([np.log(P95_OF_EXPONENTIAL), *[0.0] * 4]),
+        }
+    longer = np.median(tail_s[told] / mean_s[told])
+    tail_weight = _weights(own[told], tail_s[told], longer * calls)
     rho = rho_of(log, part["work_s"], part["most_cores"])[rows][known]
-    tail = np.log(log.gateway["response_p95_s"][rows][known] / target)
-    features = np.asarray(tail_features(jnp.asarray((own * weight).T), jnp.asarray(rho.T))).T
-    usable = np.isfinite(tail) & np.isfinite(features).all(axis=1)
-    if not usable.any():  # the log has no quantile: that of one exponential time
-        return weight, np.array([np.log(2.9957), 0.0, 0.0, 0.0])
-    x, y = features[usable], tail[usable]
-    ridge = 1e-3 * len(y) * np.diag([0.0, 1.0, 1.0, 1.0])
-    return weight, np.linalg.solve(x.T @ x + ridge, x.T @ y)
+    times = (jnp.asarray((own * one).T) for one in (weight, tail_weight))
+    features = np.asarray(tail_features(*times, jnp.asarray(rho.T))).T
+    usable = told & np.isfinite(features).all(axis=1)
+    x, y = features[usable], np.log(tail_s[usable] / mean_s[usable])
+    ridge = 1e-3 * len(y) * np.diag([0.0, *[1.0] * (x.shape[1] - 1)])
+    tail = np.linalg.solve(x.T @ x + ridge, x.T @ y)
+    return {"weight": weight, "tail_weight": tail_weight, "tail": tail}
+
+
+def _weights(own: np.ndarray, target_s: np.ndarray, usual: np.ndarray) -> np.ndarray:
+    """Weights >= 0 [deployments] whose sum of own times is the target, in proportion; held near the usual ones."""
+    from scipy.optimize import nnls
+
+    held = 0.03 * np.sqrt(len(target_s)) * np.diag(own.mean(axis=0) / target_s.mean())
+    scaled = np.concatenate([own / target_s[:, None], held])
+    found: np.ndarray = nnls(scaled, np.concatenate([np.ones(len(target_s)), held @ usual]))[0]
+    return found

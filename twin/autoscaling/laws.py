@@ -7,8 +7,9 @@
 floor, gamma, beta and m are fitted for every deployment; beyond the largest rho of the log the law grows without bound,
 which is the pessimism wanted there. A call runs on one core at a time: where the log never granted a whole one, more
 saves processor time, `work (1 / cores - 1)` at most, and no other time. From end to end the mean is a weighted sum of
-the own times, its 95 % quantile a multiple of the mean that depends on how crowded and how concentrated the time is;
-the distribution is a gamma.
+the own times, its 95 % quantile a multiple of the mean that depends on how crowded and how concentrated the time is, and
+on another weighted sum of the own times, fitted to the quantile: what is seldom called and slow, or waited for beside
+something else, counts there as it does not in the mean. The distribution is a gamma.
 """
 
 from typing import NamedTuple
@@ -42,6 +43,7 @@ class Laws(NamedTuple):
     memory_per_call_gib: Array
     memory_margin_gib: Array  # beyond both, that a replica needs: below, it restarts
     weight: Array  # of an own time in the time from end to end
+    tail_weight: Array  # of an own time in the 95 % quantile from end to end
     tail: Array  # [members, tail features] log of 95 % quantile over mean
     spread: Array  # deviation of the logarithm of own times around the law
 
@@ -53,14 +55,15 @@ MIX_SPREAD, MIX_COPIES = 0.3, 12
 def drifting(laws: Laws, copies: int = MIX_COPIES) -> Laws:
     """An ensemble of `copies` times the members, each a world whose users ask for something else than in the log.
 
-    Calls per request, and with them the weight of an own time, are `exp(u)` times those of the log, `u` uniform within
+    Calls per request, and with them the weights of an own time, are `exp(u)` times those of the log, `u` uniform within
     `MIX_SPREAD` of zero for every deployment of every member: what is learned in many such worlds holds where the mix
     of requests has moved (domain randomisation; Tobin et al. 2017).
     """
     random = np.random.default_rng([2, 0xD21F])
     many: Laws = jax.tree.map(lambda leaf: np.tile(leaf, (copies,) + (1,) * (np.ndim(leaf) - 1)), laws)
     factor = np.exp(random.uniform(-MIX_SPREAD, MIX_SPREAD, many.weight.shape)).astype(np.float32)
-    return many._replace(calls_per_request=many.calls_per_request * factor, weight=many.weight * factor)
+    moved = ("calls_per_request", "weight", "tail_weight")
+    return many._replace(**{name: getattr(many, name) * factor for name in moved})
 
 
 def law_s(
@@ -72,12 +75,14 @@ def law_s(
     return slowed * (1.0 + jnp.exp(log_beta) * rho ** (1.0 + jnp.exp(log_power)) / (1.0 - rho))
 
 
-def tail_features(time_s: Array, rho: Array) -> Array:
-    """[features, *streams] from weighted own times and loads [deployments, *streams]."""
-    share = time_s / jnp.maximum(jnp.sum(time_s, axis=0, keepdims=True), 1e-9)
+def tail_features(time_s: Array, tail_s: Array, rho: Array) -> Array:
+    """[features, *streams] from own times weighted for the mean and for the quantile, and loads [deployments, *streams]."""
+    mean_s = jnp.maximum(jnp.sum(time_s, axis=0), 1e-9)
+    share = time_s / mean_s[None]
     crowded = jnp.sum(share * jnp.clip(rho, 0.0, 1.0), axis=0)
     concentration = jnp.log(jnp.maximum(jnp.sum(share**2, axis=0), 1e-3))
-    return jnp.stack([jnp.ones_like(crowded), crowded, crowded**2, concentration])
+    longer = jnp.log(jnp.maximum(jnp.sum(tail_s, axis=0), 1e-9) / mean_s)
+    return jnp.stack([jnp.ones_like(crowded), crowded, crowded**2, concentration, longer])
 
 
 def gamma_share_below(edges_s: Array, mean_s: Array, shape: Array) -> Array:

@@ -14,7 +14,7 @@ from twin.autoscaling.scaling_log import DEPLOYMENT_COLUMNS, GATEWAY_COLUMNS, Sc
 from twin.autoscaling.workload import LoadModel
 
 ARRAYS, MEANING = "application.npz", "application.json"
-TAIL_FEATURES = 4
+TAIL_FEATURES = 5
 
 
 class ApplicationTwin(NamedTuple):

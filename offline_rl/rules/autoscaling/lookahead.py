@@ -126,7 +126,7 @@ def plan(
     used = jnp.minimum(cores, mine.most_cores[None])
     rho = (rate * mine.work_s)[None] / (replicas * used)
     own = law_s(mine.log_floor[None], mine.gamma[None], mine.log_beta[None], mine.log_power[None], rho, used)
-    time_s = (mix * mine.weight)[None] * own
+    time_s, tail_s = ((mix * one)[None] * own for one in (mine.weight, mine.tail_weight))
     cost = replicas * (cores + mine.memory_gib[None] / CORE_GIB) + 1e4 * jnp.maximum(rho - LARGEST_RHO, 0.0)
     goal = jnp.log(settings.margin * config.slo_s)
 
@@ -140,8 +140,8 @@ def plan(
         low, high = ends
         middle = 0.5 * (low + high)
         index = chosen(middle)
-        here, crowded = take(time_s, index), take(rho, index)
-        ratio = jnp.clip(jnp.sum(mine.tail * tail_features(here, crowded), axis=0), 0.3, 1.4)
+        here, there, crowded = (take(one, index) for one in (time_s, tail_s, rho))
+        ratio = jnp.clip(jnp.sum(mine.tail * tail_features(here, there, crowded), axis=0), 0.3, 1.4)
         total_s = jnp.sum(here, axis=0)
         slow = (jnp.log(total_s) + ratio > goal) & (jnp.exp(middle) * total_s < settings.weight)
         return jnp.where(slow, middle, low), jnp.where(slow, high, middle)
