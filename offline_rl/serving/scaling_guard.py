@@ -30,6 +30,8 @@ from offline_rl.runner.scaling import (
 POLICY, FALLBACK, HOLD = "policy", "fallback", "hold"
 BEYOND = 1.2
 """Rates above so many times the largest of the log are not like training."""
+SLACK = 0.01
+"""Cores and GiB by which the size of a replica may differ from what the log has seen: quantities are rounded."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,8 @@ class Guard:
             replicas = self._rules(now_s, rule, granted, now)
             by_rules = granted._replace(cpu_cores=rule_cores(rule, granted), replicas=replicas)
             is_rule = setting.form == POD_RULE
-            by_policy = by_rules if is_rule else self.policy.decide(granted, now, before)
+            seen = granted._replace(memory_gib=_memory_seen(setting, granted))
+            by_policy = by_rules if is_rule else self.policy.decide(seen, now, before)
         answers = np.isfinite(by_policy.replicas if is_rule else np.sum(by_policy, axis=0))
         reasons = [
             stale
@@ -164,7 +167,8 @@ class Guard:
         )  # fmt: skip
         if not all(np.isfinite(values[place]) for values in needed):
             return "metrics of the deployment are missing"
-        if not all(np.isfinite(values[place]) for values in (granted.cpu_cores, granted.memory_gib)):
+        size = granted.cpu_cores[place], _memory_seen(self.policy.setting, granted)[place]
+        if not np.all(np.isfinite(size)):
             return "the cores or the memory of its replicas are not known"
         users = (
             now.gateway_rate_per_s,
@@ -180,6 +184,10 @@ class Guard:
             return (
                 f"{granted.replicas[place]:g} replicas, training had {one.min_replicas} to {one.max_replicas}"
             )
+        bounds = (one.min_cpu_cores, one.max_cpu_cores), (one.min_memory_gib, one.max_memory_gib)
+        for has, (least, most), unit in zip(size, bounds, ("cores", "GiB"), strict=True):
+            if not least - SLACK <= has <= most + SLACK:
+                return f"replicas of {has:g} {unit}, training had {least:g} to {most:g}"
         return ""
 
     def _affordable(
@@ -208,8 +216,8 @@ class Guard:
         Memory that the log never changed, or never named, stays as it is granted.
         """
         within = bounded(self.policy.setting, wanted)
-        has_room = self.policy.setting.limit("min_memory_gib") < self.policy.setting.limit("max_memory_gib")
-        within = within._replace(memory_gib=np.where(has_room, within.memory_gib, granted.memory_gib))
+        memory = np.where(_has_room(self.policy.setting), within.memory_gib, granted.memory_gib)
+        within = within._replace(memory_gib=memory)
         if not self.config.resources:
             within = within._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
         low = granted.replicas - (self.config.most_removed if removes else 0)
@@ -233,6 +241,18 @@ class Guard:
         most = np.max([np.where(np.isfinite(one), one, -np.inf) for _, one in self.desired], axis=0)
         rules = np.where(desired < granted.replicas, np.minimum(most, granted.replicas), desired)
         return np.where(granted.replicas > 0.0, rules, np.nan)  # whoever switched it off will switch it on
+
+
+def _has_room(setting: ScalingSetting) -> np.ndarray:
+    """[deployments] bool: the log changed the memory of replicas."""
+    found: np.ndarray = setting.limit("min_memory_gib") < setting.limit("max_memory_gib")
+    return found
+
+
+def _memory_seen(setting: ScalingSetting, granted: Granted) -> np.ndarray:
+    """[deployments] the memory of a replica that a policy reckons with: that of the log where it was never changed or
+    never named, for no policy has learned what another one means."""
+    return np.where(_has_room(setting), granted.memory_gib, setting.limit("min_memory_gib"))
 
 
 def _keeping_sizes(setting: ScalingSetting) -> ScalingSetting:

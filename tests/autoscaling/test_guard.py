@@ -59,7 +59,34 @@ def test_memory_that_the_log_never_changed_or_never_named_stays_as_it_is_granted
     large = GRANTED._replace(memory_gib=np.array([4.0, 4.0]))
     found = Guard(policy, GuardConfig(resources=True)).decide(0.0, large, readings(), readings())
     np.testing.assert_array_equal(found.wanted.memory_gib, [4.0, 1.0])
-    np.testing.assert_array_equal(found.wanted.replicas, [4.0, 4.0])
+    assert found.arms == (POLICY, FALLBACK)
+    assert found.reasons[1] == "replicas of 4 GiB, training had 0.25 to 1"
+
+
+@pytest.mark.parametrize("memory_gib", [4.0, np.nan])
+def test_a_policy_decides_as_in_training_where_the_log_has_one_size_of_memory_or_none(memory_gib):
+    policy, arrays = policy_of(0.0)
+    arrays["Dense_0/kernel"][:, 5, 0] = arrays["Dense_1/kernel"][:, 0, 0] = (
+        1.0  # what is seen of memory granted
+    )
+    arrays["Dense_2/kernel"][:, 0, 2] = 2.0
+    one_size = [replace(one, min_memory_gib=1.0, max_memory_gib=1.0) for one in policy.setting.deployments]
+    policy = ScalingPolicy(replace(policy.setting, deployments=tuple(one_size)), arrays)
+    other = GRANTED._replace(memory_gib=np.full(2, memory_gib))
+    found = Guard(policy, GuardConfig()).decide(0.0, other, readings(), readings())
+    assert found.arms == (POLICY, POLICY)
+    np.testing.assert_array_equal(found.wanted.replicas, GRANTED.replicas)
+    np.testing.assert_array_equal(found.wanted.memory_gib, other.memory_gib)
+
+
+def test_where_replicas_have_another_size_than_ever_in_the_log_the_rules_decide():
+    policy, _ = policy_of(0.99)
+    large = GRANTED._replace(cpu_cores=np.array([4.0, 0.5]))
+    found = Guard(policy, GuardConfig()).decide(0.0, large, readings(), readings())
+    assert found.arms == (FALLBACK, POLICY)
+    assert found.reasons[0] == "replicas of 4 cores, training had 0.25 to 2"
+    rounded = GRANTED._replace(cpu_cores=np.array([2.004, 0.5]))
+    assert Guard(policy, GuardConfig()).decide(0.0, rounded, readings(), readings()).arms == (POLICY, POLICY)
 
 
 def test_a_rule_that_was_handed_over_decides_by_use_alone():

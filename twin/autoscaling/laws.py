@@ -7,9 +7,9 @@
 floor, gamma, beta and m are fitted for every deployment; beyond the largest rho of the log the law grows without bound,
 which is the pessimism wanted there. A call runs on one core at a time: where the log never granted a whole one, more
 saves processor time, `work (1 / cores - 1)` at most, and no other time. From end to end the mean is a weighted sum of
-the own times, its 95 % quantile a multiple of the mean that depends on how crowded and how concentrated the time is, and
-on another weighted sum of the own times, fitted to the quantile: what is seldom called and slow, or waited for beside
-something else, counts there as it does not in the mean. The distribution is a gamma.
+the own times, its 95 % quantile a multiple of the mean that depends on how crowded and how concentrated the time is,
+and on another weighted sum of the own times, fitted to the quantile: what is seldom called and slow, or waited for
+beside something else, counts there as it does not in the mean. The distribution is a gamma.
 """
 
 from typing import NamedTuple
@@ -76,7 +76,7 @@ def law_s(
 
 
 def tail_features(time_s: Array, tail_s: Array, rho: Array) -> Array:
-    """[features, *streams] from own times weighted for the mean and for the quantile, and loads [deployments, *streams]."""
+    """[features, *streams] from own times, weighted for mean and for quantile, and loads [deployments, *streams]."""
     mean_s = jnp.maximum(jnp.sum(time_s, axis=0), 1e-9)
     share = time_s / mean_s[None]
     crowded = jnp.sum(share * jnp.clip(rho, 0.0, 1.0), axis=0)
