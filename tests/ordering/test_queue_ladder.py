@@ -8,7 +8,7 @@ import pytest
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering import ladder, order_candidates
 from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
-from evaluation.problems.ordering.lacking import lacking_in_words
+from evaluation.problems.ordering.lacking import all_equal_in_words, lacking_in_words
 from evaluation.problems.ordering.ladder import choose
 from evaluation.problems.ordering.order_candidates import (
     INDICES,
@@ -228,7 +228,10 @@ def test_a_pool_with_room_for_all_jobs_when_they_arrive_is_said_to_need_no_order
     assert "the other jobs" in idle
     assert "never hold more than 8 at once" in idle
     assert "smaller" not in idle  # where jobs are too large for it
-    assert "is the pool smaller" in lacking_in_words(jobs, Pool(20.0))[0]
+    (smaller,) = all_equal_in_words(lacking_in_words(jobs, Pool(20.0)))
+    assert smaller.startswith("The pool has 20")
+    assert smaller.endswith("is the pool smaller (--processors)?")
+    assert all_equal_in_words([large, idle]) == [idle.replace("the", "The", 1) + "."]
     assert not any("at once" in note for note in lacking_in_words(jobs, Pool(7.0)))
 
 

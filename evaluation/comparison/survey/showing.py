@@ -167,12 +167,12 @@ def _days_plot(found: DaySurvey, one: Aspect) -> str:
             "limit", ["#f4f7fa", "#8fc3e8", "#2A8FD0", "#D55E00", "#7a2c00"]
         ).with_extremes(bad="#888888")
         distance = one.distance[np.ix_(shown, shown)] / one.limit
-        norm = TwoSlopeNorm(vmin=0.0, vcenter=1.0, vmax=darkest(distance))
+        norm = TwoSlopeNorm(vmin=0.0, vcenter=1.0, vmax=(most := darkest(distance)))
         drawn = axes.imshow(distance, cmap=colours, norm=norm)
         ticks = np.unique(np.linspace(0, len(shown) - 1, 6).round().astype(int))
         names = [found.days[shown[tick]].strftime("%b %d") for tick in ticks]
         axes.set_xticks(ticks, names, rotation=45, ha="right", fontsize=9)
         axes.set_yticks(ticks, names, fontsize=9)
-        scale = np.unique([0.0, *np.linspace(1.0, norm.vmax, 4).round()])
+        scale = np.unique([0.0, *np.linspace(1.0, most, 4).round()])
         figure.colorbar(drawn, ax=axes, label="distance / limit", extend="max", ticks=scale)
         return svg_of(figure)

@@ -1,6 +1,6 @@
 """What a log of a queue leaves out, and which orders remain then, in words for the reader of a comparison."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -9,6 +9,7 @@ from twin.ordering.types import Jobs, Pool
 
 LEFT_OUT = {"no_processors": "no processors", "no_run_time": "no run time"}
 """Rule by which a job is left out for want of something -> what it has not."""
+ALL_EQUAL = "none waits, and all orders are equal"
 
 
 def left_out_in_words(counts: Mapping[str, int]) -> list[str]:
@@ -46,6 +47,12 @@ def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
     return notes
 
 
+def all_equal_in_words(notes: Sequence[str]) -> list[str]:
+    """Of a comparison's notes the one that makes all of it idle, as a sentence for its head; else none."""
+    found = (note[0].upper() + note[1:] for note in notes if ALL_EQUAL in note)
+    return [note if note.endswith("?") else f"{note}." for note in found]
+
+
 def room_in_words(jobs: Jobs, pool: Pool) -> list[str]:
     """How many jobs are larger than the pool, and that it has room for all others when they arrive, where that is so.
 
@@ -65,6 +72,6 @@ def room_in_words(jobs: Jobs, pool: Pool) -> list[str]:
         )
         notes.append(
             f"the pool has {pool.processors:,g} processors, and {who} that start when they arrive never hold more than "
-            f"{most:,g} at once: none waits, and all orders are equal{smaller}"
+            f"{most:,g} at once: {ALL_EQUAL}{smaller}"
         )
     return notes

@@ -17,7 +17,7 @@ from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exporting import best_index, export_order, export_rule
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
-from evaluation.problems.ordering.lacking import lacking_in_words
+from evaluation.problems.ordering.lacking import all_equal_in_words, lacking_in_words
 from evaluation.problems.ordering.ladder import CHOOSING, IndexOf, Ladder, choices_at, rules_and_ladder
 from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
 from evaluation.problems.ordering.observing import Ranges, logged_ranges
@@ -204,7 +204,8 @@ def write_order_comparison(
     is_trained = config.training is not None and not config.training.index_only
     about_twin = [f"The orders of the last anchor were {words}."] if is_trained else []
     passed = bool((certification or {}).get("certificate"))
-    warnings = [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in about_twin]
+    warnings = all_equal_in_words(comparison.notes)
+    warnings += [] if passed or certification is None else [f"{one} {BY_REPLAY}" for one in about_twin]
     facts = write_order_report(
         out, archive, comparison, title, as_settings(config), hashes, about_twin, warnings
     )
