@@ -20,7 +20,7 @@ from twin.placement.history import answers_of_history
 from twin.placement.replay import ReplayTable, replayed_answers
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
-from twin.placement.windows import Windows, joined, replayed_arrivals, select
+from twin.placement.windows import Windows, joined, pad_windows, replayed_arrivals, select
 from twin.rollout import follow
 
 NUM_DRAWS = 60
@@ -28,6 +28,8 @@ NUM_DRAWS = 60
 MIN_DAYS = 8
 """From so many days on, whole days are the units; below, four stretches of a window each."""
 BLOCKS_PER_WINDOW = 4
+MOST_ANSWERS = 1 << 26
+"""Logged answers of all nodes in memory at once, one for every request and member; of more, windows are taken in turn."""
 RESOLUTION, LEAST_S = 0.01, 1e-3
 """Durations within one per cent, or a millisecond, count as equal."""
 
@@ -87,11 +89,10 @@ def forecast(
             in the log: otherwise only the log would lack its longest runs.
     """
     whole, members = joined(parts), tested.num_members
-    width, num_draws = whole.num_windows, -(-NUM_DRAWS // tested.num_members)
-    table = answers_of_history(whole, tested.encoding)
+    num_draws = -(-NUM_DRAWS // members)
+    most = max(1, MOST_ANSWERS // (tested.encoding.cluster.num_nodes * whole.num_steps * members))
+    width = min(most, whole.num_windows)
     every = np.tile(np.arange(width), members)
-    tiled = select(whole, every)
-    tiled_table = jax.tree.map(lambda leaf: np.asarray(leaf)[..., every], table)
     run = jax.jit(
         lambda key, windows, table, model, params: _drawn(
             key,
@@ -103,17 +104,27 @@ def forecast(
             num_draws,
         )
     )
-    drawn, clone, illegal = run(jax.random.key(seed), tiled, tiled_table, tested.model, behaviour.params)
-    rows = whole.valid() & ~np.asarray(illegal)[:, :width] & (whole.node >= 0)
-
-    def of_rows(leaf: Array) -> np.ndarray:  # [T, draws, members * windows] -> [rows, draws]
-        split = np.asarray(leaf).reshape(leaf.shape[0], num_draws, members, width)
-        return np.moveaxis(split, -1, 1)[rows].reshape(-1, num_draws * members)
-
+    found = []
+    for begin in range(0, whole.num_windows, width):
+        here = np.arange(begin, min(begin + width, whole.num_windows))
+        windows = pad_windows(select(whole, here), whole.num_steps, width)
+        table = answers_of_history(windows, tested.encoding, whole)
+        tiled_table = jax.tree.map(lambda leaf: np.asarray(leaf)[..., every], table)
+        key = jax.random.fold_in(jax.random.key(seed), begin) if begin else jax.random.key(seed)
+        drawn, clone, illegal = run(key, select(windows, every), tiled_table, tested.model, behaviour.params)
+        leaves = [*(_by_window(leaf, members) for leaf in drawn), *clone, illegal[:, :width]]
+        found.append([np.asarray(leaf)[:, : len(here)] for leaf in leaves])
+    *drawn, surprise, entropy, illegal = (np.concatenate(turns, axis=1) for turns in zip(*found, strict=True))
+    rows = whole.valid() & ~illegal & (whole.node >= 0)
     order, labels = _in_order(parts, rows)
-    found = _forecast(whole, rows, order, labels, [of_rows(leaf)[order] for leaf in drawn], known_until_s)
-    surprise, entropy = (np.asarray(leaf)[rows][order] for leaf in clone)
-    return found._replace(surprise=surprise, entropy=entropy)
+    made = _forecast(whole, rows, order, labels, [leaf[rows][order] for leaf in drawn], known_until_s)
+    return made._replace(surprise=surprise[rows][order], entropy=entropy[rows][order])
+
+
+def _by_window(leaf: Array, members: int) -> np.ndarray:
+    """[T, draws, members * windows] -> [T, windows, draws * members]."""
+    split = np.asarray(leaf).reshape(*leaf.shape[:2], members, -1)
+    return np.moveaxis(split, -1, 1).reshape(split.shape[0], split.shape[-1], -1)
 
 
 def ranks(value: np.ndarray, draws: np.ndarray, *, seed: int = 0) -> np.ndarray:

@@ -139,3 +139,15 @@ def test_the_system_under_test_gives_the_same_forecasts_for_the_same_seed(made):
     parts = [encode_days(made.archives[0], made.tested.encoding, HELD[:1], num_steps=128)]
     once, again = (forecast(made.tested, made.clone, parts, seed=3) for _ in range(2))
     jax.tree.map(np.testing.assert_array_equal, once, again)
+
+
+def test_windows_forecast_in_turn_are_those_forecast_together(made, monkeypatch):
+    parts = [encode_days(made.archives[0], made.tested.encoding, HELD[:1], num_steps=128)]
+    once = forecast(made.tested, made.clone, parts, seed=3)
+    nodes, members = made.tested.encoding.cluster.num_nodes, made.tested.num_members
+    monkeypatch.setattr("evaluation.certify.forecasting.MOST_ANSWERS", 6 * 128 * nodes * members)
+    turns = forecast(made.tested, made.clone, parts, seed=3)
+    for name in ("arrival_s", "node", "wait_s", "run_s", "surprise"):
+        np.testing.assert_allclose(getattr(once, name), getattr(turns, name), rtol=1e-5)
+    error = np.nanmean(np.log(turns.draws_run_s), axis=1) - np.nanmean(np.log(once.draws_run_s), axis=1)
+    assert abs(np.nanmean(error)) < 0.01
