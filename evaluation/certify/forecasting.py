@@ -28,8 +28,8 @@ NUM_DRAWS = 60
 MIN_DAYS = 8
 """From so many days on, whole days are the units; below, four stretches of a window each."""
 BLOCKS_PER_WINDOW = 4
-MOST_ANSWERS = 1 << 26
-"""Logged answers of all nodes in memory at once, one for every request and member; of more, windows are taken in turn."""
+MOST_ANSWERS = 1 << 25
+"""Logged answers of all nodes in memory at once, one a request and member; of more, windows are taken in turn."""
 RESOLUTION, LEAST_S = 0.01, 1e-3
 """Durations within one per cent, or a millisecond, count as equal."""
 

@@ -2,8 +2,8 @@
 
 What can be read off is read off: calls per request, work per call and start-up times are ratios of sums, memory is a
 straight line, the weights from end to end, of the mean and of the 95 % quantile, are non-negative regressions held near
-the calls per request. The law of the own time is fitted by gradient descent, for all deployments and members at once, on
-intervals that are not censored.
+the calls per request. The law of the own time is fitted by gradient descent, for all deployments and members at once,
+on intervals that are not censored.
 """
 
 from dataclasses import dataclass
