@@ -4,15 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evaluation.comparison.bootstrap import Estimate, verdict
+from evaluation.comparison.bootstrap import ANYWHERE, Estimate, verdict
 from offline_rl.confidence import half_width
 
 
-def over_seeds(values: Sequence[float]) -> Estimate:
+def over_seeds(values: Sequence[float], within: tuple[float, float] = ANYWHERE) -> Estimate:
     """The mean over seeds with Student's 95 % interval; without one for a single seed.
 
     Args:
         values: One a seed; none may be missing.
+        within: What a value can be; intervals are cut there.
     """
     num_seeds = len(values)
     if not num_seeds or not np.all(np.isfinite(values)):
@@ -21,7 +22,7 @@ def over_seeds(values: Sequence[float]) -> Estimate:
     if num_seeds == 1:
         return Estimate(mean, None, None, 1, "no interval: one seed")
     half = half_width(np.asarray(values), 0.975)
-    return Estimate(mean, mean - half, mean + half, num_seeds)
+    return Estimate(mean, max(mean - half, within[0]), min(mean + half, within[1]), num_seeds)
 
 
 def named(name: str, estimate: Estimate) -> dict[str, float | None]:

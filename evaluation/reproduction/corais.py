@@ -8,7 +8,7 @@ one after the other on one thread; a scale is a product of its own, so a killed 
 import json
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -274,5 +274,5 @@ def table(
 def _gap(name: str, gaps: np.ndarray) -> dict[str, float | None]:
     """The mean of [seeds, instances], with an interval over seeds; over instances where there is one seed. No makespan
     is below the best one found or a bound, so an interval begins at 1 or above."""
-    mean = over_seeds((gaps.mean(axis=1) if len(gaps) > 1 else gaps[0]).tolist())
-    return named(name, mean if mean.low is None else replace(mean, low=max(mean.low, 1.0)))
+    values = (gaps.mean(axis=1) if len(gaps) > 1 else gaps[0]).tolist()
+    return named(name, over_seeds(values, within=(1.0, np.inf)))

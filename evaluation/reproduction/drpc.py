@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from evaluation.comparison.bootstrap import ANYWHERE, SHARE, TIME
 from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.judges.descriptions import LADDER
@@ -50,10 +51,11 @@ FORECAST_DAYS = 4
 WARM_UP_S = 600.0
 """Beginning of every trace that does not count: autoscalers start from the same grants."""
 QUANTILES = {"p95_response_s": 0.95, "p99_response_s": 0.99, "p9999_response_s": 0.9999}
-MEASURES = (
-    "mean_response_s", "p95_response_s", "p99_response_s", "p9999_response_s", "failures", "objective_kept",
-    "cpu_core_hours", "reward",
-)  # fmt: skip
+MEASURES = {
+    "mean_response_s": TIME, "p95_response_s": TIME, "p99_response_s": TIME, "p9999_response_s": TIME,
+    "failures": SHARE, "objective_kept": SHARE, "cpu_core_hours": TIME, "reward": ANYWHERE,
+}  # fmt: skip
+"""Figure of an autoscaler -> what it can be."""
 RIVALS = (*POD_RULES, "lookahead", IN_TRUTH)
 """What rewards are held against: rules that what is learned must earn its place against, and a network that was trained
 in the truth."""
@@ -152,7 +154,7 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
     made = run_job([*steps, *forecasts], workdir, progress, done=made)
     played = {step.name.removeprefix("play-"): _read(made[step.name]) for step in steps}
     if choices:
-        played[LADDER] = played_as_chosen(choices, played, MEASURES)
+        played[LADDER] = played_as_chosen(choices, played, tuple(MEASURES))
     found = table(config, {name: played[name] for name in config.names})
     return found | {"chosen": choices, "forecasts": _read(made["forecasts"]) if forecasts else []}
 
@@ -179,8 +181,8 @@ def table(config: DrpcConfig, played: Mapping[str, Any]) -> dict[str, Any]:
         rivals = [rival for rival in RIVALS if rival in played and rival != name]
         for shift, days in enumerate(config.shifts):
             row: dict[str, Any] = {"autoscaler": name, "shift_days": days, "num_seeds": config.num_seeds}
-            for measure in MEASURES:
-                row |= named(measure, over_seeds(by_seed(name, measure)[:, shift].tolist()))
+            for measure, within in MEASURES.items():
+                row |= named(measure, over_seeds(by_seed(name, measure)[:, shift].tolist(), within))
             for rival in rivals:
                 gain = by_seed(name, "reward") - by_seed(rival, "reward")
                 row |= named(f"reward_over_{rival}", over_seeds(gain[:, shift].tolist()))

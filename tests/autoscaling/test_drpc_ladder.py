@@ -8,7 +8,7 @@ import pytest
 
 from evaluation.commands.output import as_text
 from evaluation.reproduction import drpc, drpc_ladder, drpc_learners
-from evaluation.reproduction.drpc import MEASURES, DrpcConfig
+from evaluation.reproduction.drpc import MEASURES, DrpcConfig, table
 from evaluation.reproduction.drpc_ladder import CHOSEN_FROM, ladder_step, played_as_chosen, read_choices
 from evaluation.reproduction.drpc_learners import IN_TRUTH
 from evaluation.reproduction.showing_drpc import as_table
@@ -142,3 +142,14 @@ def test_the_planner_is_imitated_in_the_truth_for_judges_alone(monkeypatch, kind
     monkeypatch.setattr(drpc_learners, "teacher_of", lambda _key, where, *_: where)
     assert drpc_learners.learn(None, kind, school, planner="planner") == system
     assert IN_TRUTH not in CHOSEN_FROM
+
+
+def test_shares_and_times_keep_their_ranges_over_seeds_that_differ_widely():
+    shares = [0.0, 0.0, 0.9]
+    config = DrpcConfig(num_seeds=3, shifts=(0,))
+    played = {"chosen": dict.fromkeys(MEASURES, shares), "frontier": [], "setting": {}}
+    (row,) = table(config, {"hpa": played})["rows"]
+    assert (row["failures_low"], row["failures_high"]) == (0.0, 1.0)
+    assert (row["p99_response_s_low"], row["cpu_core_hours_low"]) == (0.0, 0.0)
+    assert row["p99_response_s_high"] > 1.0
+    assert row["reward_low"] < 0.0

@@ -91,6 +91,8 @@ def test_means_over_seeds_have_students_interval():
     found = over_seeds([1.0, 2.0, 3.0])
     assert (found.value, found.high - 2.0) == pytest.approx((2.0, 4.302653 / np.sqrt(3)))
     assert over_seeds([1.0]).low is None
+    cut = over_seeds([0.0, 0.0, 0.9], within=(0.0, 1.0))  # .3 and more than .7 on either side
+    assert (cut.low, cut.value, cut.high) == (0.0, pytest.approx(0.3), 1.0)
     assert over_seeds([]).value is over_seeds([1.0, np.nan]).value is None
 
 
