@@ -29,10 +29,12 @@ def laws(work_s, weight):
     work = jnp.asarray(work_s)
     return Laws(
         calls_per_request=ones, work_s=work, log_floor=jnp.log(work), gamma=ones, log_beta=0.0 * ones,
-        log_power=0.0 * ones, most_cores=2.0 * ones, start_up_s=30.0 * ones, connections=50.0 * ones,
+        log_power=0.0 * ones, most_cores=2.0 * ones, start_up_s=30.0 * ones,
+        cold_work=0.0 * ones, cold_s=60.0 * ones, connections=50.0 * ones,
         memory_gib=0.2 * ones, memory_per_call_gib=0.001 * ones,
         memory_margin_gib=0.0 * ones, weight=jnp.asarray(weight),
-        tail_weight=jnp.asarray(weight), tail=jnp.asarray([0.9, 0.0, 0.0, 0.1, 0.0]), spread=0.05 * ones,
+        tail_weight=jnp.asarray(weight),
+        tail=jnp.asarray([0.9, 0.0, 0.0, 0.1, 0.0]), spread=0.05 * ones,
     )  # fmt: skip
 
 

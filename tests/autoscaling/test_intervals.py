@@ -150,7 +150,9 @@ def test_replicas_short_of_memory_restart_as_fast_in_steps_of_any_length(dt_s):
     laws = jax.tree.map(lambda leaf: jnp.asarray(leaf)[0], fit_laws(LOG, LawsConfig(members=1, updates=1)))
     grants = begin([4.0, 4.0])._replace(memory_gib=jnp.full(2, 0.05))
     zeros = jnp.zeros(2)
-    state = answers.TwinApplicationState(zeros, grants.replicas, jnp.zeros((24, 2)), *(jnp.int32(1),) * 3)
+    state = answers.TwinApplicationState(
+        zeros, grants.replicas, zeros, jnp.zeros((24, 2)), *(jnp.int32(1),) * 3
+    )
     left, _ = answers._step(laws, state, grants, jnp.float32(60.0), zeros, dt_s)
     np.testing.assert_allclose(left.ready, 4.0 * 0.5 ** (dt_s / 10.0), rtol=1e-4)
 

@@ -162,6 +162,7 @@ def at_rest(grants):
     return answers.TwinApplicationState(
         jnp.zeros(2),
         grants.replicas,
+        jnp.zeros(2),
         jnp.zeros((24, 2)),
         jnp.int32(0),
         jnp.int32(0),

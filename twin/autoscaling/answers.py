@@ -28,6 +28,7 @@ class TwinApplicationState(NamedTuple):
 
     queue: Array  # calls that wait beyond those of the law, in all
     ready: Array
+    young: Array  # replicas that are cold: each counts 1 when it becomes ready, and less and less
     starting: Array  # [num_starts, deployments, *streams] replicas that are ready after so many steps
     member: Array  # [*streams]
     row: Array  # [*streams]
@@ -102,7 +103,13 @@ def twin_response(
         chosen = turns if member is None else jnp.full(streams, member)
         starting = jnp.zeros((starts_kept, *shape))
         private = TwinApplicationState(
-            jnp.zeros(shape), granted.replicas, starting, chosen, row, jnp.full(streams, length + 1)
+            jnp.zeros(shape),
+            granted.replicas,
+            jnp.zeros(shape),
+            starting,
+            chosen,
+            row,
+            jnp.full(streams, length + 1),
         )
         private, events = one(key_first, private, granted)
         no = jnp.zeros(streams, bool)
@@ -111,7 +118,12 @@ def twin_response(
     def advance(
         key: Array, private: TwinApplicationState, state: ScalingState, action: ScalingAction
     ) -> tuple[PyTree, Outcome]:
-        private, events = one(key, private, rescaled(config, limits, state.grants, action))
+        granted = rescaled(config, limits, state.grants, action)
+        resized = (
+            jnp.abs(granted.cpu_cores - state.grants.cpu_cores) > 1e-6
+        )  # by replicas in the place of the others
+        private = private._replace(young=jnp.where(resized, private.ready, private.young))
+        private, events = one(key, private, granted)
         no = jnp.zeros(private.left.shape, bool)
         elapsed_s = jnp.full(private.left.shape, config.interval_s)
         return private, Outcome(elapsed_s, no, private.left <= 0, events)
@@ -129,12 +141,17 @@ def _step(
 ) -> tuple[TwinApplicationState, StepMetrics]:
     """A step of an interval, with laws of leaves [deployments, *streams]. Replicas whose calls need more memory than is
     granted restart, half of them in 10 s, and their calls are lost."""
+    before = jnp.maximum(private.ready, 1e-6)
     private = _replicas(laws, private, grants, dt_s)
+    young = private.young * jnp.exp(-dt_s / laws.cold_s) * jnp.minimum(private.ready / before, 1.0)
+    young = young + jnp.maximum(private.ready - before, 0.0)
     on = (grants.replicas > 0.0).astype(jnp.float32)
     rate = asked[None] * laws.calls_per_request * on
     cores = jnp.minimum(grants.cpu_cores, laws.most_cores)
     ready = jnp.maximum(private.ready, 0.05)
-    capacity = ready * cores / jnp.maximum(laws.work_s, 1e-9)
+    cold = 1.0 + laws.cold_work * jnp.clip(young / ready, 0.0, 1.0)
+    work_s = laws.work_s * cold
+    capacity = ready * cores / jnp.maximum(work_s, 1e-9)
     waiting = private.queue + dt_s * jnp.maximum(rate - MOST_RHO * capacity, 0.0)
     spare = dt_s * jnp.maximum(MOST_RHO * capacity - rate, 0.0)
     queue = jnp.maximum(waiting - spare, 0.0)
@@ -142,7 +159,8 @@ def _step(
     queue = (queue - refused) * on
     done = jnp.maximum(rate + (private.queue - queue - refused) / dt_s, 0.0)
     rho = rate / capacity
-    own = law_s(laws.log_floor, laws.gamma, laws.log_beta, laws.log_power, rho, cores) * jnp.exp(noise)
+    log_floor = laws.log_floor + jnp.log(cold)
+    own = law_s(log_floor, laws.gamma, laws.log_beta, laws.log_power, rho, cores) * jnp.exp(noise)
     own = own + 0.5 * (private.queue + queue) / capacity
     number = jnp.minimum(done * own / ready, laws.connections)
     memory = laws.memory_gib + laws.memory_per_call_gib * number
@@ -155,12 +173,12 @@ def _step(
     failing = jnp.clip(refused / jnp.maximum(dt_s * rate, 1e-6), 0.0, 1.0)
     survives = jnp.exp(jnp.sum(laws.calls_per_request * on * jnp.log1p(-0.999 * failing), axis=0))
     requests = asked * dt_s
-    used = done * laws.work_s / ready
+    used = done * work_s / ready
     measured = DeploymentMetrics(rate, used, memory, private.ready, own, refused)
     gateway = GatewayMetrics(
         asked, mean_s, requests * (1.0 - survives), histogram(mean_s, ratio * mean_s, requests * survives)
     )
-    left = private._replace(queue=queue, ready=private.ready * (1.0 - restarting))
+    left = private._replace(queue=queue, young=young, ready=private.ready * (1.0 - restarting))
     return left, StepMetrics(measured, gateway)
 
 

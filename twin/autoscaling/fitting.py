@@ -2,8 +2,8 @@
 
 What can be read off is read off: calls per request, work per call and start-up times are ratios of sums, memory is a
 straight line, the weights from end to end, of the mean and of the 95 % quantile, are non-negative regressions held near
-the calls per request. The law of the own time is fitted by gradient descent, for all deployments and members at once,
-on intervals that are not censored.
+the calls per request, and what cold replicas cost is a regression on those that started lately. The law of the own time
+is fitted by gradient descent, for all deployments and members at once, on intervals that are not censored.
 """
 
 from dataclasses import dataclass
@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from scipy.signal import lfilter
 
 from logs_schema.calendar import HOUR_S
 from logs_schema.errors import ConfigError
@@ -25,6 +26,10 @@ WHOLE_CORE = 1.0
 """Cores that a replica can use even where the log granted less: a call runs on one core at a time."""
 USUAL_POWER = -1.5
 """Of `Laws.log_power`, where a log says little: near 1 / (1 - rho), the law of processors that are shared."""
+COLD_S = (30.0, 60.0, 120.0, 300.0)
+"""Times that are tried in which what a call takes more in a young replica falls by a factor of e."""
+LEAST_STARTS, SURELY, LEAST_COLD = 10, 5.0, 0.1
+"""Starts that a log needs to show cold ones; standard errors above zero, and share of work, from which they count."""
 MARGIN_SHARE = 0.99
 """Share of the intervals whose use of memory stays within the margin above the line."""
 
@@ -78,11 +83,11 @@ def fit_laws(log: ScalingLog, config: LawsConfig | None = None) -> Laws:
     parts = [_read_off(log, rows) for rows in draws]
     rows = np.stack([random.choice(rows, config.rows) for rows in draws])
     fitted, spread = _fit_own_times(log, parts, rows, config)
-    members = []
+    members, cold = [], cold_starts(log)
     for member, part in enumerate(parts):
         own = {name: fitted[name][member] for name in fitted}
         weights = _end_to_end(log, part, draws[member])
-        laws: dict[str, Any] = {**part, **own, "spread": spread[member], **weights}
+        laws: dict[str, Any] = {**part, **own, "spread": spread[member], **weights, **cold}
         members.append(Laws(**laws))
     return jax.tree.map(lambda *leaves: np.stack(leaves).astype(np.float32), *members)
 
@@ -103,6 +108,37 @@ def rho_of(log: ScalingLog, work_s: np.ndarray, most_cores: np.ndarray) -> np.nd
     cores = np.minimum(log.columns["cpu_cores"], most_cores)
     capacity = np.maximum(log.columns["ready_replicas"], 0.25) * cores
     return log.columns["request_rate_per_s"] * work_s / capacity
+
+
+def cold_starts(log: ScalingLog) -> dict[str, np.ndarray]:
+    """How much more work a call takes in a replica that has just started (`cold_work`, as a share) and how that goes by
+    (`cold_s`); leaves [deployments], 0 where the log has few starts or does not show it beyond chance.
+
+    The work of a call is held against the share of replicas that are young, whole intervals after they became ready: in
+    the interval itself the mean number of ready replicas says too little.
+    """
+    ready, rate = log.columns["ready_replicas"], log.columns["request_rate_per_s"]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        work = log.columns["cpu_cores_used"] * ready / rate
+    new = np.nan_to_num(np.maximum(np.diff(ready, axis=0, prepend=ready[:1]), 0.0))
+    usable = ~log.censored[:, None] & np.isfinite(work) & (new <= 0.0) & (ready > 0.0)
+    cold_work, cold_s = np.zeros(ready.shape[1]), np.full(ready.shape[1], COLD_S[0])
+    for one in range(ready.shape[1]):
+        rows = usable[:, one]
+        if np.sum(new[:, one] > 0.0) < LEAST_STARTS or rows.sum() < LEAST_STARTS:
+            continue
+        y = work[rows, one] / np.mean(work[rows, one]) - 1.0
+        best = np.sum((y - y.mean()) ** 2)
+        for fades_s in COLD_S:
+            kept = np.exp(-log.interval_s / fades_s)
+            young = lfilter([0.0, kept], [1.0, -kept], new[:, one])[rows] / ready[rows, one]
+            x = np.clip(young, 0.0, 1.0) - np.clip(young, 0.0, 1.0).mean()
+            slope = float(x @ y / max(x @ x, 1e-9))
+            left = float(np.sum((y - y.mean() - slope * x) ** 2))
+            surely = slope > SURELY * np.sqrt(left / max(len(y) - 2, 1) / max(x @ x, 1e-9))
+            if left < best and surely and slope > LEAST_COLD:
+                best, cold_work[one], cold_s[one] = left, slope, fades_s
+    return {"cold_work": cold_work, "cold_s": cold_s}
 
 
 def calls_held(log: ScalingLog) -> np.ndarray:

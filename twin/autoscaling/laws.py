@@ -38,6 +38,8 @@ class Laws(NamedTuple):
     log_power: Array  # of m - 1
     most_cores: Array
     start_up_s: Array
+    cold_work: Array  # share of work that a call takes more in a replica that has just started
+    cold_s: Array  # in which that falls by a factor of e
     connections: Array  # calls in a replica before some are refused
     memory_gib: Array  # of a replica without calls
     memory_per_call_gib: Array
