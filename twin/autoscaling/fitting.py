@@ -290,8 +290,8 @@ def _end_to_end(log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray) 
     longer = np.median(tail_s[told] / mean_s[told])
     tail_weight = _weights(own[told], tail_s[told], longer * calls)
     rho = rho_of(log, part["work_s"], part["most_cores"])[rows][known]
-    times = (jnp.asarray((own * one).T) for one in (weight, tail_weight))
-    features = np.asarray(tail_features(*times, jnp.asarray(rho.T))).T
+    mean_times, tail_times = (jnp.asarray((own * one).T) for one in (weight, tail_weight))
+    features = np.asarray(tail_features(mean_times, tail_times, jnp.asarray(rho.T))).T
     usable = told & np.isfinite(features).all(axis=1)
     x, y = features[usable], np.log(tail_s[usable] / mean_s[usable])
     ridge = 1e-3 * len(y) * np.diag([0.0, *[1.0] * (x.shape[1] - 1)])

@@ -152,6 +152,7 @@ def certify(
     least = config.intervals().min_units
     notes = [
         f"Intervals are over held-out days, {least} or more; there {'is' if num_days == 1 else 'are'} {num_days}."
+        + (f" To have {least}, fit on fewer days ([days] last_day), or log more." if num_days < least else "")
     ]
     notes += [f"{np.mean(~usable):.1%} of the held-out intervals were short of capacity and are left out."]
     notes += beyond_in_words(twin, by_deployment)
