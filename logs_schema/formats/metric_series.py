@@ -163,8 +163,8 @@ class Samples:
                 f"two series give {metric.column} of '{deployment}' at one instant",
                 where=f"{where} {self._shown(place)}".strip(),
                 allowed="one series a deployment, one number an interval",
-                advice="aggregate in the query: sum by (deployment) (...), or avg by where the column is of a replica, as "
-                "cpu_cores and cpu_cores_used are; of lines, check their instants",
+                advice="aggregate in the query: sum by (deployment) (...), or avg by where the column is of a replica, "
+                "as cpu_cores and cpu_cores_used are; of lines, check their instants",
             )  # fmt: skip
         numbers[row] = value
 

@@ -285,7 +285,7 @@ def test_two_pods_of_one_deployment_are_refused_with_their_line(tmp_path):
     with pytest.raises(FormatError, match="two series give cpu_cores_used of 'ts-order'") as error:
         imported(tmp_path, pods(tmp_path, *lines), "metrics_csv")
     assert "pods.csv, line 3" in str(error.value)
-    assert "2022-08-22 03:01:00 UTC" in str(error.value) and "avg by" in str(error.value)
+    assert all(word in str(error.value) for word in ("2022-08-22 03:01:00 UTC", "avg by"))
 
 
 def test_series_of_one_deployment_and_constants_come_from_prometheus_too(tmp_path):
