@@ -282,11 +282,8 @@ def _end_to_end(log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray) 
     weight = _weights(own, mean_s, calls)
     told = np.isfinite(tail_s) & (tail_s > 0.0)
     if told.sum() < 10:  # the log has no quantile: that of one exponential time
-        return {
-            "weight": weight,
-            "tail_weight": weight,
-            "tail": np.array([np.log(P95_OF_EXPONENTIAL), *[0.0] * 4]),
-        }
+        tail = np.array([np.log(P95_OF_EXPONENTIAL), *[0.0] * 4])
+        return {"weight": weight, "tail_weight": weight, "tail": tail}
     longer = np.median(tail_s[told] / mean_s[told])
     tail_weight = _weights(own[told], tail_s[told], longer * calls)
     rho = rho_of(log, part["work_s"], part["most_cores"])[rows][known]
