@@ -61,7 +61,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Decide once an interval until stopped; 0, or 2 where as many decisions as asked for all failed."""
-    from logs_schema.errors import ConfigError
+    from logs_schema.errors import ConfigError, first
     from logs_schema.formats.mapping import read_mapping
     from offline_rl.orchestrating.kube_lease import KubeLease
     from offline_rl.orchestrating.leading import Leading
@@ -88,6 +88,12 @@ def run(arguments: Namespace) -> int:
         policy.setting.names if arguments.apply else named, arguments.log, time.time,
     )  # fmt: skip
     controller.refuse_rivals()
+    if unwritten := controller.guard.unwritten:
+        print(
+            f"schedtwin autoscale: {arguments.bundle} was trained to change the cores of replicas as well, of "
+            f"{first(unwritten)}. Without --resources they stay as they are, and what the twin promised does not hold",
+            file=sys.stderr, flush=True,
+        )  # fmt: skip
     leading = None
     if kube is not None and controller.writes:
         identity = f"{socket.gethostname()}-{os.getpid()}"

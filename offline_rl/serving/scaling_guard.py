@@ -96,6 +96,16 @@ class Guard:
     desired: deque[tuple[float, np.ndarray]] = field(default_factory=deque)
     begun: np.ndarray = field(default_factory=lambda: np.asarray(False))
 
+    @property
+    def unwritten(self) -> tuple[str, ...]:
+        """Names of deployments whose replicas the policy would give other cores, which nobody writes."""
+        setting = self.policy.setting
+        by_rule = setting.limit("rule_cpu_cores") > 0.0
+        by_policy = setting.limit("max_cpu_cores") > setting.limit("min_cpu_cores")
+        resized = by_rule if setting.form == POD_RULE else by_policy
+        kept = () if self.config.resources else zip(setting.names, resized, strict=True)
+        return tuple(name for name, is_resized in kept if is_resized)
+
     def decide(
         self, now_s: float, granted: Granted, now: Reading, before: Reading, stale: str = ""
     ) -> GuardedGrants:

@@ -105,6 +105,17 @@ def test_a_rule_that_was_handed_over_decides_by_use_alone():
     assert found.reasons == ("switched off", "the use of processors is not known")
 
 
+def test_it_names_the_deployments_whose_sizes_nobody_writes():
+    setting = setting_of("hpa")
+    one = replace(
+        setting, deployments=(replace(setting.deployments[0], rule_cpu_cores=1.0), setting.deployments[1])
+    )
+    assert Guard(ScalingPolicy(one, {}), GuardConfig()).unwritten == setting.names[:1]
+    assert Guard(ScalingPolicy(one, {}), GuardConfig(resources=True)).unwritten == ()
+    network, _ = policy_of(0.99)
+    assert Guard(network, GuardConfig()).unwritten == network.setting.names
+
+
 UNKNOWN = np.full(2, np.nan)
 
 
