@@ -102,15 +102,8 @@ def twin_response(
         turns = (jnp.arange(size) % num_members).reshape(streams)
         chosen = turns if member is None else jnp.full(streams, member)
         starting = jnp.zeros((starts_kept, *shape))
-        private = TwinApplicationState(
-            jnp.zeros(shape),
-            granted.replicas,
-            jnp.zeros(shape),
-            starting,
-            chosen,
-            row,
-            jnp.full(streams, length + 1),
-        )
+        none, left = jnp.zeros(shape), jnp.full(streams, length + 1)
+        private = TwinApplicationState(none, granted.replicas, none, starting, chosen, row, left)
         private, events = one(key_first, private, granted)
         no = jnp.zeros(streams, bool)
         return private, Outcome(jnp.zeros(streams), no, no, events)
@@ -119,9 +112,7 @@ def twin_response(
         key: Array, private: TwinApplicationState, state: ScalingState, action: ScalingAction
     ) -> tuple[PyTree, Outcome]:
         granted = rescaled(config, limits, state.grants, action)
-        resized = (
-            jnp.abs(granted.cpu_cores - state.grants.cpu_cores) > 1e-6
-        )  # by replicas in the place of the others
+        resized = jnp.abs(granted.cpu_cores - state.grants.cpu_cores) > 1e-6  # others in their place
         private = private._replace(young=jnp.where(resized, private.ready, private.young))
         private, events = one(key, private, granted)
         no = jnp.zeros(private.left.shape, bool)
