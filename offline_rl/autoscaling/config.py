@@ -17,6 +17,7 @@ class ScaleConfig:
             None.
         violation_weight: Price of a violation of the objective in cores, see `twin.autoscaling.rewards.cost_under_slo`.
         replicas_beyond: Most replicas, as a multiple of the most that the log has seen.
+        fixed: Deployments that cannot be scaled, such as a database: they keep as many replicas as the log had at most.
         updates: Trajectories that a teacher learns from; 0 leaves learning out, rules alone are calibrated.
         trial_episodes: Episodes in the twin on which the best learned autoscaler is chosen, and as many on which it is
             held against the calibrated rule.
@@ -26,6 +27,7 @@ class ScaleConfig:
     slo_s: float | None = None
     violation_weight: float = 10.0
     replicas_beyond: float = 1.5
+    fixed: tuple[str, ...] = ()
     updates: int = 150
     trial_episodes: int = 10
     trial_steps: int = 480

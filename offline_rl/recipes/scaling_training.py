@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.autoscaling.ladder import ScalingChoice, choose_autoscaler
@@ -89,7 +89,8 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
     """Objective and limits: what was asked for, and where the log has been.
 
     Raises:
-        ConfigError: No objective is named, and the log has no quantiles that it would follow from.
+        ConfigError: No objective is named, and the log has no quantiles that it would follow from; or there is no such
+            deployment to keep fixed.
     """
     tails_s = log.gateway["response_p95_s"]
     if config.slo_s is None and np.isnan(tails_s).all():
@@ -102,8 +103,15 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
     scaling = AutoscalingConfig(interval_s=twin.interval_s, slo_s=slo_s, reach=(1.0, 1.0, 2.0))
     seen = twin.coverage
     ends = [end(log.memory_granted, axis=0) for end in (np.nanmin, np.nanmax)]
-    most = np.ceil(seen.most_replicas * config.replicas_beyond)
-    leaves = (seen.least_cores, seen.most_cores, *ends, np.ones(len(most)), most)
+    if unknown := sorted(set(config.fixed) - set(log.deployments)):
+        raise ConfigError(
+            f"the log has no deployment {first(unknown)}",
+            where="[scale] fixed",
+            allowed=", ".join(log.deployments),
+        )
+    fixed = np.isin(log.deployments, config.fixed)
+    most = np.where(fixed, seen.most_replicas, np.ceil(seen.most_replicas * config.replicas_beyond))
+    leaves = (seen.least_cores, seen.most_cores, *ends, np.where(fixed, most, 1.0), most)
     return ScalingTask(scaling, GrantLimits(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves)))
 
 

@@ -1,13 +1,18 @@
 """The bookkeeping of grants, and the rules of Kubernetes' autoscaler, by hand."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
+from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.recipes.scaling_training import setting_of
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, desired_replicas, stabilised
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
+from twin.autoscaling.fitting import ScalingCoverage
 from twin.autoscaling.problem import ScalingAction, action_towards, rescaled
 from twin.autoscaling.rewards import Earned, cost_under_slo, paper_reward, service_quality, utilisation_price
 from twin.autoscaling.state import ScalingState
@@ -161,3 +166,16 @@ def test_policies_bound_how_many_replicas_come_at_once():
 def test_settings_that_cannot_be_are_refused(wrong):
     with pytest.raises(ConfigError, match="allowed"):
         AutoscalingConfig(**wrong)
+
+
+def test_a_deployment_that_is_fixed_keeps_its_replicas():
+    two = np.array([1.0, 4.0])
+    log = SimpleNamespace(
+        deployments=("db", "web"), gateway={"response_p95_s": np.ones(3)}, memory_granted=np.ones((3, 2))
+    )
+    twin = SimpleNamespace(interval_s=30.0, coverage=ScalingCoverage(two, two, two, two, two))
+    limits = setting_of(ScaleConfig(fixed=("db",)), twin, log).limits
+    np.testing.assert_array_equal(limits.min_replicas, [1.0, 1.0])
+    np.testing.assert_array_equal(limits.max_replicas, [1.0, 6.0])
+    with pytest.raises(ConfigError, match="no deployment cache"):
+        setting_of(ScaleConfig(fixed=("cache",)), twin, log)
