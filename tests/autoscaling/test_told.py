@@ -1,7 +1,9 @@
 """What commands tell of a log and its twin: what is not logged, which days were learned from, why nothing is shown."""
 
 import datetime as dt
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from evaluation.certify.certificate import certificate_of
@@ -9,11 +11,15 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.page import reasons_in_words
 from evaluation.commands.cli import main
 from evaluation.problems.autoscaling.forecast_lines import ABOUT, forecast_lines
+from evaluation.problems.autoscaling.kit import trained
+from evaluation.problems.autoscaling.notifying import logged_reward
 from evaluation.simulator.applications.load import read_series
 from logs_schema.check import check_archive
 from logs_schema.errors import FormatError
+from offline_rl.recipes.scaling_training import ScalingTask
 from tests.autoscaling.test_answered import arm
 from tests.autoscaling.test_scaling_log import archive, row
+from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG
 
 A_DAY = 2880
 NOT_LOGGED = {"cpu_cores_used": None, "request_rate_per_s": None, "response_s": None}
@@ -91,3 +97,31 @@ def test_a_table_of_several_rates_is_no_series(tmp_path):
     (tmp_path / "rates.gz").write_bytes(b"\x1f\x8b\x08\n\x00\xff")
     with pytest.raises(FormatError, match="unpack the file"):
         read_series(tmp_path / "rates.gz")
+
+
+@pytest.mark.parametrize(("promised", "is_shown"), [(-4.0, True), (-4.9, False), (-6.0, False)])
+def test_a_training_holds_what_it_hands_over_against_what_the_log_earned(promised, is_shown):
+    figures = {"cpu_cores": 1.0, "mean_response_s": 0.1}
+    facts = {
+        "objective_s": 0.5, "objective_is_given": True, "tried": {"hpa_sized": {"reward": promised, **figures}},
+        "logged_reward": -5.0, "off_by": 0.3, "recommended": "hpa_sized", "best_learned": "",
+    }  # fmt: skip
+    told = trained(facts)
+    assert "the log's own autoscaler: reward -5.00, as logged" in told
+    assert any("does not show that hpa_sized is better" in line for line in told) is not is_shown
+
+
+def test_what_the_log_earned_is_the_price_of_its_cores_and_of_its_violations():
+    task = ScalingTask(CONFIG, LIMITS)
+    within, beyond = (
+        replace(LOG, gateway=LOG.gateway | {"response_p95_s": np.full(len(LOG.time_s), time_s)})
+        for time_s in (0.5 * CONFIG.slo_s, 4.0 * CONFIG.slo_s)
+    )
+    kept, missed = (logged_reward(task, 10.0, log) for log in (within, beyond))
+    cores = np.mean(np.sum(LOG.columns["num_replicas"] * LOG.columns["cpu_cores"], axis=1))
+    assert kept < -0.5 * cores
+    assert missed < kept - 1.0
+    unknown = replace(
+        LOG, columns=LOG.columns | {"num_replicas": np.full_like(LOG.columns["num_replicas"], np.nan)}
+    )
+    assert logged_reward(task, 10.0, unknown) is None

@@ -24,7 +24,7 @@ from evaluation.problems.autoscaling.certifying import certify, value_off_by
 from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.judged_days import refuse_without_days
-from evaluation.problems.autoscaling.notifying import notice_from
+from evaluation.problems.autoscaling.notifying import logged_reward, notice_from
 from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison, judge
 from evaluation.problems.configuration import RunConfig
@@ -128,18 +128,19 @@ def train_plan(config: RunConfig) -> StepPlan:
         twin, fitted = load_application_twin(inputs["twin"]), read_manifest(inputs["twin"], "twin")
         known = certification_in(inputs[CERTIFICATE]) if CERTIFICATE in inputs else None
         log = load_log(inputs["twin"])
-        slo_s = setting_of(scale, twin, log).scaling.slo_s
+        task = setting_of(scale, twin, log)
         keep = Unfinished.beside(
             out, "policy", {"twin": fitted.content_hash}, {"scale": scale, "code": SCALE_CODE}
         )
         found = build_policy(
             out, twin, log, scale, seeds, progress, is_trusted=known is None or not known.failed,
-            off_by=value_off_by(twin, log, slo_s, scale.violation_weight), keep=partial(_kept, keep),
+            off_by=value_off_by(twin, log, task.scaling.slo_s, scale.violation_weight), keep=partial(_kept, keep),
         )  # fmt: skip
         keep.remove()
         return {
             KEY: NAME,
             "train_days": fitted.extra["train_days"],
+            "logged_reward": logged_reward(task, scale.violation_weight, log),
             **found,
             **(known.facts() if known else {}),
         }
@@ -223,8 +224,14 @@ def fitted(facts: Facts) -> list[str]:
     if facts["lacks"]:
         told = f"the log lacks {first(facts['lacks'])}: this twin forecasts what users see from load and grants, and "
         return [f"{begin}; {told}nothing can be trained in it", *lines]
-    short = f"{begin}; {facts['censored']:.1%} were short of capacity or not logged, and are left out"
-    return [short, *(f"not logged, {one}" for one in facts["assumed"]), *lines]
+    share = facts["censored"]
+    left_out = "none" if not share else "less than 0.1%" if share < 0.001 else f"{share:.1%}"
+    short = f"{begin}; {left_out} were short of capacity or not logged"
+    return [
+        f"{short}, and are left out" if share else short,
+        *(f"not logged, {one}" for one in facts["assumed"]),
+        *lines,
+    ]
 
 
 def _days_in_words(train_days: Sequence[str], later: Sequence[str] | None) -> str:
@@ -259,6 +266,7 @@ def trained(facts: Facts) -> list[str]:
             f"{name}: reward {found['reward']:.2f}, {found['cpu_cores']:.1f} cores, mean response "
             f"{found['mean_response_s']:.3f} s in the twin"
         )
+    lines += _beside_the_log(facts)
     if not (best := facts["best_learned"]):
         return [*lines, f"recommended: {facts['recommended']}; nothing was learned ([scale] updates)"]
     low = facts["gain_low"]
@@ -266,6 +274,20 @@ def trained(facts: Facts) -> list[str]:
     gain += ", one episode says nothing of how sure" if low is None else f", {low:.2f} at least (95 %)"
     gain += f", but {facts['held_back']}" if facts["held_back"] else ""
     return [*lines, f"{gain}: {facts['recommended']} is handed over"]
+
+
+def _beside_the_log(facts: Facts) -> list[str]:
+    """What the log itself earned, which is measured, beside what the twin promises of what is handed over."""
+    earned, name = facts.get("logged_reward"), facts["recommended"]
+    if earned is None:
+        return []
+    lines = [f"the log's own autoscaler: reward {earned:.2f}, as logged"]
+    if facts["tried"][name]["reward"] <= earned + facts["off_by"]:
+        lines.append(
+            f"the twin, whose rewards are off by {facts['off_by']:.2f}, does not show that {name} is better than that: "
+            "let it recommend beside what runs, before it writes anything"
+        )
+    return lines
 
 
 def refresh_parts(config: RunConfig) -> RefreshParts:

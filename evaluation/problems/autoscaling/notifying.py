@@ -24,6 +24,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError, first
 from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import read_bundle
+from offline_rl.recipes.scaling_training import ScalingTask
 from offline_rl.runner.scaling import ScalingSetting, load_scaling
 from twin.autoscaling.logged import logged_events
 from twin.autoscaling.rewards import cost_under_slo, earned
@@ -120,6 +121,14 @@ def rewards_of(setting: ScalingSetting, violation_weight: float, log: ScalingLog
     rates = log.gateway["request_rate_per_s"]
     known = np.isfinite(total) & np.isfinite(rates)
     return Rewards(total[known], rates[known], (log.time_s // DAY_S)[known])
+
+
+def logged_reward(task: ScalingTask, violation_weight: float, log: ScalingLog) -> float | None:
+    """Mean reward of a log's intervals, all deployments together; None where none is known."""
+    events = logged_events(log)
+    outcome = earned(task.scaling, events)
+    total = np.asarray(cost_under_slo(violation_weight)(*task, events.grants, outcome)).sum(axis=0)
+    return float(np.nanmean(total)) if np.isfinite(total).any() else None
 
 
 @lru_cache(maxsize=8)
