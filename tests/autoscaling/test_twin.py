@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError, ProductError
-from twin.autoscaling import answers
+from twin.autoscaling import answers, fitting
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
@@ -303,3 +303,14 @@ def test_a_twin_comes_back_as_it_was_kept(tmp_path, laws):
     jax.tree.map(np.testing.assert_array_equal, found[2:], twin[2:])
     with pytest.raises(ProductError, match="no twin of an application"):
         load_application_twin(tmp_path / "nowhere")
+
+
+def test_replicas_full_of_calls_need_no_more_memory_than_the_log_has_seen():
+    """A line through noise lies above it there, and above what is granted: replicas that restart stay full of calls."""
+    line, most_gib, connections = (0.3, 0.00225), 0.42, 64.0
+    used = np.array([0.3, np.nan, most_gib])
+    alone_gib, call_gib = fitting._seen(*line, used, connections)
+    assert alone_gib + call_gib * connections == pytest.approx(most_gib)
+    assert fitting._seen(0.3, 0.001, used, connections) == (0.3, 0.001)
+    assert fitting._seen(*line, np.full(3, np.nan), connections) == line
+    assert fitting._seen(0.5, 0.001, used, connections) == (0.5, 0.0)

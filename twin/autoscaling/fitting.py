@@ -177,14 +177,19 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
     told = [np.maximum(np.isfinite(one).sum(axis=0), 1) for one in (late, more)]  # gaps differ, so means
     start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0) * told[1] / told[0]
     number = calls_held(log)
-    memory = [_line(number[rows, one], column["memory_gib_used"][:, one]) for one in range(len(calls))]
+    connections = np.maximum(np.nanmax(number, axis=0), 5.0)
+    lines = [_line(number[rows, one], column["memory_gib_used"][:, one]) for one in range(len(calls))]
+    memory = [
+        _seen(*line, used, most)
+        for line, used, most in zip(lines, every["memory_gib_used"].T, connections, strict=True)
+    ]
     margin = [_margin(log, number[:, one], one, *line) for one, line in enumerate(memory)]
     return {
         "calls_per_request": calls,
         "work_s": work,
         "most_cores": np.maximum(np.nanmax(every["cpu_cores"], axis=0), WHOLE_CORE),
         "start_up_s": np.clip(start_up, 0.0, 600.0),
-        "connections": np.maximum(np.nanmax(number, axis=0), 5.0),
+        "connections": connections,
         "memory_gib": np.array([line[0] for line in memory]),
         "memory_per_call_gib": np.array([line[1] for line in memory]),
         "memory_margin_gib": np.array(margin),
@@ -198,6 +203,15 @@ def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
         return 0.0, 0.0
     slope = max(float(np.cov(x[known], y[known])[0, 1] / max(np.var(x[known]), 1e-12)), 0.0)
     return float(np.mean(y[known]) - slope * np.mean(x[known])), slope
+
+
+def _seen(alone_gib: float, call_gib: float, used_gib: np.ndarray, connections: float) -> tuple[float, float]:
+    """The line, where a replica holds as many calls as it ever did, no higher than the most that a log has used: with a
+    little more than is granted, a twin's replicas would restart after every burst and never come back."""
+    known = used_gib[np.isfinite(used_gib)]
+    if not len(known):
+        return alone_gib, call_gib
+    return alone_gib, min(call_gib, max(float(known.max()) - alone_gib, 0.0) / connections)
 
 
 def _margin(log: ScalingLog, number: np.ndarray, deployment: int, alone_gib: float, call_gib: float) -> float:
