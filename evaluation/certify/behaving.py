@@ -18,12 +18,11 @@ from logs_schema.progress import Progress
 from offline_rl.networks import example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.scorer import scorer
-from twin.placement.history import replay_log
+from twin.placement.history import MOST_NODES, replay_log
 
 NAME = "surprise of the clone at the logged decisions, over its own entropy"
 NUM_STREAMS, HELD_OUT = 16, 0.15
-MOST_NODES = 128
-"""With more nodes a gradient step takes fewer windows: its memory grows with both."""
+"""Windows of a gradient step, with at most `MOST_NODES` nodes; with more fewer, since memory grows with both."""
 
 
 def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Progress) -> CloneBehaviour:

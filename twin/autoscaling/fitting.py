@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from scipy.signal import lfilter
 
 from logs_schema.calendar import HOUR_S
 from logs_schema.errors import ConfigError
@@ -117,6 +116,8 @@ def cold_starts(log: ScalingLog) -> dict[str, np.ndarray]:
     The work of a call is held against the share of replicas that are young, whole intervals after they became ready: in
     the interval itself the mean number of ready replicas says too little.
     """
+    from scipy.signal import lfilter
+
     ready, rate = log.columns["ready_replicas"], log.columns["request_rate_per_s"]
     with np.errstate(invalid="ignore", divide="ignore"):
         work = log.columns["cpu_cores_used"] * ready / rate

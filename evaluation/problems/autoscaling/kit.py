@@ -33,6 +33,7 @@ from evaluation.problems.refresh_parts import Notice, RefreshParts
 from evaluation.problems.usual_certifier import usual_certifier
 from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
+from logs_schema.capabilities import percent
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
@@ -225,8 +226,7 @@ def fitted(facts: Facts) -> list[str]:
         told = f"the log lacks {first(facts['lacks'])}: this twin forecasts what users see from load and grants, and "
         return [f"{begin}; {told}nothing can be trained in it", *lines]
     share = facts["censored"]
-    left_out = "none" if not share else "less than 0.1%" if share < 0.001 else f"{share:.1%}"
-    short = f"{begin}; {left_out} were short of capacity or not logged"
+    short = f"{begin}; {percent(share) if share else 'none'} were short of capacity or not logged"
     return [
         f"{short}, and are left out" if share else short,
         *(f"not logged, {one}" for one in facts["assumed"]),

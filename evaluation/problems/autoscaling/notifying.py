@@ -125,18 +125,21 @@ def rewards_of(setting: ScalingSetting, violation_weight: float, log: ScalingLog
 
 def logged_reward(task: ScalingTask, violation_weight: float, log: ScalingLog) -> float | None:
     """Mean reward of a log's intervals, all deployments together; None where none is known."""
-    events = logged_events(log)
-    outcome = earned(task.scaling, events)
-    total = np.asarray(cost_under_slo(violation_weight)(*task, events.grants, outcome)).sum(axis=0)
+    total = np.asarray(_rewards(task, violation_weight, logged_events(log))).sum(axis=0)
     return float(np.nanmean(total)) if np.isfinite(total).any() else None
 
 
 @lru_cache(maxsize=8)
 def _reward_program(setting: ScalingSetting, violation_weight: float) -> Callable[[ScalingEvents], Array]:
     """The objective of a bundle, compiled once for each number of intervals."""
-    config, limits = config_of(setting)
-    reward = cost_under_slo(violation_weight)
-    return jax.jit(lambda events: reward(config, limits, events.grants, earned(config, events)))
+    task = ScalingTask(*config_of(setting))
+    return jax.jit(lambda events: _rewards(task, violation_weight, events))
+
+
+def _rewards(task: ScalingTask, violation_weight: float, events: ScalingEvents) -> Array:
+    """[deployments, intervals] what logged grants earned."""
+    outcome = earned(task.scaling, events)
+    return cost_under_slo(violation_weight)(*task, events.grants, outcome)
 
 
 def earned_at(now: Rewards, before: Rewards) -> np.ndarray:
