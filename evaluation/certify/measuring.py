@@ -168,8 +168,9 @@ def measure(
     with progress.stage("play the held-out days"):
         real = logged_days(archive, encoding, chosen, config) if logged is None else logged()
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
+        most = 2 * max(config.enough_rows, config.min_rows)
         parts = [
-            encode_days(archive, encoding, [day], num_steps=config.num_steps, most=2 * config.enough_rows)
+            encode_days(archive, encoding, [day], num_steps=config.num_steps, most=most)
             for day in chosen.days
         ]
         refuse_few(parts, config.min_rows)

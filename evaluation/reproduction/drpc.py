@@ -21,18 +21,25 @@ from evaluation.comparison.seeds import named, over_seeds
 from evaluation.jobs.job import Step, run_job
 from evaluation.judges.descriptions import LADDER
 from evaluation.reproduction.drpc_ladder import CHOSEN_FROM, ladder_step, played_as_chosen, read_choices
-from evaluation.reproduction.drpc_learners import IN_TRUTH, KINDS, TAUGHT, learned_autoscaler, learning_step
+from evaluation.reproduction.drpc_learners import (
+    IN_TRUTH,
+    KINDS,
+    TAUGHT,
+    learned_autoscaler,
+    learning_step,
+    task_of,
+)
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import OPERATOR, scaling_config, simulate_application
 from evaluation.simulator.applications.presets import application
-from evaluation.simulator.applications.response import application_response, limits_of, usual_grants
+from evaluation.simulator.applications.response import application_response, usual_grants
 from evaluation.simulator.logs import FIRST_DAY
 from logs_schema import Archive
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.autoscaling.config import SCALE_CODE
-from offline_rl.recipes.scaling_training import POD_RULES
+from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config
 from offline_rl.rules.autoscaling.published import NAMES as RULES
 from offline_rl.rules.autoscaling.published import Setting, autoscalers
@@ -137,16 +144,19 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
     log = read_scaling_log(Archive(made["archive"] / ARCHIVE), deployments=twin.deployments)
     num_traces = config.num_seeds * len(config.shifts)
     names = [name for name in RULES if name in needed]
-    rules = autoscalers(scaling_config(app), limits_of(app), twin, log, num_traces, names)
+    task = task_of(app, log)
+    rules = autoscalers(*task, twin, log, num_traces, names)
     makers = {name: cache(make) for name, make in rules.items()}
     choices: list[dict[str, Any]] = []
     if LADDER in wanted:
         made = run_job([ladder_step(*learning, makers)], workdir, progress, done=made)
         choices = read_choices(made[LADDER])
     shown = wanted - {LADDER} | {choice["chosen"] for choice in choices}
-    steps = [_play_step(config, name, make, ("twin",)) for name, make in makers.items() if name in shown]
+    steps = [
+        _play_step(config, task, name, make, ("twin",)) for name, make in makers.items() if name in shown
+    ]
     steps += [
-        _play_step(config, name, partial(_learned, config, name, made), (name,))
+        _play_step(config, task, name, partial(_learned, config, name, made), (name,))
         for name in KINDS
         if name in shown
     ]
@@ -267,15 +277,20 @@ def _learned(config: DrpcConfig, name: str, products: Mapping[str, Path]) -> Set
     )
 
 
-def _play_step(config: DrpcConfig, name: str, make: Callable[[], Setting], inputs: tuple[str, ...]) -> Step:
+def _play_step(
+    config: DrpcConfig, task: ScalingTask, name: str, make: Callable[[], Setting], inputs: tuple[str, ...]
+) -> Step:
     def build(out: Path, _: Mapping[str, Path], progress: Progress) -> None:
         with progress.stage(name, unit="autoscalers") as stage:
             setting = make()
-            chosen = play(config, setting.autoscaler, 1)
+            chosen = play(config, task, setting.autoscaler, 1)
             frontier = []
             if setting.all_at_once is not None:
                 shared = play(
-                    config, setting.all_at_once(config.num_seeds * len(config.shifts)), len(setting.grid)
+                    config,
+                    task,
+                    setting.all_at_once(config.num_seeds * len(config.shifts)),
+                    len(setting.grid),
                 )
                 frontier = [
                     {"setting": one} | {measure: shared[measure][index] for measure in MEASURES}
@@ -296,10 +311,12 @@ def _play_step(config: DrpcConfig, name: str, make: Callable[[], Setting], input
     )  # fmt: skip
 
 
-def play(config: DrpcConfig, autoscaler: Autoscaler, num_settings: int) -> dict[str, list[list[float]]]:
+def play(
+    config: DrpcConfig, task: ScalingTask, autoscaler: Autoscaler, num_settings: int
+) -> dict[str, list[list[float]]]:
     """Measures [settings, traces] of an autoscaler in the truth; settings are the outer part of its stream axis."""
     app, traces = application(config.preset), traces_of(config)
-    scaling, limits = scaling_config(app), limits_of(app)
+    scaling, limits = task
     starts = np.tile(traces.starts, num_settings)
     response = application_response(
         app, free_config(scaling), traces.rates, traces.length, starts=starts,

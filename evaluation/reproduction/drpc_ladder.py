@@ -52,7 +52,7 @@ def ladder_step(
         school = school_of(preset, inputs, archive, num_seeds, updates)
         scale = ScaleConfig(slo_s=school.scaling.slo_s, updates=updates)
         task = ScalingTask(school.scaling, school.limits)
-        off_by = value_off_by(school.twin, school.log, school.scaling.slo_s, scale.violation_weight)
+        off_by = value_off_by(school.twin, school.log, school.scaling)
         calibrated = {name: rules[name]().autoscaler for name in POD_RULES}
         trained = {kind: load_params(inputs, kind, school) for kind in CHOSEN_FROM}
         found = []

@@ -5,6 +5,7 @@ judges alone: it shows what `teacher_lookahead` loses by learning in the twin.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,16 +16,23 @@ import numpy as np
 from evaluation.jobs.job import Step
 from evaluation.simulator.applications.load import made_rates
 from evaluation.simulator.applications.log import scaling_config
-from evaluation.simulator.applications.presets import application
+from evaluation.simulator.applications.presets import Application, application
 from evaluation.simulator.applications.response import application_response, limits_of
 from logs_schema import Archive
 from logs_schema.progress import Progress
 from offline_rl.algorithms.td3 import td3
-from offline_rl.autoscaling.config import SCALE_CODE
+from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
 from offline_rl.autoscaling.students import Lessons, StudentConfig, lessons_of, student_policy, train_students
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.networks import example_of
-from offline_rl.recipes.scaling_training import EPISODE, TEACHERS, ScalingTask, guarded, systems_to_learn_in
+from offline_rl.recipes.scaling_training import (
+    EPISODE,
+    TEACHERS,
+    ScalingTask,
+    guarded,
+    logged_cost,
+    systems_to_learn_in,
+)
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, learned
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
@@ -78,14 +86,20 @@ class School(NamedTuple):
     twin: ApplicationTwin
 
 
+def task_of(app: Application, log: ScalingLog) -> ScalingTask:
+    """What is decided about in an application, a violation of its objective priced as `train` does."""
+    price = ScaleConfig().violation_weight * logged_cost(log)
+    scaling = replace(scaling_config(app, log.interval_s), violation_cores=price)
+    return ScalingTask(scaling, limits_of(app))
+
+
 def school_of(
     preset: str, products: Mapping[str, Path], archive: str, num_seeds: int, updates: int
 ) -> School:
     """The twin as a system to train in, and its log."""
     twin, app = load_application_twin(products["twin"]), application(preset)
-    scaling, limits = scaling_config(app, twin.interval_s), limits_of(app)
     log = read_scaling_log(Archive(products["archive"] / archive), deployments=twin.deployments)
-    setting = ScalingTask(scaling, limits)
+    setting = scaling, limits = task_of(app, log)
     system, moving = systems_to_learn_in(twin, log, setting, cost_under_slo(), LOAD_SEED)
 
     def truth() -> Environment:

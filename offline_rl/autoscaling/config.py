@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-SCALE_CODE = 14
+SCALE_CODE = 15
 """Raised when code changes what is learned of applications."""
 
 
@@ -15,7 +15,8 @@ class ScaleConfig:
     Attributes:
         slo_s: Objective: response time of 95 % of the requests at most; what the log kept in nine of ten intervals if
             None.
-        violation_weight: Price of a violation of the objective in cores, see `twin.autoscaling.rewards.cost_under_slo`.
+        violation_weight: Price of a violation of the objective (see `twin.autoscaling.rewards.cost_under_slo`), as a
+            multiple of what the log's grants cost: what it takes to keep an objective grows with the application.
         replicas_beyond: Most replicas, as a multiple of the most that the log has seen.
         fixed: Deployments that cannot be scaled, such as a database: they keep as many replicas as the log had at most.
         updates: Trajectories that a teacher learns from; 0 leaves learning out, rules alone are calibrated.
@@ -25,7 +26,7 @@ class ScaleConfig:
     """
 
     slo_s: float | None = None
-    violation_weight: float = 10.0
+    violation_weight: float = 3.0
     replicas_beyond: float = 1.5
     fixed: tuple[str, ...] = ()
     updates: int = 150

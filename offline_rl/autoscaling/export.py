@@ -78,6 +78,7 @@ def config_of(setting: ScalingSetting) -> tuple[AutoscalingConfig, GrantLimits]:
         interval_s=setting.interval_s, delay_intervals=setting.delay_intervals,
         cpu_step_cores=setting.cpu_step_cores, memory_step_gib=setting.memory_step_gib, dead_zone=setting.dead_zone,
         reach=setting.reach, slo_s=setting.slo_s, slo_share=setting.slo_share,
+        violation_cores=setting.violation_cores,
     )  # fmt: skip
     return config, GrantLimits(
         *(jnp.asarray(setting.limit(name), jnp.float32) for name in GrantLimits._fields)

@@ -29,8 +29,9 @@ from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import drifting
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.problem import autoscaling_problem
-from twin.autoscaling.rewards import Reward, cost_under_slo
+from twin.autoscaling.rewards import Reward, cost_under_slo, granted_cores
 from twin.autoscaling.scaling_log import ScalingLog
+from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import LEVEL_SPREAD, made_rates
 from twin.contracts import Array, Environment, Policy, PyTree
 from twin.environment import environment
@@ -100,7 +101,10 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
             advice="name slo_s in the configuration, or import response_p95_s of the gateway",
         )  # fmt: skip
     slo_s = config.slo_s or float(np.nanquantile(tails_s, KEPT_SHARE))
-    scaling = AutoscalingConfig(interval_s=twin.interval_s, slo_s=slo_s, reach=(1.0, 1.0, 2.0))
+    scaling = AutoscalingConfig(
+        interval_s=twin.interval_s, slo_s=slo_s, reach=(1.0, 1.0, 2.0),
+        violation_cores=config.violation_weight * logged_cost(log),
+    )  # fmt: skip
     seen = twin.coverage
     ends = [end(log.memory_granted, axis=0) for end in (np.nanmin, np.nanmax)]
     if unknown := sorted(set(config.fixed) - set(log.deployments)):
@@ -113,6 +117,12 @@ def setting_of(config: ScaleConfig, twin: ApplicationTwin, log: ScalingLog) -> S
     most = np.where(fixed, seen.most_replicas, np.ceil(seen.most_replicas * config.replicas_beyond))
     leaves = (seen.least_cores, seen.most_cores, *ends, np.where(fixed, most, 1.0), most)
     return ScalingTask(scaling, GrantLimits(*(jnp.asarray(leaf, jnp.float32) for leaf in leaves)))
+
+
+def logged_cost(log: ScalingLog) -> float:
+    """Mean cost of what a log granted, in cores."""
+    granted = log.columns["cpu_cores"], log.memory_granted, log.columns["num_replicas"]
+    return float(jnp.nanmean(granted_cores(Grants(*map(jnp.asarray, granted))), axis=0).sum())
 
 
 def scaling_setting(
@@ -134,6 +144,7 @@ def scaling_setting(
     setting = ScalingSetting(
         TEACHER, deployments, scaling.interval_s, scaling.delay_intervals, scaling.cpu_step_cores,
         scaling.memory_step_gib, scaling.dead_zone, scaling.reach, scaling.slo_s, scaling.slo_share,
+        violation_cores=scaling.violation_cores,
     )  # fmt: skip
     return with_rule(setting, fallback)
 
@@ -174,7 +185,7 @@ def build_policy(
     candidates: dict[str, Autoscaler] = {}
     chosen: dict[str, Mapping[str, float]] = {}
     with progress.stage("calibrate", unit="rules") as stage:
-        rules = autoscalers(*setting, twin, log, config.trial_episodes, RULES, config.violation_weight)
+        rules = autoscalers(*setting, twin, log, config.trial_episodes, RULES)
         for done, (name, make) in enumerate(rules.items(), 1):
             made = make()
             candidates[name], chosen[name] = made.autoscaler, made.chosen
@@ -211,7 +222,7 @@ def try_in_twin(
         candidates: Name -> autoscaler; those of `POD_RULES` among them. All that are not in `RULES` were learned.
         twin, log: Of the application; episodes begin with the usual grants of the log.
         setting: What is decided about.
-        config: Number and length of the episodes, and the price of a violation.
+        config: Number and length of the episodes.
         off_by, is_trusted: As of `choose_autoscaler`.
     """
     rates = made_rates(twin.load, DAYS, TRIAL_SEED)
@@ -265,9 +276,7 @@ def _trained(
 ) -> Params:  # fmt: skip
     """Teachers and students, of TD3 and of the planner."""
     scaling, limits = setting
-    system, moving = systems_to_learn_in(
-        twin, log, setting, cost_under_slo(config.violation_weight), TRAINING_SEED
-    )
+    system, moving = systems_to_learn_in(twin, log, setting, cost_under_slo(), TRAINING_SEED)
     teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
     params: Params = {"teacher": train_teacher(key, system, teacher_config)[0]}
     teacher = teacher_policy(params["teacher"], teacher_config)
@@ -302,11 +311,12 @@ def _tried(
     response = twin_response(
         twin.laws, free_config(scaling), limits, rates, config.trial_steps, typical_grants(log), starts=starts
     )
-    reward = cost_under_slo(config.violation_weight)
 
     @jax.jit
     def play(key: Array) -> dict[str, Array]:
-        played = follow(key, response, scaling, limits, autoscaler, reward, config.trial_steps, starts.shape)
+        played = follow(
+            key, response, scaling, limits, autoscaler, cost_under_slo(), config.trial_steps, starts.shape
+        )
         cores = jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1)
         worth = jnp.sum(played.reward, axis=1)
         parts = {"reward": worth, "cpu_cores": cores, "mean_response_s": played.gateway.response_s}

@@ -81,6 +81,7 @@ class ScalingSetting:
     slo_share: float
     down_window_s: float = 300.0
     tolerance: float = 0.1
+    violation_cores: float = 10.0
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Rules for scaling: the plan of the model-predictive one against all plans there are, and the others by hand."""
 
+from dataclasses import replace
 from itertools import product
 
 import jax
@@ -10,13 +11,14 @@ import pytest
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler
 from offline_rl.rules.autoscaling.calibration import repeated
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
-from offline_rl.rules.autoscaling.lookahead import CORE_GIB, Candidates, LookaheadConfig, plan
+from offline_rl.rules.autoscaling.lookahead import Candidates, LookaheadConfig, plan
 from offline_rl.rules.autoscaling.quartile_q import MOVES, NUM_STATES, moved, quartile_q, state_index
 from offline_rl.rules.autoscaling.rate_target import rate_target, static
 from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from tests.autoscaling.test_problem import CONFIG, limits, state_of
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import Laws, law_s, tail_features
+from twin.autoscaling.rewards import CORE_GIB
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import LoadModel
 
@@ -52,7 +54,7 @@ def of_plan(known, rate, cores, replicas):
 
 @pytest.mark.parametrize("rate", [20.0, 60.0, 150.0])
 def test_the_plan_is_nearly_the_cheapest_that_keeps_the_objective(rate):
-    known, config = laws([0.008, 0.004], [1.0, 2.0]), CONFIG
+    known, config = laws([0.008, 0.004], [1.0, 2.0]), replace(CONFIG, violation_cores=1e6)
     choices = np.array(list(product(range(1, 9), (0.5, 1.0, 1.5))))
     candidates = Candidates(*(jnp.asarray(np.repeat(choices[:, [column]], 2, axis=1)) for column in (1, 0)))
     both = np.array(list(product(range(len(choices)), repeat=2)))
@@ -60,7 +62,7 @@ def test_the_plan_is_nearly_the_cheapest_that_keeps_the_objective(rate):
     quantile_s, cost = evaluate(jnp.asarray(choices[both][:, :, 1]), jnp.asarray(choices[both][:, :, 0]))
     goal_s = 0.2 * float(config.slo_s)
     cheapest = float(np.min(np.where(np.asarray(quantile_s) <= goal_s, cost, np.inf)))
-    found = plan(config, known, candidates, jnp.full(2, rate), jnp.ones(2), LookaheadConfig(0.2, weight=1e6))
+    found = plan(config, known, candidates, jnp.full(2, rate), jnp.ones(2), LookaheadConfig(0.2))
     kept_s, paid = of_plan(known, rate, *found)
     assert float(kept_s) <= 1.01 * goal_s
     assert float(paid) <= 1.25 * cheapest
@@ -74,9 +76,16 @@ def test_an_objective_out_of_reach_costs_no_more_than_to_miss_it():
         of_plan(
             known,
             60.0,
-            *plan(CONFIG, known, candidates, rate, jnp.ones(2), LookaheadConfig(0.05, weight=weight)),
+            *plan(
+                replace(CONFIG, violation_cores=price),
+                known,
+                candidates,
+                rate,
+                jnp.ones(2),
+                LookaheadConfig(0.05),
+            ),
         )
-        for weight in (1.0, 10.0, 1e6)
+        for price in (1.0, 10.0, 1e6)
     ]
     quantile_s, cost = np.asarray(planned).T
     assert quantile_s.min() > 0.05 * CONFIG.slo_s

@@ -102,6 +102,7 @@ def ran(monkeypatch, tmp_path):
     monkeypatch.setattr(drpc, "load_application_twin", lambda _: SimpleNamespace(deployments=()))
     monkeypatch.setattr(drpc, "Archive", lambda _: None)
     monkeypatch.setattr(drpc, "read_scaling_log", lambda *_, **__: None)
+    monkeypatch.setattr(drpc, "task_of", lambda *_: (None, None))
     monkeypatch.setattr(drpc, "autoscalers", lambda *given: {name: lambda: None for name in given[-1]})
     monkeypatch.setattr(drpc, "read_choices", lambda _: [choice("students", 0), choice("hpa", 1)])
     monkeypatch.setattr(drpc, "_read", read)

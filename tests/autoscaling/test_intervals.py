@@ -18,6 +18,7 @@ from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, hor
 from tests.autoscaling.guarded import setting_of
 from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG, begin
 from twin.autoscaling import answers, scaling_log
+from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.fitting import LawsConfig, fit_laws
 from twin.autoscaling.forecasting import windows_of
@@ -58,9 +59,11 @@ def test_the_twins_value_of_logged_grants_is_off_by_what_violations_cost_more_or
     )  # the last two do not count
     played = certifying.ReplayedDays(mine_s, mine_s, mine_s, mine_s[:, None])
     monkeypatch.setattr(certifying, "simulated_again", lambda _twin, _log: played)
-    assert value_off_by(None, log, 0.3, 10.0) == pytest.approx(10.0 * 28 * np.log(0.4 / 0.3) / 38)
+    assert value_off_by(None, log, AutoscalingConfig(slo_s=0.3)) == pytest.approx(
+        10.0 * 28 * np.log(0.4 / 0.3) / 38
+    )
     logged_s[:] = np.nan
-    assert value_off_by(None, log, 0.3, 10.0) == 0.0
+    assert value_off_by(None, log, AutoscalingConfig(slo_s=0.3)) == 0.0
 
 
 @pytest.mark.parametrize("interval_s", [5.0, 30.0])
@@ -89,7 +92,7 @@ def test_a_deployment_without_a_column_is_taken_as_a_log_without_it_is():
     np.testing.assert_array_equal(filled["ready_replicas"][:, 1], log.columns["num_replicas"][:, 1])
     np.testing.assert_array_equal(filled["ready_replicas"][:, 0], log.columns["ready_replicas"][:, 0])
     assert np.isfinite(logged_events(replace(log, columns=filled)).grants.memory_gib).all()
-    assert len(rewards_of(setting_of(), 10.0, replace(log, columns=filled)).reward) == 5760
+    assert len(rewards_of(setting_of(), replace(log, columns=filled)).reward) == 5760
     work_s = fit_application(replace(log, columns=filled), LawsConfig(members=1, updates=1)).laws.work_s
     assert work_s[0, 1] == pytest.approx(0.01, rel=0.2)
 
@@ -163,6 +166,6 @@ def test_what_older_code_found_is_found_again():
     steps = (
         drpc._twin_step(config),
         drpc._forecast_step(),
-        drpc._play_step(config, "hpa", lambda: None, ("twin",)),
+        drpc._play_step(config, None, "hpa", lambda: None, ("twin",)),
     )
     assert {step.code_version for step in steps} == {SCALE_CODE}

@@ -78,7 +78,7 @@ def test_a_kept_promise_costs_its_cores_and_a_broken_one_more():
     grants = Grants(jnp.asarray([0.5]), jnp.asarray([0.8]), jnp.asarray([2.0]))
     kept = Earned(*(jnp.asarray([value]) for value in (0.05, 0.375, 0.1, 1.0, 0.1, 0.2, 0.0)))
     late = kept._replace(gateway_quantile_s=jnp.asarray([0.25 * np.e]))
-    reward = cost_under_slo(violation_weight=10.0)
+    reward = cost_under_slo()
     np.testing.assert_allclose(reward(CONFIG, limits(1), grants, kept), -1.2, rtol=1e-5)
     np.testing.assert_allclose(reward(CONFIG, limits(1), grants, late), -11.2, rtol=1e-5)
 
@@ -171,8 +171,9 @@ def test_settings_that_cannot_be_are_refused(wrong):
 def test_a_deployment_that_is_fixed_keeps_its_replicas():
     two = np.array([1.0, 4.0])
     log = SimpleNamespace(
-        deployments=("db", "web"), gateway={"response_p95_s": np.ones(3)}, memory_granted=np.ones((3, 2))
-    )
+        deployments=("db", "web"), gateway={"response_p95_s": np.ones(3)}, memory_granted=np.ones((3, 2)),
+        columns=dict.fromkeys(("cpu_cores", "num_replicas"), np.ones((3, 2))),
+    )  # fmt: skip
     twin = SimpleNamespace(interval_s=30.0, coverage=ScalingCoverage(two, two, two, two, two))
     limits = setting_of(ScaleConfig(fixed=("db",)), twin, log).limits
     np.testing.assert_array_equal(limits.min_replicas, [1.0, 1.0])

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from evaluation.problems.autoscaling.notifying import logged_reward
 from evaluation.simulator.applications.load import read_series
 from logs_schema.check import check_archive
 from logs_schema.errors import FormatError
-from offline_rl.recipes.scaling_training import ScalingTask
+from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.recipes.scaling_training import ScalingTask, setting_of
 from tests.autoscaling.test_answered import arm
 from tests.autoscaling.test_scaling_log import archive, row
 from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG
@@ -117,11 +119,25 @@ def test_what_the_log_earned_is_the_price_of_its_cores_and_of_its_violations():
         replace(LOG, gateway=LOG.gateway | {"response_p95_s": np.full(len(LOG.time_s), time_s)})
         for time_s in (0.5 * CONFIG.slo_s, 4.0 * CONFIG.slo_s)
     )
-    kept, missed = (logged_reward(task, 10.0, log) for log in (within, beyond))
+    kept, missed = (logged_reward(task, log) for log in (within, beyond))
     cores = np.mean(np.sum(LOG.columns["num_replicas"] * LOG.columns["cpu_cores"], axis=1))
     assert kept < -0.5 * cores
     assert missed < kept - 1.0
     unknown = replace(
         LOG, columns=LOG.columns | {"num_replicas": np.full_like(LOG.columns["num_replicas"], np.nan)}
     )
-    assert logged_reward(task, 10.0, unknown) is None
+    assert logged_reward(task, unknown) is None
+
+
+def test_a_violation_costs_more_in_a_larger_application():
+    """Else an objective is worth nothing where an application takes hundreds of cores."""
+    twin = SimpleNamespace(
+        interval_s=LOG.interval_s,
+        coverage=SimpleNamespace(least_cores=[0.25] * 2, most_cores=[2.0] * 2, most_replicas=np.ones(2)),
+    )
+    grants = ("cpu_cores", "memory_gib")  # of replicas twice as large
+    larger = replace(LOG, columns=LOG.columns | {name: 2.0 * LOG.columns[name] for name in grants})
+    prices = [setting_of(ScaleConfig(), twin, log).scaling.violation_cores for log in (LOG, larger)]
+    cores = np.nanmean(LOG.columns["num_replicas"] * LOG.columns["cpu_cores"], axis=0).sum()
+    assert prices[0] > ScaleConfig().violation_weight * cores
+    assert prices[1] == pytest.approx(2.0 * prices[0])

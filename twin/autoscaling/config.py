@@ -32,6 +32,8 @@ class AutoscalingConfig:
         reach: Largest action, in steps: of cores, memory, replicas.
         slo_s: Objective: response time of `slo_share` of the requests at most.
         slo_share: See `slo_s`.
+        violation_cores: Price, in cores of the whole application, of a quantile e times the objective, and of failures
+            of a tenth of the requests (`twin.autoscaling.rewards.cost_under_slo`).
     """
 
     interval_s: float = 30.0
@@ -43,6 +45,7 @@ class AutoscalingConfig:
     reach: tuple[float, float, float] = (1.0, 1.0, 1.0)
     slo_s: float = 0.25
     slo_share: float = 0.95
+    violation_cores: float = 10.0
 
     def __post_init__(self) -> None:
         if not 1.0 <= self.interval_s <= 3600.0:
@@ -61,4 +64,8 @@ class AutoscalingConfig:
             raise ConfigError(
                 f"an objective of {self.slo_s:g} s for {self.slo_share:g} of the requests",
                 allowed="more than 0 s, to a share between 0 and 1",
+            )
+        if not self.violation_cores >= 0.0:
+            raise ConfigError(
+                f"a price of {self.violation_cores:g} cores for a violation", allowed="0 or more"
             )

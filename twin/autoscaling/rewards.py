@@ -89,8 +89,8 @@ def paper_reward(ideal_cpu: float = 0.6, ideal_memory: float = 0.75, quotient: b
     return reward
 
 
-VIOLATION_WEIGHT = 10.0
-"""Usual price of a violation of the objective, in cores; see `cost_under_slo`."""
+CORE_GIB = 8.0
+"""GiB of memory that cost as much as a core."""
 
 
 def violation(quantile_s: Array, slo_s: float) -> Array:
@@ -98,18 +98,17 @@ def violation(quantile_s: Array, slo_s: float) -> Array:
     return jnp.clip(jnp.log(jnp.maximum(quantile_s, 1e-6) / slo_s), 0.0, 3.0)
 
 
-def cost_under_slo(violation_weight: float = VIOLATION_WEIGHT, core_gib: float = 8.0) -> Reward:
-    """Minus the cores granted, minus a price where the objective is not kept; in cores.
+def granted_cores(grants: Grants, core_gib: float = CORE_GIB) -> Array:
+    """What grants cost, in cores; of the shape of their leaves."""
+    return grants.replicas * (grants.cpu_cores + grants.memory_gib / core_gib)
 
-    Args:
-        violation_weight: Price, in cores of the whole application, of a quantile e times the objective, and of
-            failures of a tenth of the requests.
-        core_gib: GiB of memory that cost as much as a core.
-    """
+
+def cost_under_slo(core_gib: float = CORE_GIB) -> Reward:
+    """Minus the cores granted, minus a price (`AutoscalingConfig.violation_cores`) where the objective is not kept; in
+    cores. `core_gib` of memory cost as much as a core."""
 
     def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
-        cost = grants.replicas * (grants.cpu_cores + grants.memory_gib / core_gib)
         price = violation(outcome.gateway_quantile_s, config.slo_s) + 10.0 * outcome.failed_share
-        return -cost - violation_weight * price * outcome.time_share
+        return -granted_cores(grants, core_gib) - config.violation_cores * price * outcome.time_share
 
     return reward

@@ -91,7 +91,7 @@ def simulated_again(twin: ApplicationTwin, log: ScalingLog) -> ReplayedDays:
     )
 
 
-def value_off_by(twin: ApplicationTwin, log: ScalingLog, slo_s: float, violation_weight: float) -> float:
+def value_off_by(twin: ApplicationTwin, log: ScalingLog, scaling: AutoscalingConfig) -> float:
     """What the twin's value of the logged grants differs from the log's by, in cores: grants cost the same in both, so
     it is the mean price of violations that differs, over intervals that are not censored. 0 of a log without 95 %
     quantiles."""
@@ -99,8 +99,8 @@ def value_off_by(twin: ApplicationTwin, log: ScalingLog, slo_s: float, violation
     usable = ~log.censored & np.isfinite(logged_s)
     if not usable.any():
         return 0.0
-    mine, logged = (np.asarray(violation(one[usable], slo_s)) for one in (mine_s, logged_s))
-    return float(violation_weight * abs(np.mean(mine - logged)))
+    mine, logged = (np.asarray(violation(one[usable], scaling.slo_s)) for one in (mine_s, logged_s))
+    return float(scaling.violation_cores * abs(np.mean(mine - logged)))
 
 
 def certify(

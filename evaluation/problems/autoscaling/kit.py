@@ -135,13 +135,13 @@ def train_plan(config: RunConfig) -> StepPlan:
         )
         found = build_policy(
             out, twin, log, scale, seeds, progress, is_trusted=known is None or not known.failed,
-            off_by=value_off_by(twin, log, task.scaling.slo_s, scale.violation_weight), keep=partial(_kept, keep),
+            off_by=value_off_by(twin, log, task.scaling), keep=partial(_kept, keep),
         )  # fmt: skip
         keep.remove()
         return {
             KEY: NAME,
             "train_days": fitted.extra["train_days"],
-            "logged_reward": logged_reward(task, scale.violation_weight, log),
+            "logged_reward": logged_reward(task, log),
             **found,
             **(known.facts() if known else {}),
         }
@@ -297,8 +297,7 @@ def refresh_parts(config: RunConfig) -> RefreshParts:
         bundled_autoscaler(bundle, load_application_twin(twin).deployments, policy_of)
 
     def notifier(history: Path, bundle: Path, days: tuple[dt.date, ...], below: float | None) -> Notice:
-        weight = (config.scale or ScaleConfig()).violation_weight
-        return notice_from(history, bundle, days, weight, below)
+        return notice_from(history, bundle, days, below)
 
     parts = usual_refresh(config, compare_plan, refuse_other, num_days=1, table=TABLE)
     return replace(parts, notifier=notifier)

@@ -46,16 +46,13 @@ CHANGED = 1.25
 """Factor by which the calls that a user's request causes may change, either way."""
 
 
-def notice_from(
-    history: Path, bundle: Path, days: Sequence[dt.date], violation_weight: float, below: float | None
-) -> Notice:
+def notice_from(history: Path, bundle: Path, days: Sequence[dt.date], below: float | None) -> Notice:
     """The notice on the newest days of a history.
 
     Args:
         history: Archive with the training days of the running policy and the days after.
         bundle: The running policy.
         days: The newest days.
-        violation_weight: See `ScaleConfig`.
         below: Threshold of the mean reward; by the training days if None.
 
     Raises:
@@ -74,12 +71,11 @@ def notice_from(
             advice="give the threshold (--reward-below)",
         )  # fmt: skip
     trained = read_scaling_log(archive, sorted(trained_on), whole=False) if known else None
-    return retraining_notice(setting, violation_weight, trained, newest, below)
+    return retraining_notice(setting, trained, newest, below)
 
 
 def retraining_notice(
     setting: ScalingSetting,
-    violation_weight: float,
     trained: ScalingLog | None,
     newest: ScalingLog,
     below: float | None,
@@ -87,7 +83,7 @@ def retraining_notice(
     """The notice on logs; arguments as for `notice_from`. Without `trained`, the composition is not looked at."""
     if newest.deployments != setting.names:
         return Notice(True, ("the application has other deployments than the running policy",))
-    now = rewards_of(setting, violation_weight, newest)
+    now = rewards_of(setting, newest)
     if len(now.reward) < ENOUGH:
         return Notice(False, (f"{len(now.reward)} rewards are known, and {ENOUGH} are asked for",))
     mean = float(np.mean(now.reward))
@@ -96,7 +92,7 @@ def retraining_notice(
         against, is_below = f"below the threshold, {below:.3g}", mean < below
     else:
         assert trained is not None
-        before = rewards_of(setting, violation_weight, trained)
+        before = rewards_of(setting, trained)
         gap, usual = now.reward - earned_at(now, before), before.reward - earned_at(before, before)
         worst = min(np.mean(usual[before.day == day]) for day in np.unique(before.day))
         noise = np.hypot(error_of_mean(gap), error_of_mean(usual))
@@ -115,31 +111,31 @@ class Rewards(NamedTuple):
     day: np.ndarray  # number of the day in its log
 
 
-def rewards_of(setting: ScalingSetting, violation_weight: float, log: ScalingLog) -> Rewards:
+def rewards_of(setting: ScalingSetting, log: ScalingLog) -> Rewards:
     """What the intervals of a log earned, by the objective of a bundle."""
-    total = np.asarray(_reward_program(setting, violation_weight)(logged_events(log))).sum(axis=0)
+    total = np.asarray(_reward_program(setting)(logged_events(log))).sum(axis=0)
     rates = log.gateway["request_rate_per_s"]
     known = np.isfinite(total) & np.isfinite(rates)
     return Rewards(total[known], rates[known], (log.time_s // DAY_S)[known])
 
 
-def logged_reward(task: ScalingTask, violation_weight: float, log: ScalingLog) -> float | None:
+def logged_reward(task: ScalingTask, log: ScalingLog) -> float | None:
     """Mean reward of a log's intervals, all deployments together; None where none is known."""
-    total = np.asarray(_rewards(task, violation_weight, logged_events(log))).sum(axis=0)
+    total = np.asarray(_rewards(task, logged_events(log))).sum(axis=0)
     return float(np.nanmean(total)) if np.isfinite(total).any() else None
 
 
 @lru_cache(maxsize=8)
-def _reward_program(setting: ScalingSetting, violation_weight: float) -> Callable[[ScalingEvents], Array]:
+def _reward_program(setting: ScalingSetting) -> Callable[[ScalingEvents], Array]:
     """The objective of a bundle, compiled once for each number of intervals."""
     task = ScalingTask(*config_of(setting))
-    return jax.jit(lambda events: _rewards(task, violation_weight, events))
+    return jax.jit(lambda events: _rewards(task, events))
 
 
-def _rewards(task: ScalingTask, violation_weight: float, events: ScalingEvents) -> Array:
+def _rewards(task: ScalingTask, events: ScalingEvents) -> Array:
     """[deployments, intervals] what logged grants earned."""
     outcome = earned(task.scaling, events)
-    return cost_under_slo(violation_weight)(*task, events.grants, outcome)
+    return cost_under_slo()(*task, events.grants, outcome)
 
 
 def earned_at(now: Rewards, before: Rewards) -> np.ndarray:

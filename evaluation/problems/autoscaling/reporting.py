@@ -128,7 +128,7 @@ def judge(
         contenders.append(ComparedAutoscaler(facts, [one], is_users=True))
     comparison = compare_autoscalers(
         archive, plan.train_days, plan.shifts, task, twin.deployments, contenders,
-        cost_under_slo(scale.violation_weight), progress, seed=seed, config=intervals,
+        cost_under_slo(), progress, seed=seed, config=intervals,
     )  # fmt: skip
 
     def logged(days: Sequence[dt.date]) -> ScalingLog:

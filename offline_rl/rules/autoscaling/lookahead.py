@@ -7,8 +7,8 @@ log over as many intervals. Then
 
 is solved through its Lagrangian: for a price of response time every deployment chooses its best candidate (replicas and
 cores) alone, and the price is found by bisection. Where the objective is out of reach, or costs more than to miss it a
-little, the price stays at what a violation costs: `weight` cores for a quantile e times the objective. What was wanted
-within a window is kept, against flapping.
+little, the price stays at what a violation costs: `violation_cores` for a quantile e times the objective. What was
+wanted within a window is kept, against flapping.
 """
 
 from typing import NamedTuple
@@ -20,14 +20,13 @@ import numpy as np
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import Laws, law_s, tail_features
-from twin.autoscaling.rewards import VIOLATION_WEIGHT
+from twin.autoscaling.rewards import CORE_GIB
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import BIN_S, LoadModel, known_profile
 from twin.contracts import Array
 
 BISECTIONS = 14
-CORE_GIB = 8.0
 LARGEST_RHO = 0.9
 MEMORY_MARGIN = 1.2
 
@@ -40,14 +39,12 @@ class LookaheadConfig(NamedTuple):
         quantile: Of how far rates moved, that is provided for.
         keep: Intervals whose largest plan is kept.
         horizon: Intervals looked ahead.
-        weight: Price of a violation of the objective in cores (`twin.autoscaling.rewards.cost_under_slo`).
     """
 
     margin: float | Array = 0.8
     quantile: float = 0.9
     keep: int = 6
     horizon: int = 3
-    weight: float = VIOLATION_WEIGHT
 
 
 class Candidates(NamedTuple):
@@ -113,12 +110,12 @@ def plan(
     """Cores and replicas [deployments, *streams] that are cheapest for a load.
 
     Args:
-        config: With the objective.
+        config: With the objective, and what a violation costs.
         laws: Of the twin, leaves [deployments].
         candidates: Grants to choose among.
         rate: [deployments, *streams] calls a second.
         mix: [deployments, *streams] calls per request now, as a multiple of those of the log.
-        settings: How much of the objective is aimed at, and what a violation costs.
+        settings: How much of the objective is aimed at.
     """
     streams = rate.shape[1:]
     cores, replicas = (along(leaf, jnp.zeros((*leaf.shape, *streams))) for leaf in candidates)
@@ -143,7 +140,7 @@ def plan(
         here, there, crowded = (take(one, index) for one in (time_s, tail_s, rho))
         ratio = jnp.clip(jnp.sum(mine.tail * tail_features(here, there, crowded), axis=0), 0.3, 1.4)
         total_s = jnp.sum(here, axis=0)
-        slow = (jnp.log(total_s) + ratio > goal) & (jnp.exp(middle) * total_s < settings.weight)
+        slow = (jnp.log(total_s) + ratio > goal) & (jnp.exp(middle) * total_s < config.violation_cores)
         return jnp.where(slow, middle, low), jnp.where(slow, high, middle)
 
     ends = jnp.full(streams, -3.0), jnp.full(streams, 12.0)

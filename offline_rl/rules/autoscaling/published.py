@@ -26,7 +26,7 @@ from offline_rl.rules.autoscaling.vertical_pod import vertical_pod
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.persistence import ApplicationTwin
-from twin.autoscaling.rewards import VIOLATION_WEIGHT, cost_under_slo
+from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
@@ -79,23 +79,21 @@ def autoscalers(
     log: ScalingLog,
     num_traces: int,
     names: Sequence[str] | None = None,
-    violation_weight: float = VIOLATION_WEIGHT,
 ) -> Mapping[str, Callable[[], Setting]]:
     """Name -> how the autoscaler is made; calibration takes place when it is.
 
     Args:
-        config: When decisions are taken, and the objective.
+        config: When decisions are taken, the objective, and what a violation costs.
         limits: Of the grants.
         twin: Of the application.
         log: That it was learned from.
         num_traces: Streams that the autoscalers are to play in.
         names: Which are wanted; all of them if None.
-        violation_weight: They are calibrated for `cost_under_slo` of this.
 
     Raises:
         ConfigError: An unknown name.
     """
-    reward, free = cost_under_slo(violation_weight), free_config(config)
+    reward, free = cost_under_slo(), free_config(config)
     work_s, core_s = jnp.asarray(np.asarray(twin.laws.work_s).mean(axis=0)), core_s_per_request(twin.laws)
 
     def calibrate(make: Callable[[Any], Autoscaler], grid: Sequence[Any], *, with_seats: bool) -> Setting:
@@ -133,7 +131,7 @@ def autoscalers(
         return rescued(config, limits, horizontal_pod(config, limits, settings), core_s)
 
     def ahead(settings: LookaheadConfig) -> Autoscaler:
-        whole = LookaheadConfig(margin=settings.margin, weight=violation_weight)
+        whole = LookaheadConfig(margin=settings.margin)
         return rescued(config, limits, lookahead(config, limits, twin.laws, twin.load, whole), core_s)
 
     makers: dict[str, Callable[[], Setting]] = {
