@@ -87,10 +87,18 @@ class School(NamedTuple):
 
 
 def task_of(app: Application, log: ScalingLog) -> ScalingTask:
-    """What is decided about in an application, a violation of its objective priced as `train` does."""
+    """What is decided about in an application, as in `train`: a violation of the objective costs a multiple of what the
+    log's grants do; no replica gets less memory than there, since a log in which none was full of calls does not tell
+    what that takes; and optional services stay on, since no reward says what users miss without them."""
     price = ScaleConfig().violation_weight * logged_cost(log)
     scaling = replace(scaling_config(app, log.interval_s), violation_cores=price)
-    return ScalingTask(scaling, limits_of(app))
+    least = jnp.asarray(np.nanmin(log.memory_granted, axis=0), jnp.float32)
+    limits = limits_of(app)
+    limits = limits._replace(
+        min_memory_gib=jnp.maximum(limits.min_memory_gib, least),
+        min_replicas=jnp.maximum(limits.min_replicas, 1.0),
+    )
+    return ScalingTask(scaling, limits)
 
 
 def school_of(

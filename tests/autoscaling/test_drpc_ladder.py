@@ -12,6 +12,7 @@ from evaluation.reproduction.drpc import MEASURES, DrpcConfig, table
 from evaluation.reproduction.drpc_ladder import CHOSEN_FROM, ladder_step, played_as_chosen, read_choices
 from evaluation.reproduction.drpc_learners import IN_TRUTH
 from evaluation.reproduction.showing_drpc import as_table
+from evaluation.simulator.applications.presets import application
 from logs_schema.progress import SilentProgress
 from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
 from offline_rl.recipes import scaling_training
@@ -143,6 +144,18 @@ def test_the_planner_is_imitated_in_the_truth_for_judges_alone(monkeypatch, kind
     monkeypatch.setattr(drpc_learners, "teacher_of", lambda _key, where, *_: where)
     assert drpc_learners.learn(None, kind, school, planner="planner") == system
     assert IN_TRUTH not in CHOSEN_FROM
+
+
+def test_nobody_gains_by_what_no_log_tells():
+    """Optional services stay on, and memory that the log does not show to be enough is not asked for."""
+    app = application("boutique")
+    granted = np.full((3, len(app.services)), 0.5)
+    columns = dict.fromkeys(("cpu_cores", "num_replicas"), np.ones_like(granted))
+    log = SimpleNamespace(columns=columns, memory_granted=granted, interval_s=30.0)
+    scaling, limits = drpc_learners.task_of(app, log)
+    np.testing.assert_array_equal(limits.min_replicas, 1.0)
+    np.testing.assert_array_equal(limits.min_memory_gib, 0.5)
+    assert float(scaling.violation_cores) == pytest.approx(3.0 * len(app.services) * (1.0 + 0.5 / 8.0))
 
 
 def test_shares_and_times_keep_their_ranges_over_seeds_that_differ_widely():
