@@ -9,31 +9,11 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.stepwise_actor import ChangeRule, ChangeView
+from offline_rl.stepwise_actor import ChangeView
 from twin.contracts import Array, PyTree
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_state import Scaling
 from twin.orchestration.frames import FrameObservation
-
-_UTILISATION = 3
-"""Row of a node's features: requests in service for each core."""
-
-
-def queue_rule(sharpness: float = 4.0, threshold: float = 0.2) -> ChangeRule:
-    """A replica more of the service with the longest queue, where fewest cores are in service; KMPS's greedy rule.
-
-    Logits are `sharpness` times `ln(1 + queue) - utilisation` for a replica more, `threshold` for no change, and
-    -`threshold` for one less, so that a policy which draws from it tries other changes too.
-    """
-
-    def rule(view: ChangeView, requested: Array) -> Array:
-        _, _, waiting, queued, *_ = view.service
-        queue = jnp.log1p(jnp.expm1(waiting) + jnp.expm1(queued)) * (requested <= 0.0)
-        adds = queue[:, None] - view.node[_UTILISATION][None]
-        none = jnp.full_like(adds[:1], threshold)
-        return sharpness * jnp.concatenate([none, adds, jnp.full_like(adds, -threshold)])
-
-    return rule
 
 
 def change_reader(case: EdgeCloud) -> Callable[[FrameObservation, Scaling], ChangeView]:

@@ -1,14 +1,11 @@
 """Several groups of seats learn, each by an algorithm of its own, from trajectories that they make together.
 
-KaiS trains its dispatchers and its orchestrator so (Han et al. 2021). To every group the others are part of the system;
-`in_turns` holds that part still while a group learns.
+KaiS trains its dispatchers and its orchestrator so (Han et al. 2021). To every group the others are part of the system.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.networks import Example
@@ -19,13 +16,6 @@ from twin.groups import of_group
 def group_example(example: Example, name: str) -> Example:
     """The shapes of one group's observations, of those of an environment with groups."""
     return Example(example.observation[name], example.legal[name], example.global_observation)
-
-
-class InTurns(NamedTuple):
-    """The state of groups that learn in turns."""
-
-    updates: Array  # [] int32: how many there have been
-    groups: PyTree  # group -> the state of its learner
 
 
 def together(learners: Mapping[str, Algorithm], num_steps: Mapping[str, int] | None = None) -> Algorithm:
@@ -67,36 +57,3 @@ def together(learners: Mapping[str, Algorithm], num_steps: Mapping[str, int] | N
         return lambda state: joint({name: kind(learners[name])(state[name]) for name in learners})
 
     return Algorithm(init, step, by(lambda one: one.policy), by(lambda one: one.greedy))
-
-
-def in_turns(
-    learners: Mapping[str, Algorithm], period: int, num_steps: Mapping[str, int] | None = None
-) -> Algorithm:
-    """As `together`, but one group learns at a time, `period` updates each in the order of the mapping.
-
-    The info of the groups that do not learn is 0.
-    """
-    joint, lengths = together(learners, num_steps), num_steps or {}
-
-    def init(key: Array) -> InTurns:
-        return InTurns(jnp.int32(0), joint.init(key))
-
-    def one(name: str, key: Array, state: PyTree, trajectory: Trajectory) -> tuple[PyTree, PyTree]:
-        return learners[name].step(key, state[name], of_group(trajectory, name, lengths.get(name)))
-
-    def step(key: Array, state: InTurns, trajectory: Trajectory) -> tuple[InTurns, PyTree]:
-        turn = state.updates // period % len(learners)
-        groups, infos = {}, {}
-        for index, name in enumerate(learners):
-            shapes = jax.eval_shape(lambda name=name: one(name, key, state.groups, trajectory)[1])
-            nothing = jax.tree.map(jnp.zeros_like, shapes)
-            groups[name], infos[name] = jax.lax.cond(
-                turn == index,
-                lambda name=name: one(name, key, state.groups, trajectory),
-                lambda name=name, nothing=nothing: (state.groups[name], nothing),
-            )
-        return InTurns(state.updates + 1, groups), infos
-
-    return Algorithm(
-        init, step, lambda state: joint.policy(state.groups), lambda state: joint.greedy(state.groups)
-    )

@@ -1,7 +1,7 @@
 """Probability distributions with mean one, of the size of a request, its run time or a latency.
 
 A law is given by its quantile function, so that one uniform number per draw is enough and a law can be exchanged
-without changing the mechanics. The second moment is needed in queueing theory (Pollaczek-Khinchine).
+without changing the mechanics.
 
     constant            1
     exponential         -log(1 - u)
@@ -81,15 +81,6 @@ class Law:
         numbers = ", ".join(f"{getattr(self, name):g}" for name in PARAMETERS[self.kind])
         return f"{self.kind}({numbers})" if numbers else self.kind
 
-    @property
-    def second_moment(self) -> float:
-        """E[X^2]."""
-        if self.kind == LOGNORMAL:
-            return math.exp(self.spread**2)
-        if self.kind == BOUNDED_PARETO:
-            return self._pareto_moment(2.0) / self._pareto_moment(1.0) ** 2
-        return {CONSTANT: 1.0, EXPONENTIAL: 2.0}.get(self.kind, 1.0 + self.variation)
-
     def quantile(self, uniform: Array) -> Array:
         """The values at uniform numbers in (0, 1), any shape -> values >= 0, same shape."""
         if self.kind == CONSTANT:
@@ -100,17 +91,17 @@ class Law:
             return jnp.exp(self.spread * ndtri(uniform) - 0.5 * self.spread**2)
         if self.kind == BOUNDED_PARETO:
             kept = 1.0 - self.range**-self.tail
-            return (1.0 - uniform * kept) ** (-1.0 / self.tail) / self._pareto_moment(1.0)
+            return (1.0 - uniform * kept) ** (-1.0 / self.tail) / self._pareto_mean()
         short = 0.5 * (1.0 + math.sqrt((self.variation - 1.0) / (self.variation + 1.0)))
         is_short = uniform < short
         share = jnp.where(is_short, short, 1.0 - short)
         rest = jnp.where(is_short, uniform, uniform - short) / share
         return -jnp.log1p(-jnp.minimum(rest, 1.0 - SMALLEST_UNIFORM)) / (2.0 * share)
 
-    def _pareto_moment(self, order: float) -> float:
-        """E[X^order] of the bounded Pareto law whose smallest value is one."""
+    def _pareto_mean(self) -> float:
+        """The mean of the bounded Pareto law whose smallest value is one."""
         scale = self.tail / (1.0 - self.range**-self.tail)
-        power = order - self.tail
+        power = 1.0 - self.tail
         whole = math.log(self.range) if power == 0.0 else (self.range**power - 1.0) / power
         return scale * whole
 

@@ -14,14 +14,12 @@ from evaluation.simulator.arrivals import next_request
 from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.failures import is_up, on_clock
 from evaluation.simulator.modulation import Path, draw_rate
-from evaluation.simulator.names import Names, names_in
+from evaluation.simulator.names import Names
 from evaluation.simulator.unfolding import seated, unfolding_response, unseated
 from evaluation.simulator.workloads import Workload
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
-from twin.contracts import Array, Environment, Outcome, PyTree, Response, Streams
-from twin.environment import environment
-from twin.placement.bookkeeping import PlacementConfig, placement
+from twin.contracts import Array, Outcome, PyTree, Response, Streams
 from twin.placement.responses import Answers, Arrivals, First, Next, drawn_response
 from twin.placement.types import Cluster, Fate, PlacementState, Requests
 
@@ -130,45 +128,6 @@ def _with_outages(world: World, today: DayConditions, names: Names, response: Re
         return private, with_availability(outcome)
 
     return Response(init, advance, response.resolve_pending)
-
-
-def truth_of(
-    world: World,
-    cluster: Cluster,
-    config: PlacementConfig,
-    day: float,
-    *,
-    weekday: int = 0,
-    begin_s: float = 0.0,
-    workload: Workload | None = None,
-) -> Environment:
-    """The environment of one day of `world`, in the vocabulary of `cluster`.
-
-    Args:
-        world: A validated world.
-        cluster: As encoded from a log of the world.
-        config: The placement problem's configuration; one seat.
-        day: Days since day 0 of the world.
-        weekday: 0 for Monday.
-        begin_s: Time of day at which episodes begin, with an empty system.
-        workload: The requests, if not those of the world's own law.
-
-    Returns:
-        The environment. Episodes end with the day's last request; cut them with the rollout's `num_steps`.
-
-    Raises:
-        ConfigError: names of the world are not in the cluster, or the configuration has several seats.
-    """
-    if config.num_seats != 1:
-        raise ConfigError(
-            f"the simulated world decides by event, not with {config.num_seats} seats",
-            where="PlacementConfig.num_seats",
-            allowed="1",
-            advice="use one seat",
-        )
-    today, names = day_of_truth(world, day, workload), names_in(world, cluster)
-    response = truth_response(world, cluster, config.depth, today, names, weekday=weekday, begin_s=begin_s)
-    return environment(placement(cluster, config), response)
 
 
 def day_of_truth(world: World, day: float, workload: Workload | None) -> DayConditions:

@@ -5,9 +5,8 @@ import pytest
 
 from evaluation.baselines import LEAST_LOADED
 from evaluation.simulator.presets import PRESETS, preset
-from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
-from tests.evaluation.worlds import held_less_in_system, simulated
+from tests.evaluation.worlds import held_less_in_system, simulated, truth_of
 from twin.placement.bookkeeping import PlacementConfig
 
 

@@ -11,13 +11,12 @@ from evaluation.simulator.logs import FIRST_DAY, simulate
 from evaluation.simulator.names import names_in
 from evaluation.simulator.options import Outage, Reactions, Reports
 from evaluation.simulator.presets import preset
-from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import Drift, validate
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import held_less_in_system, simulated, uniform_policy
+from tests.evaluation.worlds import held_less_in_system, simulated, truth_of, uniform_policy
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import read_rows
 from twin.placement.encoding import fit_encoding

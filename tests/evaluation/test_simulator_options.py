@@ -14,10 +14,9 @@ from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.mechanics import unfolding
 from evaluation.simulator.options import LinkFault, Outage, Reactions
 from evaluation.simulator.presets import preset
-from evaluation.simulator.truth import truth_of
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import validate
-from tests.evaluation.worlds import interval, same_day, simulated, uniform_policy
+from tests.evaluation.worlds import interval, same_day, simulated, truth_of, uniform_policy
 from tests.twin.made import reordered
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED

@@ -19,11 +19,11 @@ from evaluation.simulator.laws import exponential
 from evaluation.simulator.logs import DAYS_AT_ONCE, FIRST_DAY, day_of, on_time, simulate, truth_folder
 from evaluation.simulator.names import names_in
 from evaluation.simulator.presets import preset
-from evaluation.simulator.truth import ground_truth, truth_of
+from evaluation.simulator.truth import ground_truth
 from logs_schema import Archive
 from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
-from tests.evaluation.worlds import interval, queue, simulated, uniform_policy
+from tests.evaluation.worlds import interval, queue, simulated, truth_of, uniform_policy
 from tests.twin.made import reordered
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encode import read_rows
@@ -189,7 +189,5 @@ def test_what_has_no_truth_is_refused(encoding):
     cluster, config = encoding.cluster, encoding.problem
     with pytest.raises(ConfigError, match="no ground truth"):
         ground_truth({})
-    with pytest.raises(ConfigError, match="2 seats"):
-        truth_of(SMALL, cluster, replace(config, num_seats=2), 0.0)
     with pytest.raises(ConfigError, match=r"service.*service-05"):
         truth_of(SMALL, replace(cluster, services=cluster.services[:-1]), config, 0.0)

@@ -25,7 +25,7 @@ from evaluation.simulator.patterns import PATTERNS, PERIODS, SWING, loads, swing
 from evaluation.simulator.pool import HIDDEN, classes_of, mean_work_s, read_pool
 from evaluation.simulator.presets import preset
 from evaluation.simulator.request_lists import STEP_ULPS, DayRequests, distinct, next_row, padded
-from evaluation.simulator.truth import day_of_truth, truth_arrivals, truth_of
+from evaluation.simulator.truth import day_of_truth, truth_arrivals
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.workloads import FILE, load_workload, workload
 from evaluation.simulator.world_files import world_of
@@ -33,6 +33,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.importing import import_log
 from offline_rl.networks import actor, example_of
+from tests.evaluation.worlds import truth_of
 from twin.placement.bookkeeping import PlacementConfig
 from twin.placement.encoding import fit_encoding
 

@@ -21,7 +21,7 @@ from evaluation.simulator.memory import refuse_too_large
 from evaluation.simulator.parts import even_load
 from evaluation.simulator.pool import read_pool
 from evaluation.simulator.presets import PRESETS, preset
-from evaluation.simulator.truth import ground_truth, truth_of
+from evaluation.simulator.truth import ground_truth
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from evaluation.simulator.world_files import chosen_world, facts_of, load_world, plain, redrawn, world_of
@@ -29,6 +29,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
 from logs_schema.settings import build
+from tests.evaluation.worlds import truth_of
 from twin.placement.bookkeeping import PlacementConfig
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "evaluation" / "examples" / "worlds").glob("*.toml"))

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 from evaluation.baselines import BASELINES
-from evaluation.baselines.baseline import best_legal
 from evaluation.commands.cli import main
 from evaluation.reproduction.benches.slot_scaling import ScalingConfig, exponent, measure_scaling
 from evaluation.simulator.laws import Law, constant, exponential
-from evaluation.simulator.slots import SlotConfig, play, slot_environment, time_scaled
+from evaluation.simulator.slots import SlotConfig, slot_environment, time_scaled
 from evaluation.simulator.slots.instance import instance
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import Link, World, WorldNode, WorldService
@@ -79,22 +78,6 @@ def test_what_learns_and_decides_elsewhere_does_so_here() -> None:
         if baseline.applies(cluster):
             shape = jax.eval_shape(baseline.policy(cluster), jax.random.key(0), Observation(*seen), legal)
             assert shape.shape == (2, 2), baseline.name
-
-
-@pytest.mark.slow
-def test_playing_is_a_rollout_that_only_counts() -> None:
-    _, system = small()
-
-    def policy(key: Array, _observation: Observation, legal: Array) -> Array:
-        return best_legal(jax.random.uniform(key, legal.shape), legal)
-
-    played = jax.jit(lambda key: play(key, system, policy, 6, 10, (4,)))(jax.random.key(0))
-    path = jax.jit(lambda key: rollout(key, system, policy, 60, (4,)))(jax.random.key(0))
-    counts = played.counts
-    assert counts.sent[-1].tolist() == path.active.sum(axis=(0, 1)).tolist()
-    on_time = np.asarray(path.reward).sum(axis=(0, 1))
-    assert (np.abs(on_time - counts.on_time[-1]) <= played.state.problem.here.held.sum(axis=0)).all()
-    assert np.asarray(counts.throughput())[-1].min() > 0.0
 
 
 def test_scaling_says_what_it_measured(capsys: pytest.CaptureFixture[str]) -> None:

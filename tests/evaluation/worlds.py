@@ -9,9 +9,15 @@ from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.history import CHUNK_STEPS, History, play_streams
 from evaluation.simulator.laws import Law, constant
 from evaluation.simulator.mechanics import mechanics_of
+from evaluation.simulator.names import names_in
+from evaluation.simulator.truth import day_of_truth, truth_response
+from evaluation.simulator.workloads import Workload
 from evaluation.simulator.world import CALENDAR_DAY_S, World, WorldNode, WorldService, validate
 from twin.contracts import Array, Environment, Policy, PyTree
+from twin.environment import environment
+from twin.placement.bookkeeping import PlacementConfig, placement
 from twin.placement.features import NODE_FEATURES
+from twin.placement.types import Cluster
 from twin.rollout import rollout
 
 NAMES = [feature.name for feature in NODE_FEATURES]
@@ -41,6 +47,21 @@ def same_day(world: World, day: float, num_streams: int) -> DayConditions:
     """The conditions of one day, once for every stream."""
     today = conditions(world, day)
     return jax.tree.map(lambda leaf: np.stack([leaf] * num_streams), today)
+
+
+def truth_of(
+    world: World,
+    cluster: Cluster,
+    config: PlacementConfig,
+    day: float,
+    *,
+    begin_s: float = 0.0,
+    workload: Workload | None = None,
+) -> Environment:
+    """The environment of one day of `world`, a Monday, for one seat, from `begin_s` on with an empty system."""
+    today, names = day_of_truth(world, day, workload), names_in(world, cluster)
+    response = truth_response(world, cluster, config.depth, today, names, begin_s=begin_s)
+    return environment(placement(cluster, config), response)
 
 
 def simulated(

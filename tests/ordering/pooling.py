@@ -5,12 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.environment import environment
-from twin.ordering import orders
 from twin.ordering.config import OrderingConfig
 from twin.ordering.job_windows import JobWindows, cut_job_windows, replayed_jobs, standing_order
+from twin.ordering.machine import PARTS
 from twin.ordering.play import by_order, play
 from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response
+from twin.ordering.rules.unicef import SMALLEST_LOGARITHM
 
 KEY = jax.random.key(3)
 
@@ -41,6 +42,19 @@ def system_of(pool, config, windows):
     return environment(ordering(pool, config), queue_response(pool, config, replayed_jobs(windows)))
 
 
+def by_wfp3(queue, clock):
+    """`twin.ordering.rules.WFP3` inside programs, lowest first."""
+    relative = (clock[None] - queue.arrival).astype(jnp.float32) / queue.requested.astype(jnp.float32)
+    return -(relative * relative * relative) * queue.processors.astype(jnp.float32)
+
+
+def by_unicef(queue, clock):
+    """`twin.ordering.rules.UNICEF` inside programs, lowest first."""
+    logarithm = jnp.log2(queue.processors.astype(jnp.float32) / PARTS)
+    size = jnp.maximum(logarithm, SMALLEST_LOGARITHM) * queue.requested.astype(jnp.float32)
+    return -(clock[None] - queue.arrival).astype(jnp.float32) / size
+
+
 def player(pool, num_streams, **sizes):
     """`play(windows, kind)` to the end under any rule, compiled once.
 
@@ -50,7 +64,7 @@ def player(pool, num_streams, **sizes):
     @jax.jit
     def run(windows, kind):
         def order(queue, clock):
-            ageing = jnp.where(kind == 1, orders.by_wfp3(queue, clock), orders.by_unicef(queue, clock))
+            ageing = jnp.where(kind == 1, by_wfp3(queue, clock), by_unicef(queue, clock))
             return jnp.where(kind == 0, queue.priority.astype(jnp.float32), ageing)
 
         config = OrderingConfig(**sizes, backfill=order)

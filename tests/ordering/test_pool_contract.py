@@ -20,7 +20,6 @@ from twin.ordering.config import COSTS, OrderingConfig
 from twin.ordering.costs import accrued
 from twin.ordering.features import JOB_FEATURES, NUM_GLOBAL, POOL_FEATURES
 from twin.ordering.job_windows import JobWindows
-from twin.ordering.orders import by_requested
 from twin.ordering.play import actions_of, by_order, by_policy, by_scorer, play
 from twin.ordering.problem import ordering
 from twin.ordering.responses import queue_response, starts_of
@@ -271,7 +270,7 @@ def test_policies_play_windows_and_rules_leave_actions_to_follow(trajectory):
     def all_ways(key, sampled):
         ended = play(key, system, by_policy(system, policy), (NUM_STREAMS,))
         scored = play(key, system, by_scorer(POOL, CONFIG, logits, sampled), (NUM_STREAMS,))
-        rule = by_order(system, by_requested)
+        rule = by_order(system, lambda queue, _clock: queue.requested)
         return ended, starts_of(scored, CONFIG), actions_of(key, system, rule, NUM_STEPS, (NUM_STREAMS,))
 
     ended, scored, actions = all_ways(KEY, False)

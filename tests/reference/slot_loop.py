@@ -145,8 +145,7 @@ class SlotLoop(SlotView):
             return -math.log1p(-number)
         if not law.name.startswith("lognormal"):
             raise ValueError(f"the loop does not know the law {law.name}")
-        spread = math.sqrt(math.log(law.second_moment))
-        return math.exp(spread * NORMAL.inv_cdf(number) - 0.5 * spread**2)
+        return math.exp(law.spread * NORMAL.inv_cdf(number) - 0.5 * law.spread**2)
 
     def _arrive(self, site: int, numbers: list[float], until_s: float) -> None:
         arrival_s = self.next_s[site]

@@ -32,10 +32,6 @@ class Counts(NamedTuple):
     core_s: Array  # core-seconds of service
     energy_j: Array  # idle nodes, busy cores, traffic (KMPS, figure 10)
 
-    def throughput(self) -> Array:
-        """On-time throughput: the share of all arrived requests that were answered in time (KaiS and KMPS, eq. 1)."""
-        return self.on_time / jnp.maximum(self.arrived, 1)
-
 
 def nothing_counted(streams: Streams) -> Counts:
     """All totals zero."""

@@ -6,7 +6,6 @@ replicas may change. It is an `Environment` like any other, with a seat for ever
 """
 
 from evaluation.simulator.slots.environment import slot_environment
-from evaluation.simulator.slots.playing import SlotResult, play
 from evaluation.simulator.slots.worlds import time_scaled
 from twin.orchestration.config import Power, SlotConfig
 from twin.orchestration.counts import Counts
@@ -26,9 +25,7 @@ __all__ = [
     "Orchestrator",
     "Power",
     "SlotConfig",
-    "SlotResult",
     "SlotState",
-    "play",
     "slot_environment",
     "time_scaled",
 ]
