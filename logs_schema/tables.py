@@ -33,11 +33,10 @@ def _amount(
     unit: str,
     description: str,
     *,
-    lower: float = 0.0,
     nullable: bool = True,
     upper: float | None = None,
 ) -> Column:
-    return Column(name, pa.float64(), description, unit=unit, nullable=nullable, lower=lower, upper=upper)
+    return Column(name, pa.float64(), description, unit=unit, nullable=nullable, lower=0.0, upper=upper)
 
 
 def _instant(name: str, description: str, *, nullable: bool = True) -> Column:

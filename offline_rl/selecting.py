@@ -1,4 +1,4 @@
-"""Training with evaluations in between: the best state is kept, and stopping early is possible.
+"""Training with evaluations in between: the best state is kept.
 
 What a look measures must not be what is trained on: a member of the twin's ensemble held out, or days held out.
 """
@@ -28,7 +28,7 @@ class Selected(NamedTuple):
     """The result of a run."""
 
     best: PyTree  # the state with the highest look; the first of equals
-    info: PyTree  # leaves [U], of every update that was done
+    info: PyTree  # leaves [U], of every update
     looks: np.ndarray  # [L]: before the first update, then after every `updates_per_look`
 
 
@@ -40,7 +40,6 @@ def train_selecting(
     look: Callable[[PyTree], float],
     *,
     updates_per_look: int = 5,
-    patience: int | None = None,
     checkpoint: Path | None = None,
     on_look: Callable[[int, float], Any] = lambda done, seen: None,
 ) -> Selected:
@@ -50,10 +49,9 @@ def train_selecting(
         key: PRNG key.
         algorithm: What learns.
         experience: What it learns from.
-        num_updates: Updates at most.
+        num_updates: Updates in all.
         look: State -> how good it is; higher is better.
         updates_per_look: Updates between two looks.
-        patience: Looks in a row without improvement after which training stops; never if None.
         checkpoint: File (.npz) that keeps everything after every look; resumed from where it exists.
         on_look: Called with (updates done, what was seen) after every look.
 
@@ -77,7 +75,7 @@ def train_selecting(
     state = jax.jit(algorithm.init)(key_init)
     fit = fit_keeping_best(
         state, advance, num_updates, updates_per_look, curves=no_curves(run, key_updates, state, experience),
-        first_look=lambda: -_seen(look, state, 0), patience=patience, checkpoint=Checkpoint(checkpoint, key),
+        first_look=lambda: -_seen(look, state, 0), checkpoint=Checkpoint(checkpoint, key),
         on_look=lambda fit: on_look(int(fit.done), -float(fit.losses[-1])),
     )  # fmt: skip
     return Selected(fit.best, fit.curves, -fit.losses)

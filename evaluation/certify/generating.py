@@ -91,7 +91,7 @@ def population_lines(
     lines = two_sample_lines(SECTION, trio, trio.real.sample.names, config)
     keys = jax.random.split(jax.random.key(config.seed), len(chosen.days))
     drawn = [
-        draw_arrivals(key, arrivals, offset_s=(day_start_s(day) - MONDAY_S) % WEEK_S, length_s=DAY_S)[0]
+        draw_arrivals(key, arrivals, offset_s=(day_start_s(day) - MONDAY_S) % WEEK_S, length_s=DAY_S)
         for key, day in zip(keys, chosen.days, strict=True)
     ]
     real, other = ([logged_arrivals(archive, day) for day in days] for days in (chosen.days, chosen.partners))

@@ -14,6 +14,7 @@ from evaluation.certify.samples import Coding, Sample
 
 PSEUDO_COUNT = 0.5
 """Added to every cell's count (Krichevsky and Trofimov), so that an empty cell has a large but finite cost."""
+PAIR_BINS = 8
 NUM_FOLDS = 5
 
 
@@ -33,15 +34,13 @@ def column_kl(coding: Coding, real: Sample, generated: Sample) -> dict[str, floa
     }
 
 
-def pairwise_kl(
-    coding: Coding, real: Sample, generated: Sample, *, num_bins: int = 8
-) -> dict[tuple[str, str], float]:
+def pairwise_kl(coding: Coding, real: Sample, generated: Sample) -> dict[tuple[str, str], float]:
     """KL of every pair of columns, nats.
 
-    Continuous columns are coded into at most `num_bins` quantile bins and categories as they are: with more cells than
+    Continuous columns are coded into at most `PAIR_BINS` quantile bins and categories as they are: with more cells than
     rows a KL measures the number of rows.
     """
-    coarse = Coding(real, num_bins)
+    coarse = Coding(real, PAIR_BINS)
     one, two = coarse.codes(real), coarse.codes(generated)
     sizes = [coarse.num_codes(name) for name in coarse.names]
     found = {}

@@ -26,6 +26,8 @@ Statistic = Callable[[np.ndarray], np.ndarray]
 """weights [replicates, units] -> values [replicates]; NaN where the drawn units leave the value undefined."""
 
 MAX_UNDEFINED = 0.05
+MIN_DAYS, BLOCKS_PER_DAY = 8, 12
+"""Fewest days that are resampled as whole days; blocks of equal size that a day is cut into otherwise."""
 
 
 @dataclass(frozen=True)
@@ -103,29 +105,24 @@ def blocks_of(unit: np.ndarray) -> Blocks:
     return Blocks(labels, row_unit)
 
 
-def resampling_units(
-    day: np.ndarray, *, min_days: int = 8, blocks_per_day: int = 12
-) -> tuple[np.ndarray, str]:
-    """The unit of every row: its day where there are enough days, else consecutive blocks of requests of its
-    day.
+def resampling_units(day: np.ndarray) -> tuple[np.ndarray, str]:
+    """The unit of every row: its day where there are `MIN_DAYS`, else consecutive blocks of requests of its day.
 
     Args:
         day: [rows] day of every row; rows of a day in order of arrival.
-        min_days: Fewest days that are resampled as whole days.
-        blocks_per_day: Number of blocks of equal size that a day is cut into otherwise.
 
     Returns:
         Labels [rows] and the kind of unit in words.
     """
     days, row_day = np.unique(day, return_inverse=True)
-    if len(days) >= min_days:
+    if len(days) >= MIN_DAYS:
         return row_day, "days"
     rank = np.empty(len(day), np.int64)
     counts = np.bincount(row_day, minlength=len(days))
     order = np.argsort(row_day, kind="stable")
     rank[order] = np.arange(len(day)) - np.repeat(np.cumsum(counts) - counts, counts)
-    block = rank * blocks_per_day // np.maximum(counts, 1)[row_day]
-    return row_day * blocks_per_day + block, f"blocks of consecutive requests {WITHIN_DAY}"
+    block = rank * BLOCKS_PER_DAY // np.maximum(counts, 1)[row_day]
+    return row_day * BLOCKS_PER_DAY + block, f"blocks of consecutive requests {WITHIN_DAY}"
 
 
 @lru_cache(maxsize=4)  # every metric of a judge and shift has the same

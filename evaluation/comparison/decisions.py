@@ -141,7 +141,6 @@ def decisions_from(
     unit: np.ndarray,
     day: np.ndarray,
     window_s: np.ndarray | None = None,
-    missing: Mapping[str, str] | None = None,
 ) -> Decisions:
     """Flattens a rollout of the placement problem to one row per active decision.
 
@@ -153,11 +152,9 @@ def decisions_from(
         day: Calendar day as an ordinal; broadcasts likewise.
         window_s: Length of every window from its first arrival, > 0; broadcasts to `[*streams]`. Up to its
             last arrival if None.
-        missing: Need -> reason, for what the log is known to lack; needs that the columns show to be unmet (no
-            deadline, no agent, one site, no capacity) are added.
 
     Returns:
-        The columns.
+        The columns; `missing` is what they show to be unmet: no deadline, no agent, one site, no capacity.
     """
     active = np.asarray(trajectory.active)
     decision_info: PlacementDecisionInfo = trajectory.decision_info
@@ -195,7 +192,7 @@ def decisions_from(
         end_s=column(begin_s + length_s),
         capacity=np.asarray(cluster.capacity, np.float64).sum(axis=1),
     )
-    return replace(decisions, missing={**_unmet(decisions, len(cluster.sites)), **(missing or {})})
+    return replace(decisions, missing=_unmet(decisions, len(cluster.sites)))
 
 
 def _unmet(decisions: Decisions, num_sites: int) -> dict[str, str]:

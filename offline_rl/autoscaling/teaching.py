@@ -30,6 +30,9 @@ from twin.contracts import Array, Environment, Policy, PyTree
 from twin.networks import MLP
 from twin.rollout import rollout
 
+NUM_ROUNDS, NUM_STEPS, NUM_STREAMS = 6, 240, 8
+"""Of lessons (from the second on the students act); intervals of a round; copies of the twin in a round."""
+
 
 @dataclass(frozen=True)
 class TeacherConfig:
@@ -82,10 +85,6 @@ def teach(
     scaling: AutoscalingConfig,
     teacher: Policy,
     config: StudentConfig | None = None,
-    *,
-    rounds: int = 6,
-    steps: int = 240,
-    streams: int = 8,
 ) -> Students:
     """Students of a teacher.
 
@@ -95,15 +94,12 @@ def teach(
         scaling: Reach of actions.
         teacher: Whom they imitate.
         config: Of the students.
-        rounds: Of lessons; from the second on the students act.
-        steps: Intervals of a round.
-        streams: Copies of the twin in a round.
     """
     config = config or StudentConfig()
     label = taught(teacher, scaling.reach)
 
     def play(key: Array, acting: Policy) -> Lessons:
-        trajectory = rollout(key, environment, acting, steps, (streams,))
+        trajectory = rollout(key, environment, acting, NUM_STEPS, (NUM_STREAMS,))
         seen = Seen(*(jnp.moveaxis(leaf, 0, -2) for leaf in trajectory.observation))
         legal = jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), trajectory.legal)
         return lessons_of(seen, label(seen), legal)
@@ -111,7 +107,7 @@ def teach(
     by_students = jax.jit(lambda key, params: play(key, student_policy(params, config)))
     return learned_in_rounds(
         key,
-        rounds,
+        NUM_ROUNDS,
         jax.jit(lambda key: play(key, teacher)),
         lambda key, students: by_students(key, students.params),
         lambda key, lessons, _before: train_students(key, lessons, config),

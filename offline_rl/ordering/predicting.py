@@ -30,6 +30,8 @@ HIDDEN = (16, 16)
 NETWORK = MLP(HIDDEN, 2)
 OPTIMIZER = optax.adamw(3e-3, weight_decay=1e-3)
 NUM_SAMPLES = 30_000
+NUM_LOOKS = 8
+"""Looks at the held-out jobs, each after 50 gradient steps on 1,024 jobs."""
 TRAIN_FRACTION = 0.8
 """Share of the training days' jobs, the first ones, that a prediction learns from; the others decide when to stop."""
 RunTimeSamples = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -80,7 +82,6 @@ def fit_predictor(
     seed: int,
     train: tuple[np.ndarray, np.ndarray],
     held_out: tuple[np.ndarray, np.ndarray],
-    num_looks: int = 8,
 ) -> tuple[PyTree, np.ndarray]:
     """Learns haste and share; the parameters that the held-out jobs like best are kept.
 
@@ -88,7 +89,6 @@ def fit_predictor(
         seed: of parameters and batches.
         train: features [SEEN, jobs] and labels [2, jobs].
         held_out: the same of other jobs.
-        num_looks: looks at the held-out jobs, each after 50 gradient steps on 1,024 jobs.
 
     Returns:
         Parameters, and the held-out cross-entropy [looks] in nats.
@@ -103,7 +103,7 @@ def fit_predictor(
         return state, (), float(_loss(state[0], unseen))
 
     start = params, OPTIMIZER.init(params)
-    fit = fit_keeping_best(start, advance, num_looks, 1, kept=lambda state: state[0], last_of_equals=True)
+    fit = fit_keeping_best(start, advance, NUM_LOOKS, 1, kept=lambda state: state[0], last_of_equals=True)
     return fit.best, fit.losses
 
 

@@ -36,7 +36,7 @@ from tests.twin.imitation_world import WORLDS, campaign_encoding, returning_rows
 from twin.imitation.config import GameConfig, anchored, paper, supervised
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.learned import AnswerConfig
-from twin.placement.log_windows import encode_days
+from twin.placement.log_windows import encode_days, training_windows
 from twin.placement.windows import Windows
 
 NUM_STEPS, NUM_SIMULATED = 104, 240
@@ -94,7 +94,7 @@ def day_case(
     test_days = days[num_train : num_train + num_test]
     floor_days = second.days("requests")[num_train + num_floor - num_test : num_train + num_floor]
     encoding = fit_encoding(archive, train_days)
-    train = encode_days(archive, encoding, train_days, num_steps=104, until=max(train_days))
+    (train,) = training_windows(archive, encoding, train_days, num_steps=104)
 
     def held(of: Archive, some: list[dt.date]) -> Windows:
         return encode_days(of, encoding, some, num_steps=length, stride=100)

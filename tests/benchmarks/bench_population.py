@@ -86,7 +86,7 @@ def arrivals(archive: Archive, num_days: int = 12) -> None:
     other, real = ([logged_arrivals(archive, day) for day in part] for part in zip(*held, strict=True))
     keys = jax.random.split(jax.random.key(0), len(held))
     made = [
-        np.asarray(draw_arrivals(key, model, offset_s=_of_week(day), length_s=DAY_S)[0], float)
+        np.asarray(draw_arrivals(key, model, offset_s=_of_week(day), length_s=DAY_S), float)
         for key, (_, day) in zip(keys, held, strict=True)
     ]
     told, floor = (_nan_mean(arrival_distances(real, part)) for part in (made, other))

@@ -170,16 +170,16 @@ def test_enough_days_are_units_and_few_days_are_cut_into_equal_blocks():
     unit, kind = resampling_units(np.repeat(np.arange(9), 3))
     assert kind == "days"
     assert len(np.unique(unit)) == 9
-    unit, kind = resampling_units(np.repeat([5, 8], [24, 48]), blocks_per_day=12)
+    unit, kind = resampling_units(np.repeat([5, 8], [24, 48]))
     assert "blocks" in kind
     np.testing.assert_array_equal(np.bincount(unit), [2] * 12 + [4] * 12)
     assert np.all(np.diff(unit) >= 0)
 
 
 def test_blocks_of_interleaved_days_keep_each_day_together():
-    day = np.array([3, 4, 3, 4, 3, 4, 3, 4])
-    unit, _ = resampling_units(day, blocks_per_day=2)
-    np.testing.assert_array_equal(unit, [0, 2, 0, 2, 1, 3, 1, 3])
+    unit, _ = resampling_units(np.tile([3, 4], 24))
+    np.testing.assert_array_equal(unit[::2], np.arange(24) // 2)
+    np.testing.assert_array_equal(unit[1::2], 12 + np.arange(24) // 2)
 
 
 @pytest.mark.parametrize("wrong", [{"num_replicates": 10}, {"level": 1.0}, {"min_units": 1}])

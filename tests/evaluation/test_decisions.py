@@ -129,9 +129,8 @@ def test_what_the_columns_show_to_be_missing_is_said():
         cluster(num_sites=1),
         unit=np.array([0, 1]),
         day=np.array([0, 1]),
-        missing={"answers": "the log records no answers"},
     )
-    assert set(none.missing) == {"agents", "deadlines", "sites", "answers"}
+    assert set(none.missing) == {"agents", "deadlines", "sites"}
 
 
 def test_parts_join_and_clusters_do_not_mix():

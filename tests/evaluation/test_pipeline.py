@@ -46,7 +46,7 @@ from twin.networks import flatten_features
 from twin.placement.encoding import fit_encoding
 from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig
-from twin.placement.log_windows import encode_days
+from twin.placement.log_windows import training_windows
 from twin.placement.model import PlacementTwin, load_encoding
 
 
@@ -212,9 +212,7 @@ def test_training_sees_no_later_row_and_no_later_outcome(products: dict[str, Pat
             writer.write("requests", altered.filter(keep), source="requests", first_row=0, raw=None)
         each = Archive(folder)
         encoding = fit_encoding(each, [first_day])
-        seen.append(
-            (encoding.to_json(), encode_days(each, encoding, [first_day], num_steps=64, until=first_day))
-        )
+        seen.append((encoding.to_json(), *training_windows(each, encoding, [first_day], num_steps=64)))
     assert seen[0][0] == seen[1][0]
     jax.tree.map(np.testing.assert_array_equal, seen[0][1], seen[1][1])
     assert np.sum(~np.isfinite(seen[0][1].fate.finish_s[seen[0][1].valid()])) > 50

@@ -57,16 +57,14 @@ def learned_chance(
     edge: EdgeCloud,
     tables: ChanceTables,
     begin_s: float | Array = 0.0,
-    weekday: int = 0,
     level: Array | None = None,
 ) -> Chance:
-    """The chance of a day by the tables.
+    """The chance of a day by the tables; they know no weekdays, so it is a Monday.
 
     Args:
         edge: The cluster that they are of.
         tables: See there.
         begin_s: Time of day at which episodes begin.
-        weekday: 0 for Monday.
         level: [services, *streams] or broadcasting to it: how many times as much of every service comes; as in the
             tables if not given.
     """
@@ -100,7 +98,7 @@ def learned_chance(
         row = jnp.asarray(tables.first_row)[service] + jnp.minimum(
             (logged * rows).astype(jnp.int32), rows - 1
         )
-        return _request(edge, tables, service, row, time_s, weekday), gap_s(arrival_s, gap)
+        return _request(edge, tables, service, row, time_s), gap_s(arrival_s, gap)
 
     def answer(drawn: PyTree, request: Requests, node: Array) -> SlotAnswer:
         kind = jnp.asarray(tables.way_kind)[request.site, node]
@@ -128,7 +126,7 @@ def learned_chance(
         return jnp.where(before, drawn[1] >= down, drawn[1] < up)
 
     return Chance(
-        begin_s, float(tables.day_s), weekday, numbers, first_s, arrival, answer, available, fails, _identity
+        begin_s, float(tables.day_s), 0, numbers, first_s, arrival, answer, available, fails, _identity
     )  # fmt: skip
 
 
@@ -162,9 +160,7 @@ def _arrival_rates(
     return lambda time_s: jnp.maximum(running(time_s)[..., -1], 1e-9), up_to_service
 
 
-def _request(
-    edge: EdgeCloud, tables: ChanceTables, service: Array, row: Array, time_s: Array, weekday: int
-) -> Requests:
+def _request(edge: EdgeCloud, tables: ChanceTables, service: Array, row: Array, time_s: Array) -> Requests:
     zero, index = jnp.zeros_like(time_s), jnp.zeros_like(service)
     seat = jnp.asarray(edge.seat_site).reshape((-1,) + (1,) * (time_s.ndim - 1))
     day_fraction = time_s / DAY_S
@@ -180,7 +176,7 @@ def _request(
         deadline_s=jnp.asarray(tables.deadline_s, jnp.float32)[row],
         input_mib=jnp.asarray(tables.input_mib, jnp.float32)[row],
         day_fraction=day_fraction,
-        week_fraction=(weekday + day_fraction) / 7.0,
+        week_fraction=day_fraction / 7.0,
         **_identity(index),
     )
 

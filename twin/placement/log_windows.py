@@ -30,10 +30,9 @@ def encode_days(
     *,
     num_steps: int,
     stride: int | None = None,
-    until: dt.date | None = None,
     most: int | None = MAX_REQUESTS,
 ) -> Windows:
-    """The requests of `days` as windows; of very many requests windows spread evenly over them.
+    """The requests of `days` and all that came of them, as windows; of very many, windows spread evenly over them.
 
     Args:
         archive: The log archive.
@@ -41,7 +40,6 @@ def encode_days(
         days: Days to encode.
         num_steps: Requests per window.
         stride: Requests from one window's start to the next; no overlap by default.
-        until: Outcomes are known up to the end of this day; by default up to the end of the archive.
         most: Requests looked at, about at most; None: all of them, in memory at once.
 
     Returns:
@@ -52,7 +50,7 @@ def encode_days(
     """
     found = read_pieces(
         archive, encoding, sorted(days), most=most, each=STRETCH_WINDOWS * num_steps,
-        known_until_s=np.inf if until is None else day_start_s(until + DAY),
+        known_until_s=np.inf,
     )  # fmt: skip
     windows, error = _cut(found, encoding, num_steps, (stride,))
     if error is not None:

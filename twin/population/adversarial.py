@@ -144,7 +144,7 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
                 key, lambda k, given: draw(k, parameters, jnp.asarray(given))
             ),
         )
-        best, record = train(key_train, search, data, config.search, training.checkpoint, training.on_look)
+        best, record = train(key_train, search, data, config.search, training.on_look)
         if generator.settle is not None:
             best = jax.tree.map(
                 np.asarray,

@@ -176,20 +176,18 @@ def rounded(model: ArrivalModel, clock_s: Array) -> Array:
     return jnp.where(step > 0.0, jnp.floor(clock_s / jnp.maximum(step, 1e-9)) * step, clock_s)
 
 
-def draw_arrivals(
-    key: Array, model: ArrivalModel, *, offset_s: float, length_s: float, num_streams: int = 1
-) -> list[np.ndarray]:
-    """Generated arrivals of every stream, seconds in [0, length_s) after `offset_s` of the week."""
+def draw_arrivals(key: Array, model: ArrivalModel, *, offset_s: float, length_s: float) -> np.ndarray:
+    """Generated arrivals, seconds in [0, length_s) after `offset_s` of the week."""
     expected = float(np.max(model.rate_per_s)) * length_s
     num_steps = 1 << int(np.ceil(np.log2(max(64.0, expected / 4))))
-    offset = jnp.full(num_streams, offset_s, jnp.float32)
-    flow = flow_at_any_time(key, model, jnp.zeros(num_streams))
+    offset = jnp.full(1, offset_s, jnp.float32)
+    flow = flow_at_any_time(key, model, jnp.zeros(1))
     pieces: list[np.ndarray] = []
     while np.min(np.asarray(flow.clock_s)) < length_s:
         flow, times = _onward(jax.random.fold_in(key, len(pieces)), model, flow, offset, num_steps)
-        pieces.append(np.asarray(times))
+        pieces.append(np.asarray(times)[:, 0])
     every = np.concatenate(pieces)
-    return [every[every[:, stream] < length_s, stream] for stream in range(num_streams)]
+    return every[every < length_s]
 
 
 @partial(jax.jit, static_argnames="num_steps")

@@ -38,7 +38,7 @@ def draw_requests(key: Array, workload: WorkloadModel, day: dt.date) -> pa.Table
     key_times, key_agents, key_rows = jax.random.split(key, 3)
     random = np.random.default_rng(np.asarray(jax.random.key_data(key_rows)).tolist())
     midnight_s = day_start_s(day)
-    (drawn,) = draw_arrivals(
+    drawn = draw_arrivals(
         key_times, workload.times, offset_s=(midnight_s - MONDAY_S) % WEEK_S, length_s=DAY_S
     )
     time_s = np.sort(np.asarray(drawn, float))

@@ -29,7 +29,6 @@ class Training(NamedTuple):
     rows: np.ndarray  # [width, agents] float32
     conditions: np.ndarray  # [conditions, agents] float32
     unit: np.ndarray  # [agents] int, the same for rows of one agent and day
-    checkpoint: Path | None = None  # file to resume from, for methods that take long
     on_look: Callable[[int, int, dict[str, float]], Any] | None = None  # (steps done, steps in all, figures)
 
 
@@ -69,7 +68,6 @@ def fit_population(
     population: Population,
     table: AgentTable,
     *,
-    checkpoint: Path | None = None,
     on_look: Callable[[int, int, dict[str, float]], Any] | None = None,
 ) -> PopulationModel:
     """Learns the workload.
@@ -78,7 +76,6 @@ def fit_population(
         key: PRNG key; the same key gives the same bits.
         population: The method.
         table: Training rows, an agent each.
-        checkpoint: File (.npz) that a killed fit resumes from; methods that are done at once ignore it.
         on_look: Called with (steps done, steps in all, figures) now and then.
 
     Returns:
@@ -94,9 +91,7 @@ def fit_population(
             where=f"{table.num_rows} training rows", advice="replay the arrivals, or take a log with more columns",
         )  # fmt: skip
     unit = np.arange(table.num_rows) if table.unit is None else table.unit
-    training = Training(
-        encoding.encode(table), encoding.encode_conditions(table.conditions), unit, checkpoint, on_look
-    )
+    training = Training(encoding.encode(table), encoding.encode_conditions(table.conditions), unit, on_look)
     parameters, record = population.fit(key, encoding, training)
     constant = [rule.name for rule in encoding.derived if not rule.sources]
     follows = {rule.name: list(rule.sources) for rule in encoding.derived if rule.sources}

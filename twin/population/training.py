@@ -8,7 +8,6 @@ result, and after `patience` looks without a better one the search ends.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +16,7 @@ import numpy as np
 
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
-from twin.fitting_loop import Checkpoint, FitProgress, fit_keeping_best, is_finite
+from twin.fitting_loop import FitProgress, fit_keeping_best, is_finite
 from twin.population.errors import PopulationError
 from twin.population.fidelity import GeneratorFidelity
 
@@ -71,7 +70,6 @@ def train(
     search: Search,
     data: PyTree,
     config: SearchConfig,
-    checkpoint: Path | None = None,
     on_look: Callable[[int, int, dict[str, float]], Any] | None = None,
 ) -> tuple[PyTree, dict[str, Any]]:
     """Trains until the search is over.
@@ -81,7 +79,6 @@ def train(
         search: What is trained.
         data: Arguments of every round.
         config: Length and looks.
-        checkpoint: File (.npz) kept after every look, resumed from where it exists.
         on_look: Called with (rounds done, rounds in all, the look's figures).
 
     Returns:
@@ -89,7 +86,6 @@ def train(
 
     Raises:
         PopulationError: Training diverged.
-        ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     key_init, key_rounds, key_judge = jax.random.split(key, 3)
     walk = jax.jit(search.init)(key_init)
@@ -109,7 +105,7 @@ def train(
 
     fit = fit_keeping_best(
         walk, advance, config.num_rounds, config.rounds_a_look, curves={name: np.zeros(0) for name in names},
-        kept=search.chosen, patience=config.patience, checkpoint=Checkpoint(checkpoint, key), on_look=show,
+        kept=search.chosen, patience=config.patience, on_look=show,
     )  # fmt: skip
     curves = {name: fit.curves[name].tolist() for name in names}
     return jax.tree.map(np.asarray, fit.best), _record(curves, int(fit.best_look) - 1)

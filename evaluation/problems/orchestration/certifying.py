@@ -38,6 +38,8 @@ ABOUT = {
 }
 PARTS = 8
 """Parts of the day by which arrivals are held against their forecast."""
+NUM_RUNS = 4
+"""Times that the twin runs a day."""
 
 
 def certify_twin(
@@ -156,7 +158,6 @@ def closed_loop(
     replicas: ReplicaRows,
     num_days: int,
     seed: int,
-    num_runs: int = 4,
 ) -> list[tuple[float, float]]:
     """Day by day, shares of what arrived that were on time, and never sent, in runs of the twin.
 
@@ -166,7 +167,6 @@ def closed_loop(
         replicas: Deployments of the days; their changes are made again.
         num_days: How many days.
         seed: Of everything drawn.
-        num_runs: Times that a day is run.
     """
     edge = fitted.edge
     num_slots = int(np.ceil(float(fitted.tables.day_s) / edge.config.slot_s))
@@ -182,7 +182,7 @@ def closed_loop(
         slot = dispatched_slot(system, problem, dispatch)
         key_reset, key_slots = jax.random.split(key)
         keys = jax.random.split(key_slots, num_slots)
-        counts: Counts = jax.lax.scan(slot, system.reset(key_reset, (num_runs,)), keys)[0].problem.view.counts
+        counts: Counts = jax.lax.scan(slot, system.reset(key_reset, (NUM_RUNS,)), keys)[0].problem.view.counts
         return counts
 
     found = []

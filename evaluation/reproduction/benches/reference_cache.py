@@ -57,7 +57,6 @@ def kept_reference(
     config: ReferenceConfig,
     folder: Path,
     *,
-    seed: int = 0,
     progress: Callable[[int, str], None] = lambda done, what: None,
 ) -> Kept:
     """The reference of a day: read if it is kept, otherwise trained and kept.
@@ -67,7 +66,6 @@ def kept_reference(
         day: Days since day 0, >= 0.
         config: How it is trained.
         folder: Where references are kept; made if need be.
-        seed: Of everything drawn.
         progress: Called with the number of updates done, and how it goes.
 
     Returns:
@@ -78,13 +76,13 @@ def kept_reference(
         ProductError: what is kept there cannot be read.
     """
     sources = made_from(world)
-    name = fingerprint(KIND, sources | {"day": str(day)}, config, seed)[:16]
+    name = fingerprint(KIND, sources | {"day": str(day)}, config, 0)[:16]
     path = Path(folder) / f"{world.name}-day-{day}-{name}"
     found = path.exists()
     if not found:
         began_s = time.perf_counter()
         Path(folder).mkdir(parents=True, exist_ok=True)
-        write_reference(world, day, config, path, sources=sources, seed=seed, progress=progress)
+        write_reference(world, day, config, path, sources=sources, progress=progress)
         (path.parent / f"{path.name}.seconds").write_text(f"{time.perf_counter() - began_s:.1f}\n")
     facts = read_manifest(path, KIND).extra
     return Kept(

@@ -51,11 +51,11 @@ def limits_of(application: Application) -> GrantLimits:
     )
 
 
-def usual_grants(application: Application, rates: np.ndarray, use: float = 0.5) -> Grants:
-    """Half a core a replica, and replicas for a mean use of `use`; leaves [services]. Where an operator begins."""
+def usual_grants(application: Application, rates: np.ndarray) -> Grants:
+    """Half a core a replica, and replicas for a mean use of one half; leaves [services]. Where an operator begins."""
     share = rates.mean(axis=0) @ visits(application)
     work = np.array([service.work_s for service in application.services])
-    replicas = np.clip(np.ceil(share * work / (0.5 * use)), 1, application.max_replicas)
+    replicas = np.clip(np.ceil(share * work / (0.5 * 0.5)), 1, application.max_replicas)
     memory = [service.memory_gib + 1.2 * service.memory_per_call_gib * service.connections for service in
               application.services]  # fmt: skip
     return Grants(

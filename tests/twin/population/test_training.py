@@ -1,19 +1,15 @@
-"""The loop behind trained populations: resumed to the bit, stopped when it goes astray, judged by unseen agents."""
-
-from pathlib import Path
+"""The loop behind trained populations: stopped when it goes astray, judged by unseen agents."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from logs_schema.errors import ProductError
-from tests.twin.population.toys import agents, tiny
+from tests.twin.population.toys import agents
 from twin.contracts import PyTree
 from twin.population import (
     AgentTable,
     PopulationError,
-    PopulationModel,
     fit_population,
     gan_smmsg,
     sample_agents,
@@ -23,36 +19,6 @@ from twin.population.encoding import AgentEncoding, fit_agent_encoding
 from twin.population.fidelity import GeneratorFidelity, Reference, coarse_codes, mean_pairwise_kl
 from twin.population.generators import in_chain
 from twin.population.training import Search, SearchConfig, train
-
-CHAINED = tiny(chained=True, rows=1.0)
-
-
-class Killed(Exception):
-    """A fit that somebody stops."""
-
-
-def fitted(checkpoint: Path | None = None, killed_after: int | None = None) -> PopulationModel:
-    def on_look(done: int, _total: int, _figures: dict[str, float]) -> None:
-        if done == killed_after:
-            raise Killed
-
-    return fit_population(
-        jax.random.key(0), gan_smmsg(CHAINED), agents(400), checkpoint=checkpoint, on_look=on_look
-    )
-
-
-@pytest.mark.slow
-def test_a_killed_fit_goes_on_to_the_same_bits(tmp_path: Path) -> None:
-    whole = fitted()
-    checkpoint = tmp_path / "fit.npz"
-    with pytest.raises(Killed):
-        fitted(checkpoint, killed_after=10)
-    resumed = fitted(checkpoint)
-    assert resumed.record["looks"] == 3
-    jax.tree.map(np.testing.assert_array_equal, whole.parameters, resumed.parameters)
-    assert resumed.record == whole.record
-    with pytest.raises(ProductError, match="another key"):
-        fit_population(jax.random.key(1), gan_smmsg(CHAINED), agents(400), checkpoint=checkpoint)
 
 
 def stand_in(values: list[float], scores: list[float], coverage: float = 1.0) -> tuple[Search, SearchConfig]:
