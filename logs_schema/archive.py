@@ -109,6 +109,10 @@ class Archive:
         checked_days([] if day is None else [day], OF_ARCHIVE)
         return int(entry["rows"] if day is None else entry["days"].get(day.isoformat(), 0))
 
+    def num_rows_on(self, table: str, days: Iterable[date]) -> int:
+        """Number of rows of a table on some days together."""
+        return sum(self.num_rows(table, day) for day in days)
+
     def quarantined(self, table: str) -> dict[str, int]:
         """Number of quarantined rows of a table by the rule they broke."""
         return dict(self._entry(table)["quarantined"])

@@ -1,6 +1,7 @@
-"""Errors for a full disk: they name the folder and the room that is needed, wherever a product is written."""
+"""Full disks: errors name the folder and the room that is needed, wherever a product is written; links save room."""
 
 import errno
+import os
 import re
 import shutil
 import tempfile
@@ -68,3 +69,11 @@ def size_of(folder: Path) -> int:
 def in_mib(num_bytes: int) -> str:
     """A size in words, such as "1,234.5 MiB"."""
     return f"{num_bytes / 2**20:,.1f} MiB"
+
+
+def link(source: str, goal: str) -> None:
+    """A hard link (files of products never change), or a copy where the file system has none."""
+    try:
+        os.link(source, goal)
+    except OSError:
+        shutil.copy2(source, goal)

@@ -46,6 +46,14 @@ def time_as_stream(tree: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
 
 
+def choices_of(trajectory: Trajectory) -> tuple[PyTree, PyTree, PyTree]:
+    """Observation, legality and action of a trajectory, time as streams."""
+    found: tuple[PyTree, PyTree, PyTree] = time_as_stream(
+        (trajectory.observation, trajectory.legal, trajectory.action)
+    )
+    return found
+
+
 def cut_short(trajectory: Trajectory) -> Array:
     """[T, *streams] bool: the episode was truncated with this step, and the clock has not moved since.
 

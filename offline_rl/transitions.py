@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from offline_rl.algorithm import happened, num_streams_of, time_as_stream
+from offline_rl.algorithm import choices_of, happened, num_streams_of, time_as_stream
 from offline_rl.errors import TrainingError
 from offline_rl.returns import elapsed_discount
 from offline_rl.training_loop import Experience
@@ -50,8 +50,8 @@ def transitions(trajectory: Trajectory, horizon_s: float, *, between: bool = Fal
     num_streams_of(trajectory)
     if trajectory.active.shape[0] < 2:
         raise TrainingError("a trajectory of one step has no transition", allowed="two steps or more")
-    parts = (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward)
-    observation, legal, action, reward = time_as_stream(parts)
+    observation, legal, action = choices_of(trajectory)
+    reward = time_as_stream(trajectory.reward)
     active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))
     terminated = trajectory.terminated[:-1]
     if between:

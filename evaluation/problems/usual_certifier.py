@@ -7,6 +7,7 @@ from pathlib import Path
 from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.products import train_days_in
+from evaluation.comparison.training_days import held_out_or_first
 from evaluation.problems.kit import Certifier
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -16,6 +17,21 @@ from twin.problems import problem_of
 
 Certify = Callable[[Archive, Sequence[dt.date], Sequence[dt.date] | None, CertifyConfig, str], Certificate]
 """(archive, training days, named held-out days or None, settings, content hash of the twin) -> certificate."""
+CertifyDays = Callable[[Archive, Sequence[dt.date], Sequence[dt.date], CertifyConfig, str], Certificate]
+"""The same with the held-out days, which may be none."""
+
+
+def on_first_days(certify: CertifyDays) -> Certify:
+    """Certifies on the named days, else on the first ones after training."""
+
+    def held_out(
+        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
+        twin_hash: str,
+    ) -> Certificate:  # fmt: skip
+        chosen = held_out_or_first(archive, train_days, days, config.max_days)
+        return certify(archive, train_days, chosen, config, twin_hash)
+
+    return held_out
 
 
 def usual_certifier(twin: Path, population: Path | None, certify: Certify) -> Certifier:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, cut_short, discount_of, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, cut_short, discount_of, num_streams_of
 from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import huber, preference, weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm, seat_critic
@@ -104,9 +104,7 @@ def advantage_weighted(
     def loss_of(
         params: AdvantageWeightedParams, trajectory: Trajectory
     ) -> tuple[Array, AdvantageWeightedInfo]:
-        observation, legal, action = time_as_stream(
-            (trajectory.observation, trajectory.legal, trajectory.action)
-        )
+        observation, legal, action = choices_of(trajectory)
         known = trajectory.active & trajectory.settled & ~cut_short(trajectory)[:, None]
         weight = (known & ~trajectory.illegal).astype(jnp.float32)
         passing = 1.0 - elapsed_discount(trajectory.elapsed_s, config.horizon_s)

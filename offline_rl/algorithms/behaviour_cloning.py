@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
 from offline_rl.distributions import agreement, joint_entropy, joint_log_prob
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm
@@ -79,9 +79,7 @@ def behaviour_cloning(
         return BehaviourCloningState(params, optimizer.init(params))
 
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, tuple[Array, Array, Array]]:
-        observation, legal, action = time_as_stream(
-            (trajectory.observation, trajectory.legal, trajectory.action)
-        )
+        observation, legal, action = choices_of(trajectory)
         logits = network.logits(params, observation, legal)
         weight = time_as_stream(trajectory.active & ~trajectory.illegal).astype(jnp.float32)
         loss = weighted_mean(-joint_log_prob(logits, action), weight)

@@ -19,7 +19,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, happened, minibatch_width, num_streams_of, time_as_stream
+from offline_rl.algorithm import (
+    Algorithm,
+    choices_of,
+    happened,
+    minibatch_width,
+    num_streams_of,
+    time_as_stream,
+)
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from offline_rl.errors import TrainingError
 from offline_rl.losses import shares, weighted_mean, weighted_sum
@@ -128,10 +135,8 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         return jnp.broadcast_to(found, (num_seats, *found.shape[1:])) if config.central else found[0]
 
     def prepared(params: CMMACParams, trajectory: Trajectory) -> _DispatchBatch:
-        observation, legal, action, reward, active, settled = time_as_stream(
-            (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward, trajectory.active,
-             trajectory.settled)
-        )  # fmt: skip
+        observation, legal, action = choices_of(trajectory)
+        reward, active, settled = time_as_stream((trajectory.reward, trajectory.active, trajectory.settled))
         reward = jnp.broadcast_to(jnp.sum(reward, axis=0), reward.shape) if config.single else reward
         inputs = _critic_inputs(trajectory, observation, config.central)
         value = values(params.critic, inputs)  # [seats, T + 1, B]

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm
 from offline_rl.values import total_worth
@@ -81,9 +81,8 @@ def direct_method(
         return DirectMethodState(params, optimizer.init(params))
 
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, tuple[Array, Array]]:
-        observation, legal, action, reward = time_as_stream(
-            (trajectory.observation, trajectory.legal, trajectory.action, trajectory.reward)
-        )
+        observation, legal, action = choices_of(trajectory)
+        reward = time_as_stream(trajectory.reward)
         usable = trajectory.active & trajectory.settled & ~trajectory.illegal
         weight = time_as_stream(usable).astype(jnp.float32)
         worth = total_worth(network.logits(params, observation, legal), action)

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, discount_of, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, discount_of, num_streams_of, time_as_stream
 from offline_rl.losses import shares, weighted_mean, weighted_sum
 from offline_rl.returns import above_block, generalised_advantage
 from offline_rl.stepwise_actor import StepwiseActor, stepwise_policy
@@ -74,14 +74,8 @@ def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
         return GPGState(params, optimizer.init(params))
 
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, GPGInfo]:
-        observation, legal, action, decided = time_as_stream(
-            (
-                trajectory.observation,
-                trajectory.legal,
-                trajectory.action,
-                trajectory.active & trajectory.settled,
-            )
-        )
+        observation, legal, action = choices_of(trajectory)
+        decided = time_as_stream(trajectory.active & trajectory.settled)
         weight = shares(decided.astype(jnp.float32))
         seen = network.judge(params, observation, legal, action)
         advantage = jnp.broadcast_to(_advantage(trajectory, config)[None], weight.shape)

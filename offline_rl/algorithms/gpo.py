@@ -16,7 +16,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, discount_of, minibatch_width, num_streams_of, time_as_stream
+from offline_rl.algorithm import (
+    Algorithm,
+    choices_of,
+    discount_of,
+    minibatch_width,
+    num_streams_of,
+    time_as_stream,
+)
 from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
 from offline_rl.returns import above_block, elapsed_discount, generalised_advantage, temporal_difference
 from offline_rl.rewards import Reward
@@ -174,14 +181,8 @@ def _prepared(
     config: GPOConfig,
 ) -> _Batch:
     """What both actors and their critics learn from a trajectory, time as streams."""
-    observation, legal, action, decided = time_as_stream(
-        (
-            trajectory.observation,
-            trajectory.legal,
-            trajectory.action,
-            trajectory.active & trajectory.settled,
-        )
-    )
+    observation, legal, action = choices_of(trajectory)
+    decided = time_as_stream(trajectory.active & trajectory.settled)
     seen = network.judge(state.actor, observation, legal, action)
     value = values(state.critics, seen)
     reward = jnp.stack([time_as_stream(one(trajectory)) for one in rewards])

@@ -21,6 +21,7 @@ import optax
 
 from offline_rl.algorithm import (
     Algorithm,
+    choices_of,
     cut_short,
     discount_of,
     happened,
@@ -236,10 +237,8 @@ def _prepare(
     valuer: Critic,
     config: PPOConfig,
 ) -> tuple[Batch, ReturnScale, Array]:
-    observation, legal, action, active, settled, illegal = time_as_stream(
-        (trajectory.observation, trajectory.legal, trajectory.action, trajectory.active, trajectory.settled,
-         trajectory.illegal)
-    )  # fmt: skip
+    observation, legal, action = choices_of(trajectory)
+    active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))
     global_observation = time_as_stream(trajectory.global_observation)
 
     def logits_of(params: PyTree) -> PyTree:

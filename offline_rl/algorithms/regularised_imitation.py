@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
-from offline_rl.algorithm import Algorithm, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
 from offline_rl.distributions import agreement
 from offline_rl.losses import is_choice, weighted_mean
 from offline_rl.networks import (
@@ -93,9 +93,7 @@ def regularised_imitation(
         return RegularisedImitationState(params, optimizer.init(params))
 
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, RegularisedImitationInfo]:
-        observation, legal, action = time_as_stream(
-            (trajectory.observation, trajectory.legal, trajectory.action)
-        )
+        observation, legal, action = choices_of(trajectory)
         logits = network.logits(params, observation, legal)
         probability = jax.tree.map(lambda leaf: jax.nn.softmax(leaf, axis=0), logits)
         active = time_as_stream(trajectory.active & ~trajectory.illegal)

@@ -8,10 +8,9 @@ import numpy as np
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.layers import softmax
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
+from offline_rl.assignment.simple import best_drawn
 from twin.assignment.objective import makespan_s
 from twin.assignment.types import Costs
-
-_PAIRS_AT_ONCE = 2_000_000
 
 
 def greedy(logits: np.ndarray) -> np.ndarray:
@@ -24,17 +23,13 @@ def best_of_samples(
 ) -> np.ndarray:
     """[Z] the best of the likeliest assignment and of so many drawn ones, evaluated in batches."""
     best = greedy(logits)
-    best_s = makespan_s(costs, best)
     below = softmax(logits).cumsum(axis=-1)
     below[:, -1] = 1.0
-    at_once = max(1, _PAIRS_AT_ONCE // len(logits))
-    for begin in range(0, num_samples, at_once):
-        uniform = rng.random((min(at_once, num_samples - begin), len(logits)))
-        edges = _drawn(below, uniform)
-        found_s = makespan_s(costs, edges)
-        if found_s.min() < best_s:
-            best, best_s = edges[np.argmin(found_s)], found_s.min()
-    return best
+
+    def draw(number: int) -> np.ndarray:
+        return _drawn(below, rng.random((number, len(logits))))
+
+    return best_drawn(costs, best, float(makespan_s(costs, best)), num_samples, draw)
 
 
 def _drawn(below: np.ndarray, uniform: np.ndarray) -> np.ndarray:

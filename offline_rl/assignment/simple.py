@@ -1,5 +1,7 @@
 """Rules that look at no load: where a request came, where its client will be, and the best of random assignments."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from twin.assignment.objective import makespan_s
@@ -26,11 +28,22 @@ def best_of_random(rng: np.random.Generator, costs: Costs, num_samples: int) -> 
     """[Z] the best of uniformly drawn assignments to edges that host the service."""
     hosts = np.isfinite(costs.work_s)
     num_hosts, order = hosts.sum(axis=-1), np.argsort(~hosts, axis=-1, kind="stable")
-    best, best_s = local(costs), np.inf
-    at_once = max(1, _PAIRS_AT_ONCE // len(num_hosts))
+
+    def draw(number: int) -> np.ndarray:
+        drawn = rng.integers(num_hosts, size=(number, len(num_hosts)))
+        edges: np.ndarray = order[np.arange(len(num_hosts)), drawn]
+        return edges
+
+    return best_drawn(costs, local(costs), np.inf, num_samples, draw)
+
+
+def best_drawn(
+    costs: Costs, best: np.ndarray, best_s: float, num_samples: int, draw: Callable[[int], np.ndarray]
+) -> np.ndarray:
+    """[Z] the best of an assignment with its makespan and of `num_samples` others, which `draw` makes in batches."""
+    at_once = max(1, _PAIRS_AT_ONCE // len(best))
     for begin in range(0, num_samples, at_once):
-        drawn = rng.integers(num_hosts, size=(min(at_once, num_samples - begin), len(num_hosts)))
-        edges = order[np.arange(len(num_hosts)), drawn]
+        edges = draw(min(at_once, num_samples - begin))
         found_s = makespan_s(costs, edges)
         if found_s.min() < best_s:
             best, best_s = edges[np.argmin(found_s)], found_s.min()

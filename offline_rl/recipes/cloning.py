@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.progress import Stage
-from offline_rl.algorithm import time_as_stream
+from offline_rl.algorithm import choices_of, time_as_stream
 from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.distributions import joint_log_prob
 from offline_rl.losses import weighted_mean
@@ -87,8 +87,7 @@ def split_windows(history: Trajectory, share: float) -> tuple[Trajectory, Trajec
 
 
 def _mean_cross_entropy(network: Actor, params: PyTree, trajectory: Trajectory) -> Array:
-    observation, legal, action, active, illegal = time_as_stream(
-        (trajectory.observation, trajectory.legal, trajectory.action, trajectory.active, trajectory.illegal)
-    )
+    observation, legal, action = choices_of(trajectory)
+    active, illegal = time_as_stream((trajectory.active, trajectory.illegal))
     log_prob = joint_log_prob(network.logits(params, observation, legal), action)
     return -weighted_mean(log_prob, (active & ~illegal).astype(jnp.float32))

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import time_as_stream
+from offline_rl.algorithm import choices_of, time_as_stream
 from offline_rl.algorithms import DirectMethodConfig, direct_method
 from offline_rl.distributions import greedy, joint_log_prob
 from offline_rl.losses import weighted_mean
@@ -61,15 +61,8 @@ def held_out_value(
 
     @jax.jit
     def value(params: PyTree, worths: PyTree, clone: PyTree, seen: Trajectory) -> Array:
-        observation, legal, action, reward, usable = time_as_stream(
-            (
-                seen.observation,
-                seen.legal,
-                seen.action,
-                seen.reward,
-                seen.active & seen.settled & ~seen.illegal,
-            )
-        )
+        observation, legal, action = choices_of(seen)
+        reward, usable = time_as_stream((seen.reward, seen.active & seen.settled & ~seen.illegal))
         mine = greedy(network.logits(params, observation, legal))
         scores = network.logits(worths, observation, legal)
         logged = joint_log_prob(network.logits(clone, observation, legal), action)

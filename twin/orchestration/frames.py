@@ -70,22 +70,18 @@ def frame_problem(
 
     def start(outcome: Outcome) -> FrameState:
         observed_events: FrameEvents = outcome.observed_events
-        serving, asked = (
-            jnp.sum(observed_events.deployment.replicas, axis=1),
-            specified(observed_events.deployment),
-        )
+        deployment = observed_events.deployment
+        serving, asked = jnp.sum(deployment.replicas, axis=1), specified(deployment)
         unknown = jnp.full_like(serving, jnp.nan)
         first = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf[None], (num_frames, *leaf.shape)),
             Measured(unknown, unknown, serving, asked),
         )
+        return observed(observed_events, first)
+
+    def observed(events: FrameEvents, measured: Measured) -> FrameState:
         return FrameState(
-            observed_events.clock_s,
-            observed_events.available,
-            observed_events.deployment,
-            observed_events.load,
-            first,
-            observed_events.counts,
+            events.clock_s, events.available, events.deployment, events.load, measured, events.counts
         )
 
     def apply(
@@ -96,16 +92,8 @@ def frame_problem(
         measured = jax.tree.map(
             lambda past, one: jnp.concatenate([past[1:], one[None]]), state.measured, latest
         )
-        following = FrameState(
-            observed_events.clock_s,
-            observed_events.available,
-            observed_events.deployment,
-            observed_events.load,
-            measured,
-            observed_events.counts,
-        )
         came = _seats(num_seats, _came(state.counts, observed_events))
-        return following, Records(decision, decision >= 0, came)
+        return observed(observed_events, measured), Records(decision, decision >= 0, came)
 
     def remaining(state: FrameState) -> Records:
         none = jnp.full((num_seats, *state.clock_s.shape), -1, jnp.int32)

@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from logs_schema.calendar import DAY_S
 from twin.contracts import Array, PyTree, Streams
 from twin.orchestration.chance import Chance, SlotAnswer, since_midnight
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.forecast import DayForecast
-from twin.placement.types import NUM_RESOURCES, Requests
+from twin.orchestration.queues import seat_requests
+from twin.placement.types import Requests
 
 WAY, RUN = range(2)
 NUM_DECISION_UNIFORMS = 2
@@ -161,23 +161,16 @@ def _arrival_rates(
 
 
 def _request(edge: EdgeCloud, tables: ChanceTables, service: Array, row: Array, time_s: Array) -> Requests:
-    zero, index = jnp.zeros_like(time_s), jnp.zeros_like(service)
-    seat = jnp.asarray(edge.seat_site).reshape((-1,) + (1,) * (time_s.ndim - 1))
-    day_fraction = time_s / DAY_S
-    return Requests(
-        site=jnp.broadcast_to(seat, time_s.shape),
+    return seat_requests(
+        edge,
+        time_s,
+        0,
         scenario=jnp.asarray(tables.scenario)[row],
         service=service,
-        queue=index,
-        rule=index,
-        demand=jnp.stack([zero + 1.0, *[zero] * (NUM_RESOURCES - 1)]),
-        num_nodes=zero + 1.0,
         expected_run_s=jnp.asarray(tables.requested_run_s, jnp.float32)[row],
         deadline_s=jnp.asarray(tables.deadline_s, jnp.float32)[row],
         input_mib=jnp.asarray(tables.input_mib, jnp.float32)[row],
-        day_fraction=day_fraction,
-        week_fraction=day_fraction / 7.0,
-        **_identity(index),
+        **_identity(service),
     )
 
 

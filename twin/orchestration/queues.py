@@ -145,24 +145,33 @@ def pick(leaf: Array, place: Array) -> Array:
 
 def in_hand(case: EdgeCloud, chance: Chance, queues: Queues, place: Array) -> Requests:
     """The requests at the places; leaves [sites, *streams], 0 where there is none."""
-    arrival_s = pick(queues.arrival_s, place)
-    zero, index = jnp.zeros_like(arrival_s), jnp.zeros_like(place)
-    seat = jnp.asarray(case.seat_site).reshape((-1,) + (1,) * (place.ndim - 1))
-    day_fraction = chance.time_of_day_s(arrival_s) / DAY_S
-    return Requests(
-        site=jnp.broadcast_to(seat, place.shape),
+    return seat_requests(
+        case,
+        chance.time_of_day_s(pick(queues.arrival_s, place)),
+        chance.weekday,
         scenario=pick(queues.scenario, place),
         service=pick(queues.service, place),
+        expected_run_s=pick(queues.expected_run_s, place),
+        deadline_s=pick(queues.deadline_s, place),
+        input_mib=pick(queues.input_mib, place),
+        **chance.identity(pick(queues.agent, place)),
+    )
+
+
+def seat_requests(case: EdgeCloud, time_s: Array, weekday: int, **known: Array) -> Requests:
+    """A request of one core at each access point, at a time of day [sites, *streams]; `known` are the other fields."""
+    zero, index = jnp.zeros_like(time_s), jnp.zeros(time_s.shape, jnp.int32)
+    seat = jnp.asarray(case.seat_site).reshape((-1,) + (1,) * (time_s.ndim - 1))
+    day_fraction = time_s / DAY_S
+    return Requests(
+        site=jnp.broadcast_to(seat, time_s.shape),
         queue=index,
         rule=index,
         demand=jnp.stack([zero + 1.0, *[zero] * (NUM_RESOURCES - 1)]),
         num_nodes=zero + 1.0,
-        expected_run_s=pick(queues.expected_run_s, place),
-        deadline_s=pick(queues.deadline_s, place),
-        input_mib=pick(queues.input_mib, place),
         day_fraction=day_fraction,
-        week_fraction=(chance.weekday + day_fraction) / DAYS_A_WEEK,
-        **chance.identity(pick(queues.agent, place)),
+        week_fraction=(weekday + day_fraction) / DAYS_A_WEEK,
+        **known,
     )
 
 

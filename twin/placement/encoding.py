@@ -210,7 +210,7 @@ def _refuse_days(archive: Archive, train_days: Sequence[dt.date], missing: Seque
 
 def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarray) -> float:
     """Mean time between requests; of a long log only some arrivals are looked at, over the whole of it."""
-    num_requests = sum(archive.num_rows("requests", day) for day in train_days)
+    num_requests = archive.num_rows_on("requests", train_days)
     return float(np.ptp(arrival_s)) / max(len(arrival_s), num_requests, 1)
 
 

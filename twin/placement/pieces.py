@@ -49,7 +49,7 @@ def pieces(
     Returns:
         Rows sorted by arrival, and a mask [rows] of those of the piece; the others were in flight when it began.
     """
-    total = sum(archive.num_rows(TABLE, day) for day in days)
+    total = archive.num_rows_on(TABLE, days)
     if most is None or total <= most:
         rows = archive.read(TABLE, days=days, columns=columns)
         begins = dt.datetime.combine(min(days), dt.time(), dt.UTC)

@@ -205,7 +205,7 @@ def _put_logged(
 ) -> bool:
     """Replaces the estimated probabilities of the chosen actions by the logged propensities and rescales the others of
     the decision; False if the log has all propensities. Of days that are not looked at whole, none is taken."""
-    if sum(archive.num_rows("requests", day) for day in days) > MAX_REQUESTS:
+    if archive.num_rows_on("requests", days) > MAX_REQUESTS:
         return True
     requests = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
     known = requests.filter(pc.is_valid(requests["propensity"]))

@@ -15,6 +15,7 @@ from pathlib import Path
 from evaluation.pipeline.refresh.job import FOLDER
 from evaluation.pipeline.run import BUNDLE
 from logs_schema.aside import into_place, locked_folder, sweep, sync
+from logs_schema.disk import link
 from logs_schema.product import MANIFEST, read_manifest
 from offline_rl.bundle import read_bundle
 
@@ -50,7 +51,7 @@ def keep_export(work: Path) -> Path | None:
     folder, lock = locked_folder(goal)
     try:
         for name in belonging(place):
-            shutil.copytree(place / name, folder / name, copy_function=_link)
+            shutil.copytree(place / name, folder / name, copy_function=link)
         sync(folder)
         into_place(folder, goal)
     finally:
@@ -78,11 +79,3 @@ def belonging(place: Path) -> list[str]:
         is_there = (name for name in inputs if name in found and found[name].content_hash == inputs[name])
         left += [name for name in is_there if name not in (*belongs, *left)]
     return belongs
-
-
-def _link(source: str, goal: str) -> None:
-    """A hard link (files of products never change), or a copy where the file system has none."""
-    try:
-        os.link(source, goal)
-    except OSError:
-        shutil.copy2(source, goal)

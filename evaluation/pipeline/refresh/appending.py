@@ -11,7 +11,6 @@ log is refused.
 
 import datetime as dt
 import hashlib
-import os
 import shutil
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from logs_schema import Archive, ArchiveWriter
 from logs_schema.accounting import LineTally
 from logs_schema.casting import cast_rows
 from logs_schema.columns import INSTANT, TableSpec
+from logs_schema.disk import link
 from logs_schema.errors import ConfigError, counted, first
 from logs_schema.formats import native
 from logs_schema.formats.reading import Chunk, Item, Reject
@@ -99,7 +99,7 @@ def build_history(
             advice="give another work folder, or remove the history and append all decision logs again",
         )
     source = base if previous is None else previous / ARCHIVE
-    shutil.copytree(source, out / ARCHIVE, copy_function=_link)
+    shutil.copytree(source, out / ARCHIVE, copy_function=link)
     return {"base": origin} | append(out / ARCHIVE, files, stage, log, table)
 
 
@@ -283,14 +283,6 @@ def _as_it_is_now(file: Path) -> Path:
     """The file, or its compressed form if the server has compressed it since it was listed."""
     packed = file.with_name(f"{file.name}.gz")
     return packed if not file.exists() and packed.exists() else file
-
-
-def _link(source: str, goal: str) -> None:
-    """A hard link (files of products never change), or a copy where the file system has none."""
-    try:
-        os.link(source, goal)
-    except OSError:
-        shutil.copyfile(source, goal)
 
 
 def in_words(facts: Mapping[str, Any]) -> str:

@@ -3,13 +3,11 @@
 `schedtwin reproduce corais` solves drawn instances of the paper's scales.
 """
 
-import datetime as dt
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evaluation.certify.certificate import Certificate
-from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import certification_facts
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
@@ -22,7 +20,7 @@ from evaluation.comparison.products import (
 )
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
-from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
+from evaluation.comparison.training_days import plan_of, train_days_of
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, judged_by_users
 from evaluation.judges.user_policies import UserPolicy
@@ -32,7 +30,7 @@ from evaluation.problems.assignment.entrants import entrants
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import RefreshParts
-from evaluation.problems.usual_certifier import usual_certifier
+from evaluation.problems.usual_certifier import on_first_days, usual_certifier
 from evaluation.problems.usual_refresh import usual_refresh
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -205,16 +203,7 @@ def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
 
 def certifier(twin: Path, population: Path | None) -> Certifier:
     """How edges are certified: on the first days after training, where none are named."""
-    edges = load_edges(twin)
-
-    def certify(
-        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
-        twin_hash: str,
-    ) -> Certificate:  # fmt: skip
-        held_out = held_out_or_first(archive, train_days, days, config.max_days)
-        return certify_edges(edges, archive, train_days, held_out, config, twin_hash)
-
-    return usual_certifier(twin, population, certify)
+    return usual_certifier(twin, population, on_first_days(partial(certify_edges, load_edges(twin))))
 
 
 def fitted(facts: Facts) -> list[str]:

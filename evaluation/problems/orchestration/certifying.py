@@ -12,6 +12,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero
 from evaluation.comparison.bootstrap import Statistic, mean_over_units, ratio_over_units
 from logs_schema import Archive
+from logs_schema.errors import ConfigError
 from twin.contracts import Array
 from twin.environment import environment
 from twin.orchestration.behaviour import (
@@ -59,7 +60,15 @@ def certify_twin(
         days: Held-out days.
         config: Sizes and limits.
         twin_hash: Content hash of the twin.
+
+    Raises:
+        ConfigError: There is no held-out day.
     """
+    if not days:
+        raise ConfigError(
+            "the archive has no day after training to certify on", where=str(archive.path),
+            allowed="at least one later day", advice="log more days, or fit on fewer",
+        )  # fmt: skip
     rows = read_rows(archive, days, fitted.edge.cluster)
     lines = [
         *_arrivals(fitted, rows, len(days), config),

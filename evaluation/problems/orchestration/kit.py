@@ -1,11 +1,9 @@
 """The orchestration problem's kit: what the commands fit, certify and compare are given."""
 
-import datetime as dt
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
-from evaluation.certify.certificate import Certificate
-from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import certification_facts
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
@@ -17,7 +15,7 @@ from evaluation.comparison.products import (
 )
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
-from evaluation.comparison.training_days import held_out_or_first, plan_of, train_days_of
+from evaluation.comparison.training_days import plan_of, train_days_of
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
@@ -27,7 +25,7 @@ from evaluation.problems.orchestration.comparing import PlayConfig, compare_pair
 from evaluation.problems.orchestration.generating import generate_slots
 from evaluation.problems.orchestration.trained import TrainedPair, trained_pair
 from evaluation.problems.orchestration.training import build_policy, export_bundle
-from evaluation.problems.usual_certifier import usual_certifier
+from evaluation.problems.usual_certifier import on_first_days, usual_certifier
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
@@ -133,21 +131,7 @@ def judge(
 
 def certifier(twin: Path, population: Path | None) -> Certifier:
     """How a twin is certified: on the first days after training, where none are named."""
-    fitted = load_fitted(twin)
-
-    def certify(
-        archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
-        twin_hash: str,
-    ) -> Certificate:  # fmt: skip
-        held_out = held_out_or_first(archive, train_days, days, config.max_days)
-        if not held_out:
-            raise ConfigError(
-                "the archive has no day after training to certify on", where=str(archive.path),
-                allowed="at least one later day", advice="log more days, or fit on fewer",
-            )  # fmt: skip
-        return certify_twin(fitted, archive, train_days, held_out, config, twin_hash)
-
-    return usual_certifier(twin, population, certify)
+    return usual_certifier(twin, population, on_first_days(partial(certify_twin, load_fitted(twin))))
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:

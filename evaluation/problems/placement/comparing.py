@@ -139,7 +139,7 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     judge_notes = notes_on_fits(case.config)
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
     for shift in tested:
-        if (total := sum(case.archive.num_rows("requests", day) for day in shift.days)) > MAX_REQUESTS:
+        if (total := case.archive.num_rows_on("requests", shift.days)) > MAX_REQUESTS:
             notes.append(
                 f"shift {shift.name}: some {MAX_REQUESTS:,} of {total:,} requests, spread evenly, are judged"
             )

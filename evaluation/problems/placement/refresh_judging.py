@@ -117,7 +117,7 @@ def judge_both(
     with progress.stage("judge the new policy and the running one"):
         runs = [run for judge in judges for run in _runs(key, without(judge, lacking))]
     main = main_metric(encoding.problem.reward)
-    counts = sum(archive.num_rows("requests", day) for day in days)
+    counts = archive.num_rows_on("requests", days)
     found = compare(
         runs,
         archive=archive_facts(archive),

@@ -113,7 +113,7 @@ def measure_growth(archive: Path, config: GrowthConfig, work: Path, progress: Pr
             folder.mkdir(exist_ok=True)
             settings = folder / "settings.toml"
             settings.write_text(f"{_days_table(days[:num_days])}\n{config.settings}")
-            num_requests = sum(log.num_rows("requests", day) for day in days[:num_days])
+            num_requests = log.num_rows_on("requests", days[:num_days])
             for step in _steps_on(config, num_days):
                 stage(len(costs), text=f"{step}, {num_days} days")
                 figures = folder / f"{step}.json"
