@@ -125,9 +125,6 @@ def abandon() -> None:
 def try_lock(folder: Path) -> int | None:
     """Lock a folder against other processes, without waiting; the lock dies with its process.
 
-    Args:
-        folder: an existing folder.
-
     Returns:
         The open descriptor that holds the lock, or None if another holds it or there is no such folder.
     """
@@ -185,11 +182,7 @@ def discard(folder: Path, goal: Path | None = None) -> None:
 
 
 def sync(folder: Path) -> None:
-    """Flush a folder and everything in it to the disk.
-
-    Args:
-        folder: an existing folder.
-    """
+    """Flush a folder and everything in it to the disk."""
     for entry in (*folder.rglob("*"), folder):
         descriptor = os.open(entry, os.O_RDONLY)
         try:

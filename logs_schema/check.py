@@ -48,9 +48,6 @@ COLUMNS = tuple(
 def check_archive(path: Path | str) -> CheckReport:
     """Reads an archive once and reports on its quality.
 
-    Args:
-        path: The archive's folder.
-
     Raises:
         ArchiveError: There is no archive at `path`, or a file of it is missing or damaged.
     """

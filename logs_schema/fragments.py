@@ -99,12 +99,7 @@ class _FragmentTable(TableBuilder):
 
 
 def write_fragment(folder: Path, items: Iterable[Item]) -> None:
-    """Reads one part of a log into an empty folder.
-
-    Args:
-        folder: Where its rows are kept.
-        items: What a format hands on of it.
-    """
+    """Reads one part of a log into an empty folder."""
     tally, parts, num_rejects = LineTally(), dict[str, _FragmentTable](), dict[str, int]()
     quarantine = QuarantineWriter(folder / QUARANTINED)
 

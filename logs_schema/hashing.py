@@ -13,9 +13,6 @@ from logs_schema.errors import ConfigError
 def file_hash(path: Path | str) -> str:
     """SHA-256 of a file's bytes, read in pieces.
 
-    Args:
-        path: an existing file.
-
     Returns:
         64 hexadecimal digits.
     """
@@ -25,9 +22,6 @@ def file_hash(path: Path | str) -> str:
 
 def json_hash(value: Any) -> str:
     """SHA-256 of a value's canonical JSON (sorted keys, no spaces), so that equal values have equal hashes.
-
-    Args:
-        value: as for `as_json`.
 
     Returns:
         64 hexadecimal digits.

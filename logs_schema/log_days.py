@@ -45,11 +45,7 @@ class LogDays:
 
 
 def log_days(rows: Mapping[date, int]) -> LogDays:
-    """Finds missing and thin days and the dense stretch.
-
-    Args:
-        rows: Rows per day.
-    """
+    """Finds missing and thin days and the dense stretch."""
     rows = {day: rows[day] for day in sorted(rows) if rows[day]}
     if not rows:
         return LogDays({}, (), (), None)
@@ -71,11 +67,7 @@ def _longest_stretch(days: list[date]) -> tuple[date, date]:
 
 
 def days_astray(rows: Mapping[date, int]) -> tuple[date, ...]:
-    """Days that are no part of a log, ascending (see `ASTRAY_SHARE`).
-
-    Args:
-        rows: Rows per day.
-    """
+    """Days that are no part of a log, ascending (see `ASTRAY_SHARE`)."""
     days = sorted(rows)
     runs = [days[:1]]
     for before, day in pairwise(days):

@@ -55,9 +55,6 @@ def cache_folder() -> Path:
 def mirror_of(address: str) -> Path:
     """The mirror of an archive as it is now; its files are fetched when they are read.
 
-    Args:
-        address: Of the archive, see `address_of`.
-
     Raises:
         ArchiveError: There is no archive, or the store does not answer.
         ConfigError: No such kind of store.
@@ -74,10 +71,6 @@ def mirror_of(address: str) -> Path:
 
 def fetch(file: Path, folder: Path) -> None:
     """Makes sure that a file of an archive is there, where the archive's folder is a mirror; else does nothing.
-
-    Args:
-        file: In the folder.
-        folder: Of the archive.
 
     Raises:
         ArchiveError: The store does not answer, or holds another file than the manifest names: the archive was changed.

@@ -70,10 +70,6 @@ def sample(key: Array, distribution: PyTree) -> PyTree:
     """Draws every action leaf: a choice by the inverse of its distribution function, from one uniform number for each
     seat; a number by its normal.
 
-    Args:
-        key: PRNG key.
-        distribution: As an actor returns it.
-
     Returns:
         Leaves [seats, *streams], int32 choices and float32 numbers; never a choice of zero probability.
     """

@@ -20,10 +20,6 @@ Tensor = tuple[int, list[Any]]
 def graph_of(arrays: Arrays, contract: PolicyContract) -> bytes:
     """The graph `choices [batch, A, F], context [batch, R], legal [batch, A] -> logits [batch, A], action [batch]`.
 
-    Args:
-        arrays: The contract's network.
-        contract: Its shape.
-
     Returns:
         The serialised and checked model; `batch` is free, and A where the network is bound to no choices.
 

@@ -53,11 +53,7 @@ HASTE = 1e-5
 
 @lru_cache(maxsize=16)
 def shadow_schedule(world: World) -> np.ndarray:
-    """[sites, services, nodes] probabilities of the nodes, see the module's description; world's own indices.
-
-    Args:
-        world: A validated world.
-    """
+    """[sites, services, nodes] probabilities of the nodes, see the module's description; world's own indices."""
     today, population = conditions(world, 0.0), world_draw(world)
     rate = rates(world, population)
     cores = today.core_exists.sum(axis=0).astype(float)

@@ -34,10 +34,6 @@ _MEMORY = RESOURCES.index("memory_gib")
 def requested_shares(cluster: Cluster, observation: Observation) -> list[Array]:
     """Shares of cores, and of memory if the log has it, requested on each node including the current request.
 
-    Args:
-        cluster: For the nodes' memory.
-        observation: The observation.
-
     Returns:
         One or two arrays [nodes, seats, *streams], >= 0; above 1 where the request does not fit now.
     """

@@ -20,12 +20,7 @@ ALONE = "it would fail on its own; among this many lines it may be chance"
 
 
 def settled(lines: Sequence[Line], num_days: int) -> list[Line]:
-    """The lines with verdicts corrected for their number, and the days needed where the verdict is cannot tell.
-
-    Args:
-        lines: Lines with their own verdicts.
-        num_days: Number of held-out days.
-    """
+    """The lines with verdicts corrected for their number, and the days needed where the verdict is cannot tell."""
     rejected = holm([np.nan if line.chance is None else line.chance for line in lines])
     found = []
     for line, fails in zip(lines, rejected, strict=True):

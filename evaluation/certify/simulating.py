@@ -44,13 +44,6 @@ class Simulation:
     def __init__(
         self, tested: SystemUnderTest, behaviour: CloneBehaviour, days: Sequence[HeldOutDay], *, seed: int
     ) -> None:
-        """
-        Args:
-            tested: The system under test.
-            behaviour: A clone of the logged behaviour.
-            days: What is simulated.
-            seed: Seed of all draws.
-        """
         self._tested, self._behaviour, self._days = tested, behaviour, days
         self._windows, self._key = joined([day.windows for day in days]), jax.random.key(seed)
         self._program = jax.jit(self._run)

@@ -13,13 +13,7 @@ from logs_schema.progress import Progress
 
 
 def show_result(arguments: Namespace, result: Any, text: str) -> None:
-    """Print a command's result.
-
-    Args:
-        arguments: of the command; `json` chooses the form.
-        result: the result as plain JSON.
-        text: the result as readable text.
-    """
+    """Print a command's result, as text or with `--json` as JSON."""
     print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if arguments.json else text)
 
 

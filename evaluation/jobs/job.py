@@ -80,9 +80,6 @@ def run_steps(
 ) -> dict[str, Path]:
     """`run_job` for a caller that holds the folder's lock (`alone_in`): a part of a longer job.
 
-    Args:
-        steps, workdir, progress, done: as of `run_job`.
-
     Raises:
         ConfigError: names or inputs of the steps are invalid, or an outside file is missing.
         ProductError: the folder of a product holds something else.

@@ -91,10 +91,6 @@ class Contender:
 def load_contender(bundle: Path, judged: Encoding) -> Contender:
     """Loads the policy of a bundle for a system.
 
-    Args:
-        bundle: Folder of the bundle.
-        judged: Encoding of the system to evaluate it in.
-
     Raises:
         OtherSystemError: It was trained for other nodes and cannot decide for these.
         ProductError: The bundle is damaged, or is not a placement policy with features of this version.

@@ -20,10 +20,6 @@ MIN_POLICIES = 4
 def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
     """Every judge's agreement with the log and, where known, with the truth.
 
-    Args:
-        runs: All runs of a comparison.
-        metric: The main metric.
-
     Returns:
         One entry for each judge but the truth, and each shift, where there is a reference value.
     """

@@ -172,10 +172,6 @@ def compare(config: DrpcConfig, workdir: Path, progress: Progress) -> dict[str, 
 def table(config: DrpcConfig, played: Mapping[str, Any]) -> dict[str, Any]:
     """Figures by autoscaler.
 
-    Args:
-        config: What was compared.
-        played: Autoscaler -> what its step wrote.
-
     Returns:
         `rows`: one an autoscaler and shift, means over seeds with intervals, and the reward over that of each of
         `RIVALS` that was played, paired by seed. `frontier`: one a setting of an autoscaler with several, over all

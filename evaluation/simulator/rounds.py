@@ -129,13 +129,7 @@ def play_at_once(
 
 
 def play_together(region: Region, interval_s: float, solver: Solver) -> PlayedRounds:
-    """Requests wait for the next round.
-
-    Args:
-        region: The region and its load.
-        interval_s: Time between rounds.
-        solver: Solver of each round's assignment problem.
-    """
+    """Requests wait for the next round."""
 
     def decide(books: "QueueBooks", requests: np.ndarray, now_s: float) -> None:
         edge = solver(books.costs(requests))

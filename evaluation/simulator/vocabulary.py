@@ -13,9 +13,6 @@ UNKNOWN_NAME = "unknown"
 def cluster_of(world: World) -> Cluster:
     """The cluster of a world: nodes and names in the world's own order, "unknown" before the names that need it.
 
-    Args:
-        world: A validated world.
-
     Returns:
         The cluster; its rules are the distinct sets of nodes that may host a service.
     """

@@ -59,10 +59,6 @@ class GPGInfo(NamedTuple):
 def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
     """Learns from its own decisions in an environment.
 
-    Args:
-        network: The actor.
-        config: How to optimise.
-
     Returns:
         The algorithm; its trajectories must come from its own policy, and be whole episodes.
     """

@@ -60,10 +60,6 @@ class _Pairs(NamedTuple):
 def exact(costs: Costs, time_s: float = 10.0) -> Solution:
     """The best assignment, or the best found in time.
 
-    Args:
-        costs: Of one instance.
-        time_s: Limit of the solver.
-
     Raises:
         ConfigError: SciPy is not installed.
     """

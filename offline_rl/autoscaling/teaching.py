@@ -59,13 +59,7 @@ class TeacherConfig:
 def train_teacher(
     key: Array, environment: Environment, config: TeacherConfig | None = None
 ) -> tuple[PyTree, PyTree]:
-    """The teacher's parameters, and curves of its training.
-
-    Args:
-        key: Of chance.
-        environment: The twin.
-        config: How.
-    """
+    """The teacher's parameters, and curves of its training."""
     config = config or TeacherConfig()
     algorithm = td3(example_of(environment), config.td3)
     experience = in_twin(environment, config.steps, (config.streams,))
@@ -86,15 +80,7 @@ def teach(
     teacher: Policy,
     config: StudentConfig | None = None,
 ) -> Students:
-    """Students of a teacher.
-
-    Args:
-        key: Of chance.
-        environment: The twin.
-        scaling: Reach of actions.
-        teacher: Whom they imitate.
-        config: Of the students.
-    """
+    """Students of a teacher."""
     config = config or StudentConfig()
     label = taught(teacher, scaling.reach)
 

@@ -40,12 +40,7 @@ class Index(NamedTuple):
     exponents: np.ndarray
 
     def score(self, jobs: Jobs, pool: Pool) -> Score:
-        """The index of jobs that have not waited, for `twin.ordering.remembering`; ageing is the replay's own.
-
-        Args:
-            jobs: those that the replay will number.
-            pool: the processors.
-        """
+        """The index of jobs that have not waited, for `twin.ordering.remembering`; ageing is the replay's own."""
         layers = [
             tuple(
                 np.asarray(self.predictor["params"][f"Dense_{number}"][name]) for name in ("kernel", "bias")

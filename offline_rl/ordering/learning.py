@@ -190,12 +190,7 @@ def samples_before(jobs: Jobs, pool: Pool, anchor: int, num_train_days: int) -> 
 
 
 def learn_index(seed: int, samples: RunTimeSamples) -> tuple[Index, float]:
-    """An index, and the least cross-entropy of its predictions on the held-out jobs, in nats.
-
-    Args:
-        seed: of the predictor.
-        lessons: of the training days.
-    """
+    """An index, and the least cross-entropy of its predictions on the held-out jobs, in nats."""
     predictor, curve = fit_predictor(seed, *samples)
     return Index(jax.tree.map(np.asarray, predictor), SMITH), float(curve.min())
 

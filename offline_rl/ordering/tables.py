@@ -50,11 +50,6 @@ def occupancy_of(jobs: Jobs, start_s: np.ndarray) -> Occupancy:
 def with_tables(config: OrderTrainingConfig, jobs: Jobs, pool: Pool) -> OrderTrainingConfig:
     """The configuration with tables of a size that fits a log, where it names none.
 
-    Args:
-        config: how to train.
-        jobs: of the log.
-        pool: the processors.
-
     Raises:
         ConfigError: more jobs run at once in the log than the table may hold.
     """

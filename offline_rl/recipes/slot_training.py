@@ -74,15 +74,7 @@ class TrainedOrchestration(NamedTuple):
 def train_dispatch(
     name: str, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
 ) -> TrainedDispatch:
-    """A dispatcher, in slots under the planned deployment.
-
-    Args:
-        name: Of `dispatchers`.
-        fitted: The twin.
-        budget: How long is trained.
-        seed: Of the training.
-        progress: Where to show how far it is.
-    """
+    """One of `dispatchers`, trained in slots under the planned deployment."""
     edge = fitted.edge
     begin_s = _begins(fitted, budget.num_streams)
     spread = max(float(np.std(fitted.tables.scatter)), 0.05)
@@ -140,15 +132,7 @@ def _planned_by_slots(fitted: FittedCluster, begin_s: Array) -> Orchestrator:
 def train_orchestration(
     name: str, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
 ) -> TrainedOrchestration:
-    """An orchestrator from the planned deployment, which it corrects, in frames over the expected on-time rule.
-
-    Args:
-        name: Of `orchestrators`.
-        fitted: The twin.
-        budget: How long is trained.
-        seed: Of the training.
-        progress: Where to show how far it is.
-    """
+    """One of `orchestrators`: it corrects the planned deployment, in frames over the expected on-time rule."""
     edge, frames = fitted.edge, fitted.frames
     dispatch = observing(edge, dispatch_rule(fitted))
     begin_s = jnp.repeat(_begins(fitted, budget.num_streams // COPIES), COPIES)

@@ -58,13 +58,7 @@ class _Sofar(NamedTuple):
 
 
 def planned_changes(tables: OrchestrationTables, view: FrameView, num_changes: int) -> Chosen:
-    """The changes of the plan for now.
-
-    Args:
-        tables: Of the cluster.
-        view: What is known as the frame begins.
-        num_changes: H.
-    """
+    """The changes of the plan for now."""
     ago_s = float(tables.frame_s) * (len(view.busy) - 0.5 - np.arange(len(view.busy)))
     past = _expected(tables, view.time_of_day_s - ago_s)
     numbers = PlanNumbers(*tables.plan)

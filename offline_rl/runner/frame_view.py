@@ -65,13 +65,7 @@ class FrameView(NamedTuple):
 
 
 def frame_of(tables: OrchestrationTables, view: FrameView, advice: Chosen) -> Frame:
-    """The input of the network.
-
-    Args:
-        tables: Of the cluster.
-        view: What is known.
-        advice: What the plan would change.
-    """
+    """The input of the network."""
     cores, free_gib = tables.cores, tables.memory_gib - view.used_gib(tables)
     running, waiting = view.running.sum(axis=0), view.waiting.sum(axis=0)
     node = [

@@ -59,9 +59,6 @@ class ExportedPolicy:
     def decide(self, choices: np.ndarray, context: np.ndarray, legal: np.ndarray) -> np.ndarray:
         """The likeliest legal choice.
 
-        Args:
-            choices, context, legal: As for `logits`.
-
         Returns:
             [batch] int64 index of the choice; `NOTHING_LEGAL` where no choice is legal.
 

@@ -49,12 +49,6 @@ def replay_questions(
 ) -> None:
     """Compares the answers to questions with the first golden rows.
 
-    Args:
-        answer: Of `answering_of`.
-        questions: In the order of the golden rows.
-        golden: The golden arrays.
-        where: The bundle, for the error.
-
     Raises:
         ProductError: Features, legality or the decision are not those of the original.
     """

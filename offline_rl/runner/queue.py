@@ -96,9 +96,6 @@ class QueuePolicy:
     ) -> list[int]:
         """The places in `waiting` of all jobs that start now, in the order in which they do (`queue_starting`).
 
-        Args:
-            waiting, running, users, clock_s: As `decide`.
-
         Raises:
             PolicyInputError: As `decide`.
         """
@@ -117,9 +114,6 @@ class QueuePolicy:
         clock_s: float,
     ) -> list[int]:
         """What would start under the rule that stands in for the policy (`fallback` of the setting; else first come).
-
-        Args:
-            waiting, running, users, clock_s: As `decide`.
 
         Raises:
             PolicyInputError: As `decide`.
@@ -146,14 +140,7 @@ class QueuePolicy:
     def expected_end_s(
         self, started_s: float, predicted_s: float, requested_s: float, clock_s: float
     ) -> float:
-        """When a running job is expected to end: by its request, or by its prediction, corrected where that ran out.
-
-        Args:
-            started_s: When it started.
-            predicted_s: Its run time as predicted when it came.
-            requested_s: What it requests.
-            clock_s: Now.
-        """
+        """When a running job is expected to end: by its request, or by its prediction, corrected where that ran out."""
         if not queue_rules.reserves(self.setting):
             return started_s + requested_s
         return queue_rules.corrected_end_s(self.setting, started_s, predicted_s, requested_s, clock_s)

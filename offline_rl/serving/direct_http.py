@@ -30,11 +30,7 @@ class RefusedRedirects(HTTPRedirectHandler):
 
 
 def direct_opener(*handlers: BaseHandler) -> OpenerDirector:
-    """Opens addresses without proxies and redirects.
-
-    Args:
-        handlers: More of them, for TLS say.
-    """
+    """Opens addresses without proxies and redirects."""
     return build_opener(ProxyHandler({}), RefusedRedirects(), *handlers)
 
 

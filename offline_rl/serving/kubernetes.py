@@ -49,12 +49,6 @@ def query_of_pod(
 ) -> PlacementQuery:
     """The question that a pod stands for.
 
-    Args:
-        pod: A `v1.Pod` as JSON.
-        names: The candidate nodes.
-        machines: Their facts where they came along.
-        now_s: The clock.
-
     Raises:
         QueryError: The pod has no identity, or a part of it is not what the API allows.
     """
@@ -144,9 +138,6 @@ def machine_of(node: dict[str, Any], where: str) -> Node:
 
 def requested_amounts(spec: dict[str, Any]) -> Amounts:
     """What a pod requests, as the scheduler counts it: the sum over its containers, or the largest init container.
-
-    Args:
-        spec: A pod's `spec`.
 
     Raises:
         QueryError: A container or a quantity is malformed.

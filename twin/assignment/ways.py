@@ -43,13 +43,7 @@ Ways = Mapping[str, Mapping[str, Way]]
 
 
 def fit_ways(rows: RanRequests, sites: Sequence[str], cores: np.ndarray) -> Ways:
-    """The ways of a log.
-
-    Args:
-        rows: Its requests.
-        sites: Of every node.
-        cores: Of every node.
-    """
+    """The ways of a log."""
     clear = found_free(rows, cores)
     if clear.sum() < MIN_ROWS:
         return {}

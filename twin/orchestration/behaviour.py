@@ -84,12 +84,6 @@ def logged_changes(edge: EdgeCloud, replicas: ReplicaRows, day: int, num_frames:
     """[frames, most, 2] int32: nodes and signed services of the changes that a log shows to have been asked for.
 
     A replica that a node's image had to be pulled for was asked for that much earlier.
-
-    Args:
-        edge: The cluster.
-        replicas: Deployments of some days.
-        day: Which of them.
-        num_frames: Frames of a day.
     """
     frame_s = edge.config.frame_s
     asked: list[list[tuple[int, int]]] = [[] for _ in range(num_frames)]

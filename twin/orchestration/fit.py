@@ -74,11 +74,6 @@ def fit_orchestration(
 ) -> FittedCluster:
     """The twin of some days.
 
-    Args:
-        archive: See `encode.missing_from`.
-        days: Days to learn from, ascending.
-        config: See `ChanceFitConfig`.
-
     Raises:
         ArchiveError: the log lacks what the problem needs, or no run of it has ended.
     """

@@ -56,11 +56,6 @@ def frame_problem(
 ) -> Problem:
     """The orchestration problem of an instance.
 
-    Args:
-        case: The description of the cluster.
-        config: See `FrameConfig`.
-        worth: Of a frame.
-
     Returns:
         The problem; actions are `Scaling`, leaves [H, *streams]. Legal are nodes that are up; on the node chosen, no
         change, additions that it has room for and removals of what it hosts. Two changes of one frame may still

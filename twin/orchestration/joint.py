@@ -46,12 +46,7 @@ class JointState(NamedTuple):
 
 
 def joint_problem(case: EdgeCloud, config: FrameConfig) -> Problem:
-    """The problem of both groups; everything by seat is a mapping from group to what its own problem says.
-
-    Args:
-        case: The cluster.
-        config: Of frames.
-    """
+    """The problem of both groups; everything by seat is a mapping from group to what its own problem says."""
     slots, frames = slot_problem(case), frame_problem(case, config)
 
     def start(outcome: Outcome) -> JointState:
@@ -172,11 +167,6 @@ def joint_response(case: EdgeCloud, chance: Chance) -> Response:
 
 def joint_environment(case: EdgeCloud, chance: Chance, config: FrameConfig | None = None) -> Environment:
     """Dispatchers and an orchestrator, learning or deciding together.
-
-    Args:
-        case: The cluster.
-        chance: Of the truth or of a twin.
-        config: Of frames.
 
     Raises:
         ConfigError: the frames do not fit the slots.

@@ -97,9 +97,6 @@ def slot_problem(case: EdgeCloud) -> Problem:
     `SlotConfig.only_where_room` also a replica and a core that nothing there will take first (KaiS, eq. 4). A seat
     whose request has no legal node is inactive; the request stays in its queue.
 
-    Args:
-        case: The instance.
-
     Returns:
         The problem; actions are int32 node indices [seats, *streams].
     """

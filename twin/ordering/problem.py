@@ -36,10 +36,6 @@ LARGEST = 2**30 // PARTS
 def ordering(pool: Pool, config: OrderingConfig | None = None) -> Problem:
     """The ordering problem on a pool.
 
-    Args:
-        pool: The processors, and whether to backfill.
-        config: See `OrderingConfig`.
-
     Returns:
         The problem, of one seat; actions are int32 places in the queue [1, *streams]. Legal are all visible jobs: a
         job larger than the pool never joins the queue.

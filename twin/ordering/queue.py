@@ -40,12 +40,7 @@ class Priority:
             insort(waiting, job, key=self._rank.__getitem__)
 
     def sort(self, waiting: list[int], now_s: float) -> list[int]:
-        """The waiting jobs, best first; ties in order of arrival.
-
-        Args:
-            waiting: indices of jobs.
-            now_s: the instant at which they are compared.
-        """
+        """The waiting jobs, best first; ties in order of arrival."""
         if not self.ages:
             return sorted(waiting, key=self._rank.__getitem__)
         index = np.array(sorted(waiting))

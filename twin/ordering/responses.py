@@ -24,11 +24,6 @@ from twin.ordering.users import user_row
 def queue_response(pool: Pool, config: OrderingConfig, arrivals: JobArrivals) -> Response:
     """Ends and arrivals in the order in which `twin.ordering.replay` goes through an instant.
 
-    Args:
-        pool: The processors, and whether to backfill.
-        config: The problem's.
-        arrivals: Of jobs.
-
     Returns:
         The response to decisions of `twin.ordering.problem.ordering(pool, config)`. An episode is done when no job will
         come any more and the queue is empty.
@@ -91,10 +86,6 @@ def _revealed(config: OrderingConfig, going: Going) -> tuple[HiddenRuns, Outcome
 
 def starts_of(state: EnvironmentState, config: OrderingConfig) -> Array:
     """When jobs started, by number.
-
-    Args:
-        state: Where an episode stands.
-        config: The problem's.
 
     Returns:
         [num_jobs, *streams] float32 seconds after the beginning, exact up to 194 days in whole seconds; NaN for those

@@ -50,10 +50,6 @@ def crowded_runs(
 def fit_pressure(runs: CrowdedRuns, num_services: int) -> np.ndarray:
     """How hard a run of every service presses on the runs beside it.
 
-    Args:
-        runs: Of the training days.
-        num_services: Of the vocabulary.
-
     Returns:
         [services] what is added to the logarithm of a run time by a run beside it all along; empty where no pressure
         forecasts the log better than none, beyond chance.

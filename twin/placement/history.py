@@ -111,10 +111,6 @@ class Offers(NamedTuple):
 def labelled_offers(windows: Windows, encoding: Encoding) -> Offers:
     """The offers of some windows with their answers.
 
-    Args:
-        windows: Logged windows.
-        encoding: What they mean.
-
     Returns:
         One row an offer, step by step and window by window; durations of unfinished requests are lower bounds, known up
         to the window's last instant.

@@ -262,10 +262,6 @@ class _NodeLevels:
 def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
     """How run times move, by a log.
 
-    Args:
-        runs: Of the training days.
-        num_nodes: Nodes.
-
     Returns:
         The setting that predicted the runs best; without memory where none is better than that beyond chance.
     """

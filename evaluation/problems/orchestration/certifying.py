@@ -53,14 +53,6 @@ def certify_twin(
 ) -> Certificate:
     """Holds a twin against held-out days.
 
-    Args:
-        fitted: The twin.
-        archive: Of the log.
-        train_days: Days that it learned from.
-        days: Held-out days.
-        config: Sizes and limits.
-        twin_hash: Content hash of the twin.
-
     Raises:
         ConfigError: There is no held-out day.
     """

@@ -46,11 +46,6 @@ def refuse_other_machine(archive: Archive, twin_path: Path, facts: Mapping[str, 
     its own size, such as it generates. Where the archive holds the training days, jobs larger than the pool are left to
     the counted rule: they never start.
 
-    Args:
-        archive: The archive.
-        twin_path: Of the twin, for the message.
-        facts: Of the twin's manifest.
-
     Raises:
         ConfigError: The archive's nodes have another number of processors than those of the fit and than the pool, or
             its jobs do not fit the pool.

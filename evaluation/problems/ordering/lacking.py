@@ -23,12 +23,7 @@ def left_out_in_words(counts: Mapping[str, int]) -> list[str]:
 
 
 def lacking_in_words(jobs: Jobs, pool: Pool) -> list[str]:
-    """One sentence for each thing that is not known, or cannot be played.
-
-    Args:
-        jobs: of the archive.
-        pool: the processors.
-    """
+    """One sentence for each thing that is not known, or cannot be played."""
     num_jobs, notes = len(jobs.arrival_s), [*left_out_in_words(dict(jobs.counts)), *room_in_words(jobs, pool)]
     no_request = dict(jobs.counts).get("no_request", 0)
     if no_request:

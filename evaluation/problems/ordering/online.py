@@ -32,13 +32,7 @@ OrderAt = Callable[[Jobs, Pool, int], Play | None]
 
 
 def online_starts(jobs: Jobs, pool: Pool, order_at: OrderAt) -> np.ndarray:
-    """[jobs] the starts under an order that is made anew for every stretch; NaN where a job never starts.
-
-    Args:
-        jobs: in order of arrival.
-        pool: the processors; jobs are backfilled.
-        order_at: makes the orders.
-    """
+    """[jobs] the starts under an order that is made anew for every stretch; NaN where a job never starts."""
     first_come = candidates(pool)[0].play
     start_s = np.full(len(jobs.arrival_s), np.inf)
     first, last = (int(day) for day in day_of(jobs, jobs.arrival_s[[0, -1]]))

@@ -77,11 +77,6 @@ class ReplayConfig:
 def replay_archive(path: Path, config: ReplayConfig, progress: Progress) -> ReplayReport:
     """Replays all jobs of an archive, or of one of its pools, under each policy.
 
-    Args:
-        path: the archive.
-        config: configuration of the replay.
-        progress: progress display.
-
     Raises:
         ArchiveError: there is no archive.
         ConfigError: no such rule, no such pool, or one size for several pools.

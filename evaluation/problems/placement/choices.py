@@ -21,11 +21,6 @@ IN_ITS_PLACE = "to learn the order of a queue: schedtwin fit --problem ordering"
 def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> str:
     """Why no request of these days had a choice between nodes, in words; empty where one had.
 
-    Args:
-        archive: The log.
-        encoding: Its nodes as decisions name them.
-        days: Days of training.
-
     Raises:
         ConfigError: The archive lists no nodes, or no request names one.
     """

@@ -74,11 +74,6 @@ class Judgements(NamedTuple):
 def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) -> Comparison:
     """Judges all candidates on all shifts that the log can answer.
 
-    Args:
-        case: What to compare.
-        progress: Where to show how far it is.
-        facts: About the archive, for the report.
-
     Returns:
         The comparison.
 

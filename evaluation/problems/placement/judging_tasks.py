@@ -63,16 +63,7 @@ def judge_ahead(
     keep: Unfinished,
     progress: Progress,
 ) -> None:
-    """Evaluates by tasks of the engine, where there is one and no policy is the user's.
-
-    Args:
-        archive, twin, policy: Inputs of the comparison.
-        config: Configuration of the judges.
-        plan: Shifts and their days.
-        policies: The user's policies.
-        keep: Finished units, and the engine.
-        progress: Progress display.
-    """
+    """Evaluates by tasks of the engine, where there is one and no policy is the user's."""
     if keep.engine.is_here:
         return
     if policies:

@@ -164,15 +164,7 @@ def bench_worlds(
     engine: EngineConfig,
     progress: Progress,
 ) -> list[dict[str, Any]]:
-    """`bench_world` of every world and seed, as tasks where the engine is not this process.
-
-    Args:
-        worlds: Validated worlds.
-        config: How much.
-        out: Work folder, made if absent.
-        engine: Where tasks run.
-        progress: Where to show how far it is.
-    """
+    """`bench_world` of every world and seed, as tasks where the engine is not this process."""
     tasks = [
         WorldTask(world, seed, config, out.absolute() / f"{world.name}-{seed}")
         for world in worlds
@@ -199,13 +191,6 @@ def bench_world(
     world: World, seed: int, config: WorldsBenchConfig, workdir: Path, progress: Progress
 ) -> list[dict[str, Any]]:
     """All measurements of one world and seed, or the missing ones.
-
-    Args:
-        world: A validated world.
-        seed: Of the log, the twin and the replications.
-        config: How much.
-        workdir: Folder of the products.
-        progress: Where to show how far it is.
 
     Returns:
         For every shift the certificate and the values, as plain JSON (see `worlds_table.rows`).
