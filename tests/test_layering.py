@@ -1,6 +1,7 @@
 """The floors of the house: evaluation -> offline_rl -> twin -> logs_schema, and nothing imports upward."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,6 +25,7 @@ class Parsed(NamedTuple):
     run: list[ast.AST]  # the imports that are run: not those for types alone
     classes: list[str]  # of the module itself
     functions: list[tuple[str, int]]  # name and lines
+    undeclared: list[str]  # arguments that docstrings explain and functions do not take
 
 
 @cache
@@ -35,7 +37,23 @@ def parsed(source: str) -> Parsed:
         list(imports_run(tree)),
         [node.name for node in tree.body if isinstance(node, ast.ClassDef)],
         [(one.name, one.end_lineno - one.lineno + 1) for one in every if isinstance(one, ast.FunctionDef)],
+        [
+            f"{one.name}: {name}"
+            for one in every
+            if isinstance(one, ast.FunctionDef)
+            for name in undeclared(one)
+        ],
     )
+
+
+def undeclared(function: ast.FunctionDef) -> list[str]:
+    """The names under `Args:` of its docstring that the function does not take."""
+    section = re.search(
+        r"^Args:\n((?:    .*\n|\n)+)", (ast.get_docstring(function) or "") + "\n", re.MULTILINE
+    )
+    explained = re.findall(r"^    (\w+(?:, \w+)*):", section[1], re.MULTILINE) if section else []
+    taken = {one.arg for one in ast.walk(function.args) if isinstance(one, ast.arg)}
+    return [name for names in explained for name in names.split(", ") if name not in taken]
 
 
 def imports_run(tree: ast.Module) -> Iterator[ast.AST]:
@@ -227,6 +245,15 @@ def test_nothing_branches_on_a_problems_name():
     files = [file for floor in FLOORS for file in sorted((ROOT / floor).rglob("*.py"))]
     places = [(file, line) for file in files for line in compared(file.read_text(encoding="utf-8"))]
     assert [f"{file.relative_to(ROOT)}:{line}" for file, line in places] == []
+
+
+def test_docstrings_explain_arguments_that_there_are():
+    doc = "One.\n\n    Args:\n        a, c: Two.\n        b: three,\n            d: of it."
+    source = f'def f(a, *b):\n    """{doc}\n    """'
+    assert parsed(source).undeclared == ["f: c"]
+    files = [file for floor in FLOORS for file in sorted((ROOT / floor).rglob("*.py"))]
+    found = {str(file): parsed(file.read_text(encoding="utf-8")).undeclared for file in files}
+    assert {file: names for file, names in found.items() if names} == {}
 
 
 def test_a_class_name_means_one_thing_in_the_whole_house():

@@ -44,7 +44,7 @@ class AnchorData(NamedTuple):
         train: generated windows to roll out in.
         held_out: generated weeks that choose the parameters.
         logged: windows of the training days, in the order in which the log started their jobs.
-        lessons: features and labels of the training days' jobs, and of some held out: what run times are learned from.
+        samples: features and labels of the training days' jobs, and of some held out: what run times are learned from.
     """
 
     train: JobWindows
@@ -209,7 +209,7 @@ def train_order(
     Args:
         seed: of rollouts and updates.
         programs: of the pool.
-        ground: where to train.
+        data: where to train.
         first: the scorer to start from and stay near.
         config: how.
         stage: where to show how far it is.

@@ -69,7 +69,7 @@ def split_outputs(outputs: Array, availability: Leaf = 0.0, acceptance: Leaf = 0
 
     Args:
         outputs: [NUM_OUTPUTS, *batch].
-        room: [*batch] `log_wait` of the time until the node has room, for the components that count from there.
+        availability: [*batch] `log_wait` of the time until the node has room, for the components that count from there.
         acceptance: [*batch] usual probability of acceptance, whose log odds the network's are added to.
 
     Returns:

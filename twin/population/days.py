@@ -29,7 +29,7 @@ def draw_requests(key: Array, workload: WorkloadModel, day: dt.date) -> pa.Table
 
     Args:
         key: PRNG key.
-        asking: The workload model.
+        workload: The model.
         day: Its date; weekday and hours have the rates that were learned for them.
 
     Returns:

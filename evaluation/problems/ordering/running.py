@@ -250,7 +250,7 @@ def train_anchors(
 
 
 class _Anchor(NamedTuple):
-    """What the policies of one anchor are trained with; programs and ground are made when they are called for."""
+    """What the policies of one anchor are trained with; programs and data are made when they are called for."""
 
     number: int
     day: int
