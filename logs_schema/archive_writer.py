@@ -85,10 +85,7 @@ class ArchiveWriter:
         return self
 
     def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> bool | None:
         if kind is not None:
             return self._stack.__exit__(kind, error, traceback)

@@ -29,12 +29,7 @@ def _label(name: str, description: str, *, nullable: bool = True, allowed: tuple
 
 
 def _amount(
-    name: str,
-    unit: str,
-    description: str,
-    *,
-    nullable: bool = True,
-    upper: float | None = None,
+    name: str, unit: str, description: str, *, nullable: bool = True, upper: float | None = None
 ) -> Column:
     return Column(name, pa.float64(), description, unit=unit, nullable=nullable, lower=0.0, upper=upper)
 
@@ -110,9 +105,7 @@ REQUESTS = TableSpec(
         _instant("start", "When the request began to run."),
         _instant("finish", "When the request ended; without a start, when it was given up."),
         _amount(
-            "run_s",
-            "s",
-            "Run time, where a log has it but not when it started; else finish - start says it.",
+            "run_s", "s", "Run time, where a log has it but not when it started; else finish - start says it."
         ),
         _label("status", "How it ended.", nullable=False, allowed=STATUSES),
         _label("ran_node", "Node it really ran on; the first one where there were several."),

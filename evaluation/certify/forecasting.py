@@ -95,13 +95,7 @@ def forecast(
     every = np.tile(np.arange(width), members)
     run = jax.jit(
         lambda key, windows, table, model, params: _drawn(
-            key,
-            tested,
-            behaviour._replace(params=params),
-            tested.answers(model),
-            windows,
-            table,
-            num_draws,
+            key, tested, behaviour._replace(params=params), tested.answers(model), windows, table, num_draws
         )
     )
     found = []

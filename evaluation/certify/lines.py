@@ -184,9 +184,7 @@ def against_limit(
 
 def not_applicable(section: str, name: str, reason: str) -> Line:
     """A line that does not apply to this log or this twin."""
-    return Line(
-        section, name, "", NONE, NONE, NONE, None, False, "none", Verdict.NOT_APPLICABLE, reason
-    )  # fmt: skip
+    return Line(section, name, "", NONE, NONE, NONE, None, False, "none", Verdict.NOT_APPLICABLE, reason)
 
 
 def silent(line: Line) -> bool:

@@ -169,9 +169,7 @@ def pair_statistics(
     measured, floor = (
         pair_kls(coarse, trio.real, part, trio.num_units) for part in (trio.generated, trio.other)
     )
-    return {
-        pair: (measured[pair], floor[pair]) for pair in measured if set(pair) & set(columns)
-    }  # fmt: skip
+    return {pair: (measured[pair], floor[pair]) for pair in measured if set(pair) & set(columns)}
 
 
 def pairs_chart(trio: Trio, columns: tuple[str, ...], other: str = "another real day") -> Chart:

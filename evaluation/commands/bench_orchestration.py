@@ -54,10 +54,7 @@ def run(arguments: Namespace) -> int:
     pairs = default_pairs(arguments.dispatch, arguments.orchestration or ORCHESTRATORS, arguments.frozen)
     config = given(OrchestrationBenchConfig(), arguments)
     config = with_changes(config, config.frames.num_changes)
-    with (
-        progress_of(arguments) as progress,
-        progress.stage("bench orchestration", unit="scores") as stage,
-    ):
+    with progress_of(arguments) as progress, progress.stage("bench orchestration", unit="scores") as stage:
         scores = bench_orchestration(
             world, arguments.days, pairs, config, lambda done, what: stage(done, text=what)
         )

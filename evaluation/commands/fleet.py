@@ -33,11 +33,7 @@ def _add_clusters(parser: ArgumentParser) -> None:
         "config", metavar="FLEET.toml", type=Path, help="the clusters: see evaluation/README.md"
     )
     parser.add_argument(
-        "--cluster",
-        metavar="NAME",
-        action="append",
-        default=[],
-        help="of this cluster only; may be repeated",
+        "--cluster", metavar="NAME", action="append", default=[], help="of this cluster only; may be repeated"
     )
 
 

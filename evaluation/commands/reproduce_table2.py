@@ -31,9 +31,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="make the table for N seeds from --seed on, and their means with intervals over seeds (default: 1)",
     )  # fmt: skip
     parser.add_argument(
-        "--quick",
-        action="store_true",
-        help="short run: less training, two seeds, the beginning of the days",
+        "--quick", action="store_true", help="short run: less training, two seeds, the beginning of the days"
     )
     parser.add_argument(
         "--unguarded", action="store_true",

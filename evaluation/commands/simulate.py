@@ -59,9 +59,7 @@ def add_arguments(parser: ArgumentParser) -> None:
         help="archive of a log whose requests replace the generated ones",
     )  # fmt: skip
     parser.add_argument(
-        "--pattern",
-        metavar="NAME",
-        help="with --arrivals: pattern of the days (default: logged)",
+        "--pattern", metavar="NAME", help="with --arrivals: pattern of the days (default: logged)"
     )
     parser.add_argument(
         "--interval-s", metavar="S", type=float,

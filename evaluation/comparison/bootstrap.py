@@ -144,12 +144,7 @@ def weights_of(num_units: int, config: IntervalConfig) -> np.ndarray:
     return weights
 
 
-ANYWHERE, SHARE, GAP_OF_SHARES, TIME = (
-    (-math.inf, math.inf),
-    (0.0, 1.0),
-    (-1.0, 1.0),
-    (0.0, math.inf),
-)
+ANYWHERE, SHARE, GAP_OF_SHARES, TIME = ((-math.inf, math.inf), (0.0, 1.0), (-1.0, 1.0), (0.0, math.inf))
 """What a statistic can be: anything, a share, the difference of two, a time."""
 
 

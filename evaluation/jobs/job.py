@@ -109,10 +109,7 @@ def _run_step(step: Step, workdir: Path, products: Mapping[str, Path], progress:
         progress.note(f"{step.name}: made again, because {trouble}")
     extra: dict[str, Any] = {}
     options: dict[str, Any] = {"made_from": made_from, "config": config, "seed": step.seed, "extra": extra}
-    with (
-        progress.stage(step.name),
-        writing(path, step.kind, replace=True, **options) as out_dir,
-    ):
+    with progress.stage(step.name), writing(path, step.kind, replace=True, **options) as out_dir:
         extra.update(step.build(out_dir, inputs, progress) or {})
     return path
 

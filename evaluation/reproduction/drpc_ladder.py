@@ -35,11 +35,7 @@ CHOSEN_FROM = (*TEACHERS, *STUDENTS)
 
 
 def ladder_step(
-    preset: str,
-    archive: str,
-    num_seeds: int,
-    updates: int,
-    rules: Mapping[str, Callable[[], Setting]],
+    preset: str, archive: str, num_seeds: int, updates: int, rules: Mapping[str, Callable[[], Setting]]
 ) -> Step:
     """The step that chooses, for every seed.
 

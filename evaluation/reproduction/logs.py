@@ -27,10 +27,7 @@ def log_step(log: LogConfig, num_requests: int | None, num_later: int = 0) -> St
         return archive_step(longer, Path())
 
     def build(out: Path, _: Mapping[str, Path], progress: Progress) -> Mapping[str, Any]:
-        with (
-            tempfile.TemporaryDirectory() as aside,
-            progress.stage("simulate", unit="requests") as stage,
-        ):
+        with tempfile.TemporaryDirectory() as aside, progress.stage("simulate", unit="requests") as stage:
             whole = Path(aside) / ARCHIVE
             simulate(world_in(log, Path()), longer.days, log.behaviour, log.seed, whole, progress=stage)
             return {"requests": _cut(Archive(whole), last_day(log), num_requests, out / ARCHIVE)}

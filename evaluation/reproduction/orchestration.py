@@ -96,11 +96,7 @@ def quick(config: OrchestrationConfig) -> OrchestrationConfig:
 
 
 def reproduce(
-    world: World,
-    config: OrchestrationConfig,
-    out: Path,
-    learners: Mapping[str, Learn],
-    progress: Progress,
+    world: World, config: OrchestrationConfig, out: Path, learners: Mapping[str, Learn], progress: Progress
 ) -> dict[str, Any]:
     """Logs, fits, learns and judges.
 

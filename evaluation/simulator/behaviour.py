@@ -99,9 +99,7 @@ BEHAVIOURS = (
     Behaviour("mix", "30 % at random, else the least loaded node as read with errors", _mix),
     Behaviour("random", "every node with equal probability", _uniform),
     Behaviour(
-        FEWEST,
-        "fewest requests per core",
-        lambda today, view: _greedy(view, -_relative_load(today, view)),
+        FEWEST, "fewest requests per core", lambda today, view: _greedy(view, -_relative_load(today, view))
     ),
     Behaviour(
         "least_expected_delay",

@@ -165,9 +165,8 @@ def _advance(
         node = _draw(probabilities, jax.random.uniform(key_node))
         state, answered = mechanics.offer(key_answer, today, state, request, clock_s, node, step - 1, live)
         row = History(
-            live, clock_s, request, node, probabilities[node],
-            answered.fate, answered.session, answered.left,
-        )  # fmt: skip
+            live, clock_s, request, node, probabilities[node], answered.fate, answered.session, answered.left
+        )
         state, (clock_s, request, more) = mechanics.following(key_next, today, state, clock_s, live)
         return _System(clock_s, request, more & live, state), (row, answered.completions)
 

@@ -37,11 +37,7 @@ SCENARIOS = (
 
 
 def services(
-    num_services: int,
-    seed: int,
-    *,
-    log_input_mib: float = 3.0,
-    patience: tuple[float, float] = (1.4, 3.0),
+    num_services: int, seed: int, *, log_input_mib: float = 3.0, patience: tuple[float, float] = (1.4, 3.0)
 ) -> tuple[WorldService, ...]:
     """Draws services of different work, input, deadline, popularity and trend; mean work is one second.
 

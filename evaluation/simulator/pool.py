@@ -99,11 +99,7 @@ def read_pool(archive: Archive, world: World) -> ArrivalPool:
 
 
 def day_requests_of(
-    pool: ArrivalPool,
-    row: np.ndarray,
-    arrival_s: np.ndarray,
-    world: World,
-    random: np.random.Generator,
+    pool: ArrivalPool, row: np.ndarray, arrival_s: np.ndarray, world: World, random: np.random.Generator
 ) -> DayRequests:
     """A day's list made of rows of a pool; values that are not in the log are drawn from the world's laws.
 

@@ -230,12 +230,7 @@ def _loss(
 
 
 def _prepare(
-    trajectory: Trajectory,
-    state: PPOState,
-    clone: PyTree,
-    network: Actor,
-    valuer: Critic,
-    config: PPOConfig,
+    trajectory: Trajectory, state: PPOState, clone: PyTree, network: Actor, valuer: Critic, config: PPOConfig
 ) -> tuple[Batch, ReturnScale, Array]:
     observation, legal, action = choices_of(trajectory)
     active, settled, illegal = time_as_stream((trajectory.active, trajectory.settled, trajectory.illegal))

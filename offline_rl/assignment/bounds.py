@@ -97,9 +97,6 @@ def _dual(relaxed: _Relaxed, allowed_s: np.ndarray, weights: np.ndarray) -> tupl
     work_s, stays = relaxed.work_s[requests, edge], relaxed.stays[requests, edge]
     num_edges = len(price)
     ends_s = relaxed.base_s + np.stack(
-        [
-            np.bincount(edge, work_s, num_edges),
-            np.bincount(edge, np.where(stays, 0.0, work_s), num_edges),
-        ]
+        [np.bincount(edge, work_s, num_edges), np.bincount(edge, np.where(stays, 0.0, work_s), num_edges)]
     )
     return value_s, ends_s

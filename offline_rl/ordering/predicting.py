@@ -79,9 +79,7 @@ def labels_of(jobs: Jobs) -> np.ndarray:
 
 
 def fit_predictor(
-    seed: int,
-    train: tuple[np.ndarray, np.ndarray],
-    held_out: tuple[np.ndarray, np.ndarray],
+    seed: int, train: tuple[np.ndarray, np.ndarray], held_out: tuple[np.ndarray, np.ndarray]
 ) -> tuple[PyTree, np.ndarray]:
     """Learns haste and share; the parameters that the held-out jobs like best are kept.
 

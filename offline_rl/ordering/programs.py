@@ -163,14 +163,7 @@ def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -
 
         return jax.lax.scan(one, state, first + jnp.arange(config.look_every))
 
-    return Programs(
-        network,
-        follow_log,
-        clone,
-        begin,
-        improve,
-        _finish_program(pool, windows, config),
-    )
+    return Programs(network, follow_log, clone, begin, improve, _finish_program(pool, windows, config))
 
 
 def _finish_program(

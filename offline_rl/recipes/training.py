@@ -172,11 +172,7 @@ def train_contenders(
 
 
 def _referee(
-    key: Array,
-    twin: PlacementTwin,
-    config: TrainingConfig,
-    start: TrainingStart,
-    rules: Mapping[str, PyTree],
+    key: Array, twin: PlacementTwin, config: TrainingConfig, start: TrainingStart, rules: Mapping[str, PyTree]
 ) -> tuple[Referee, dict[str, Actor]]:
     """The referee, and the networks that may correct a rule.
 

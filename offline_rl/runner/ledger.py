@@ -71,11 +71,7 @@ class Ledger:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        nodes: Sequence[Node],
-        clock_s: float | None = None,
-        watch: Watch | None = None,
+        self, policy: Policy, nodes: Sequence[Node], clock_s: float | None = None, watch: Watch | None = None
     ) -> None:
         table = policy.table_of(nodes)
         units = table.facts.run_units

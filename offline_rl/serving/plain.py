@@ -46,9 +46,7 @@ from offline_rl.serving.queries import (
 LABELS = ("site", "service", "scenario", "queue")
 AMOUNTS = ("cpu_cores", "memory_gib", "gpus", "num_nodes", "requested_run_s", "deadline_s", "input_mib")
 ABOUT = ("request_id", "arrival", "agent", "session", "output_mib")
-NODE_AMOUNTS = (
-    "cpu_cores", "memory_gib", "gpus", "machine_cpu_cores", "machine_memory_gib", "machine_gpus",
-)  # fmt: skip
+NODE_AMOUNTS = ("cpu_cores", "memory_gib", "gpus", "machine_cpu_cores", "machine_memory_gib", "machine_gpus")
 NODE_FLAGS = ("available", "is_cloud")
 NODE_KEYS = ("name", "site", *NODE_FLAGS, *NODE_AMOUNTS)
 FINISHED = ("completed", "failed", "killed", "dropped", "rejected")

@@ -101,9 +101,7 @@ def number_of(value: Any, where: str, *, lower: float = 0.0, upper: float = 1e15
         number = math.nan
     if not lower <= number <= upper:
         raise QueryError(
-            "this number cannot be used",
-            where=f"{where}: {_shown(value)}",
-            allowed=f"{lower:g} to {upper:g}",
+            "this number cannot be used", where=f"{where}: {_shown(value)}", allowed=f"{lower:g} to {upper:g}"
         )
     return number
 

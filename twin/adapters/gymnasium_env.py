@@ -75,9 +75,5 @@ class SchedulingEnv(gymnasium.Env[np.ndarray, np.int64]):
 
     def _seen(self, look: TimeStep) -> tuple[np.ndarray, dict[str, Any]]:
         mask = np.asarray(jax.tree.leaves(look.legal)[0])[:, 0].astype(np.int8)
-        info = {
-            "action_mask": mask,
-            "elapsed_s": float(look.elapsed_s),
-            "num_open": int(look.num_open),
-        }
+        info = {"action_mask": mask, "elapsed_s": float(look.elapsed_s), "num_open": int(look.num_open)}
         return np.asarray(self._flatten(look.observation), np.float32), info

@@ -193,11 +193,7 @@ def _best_size(errors: Mapping[str, float]) -> str:
 
 
 def _notes(
-    compute: Mapping[str, ComputeTime],
-    size: str,
-    errors: Mapping[str, float],
-    num_left: int,
-    has_cores: bool,
+    compute: Mapping[str, ComputeTime], size: str, errors: Mapping[str, float], num_left: int, has_cores: bool
 ) -> list[str]:
     notes = _by_source(compute, "too few requests of their own")
     if not has_cores:

@@ -150,8 +150,6 @@ def _facts(
         "kept_step": step,
         "stopped": report.stopped,
         "state_distance": {"start": start.distance, "kept": kept.distance},
-        "log_likelihood": {
-            "supervised": supervised, "start": start.likelihood, "kept": kept.likelihood,
-        },
+        "log_likelihood": {"supervised": supervised, "start": start.likelihood, "kept": kept.likelihood},
         "in_words": sentence + (f"; stopped early: {report.stopped}" if report.stopped else ""),
     }  # fmt: skip

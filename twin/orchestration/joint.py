@@ -61,10 +61,7 @@ def joint_problem(case: EdgeCloud, config: FrameConfig) -> Problem:
 
     def remaining(state: JointState) -> PyTree:
         unknown = frames.remaining(state.frame)
-        return {
-            DISPATCH: slots.remaining(state.slot),
-            ORCHESTRATE: unknown._replace(decision=state.pending),
-        }
+        return {DISPATCH: slots.remaining(state.slot), ORCHESTRATE: unknown._replace(decision=state.pending)}
 
     def both(part: str) -> Callable[[JointState], dict[str, PyTree]]:
         return lambda state: {
@@ -137,10 +134,7 @@ def _apply(
         when_it_ends(jax.tree.map(jnp.zeros_like, total), total),
         jnp.where(ends[None], -1, pending),
     )
-    return following, {
-        DISPATCH: left,
-        ORCHESTRATE: settled._replace(decision=number, settled=number >= 0),
-    }
+    return following, {DISPATCH: left, ORCHESTRATE: settled._replace(decision=number, settled=number >= 0)}
 
 
 def joint_response(case: EdgeCloud, chance: Chance) -> Response:

@@ -54,10 +54,7 @@ class ChanceTables(NamedTuple):
 
 
 def learned_chance(
-    edge: EdgeCloud,
-    tables: ChanceTables,
-    begin_s: float | Array = 0.0,
-    level: Array | None = None,
+    edge: EdgeCloud, tables: ChanceTables, begin_s: float | Array = 0.0, level: Array | None = None
 ) -> Chance:
     """The chance of a day by the tables; they know no weekdays, so it is a Monday.
 

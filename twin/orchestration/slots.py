@@ -122,9 +122,7 @@ def slot_problem(case: EdgeCloud) -> Problem:
             decision,
         )
         view = jax.tree.map(
-            lambda new, old: jnp.where(beside(going, new), new, old),
-            outcome.observed_events.view,
-            state.view,
+            lambda new, old: jnp.where(beside(going, new), new, old), outcome.observed_events.view, state.view
         )
         return joined(inner, view), left
 

@@ -49,11 +49,7 @@ class FitReport(NamedTuple):
 
 
 def fit_answers(
-    key: Array,
-    offers: Offers,
-    encoding: Encoding,
-    config: AnswerConfig,
-    program: "FitProgram | None" = None,
+    key: Array, offers: Offers, encoding: Encoding, config: AnswerConfig, program: "FitProgram | None" = None
 ) -> tuple[AnswerModel, FitReport]:
     """Fits the ensemble by maximum likelihood, all members in one program.
 

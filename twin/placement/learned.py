@@ -221,10 +221,7 @@ def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
 
 
 def learned_answers(
-    encoding: Encoding,
-    config: AnswerConfig,
-    model: AnswerModel,
-    randomisation: Randomisation | None = None,
+    encoding: Encoding, config: AnswerConfig, model: AnswerModel, randomisation: Randomisation | None = None
 ) -> Answers:
     """Answers drawn from the ensemble.
 

@@ -49,9 +49,8 @@ def encode_days(
         ConfigError: No request with a known decision.
     """
     found = read_pieces(
-        archive, encoding, sorted(days), most=most, each=STRETCH_WINDOWS * num_steps,
-        known_until_s=np.inf,
-    )  # fmt: skip
+        archive, encoding, sorted(days), most=most, each=STRETCH_WINDOWS * num_steps, known_until_s=np.inf
+    )
     windows, error = _cut(found, encoding, num_steps, (stride,))
     if error is not None:
         raise error

@@ -65,11 +65,7 @@ class LocalTasks:
             return iter(self._run(task, items, name, stage))
 
     def _run(
-        self,
-        task: Callable[[Item], Result],
-        items: Sequence[Item],
-        name: str,
-        stage: Callable[[float], None],
+        self, task: Callable[[Item], Result], items: Sequence[Item], name: str, stage: Callable[[float], None]
     ) -> list[Result]:
         self._widen(min(self.workers, len(items)))
         results: dict[int, Result] = {}

@@ -124,20 +124,7 @@ NOTHING_RUNS = f"{NO_NEWS}; no policy is running"
 def idle_decision(history: Mapping[str, Any], accept: str, reason: str = NO_NEWS) -> ExportDecision:
     """The decision where nothing is fitted; arguments as in `ExportDecision`."""
     return ExportDecision(
-        Result.KEPT,
-        reason,
-        history,
-        (),
-        (),
-        None,
-        "not certified",
-        None,
-        None,
-        accept,
-        None,
-        None,
-        (),
-        (),
+        Result.KEPT, reason, history, (), (), None, "not certified", None, None, accept, None, None, (), ()
     )
 
 

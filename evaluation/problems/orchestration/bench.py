@@ -158,10 +158,7 @@ def bench_orchestration(
     scores: list[PairScore] = []
     for day in days:
         case = deployed_on(pace, config.slots, day, cluster=entrants.cluster)
-        program, frame_s = (
-            bench_program(case, config, played, entrants),
-            config.slots.frame_s,
-        )
+        program, frame_s = (bench_program(case, config, played, entrants), config.slots.frame_s)
         num_s = frame_s * num_frames_of(case, config)
         reference: dict[str, np.ndarray] = {}
         for pair in played:

@@ -154,11 +154,7 @@ def _closed_loop(
 
 
 def closed_loop(
-    fitted: FittedCluster,
-    clone: DispatchClone,
-    replicas: ReplicaRows,
-    num_days: int,
-    seed: int,
+    fitted: FittedCluster, clone: DispatchClone, replicas: ReplicaRows, num_days: int, seed: int
 ) -> list[tuple[float, float]]:
     """Day by day, shares of what arrived that were on time, and never sent, in runs of the twin.
 

@@ -298,9 +298,7 @@ def kept_index(
 ) -> tuple[Index, float]:
     """The index of an anchor and seed, and its loss (see `learn_index`): loaded, or trained and saved."""
     index, loss = keep.tree(
-        f"anchor {number}, index {seed}",
-        lambda: learn_index(seed, samples()),
-        lambda: (some_index(), 0.0),
+        f"anchor {number}, index {seed}", lambda: learn_index(seed, samples()), lambda: (some_index(), 0.0)
     )
     return index, float(loss)
 

@@ -177,10 +177,7 @@ def bench_truth(
 
 
 def _cases(
-    days: Sequence[int],
-    policies: Sequence[str],
-    references: Sequence[TruthReference],
-    no_params: PyTree,
+    days: Sequence[int], policies: Sequence[str], references: Sequence[TruthReference], no_params: PyTree
 ) -> Iterator[_Case]:
     knowing = "least_expected_delay"
     for day in days:

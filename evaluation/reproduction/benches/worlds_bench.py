@@ -158,11 +158,7 @@ class WorldTask:
 
 
 def bench_worlds(
-    worlds: Sequence[World],
-    config: WorldsBenchConfig,
-    out: Path,
-    engine: EngineConfig,
-    progress: Progress,
+    worlds: Sequence[World], config: WorldsBenchConfig, out: Path, engine: EngineConfig, progress: Progress
 ) -> list[dict[str, Any]]:
     """`bench_world` of every world and seed, as tasks where the engine is not this process."""
     tasks = [

@@ -109,10 +109,7 @@ def planned(
 
 
 def load_levels(
-    case: EdgeCloud,
-    forecast: DayForecast,
-    config: PlannedConfig | None = None,
-    begin_s: float | Array = 0.0,
+    case: EdgeCloud, forecast: DayForecast, config: PlannedConfig | None = None, begin_s: float | Array = 0.0
 ) -> Callable[[FrameState], Array]:
     """State -> [services, *streams] load of the last frames over what was forecast for them; arguments of `planned`."""
     numbers, table = plan_numbers(case, config or PlannedConfig()), jnp.asarray(hosted_busy(case, forecast))

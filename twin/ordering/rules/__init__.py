@@ -13,16 +13,4 @@ from twin.ordering.rules.wfp3 import WFP3
 RULES = (FCFS, SJF, SAF, LJF, WFP3, UNICEF, F1, LOGGED_ORDER)
 """Every priority rule."""
 
-__all__ = [
-    "F1",
-    "FCFS",
-    "LJF",
-    "LOGGED_ORDER",
-    "RULES",
-    "SAF",
-    "SJF",
-    "UNICEF",
-    "WFP3",
-    "Rule",
-    "Waiting",
-]
+__all__ = ["F1", "FCFS", "LJF", "LOGGED_ORDER", "RULES", "SAF", "SJF", "UNICEF", "WFP3", "Rule", "Waiting"]
