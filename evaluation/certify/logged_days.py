@@ -15,8 +15,8 @@ import numpy as np
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
+from twin.imitation.fidelity import STATES
 from twin.placement.encoding import Encoding
-from twin.placement.features import NODE_FEATURES
 from twin.placement.history import followed_parts
 from twin.placement.log_windows import encode_days
 from twin.placement.types import COMPLETED, FAILED, REJECTED, STATUS_NAMES
@@ -26,8 +26,6 @@ HORIZONS = (1, 5, 20, 50, 100, 400)
 OVERLAP = 4
 MAX_WINDOWS = 32
 """Windows of a day, at most about."""
-STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "recent_wait")
-STATES = np.array([[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES])
 
 
 class DayOutcomes(NamedTuple):

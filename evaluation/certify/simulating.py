@@ -14,11 +14,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from evaluation.certify.logged_days import STATES, DayOutcomes, HeldOutDay, at_horizons, outcomes_from
+from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, at_horizons, outcomes_from
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from offline_rl.distributions import sample
 from twin.contracts import Array, PyTree
 from twin.environment import environment
+from twin.imitation.fidelity import STATES
 from twin.placement.bookkeeping import placement
 from twin.placement.replay import with_logged_luck
 from twin.placement.responses import drawn_response

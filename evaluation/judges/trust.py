@@ -23,14 +23,10 @@ def judges_trust(runs: Sequence[Run], metric: Metric) -> list[JudgeTrust]:
     Returns:
         One entry for each judge but the truth, and each shift, where there is a reference value.
     """
-    values: dict[tuple[str, int], dict[str, float]] = {}
-    far: dict[tuple[str, int], set[str]] = {}
+    values, far = known_values(runs, metric), dict[tuple[str, int], set[str]]()
     for run in runs:
         if is_far(run.out_of_support):
             far.setdefault((run.judge, run.shift_days), set()).add(run.policy)
-        value = metric.compute(run.decisions)
-        if isinstance(value, float) and np.isfinite(value):
-            values.setdefault((run.judge, run.shift_days), {})[run.policy] = value
     trust = []
     for (judge, shift), found in values.items():
         if judge == TRUTH:
@@ -64,6 +60,16 @@ def trust_in(comparison: Comparison, judge: str) -> list[JudgeTrust]:
         if one.error is not None:
             trust.append(one)
     return trust
+
+
+def known_values(runs: Sequence[Run], metric: Metric) -> dict[tuple[str, int], dict[str, float]]:
+    """(judge, shift) -> policy -> what the metric comes to, where it is a finite number."""
+    values: dict[tuple[str, int], dict[str, float]] = {}
+    for run in runs:
+        value = metric.compute(run.decisions)
+        if isinstance(value, float) and np.isfinite(value):
+            values.setdefault((run.judge, run.shift_days), {})[run.policy] = value
+    return values
 
 
 def _against(

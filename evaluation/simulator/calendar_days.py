@@ -9,7 +9,9 @@ LAST_DAY = dt.date(9998, 12, 31)
 
 
 def validate_days(first_day: dt.date, num_days: int, command: str = "simulate") -> None:
-    """ConfigError unless all days of a log, from `first_day` on, lie within the calendar."""
+    """ConfigError unless a log has a day, and all its days, from `first_day` on, lie within the calendar."""
+    if num_days < 1:
+        raise ConfigError(f"number of days is {num_days}", where=command, allowed="1 or more")
     if num_days > (LAST_DAY - first_day).days + 1:
         raise ConfigError(
             f"{num_days} days from {first_day} on", where=f"{command}: first day, number of days",

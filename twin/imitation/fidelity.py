@@ -10,19 +10,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from twin.contracts import Array, Response
-from twin.environment import environment
-from twin.placement.bookkeeping import placement
+from twin.contracts import Array
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES
-from twin.placement.responses import Answers, drawn_response
-from twin.placement.windows import Windows, replayed_arrivals
+from twin.placement.history import answered_environment
+from twin.placement.responses import Answers
+from twin.placement.windows import Windows
 from twin.rollout import follow
 
 STATE_FEATURES = ("num_running", "num_waiting", "waiting_share", "backlog", "recent_wait")
-STATES = [[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES]
-
-
+STATES = np.array([[feature.name for feature in NODE_FEATURES].index(name) for name in STATE_FEATURES])
 LEAST_SPREAD = 1e-2
 """Features are of order one; one that deviates by less than this in the log is no evidence about a twin."""
 
@@ -69,10 +66,7 @@ def states_along_log(
         windows: Arrivals and decisions, a stream each.
         horizons: Decisions after which to look, at most the windows' length less one.
     """
-    response: Response = drawn_response(
-        encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
-    )
-    system = environment(placement(encoding.cluster, encoding.problem), response)
+    system = answered_environment(windows, encoding, answers)
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
     history = follow(key, system, actions, (windows.arrival_s.shape[1],))
     node = history.global_observation.node[jnp.array(horizons)][:, jnp.array(STATES)]

@@ -54,11 +54,11 @@ def fit_pressure(runs: CrowdedRuns, num_services: int) -> np.ndarray:
         [services] what is added to the logarithm of a run time by a run beside it all along; empty where no pressure
         forecasts the log better than none, beyond chance.
     """
-    known = np.flatnonzero(np.isfinite(runs.residual) & np.isfinite(runs.start_s) & (runs.node >= 0))
+    known = _known(runs)
     if len(known) < MIN_RUNS:
         return np.zeros(0)
     runs = CrowdedRuns(*(leaf[known[-MAX_RUNS:][0] :] for leaf in runs))
-    rows = np.flatnonzero(np.isfinite(runs.residual) & np.isfinite(runs.start_s) & (runs.node >= 0))
+    rows = _known(runs)
     beside = time_beside(runs, rows, num_services)
     least, most = np.quantile(runs.residual[rows], (TAILS, 1.0 - TAILS))
     return _fit(beside, runs.usual_s[rows], np.clip(runs.residual[rows], least, most))
@@ -69,10 +69,15 @@ def uncrowded(runs: CrowdedRuns, pressure: np.ndarray) -> np.ndarray:
     NaN where unknown."""
     if not len(pressure):
         return runs.residual
-    rows = np.flatnonzero(np.isfinite(runs.residual) & np.isfinite(runs.start_s) & (runs.node >= 0))
+    rows = _known(runs)
     found = np.full(len(runs.residual), np.nan)
     found[rows] = runs.residual[rows] - time_beside(runs, rows, len(pressure)) @ pressure
     return found
+
+
+def _known(runs: CrowdedRuns) -> np.ndarray:
+    """The rows of which residual, start and node are known."""
+    return np.flatnonzero(np.isfinite(runs.residual) & np.isfinite(runs.start_s) & (runs.node >= 0))
 
 
 def time_beside(runs: CrowdedRuns, rows: np.ndarray, num_services: int) -> np.ndarray:

@@ -20,7 +20,7 @@ from twin.placement.encoding import Encoding
 from twin.placement.learned import answer_inputs, num_inputs
 from twin.placement.outcome_model import Observed
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
-from twin.placement.responses import drawn_response
+from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import DROPPED, FAILED, REJECTED
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import follow
@@ -40,8 +40,14 @@ def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable 
     if table is None:
         table = answers_of_history(windows, encoding)
     answers = replayed_answers(windows, table)._replace(response_aux=partial(pending_fates, encoding.cluster))
-    response = drawn_response(encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers)
-    return environment(placement(encoding.cluster, encoding.problem), response)
+    return answered_environment(windows, encoding, answers)
+
+
+def answered_environment(windows: Windows, encoding: Encoding, answers: Answers) -> Environment:
+    """The environment whose requests are those of `windows`, answered by `answers`."""
+    cluster, problem = encoding.cluster, encoding.problem
+    response = drawn_response(cluster, problem.depth, replayed_arrivals(windows), answers)
+    return environment(placement(cluster, problem), response)
 
 
 def answers_of_history(windows: Windows, encoding: Encoding, donors: Windows | None = None) -> ReplayTable:

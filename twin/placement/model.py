@@ -19,19 +19,16 @@ from logs_schema.records import with_tuples
 from logs_schema.settings import refuse_below_one
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Array, Environment, Policy, PyTree, Trajectory
-from twin.environment import environment
-from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.fit import FitProgram, FitReport, fit_answers
-from twin.placement.history import labelled_offers, replay_log
+from twin.placement.history import answered_environment, labelled_offers, replay_log
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, learned_answers, num_inputs
 from twin.placement.log_windows import disjoint, fit_windows
 from twin.placement.randomisation import Randomisation
-from twin.placement.responses import drawn_response
 from twin.placement.rewards import lost_is_worst
 from twin.placement.run_filter import NodeLevel
 from twin.placement.types import Carried, Cluster, Fate, InFlight, Requests
-from twin.placement.windows import Windows, replayed_arrivals
+from twin.placement.windows import Windows
 from twin.problems import PLACEMENT, refuse_other_problem
 from twin.rollout import rollout
 
@@ -63,10 +60,8 @@ class PlacementTwin:
 
         With a `randomisation` every stream is a little unlike it: for training only.
         """
-        arrivals = replayed_arrivals(self.windows if windows is None else windows)
         answers = learned_answers(self.encoding, self.config, self.model, randomisation)
-        response = drawn_response(self.encoding.cluster, self.encoding.problem.depth, arrivals, answers)
-        return environment(placement(self.encoding.cluster, self.encoding.problem), response)
+        return answered_environment(self.windows if windows is None else windows, self.encoding, answers)
 
     def played(
         self,

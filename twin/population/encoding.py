@@ -98,13 +98,13 @@ class AgentEncoding:
             start += column.width
         return tuple(found)
 
-    def encode(self, table: AgentTable, *, seed: int = 0) -> np.ndarray:
+    def encode(self, table: AgentTable) -> np.ndarray:
         """float32 [width, rows].
 
         Raises:
             PopulationError: A value that training rows did not hold and for which there is no rest.
         """
-        random = np.random.default_rng([seed, 0xE4C0])
+        random = np.random.default_rng([0, 0xE4C0])
         values = _with_known(table, self)
         return np.concatenate([column.encode(values[column.name], random) for column in self.columns])
 

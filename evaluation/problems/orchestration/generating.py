@@ -78,8 +78,6 @@ def generate_slots(
         ConfigError: no days, days beyond the calendar, or an unknown policy.
         ProductError: this is no twin; `out` is taken.
     """
-    if num_days < 1:
-        raise ConfigError(f"number of days is {num_days}", where="generate", allowed="1 or more")
     fitted, policy = load_fitted(twin), policy or USUAL
     dispatch, orchestrate = deciding(fitted, policy)
     if first_day is None:

@@ -20,6 +20,7 @@ from evaluation.comparison.metrics import (
 )
 from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.jobs.unfinished import Unfinished
+from evaluation.judges.trust import known_values
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering.playing import (
     BEST_RULE,
@@ -137,13 +138,8 @@ def compare_orders(
 
 def ranking(runs: Sequence[Run]) -> list[JudgeTrust]:
     """How the twin's mean bounded slowdowns of the policies stand to those of replay, at every shift."""
-    values: dict[tuple[str, int], dict[str, float]] = {}
-    for run in runs:
-        value = BOUNDED_SLOWDOWN.compute(run.decisions)
-        if run.policy in (BEST_RULE, LADDER):
-            continue  # others' orders under another name
-        if isinstance(value, float) and np.isfinite(value):
-            values.setdefault((run.judge, run.shift_days), {})[run.policy] = value
+    others = (BEST_RULE, LADDER)  # others' orders under another name
+    values = known_values([run for run in runs if run.policy not in others], BOUNDED_SLOWDOWN)
     in_twin = values.get((TWIN, 0), {})
     trust = []
     for (judge, shift), found in values.items():

@@ -56,8 +56,6 @@ def generate_queue_log(
         ConfigError: No days, days of training or beyond the calendar, or an unknown rule.
         ProductError: This is no twin of a queue; `out` is taken.
     """
-    if num_days < 1:
-        raise ConfigError(f"number of days is {num_days}", where="generate", allowed="1 or more")
     rule = find_rule(policy, suffix=EASY)
     content_hash, twin = read_manifest(twin_path, "twin").content_hash, load_queue_twin(twin_path)
     begin = twin.anchor if first_day is None else (first_day - EPOCH_DATE).days

@@ -32,16 +32,13 @@ from offline_rl.networks import example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import NETWORKS, TrainingConfig
 from twin.contracts import Array, Policy, PyTree
-from twin.environment import environment
-from twin.placement.bookkeeping import placement
 from twin.placement.encode import cut_windows, encode_rows
-from twin.placement.history import replay_log
+from twin.placement.history import answered_environment, replay_log
 from twin.placement.learned import learned_answers
 from twin.placement.model import PlacementTwin
-from twin.placement.responses import drawn_response
 from twin.placement.tides import drawn_tide
 from twin.placement.types import REJECTED, STATUS_NAMES, Cluster
-from twin.placement.windows import Windows, pad_windows, replayed_arrivals
+from twin.placement.windows import Windows, pad_windows
 from twin.population import WorkloadModel, load_workload_model
 from twin.population.days import draw_requests
 from twin.rollout import rollout
@@ -108,8 +105,6 @@ def generate_log(
         ConfigError: No days, days beyond the calendar, or an unknown policy.
         ProductError: This is no twin, or one without a population; `out` is taken.
     """
-    if num_days < 1:
-        raise ConfigError(f"number of days is {num_days}", where="generate", allowed="1 or more")
     manifest = read_manifest(twin_path, "twin")
     twin, workload = PlacementTwin.load(twin_path), load_workload_model(twin_path / POPULATION)
     first_day = max(twin.encoding.train_days) + DAY if first_day is None else first_day
@@ -177,10 +172,7 @@ def _player(twin: PlacementTwin, policy: Policy) -> Play:
     @jax.jit
     def run(key: Array, windows: Windows, model: PyTree) -> tuple[Array, ...]:
         answers = learned_answers(encoding, twin.config, model)
-        response = drawn_response(
-            encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), answers
-        )
-        system = environment(placement(encoding.cluster, encoding.problem), response)
+        system = answered_environment(windows, encoding, answers)
         episodes = rollout(key, system, policy, PIECE, (1,))
         found = (
             episodes.action,
