@@ -43,9 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Measure what is missing, and print all results; 0."""
-    import json
-
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.benches.worlds_bench import WorldsBenchConfig, bench_worlds, quick
     from evaluation.reproduction.benches.worlds_table import as_json, as_table
     from logs_schema.records import to_plain
@@ -57,8 +55,7 @@ def run(arguments: Namespace) -> int:
             _worlds(_listed(arguments)), config, arguments.out, engine_from(arguments), progress
         )
     result = as_json(found, to_plain(config))
-    (arguments.out / "worlds.json").write_text(json.dumps(result, indent=1) + "\n")
-    show_result(arguments, result, as_text(as_table(found)).rstrip())
+    keep_and_show(arguments, arguments.out / "worlds.json", result, as_table(found))
     return 0
 
 

@@ -5,6 +5,7 @@ import shlex
 import sys
 from argparse import Namespace
 from contextlib import AbstractContextManager
+from pathlib import Path
 from shutil import get_terminal_size
 from typing import Any
 
@@ -15,6 +16,12 @@ from logs_schema.progress import Progress
 def show_result(arguments: Namespace, result: Any, text: str) -> None:
     """Print a command's result, as text or with `--json` as JSON."""
     print(json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) if arguments.json else text)
+
+
+def keep_and_show(arguments: Namespace, file: Path, result: Any, table: Any, note: str = "") -> None:
+    """Write a result as JSON, and print it as `show_result` does, with its table and a note as text."""
+    file.write_text(json.dumps(result, indent=1) + "\n")
+    show_result(arguments, result, as_text(table).rstrip() + note)
 
 
 def follow_up(*words: object) -> str:

@@ -23,9 +23,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Solve what is left to solve and print the tables; 0."""
-    import json
-
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.corais import CoraisConfig, characteristics, live_rounds, quick, solve, table
     from evaluation.reproduction.showing_corais import as_table
 
@@ -34,6 +32,5 @@ def run(arguments: Namespace) -> int:
         solved = solve(config, arguments.out, progress)
         rounds = live_rounds(config, arguments.out, progress)
         found = table(config, solved, rounds, characteristics(config, arguments.out, progress))
-    (arguments.out / "corais.json").write_text(json.dumps(found, indent=1) + "\n")
-    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    keep_and_show(arguments, arguments.out / "corais.json", found, as_table(found))
     return 0

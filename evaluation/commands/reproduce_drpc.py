@@ -27,15 +27,12 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Compute what is missing and print the table; 0."""
-    import json
-
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.drpc import DrpcConfig, compare, quick
     from evaluation.reproduction.showing_drpc import as_table
 
     config = given(quick(DrpcConfig()) if arguments.quick else DrpcConfig(), arguments)
     with progress_of(arguments) as progress:
         found = compare(config, arguments.out, progress)
-    (arguments.out / "drpc.json").write_text(json.dumps(found, indent=1) + "\n")
-    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    keep_and_show(arguments, arguments.out / "drpc.json", found, as_table(found))
     return 0

@@ -20,9 +20,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Fit and simulate what is missing, draw the figure and print its table; 0."""
-    import json
-
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.figure4 import Figure4Config, curves, quick, table
     from evaluation.reproduction.showing_figure4 import as_table, plot
 
@@ -30,8 +28,6 @@ def run(arguments: Namespace) -> int:
     with progress_of(arguments) as progress:
         found = table(config, curves(config, arguments.out, progress))
     plot(found, arguments.out / "figure4.png")
-    (arguments.out / "figure4.json").write_text(json.dumps(found, indent=1) + "\n")
-    show_result(
-        arguments, found, as_text(as_table(found)).rstrip() + f"\n{arguments.out / 'figure4.png'} drawn"
-    )
+    drawn = f"\n{arguments.out / 'figure4.png'} drawn"
+    keep_and_show(arguments, arguments.out / "figure4.json", found, as_table(found), drawn)
     return 0

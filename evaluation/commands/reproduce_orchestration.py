@@ -55,9 +55,7 @@ def add_arguments(table: str, parser: ArgumentParser) -> None:
 
 def run(table: str, arguments: Namespace) -> int:
     """Simulate the logs, fit, train, evaluate, and print the table; 0."""
-    import json
-
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.carry_over import carry_over
     from evaluation.reproduction.centralised import centralised
     from evaluation.reproduction.orchestration import QUICK_LEARNERS, OrchestrationConfig, quick, twin_of
@@ -84,8 +82,7 @@ def run(table: str, arguments: Namespace) -> int:
         else:
             found = repeated(worlds, config, arguments.repeats, out, chosen, progress)
     name = arguments.figure or table
-    (out / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-    show_result(arguments, found, as_text(as_tables(found)).rstrip())
+    keep_and_show(arguments, out / f"{name}.json", found, as_tables(found))
     return 0
 
 

@@ -43,9 +43,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Fit what is missing and print the table; 0."""
-    import json
-
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.showing_table1 import as_table
     from evaluation.reproduction.table1 import Table1Config, compare, table
 
@@ -60,6 +58,5 @@ def run(arguments: Namespace) -> int:
     )
     with progress_of(arguments) as progress:
         found = table(config, compare(config, arguments.out, progress))
-    (arguments.out / "table1.json").write_text(json.dumps(found, indent=1) + "\n")
-    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    keep_and_show(arguments, arguments.out / "table1.json", found, as_table(found))
     return 0

@@ -60,10 +60,9 @@ def add_arguments(parser: ArgumentParser) -> None:
 
 def run(arguments: Namespace) -> int:
     """Compute what is missing and print the table; 0."""
-    import json
     from dataclasses import replace
 
-    from evaluation.commands.output import as_text, progress_of, show_result
+    from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.repeats import repeated
     from evaluation.reproduction.showing import as_table
     from logs_schema.errors import ConfigError
@@ -82,8 +81,7 @@ def run(arguments: Namespace) -> int:
             return _table_of_seed(arguments, replace(config, seed=seed), workdir / f"seed{seed}", progress)
 
         found = repeated(seeds, make)
-    (workdir / FILE).write_text(json.dumps(found, indent=1) + "\n")
-    show_result(arguments, found, as_text(as_table(found)).rstrip())
+    keep_and_show(arguments, workdir / FILE, found, as_table(found))
     return 0
 
 
