@@ -20,6 +20,7 @@ from twin.ordering.rules import Rule
 from twin.ordering.states import LONGEST, NEVER, JobRequests, Leaf, Running, Users
 from twin.ordering.types import Jobs, OrderingError, Pool
 from twin.ordering.users import histories
+from twin.ordering.windows import running_at
 from twin.placement.windows import choose_windows, take
 
 
@@ -166,8 +167,7 @@ def _running(
     running = Running(*(np.zeros(shape, np.int32) for _ in Running._fields))
     end = np.full(shape, NEVER, np.int32)
     for window, begin in enumerate(begin_s):
-        runs = np.flatnonzero((start_s < begin) & (start_s + jobs.run_s >= begin))
-        runs = runs[np.argsort(start_s[runs], kind="stable")]
+        runs = running_at(jobs, start_s, begin)
         if len(runs) > config.running_size or parts[runs].sum() > round(pool.processors * PARTS):
             raise OrderingError(
                 f"{len(runs):,} jobs run on {jobs.processors[runs].sum():,g} processors when a window begins",

@@ -23,6 +23,7 @@ from logs_schema.calendar import DAY_S
 from twin.ordering.replay import _Replay
 from twin.ordering.rules.fcfs import FCFS
 from twin.ordering.types import Jobs, Pool, Replayed, WarmStart
+from twin.ordering.windows import running_at
 
 CORRECTIONS_S = tuple(minutes * 60.0 for minutes in (1, 5, 15, 30, 60, 120, 300, 600, 1_200, 3_000, 6_000))
 """What a prediction is raised by, the first time, the second time, and so on; the last from then on."""
@@ -71,7 +72,7 @@ def last_runs(jobs: Jobs, start_s: np.ndarray, begin_s: float) -> LastRuns:
     Args:
         jobs: all jobs.
         start_s: [jobs] when each started; NaN if never.
-        begin_s: the instant; `windows.window` of the same names the same running jobs.
+        begin_s: the instant.
     """
     num_agents = max(int(jobs.agent.max(initial=-1)) + 1, 1)
     last_s, before_s = np.full(num_agents, np.nan), np.full(num_agents, np.nan)
@@ -80,8 +81,7 @@ def last_runs(jobs: Jobs, start_s: np.ndarray, begin_s: float) -> LastRuns:
     for job in ended[np.argsort(end_s[ended], kind="stable")]:
         agent = jobs.agent[job]
         before_s[agent], last_s[agent] = last_s[agent], jobs.run_s[job]
-    runs = np.flatnonzero((start_s < begin_s) & (end_s >= begin_s))
-    runs = runs[np.argsort(start_s[runs], kind="stable")]
+    runs = running_at(jobs, start_s, begin_s)
     return LastRuns(last_s, before_s, jobs.agent[runs], jobs.run_s[runs])
 
 

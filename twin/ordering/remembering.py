@@ -17,6 +17,7 @@ from twin.ordering.rules.fcfs import FCFS
 from twin.ordering.rules.rule import Rule
 from twin.ordering.types import Jobs, Pool, Replayed, WarmStart
 from twin.ordering.users import histories, remember
+from twin.ordering.windows import running_at
 
 Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """(jobs [n], memories [4, n]) -> scores [n], highest first: count of the user's finished jobs, means of
@@ -51,8 +52,7 @@ def past_of(jobs: Jobs, start_s: np.ndarray, begin_s: float, time_unit_s: float)
     users = histories(jobs, config, start_s, np.array([begin_s]))
     kept = (users.num_finished, users.ratio, users.log_run, users.haste)
     memory = np.stack([leaf[:, 0] for leaf in kept]).astype(float)
-    runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
-    runs = runs[np.argsort(start_s[runs], kind="stable")]
+    runs = running_at(jobs, start_s, begin_s)
     return Past(memory, jobs.agent[runs], jobs.run_s[runs], jobs.requested_s[runs])
 
 

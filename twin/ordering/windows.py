@@ -27,8 +27,7 @@ def window(
         gone &= ~(jobs.withdrawn_s > begin_s)
     still_to_start = ~(start_s < begin_s) & ~gone
     index = np.flatnonzero(still_to_start & (jobs.arrival_s < end_s))
-    runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
-    runs = runs[np.argsort(start_s[runs], kind="stable")]
+    runs = running_at(jobs, start_s, begin_s)
     warm = WarmStart(
         begin_s,
         jobs.processors[runs],
@@ -36,6 +35,12 @@ def window(
         start_s[runs] + jobs.requested_s[runs],
     )
     return chosen(jobs, index), index, warm
+
+
+def running_at(jobs: Jobs, start_s: np.ndarray, at_s: float) -> np.ndarray:
+    """The indices of the jobs that run at an instant under a known schedule, in the order of their starts."""
+    runs = np.flatnonzero((start_s < at_s) & (start_s + jobs.run_s >= at_s))
+    return runs[np.argsort(start_s[runs], kind="stable")]
 
 
 def chosen(jobs: Jobs, index: np.ndarray) -> Jobs:

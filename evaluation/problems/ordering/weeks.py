@@ -19,7 +19,7 @@ from twin.ordering.population import day_of
 from twin.ordering.replay import replay
 from twin.ordering.rules import FCFS
 from twin.ordering.types import Jobs, Pool, WarmStart
-from twin.ordering.windows import window
+from twin.ordering.windows import running_at, window
 
 RARE, RARE_DAYS = 0.005, 3
 """Share of the jobs at either end of a log that may be stragglers; days with jobs at its end that may be theirs."""
@@ -210,8 +210,7 @@ def _fitting(jobs: Jobs, pool: Pool, start_s: np.ndarray, begin_s: float) -> tup
 
     Jobs larger than the pool run nowhere, so they take no place from the others.
     """
-    runs = np.flatnonzero((start_s < begin_s) & (start_s + jobs.run_s >= begin_s))
-    runs = runs[np.argsort(start_s[runs], kind="stable")]
+    runs = running_at(jobs, start_s, begin_s)
     too_large = jobs.processors[runs] > pool.processors
     fitting = runs[~too_large]
     beyond = fitting[np.cumsum(jobs.processors[fitting]) > pool.processors]
