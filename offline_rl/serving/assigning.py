@@ -108,7 +108,7 @@ def _round(
         np.array([_number(one, key, where, usual) for one, where in zip(requests, rows, strict=True)], float)
         for key, usual in (("input_mib", None), ("output_mib", 0.0))
     )
-    refuse_bad_sizes("input_mib", input_mib)
+    refuse_bad_sizes(input_mib)
     source, predicted = (
         np.array(
             [_edge(one.get(key), place, f"{where}.{key}") for one, where in zip(requests, rows, strict=True)],

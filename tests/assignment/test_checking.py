@@ -30,10 +30,10 @@ def test_good_rounds_are_not():
 
 
 def test_sizes_and_names():
-    refuse_bad_sizes("input_mib", np.array([0.1]))
+    refuse_bad_sizes(np.array([0.1]))
     for wrong in (0.0, -1.0, np.nan, np.inf):
         with pytest.raises(AssignmentError, match=r"(?s)zero, negative.*input_mib of requests 1"):
-            refuse_bad_sizes("input_mib", np.array([1.0, wrong]))
+            refuse_bad_sizes(np.array([1.0, wrong]))
     refuse_duplicates("requests", ["a", "b"])
     with pytest.raises(AssignmentError, match=r"(?s)requests stand twice.*: a"):
         refuse_duplicates("requests", ["a", "b", "a", "a"])

@@ -51,12 +51,12 @@ def refuse_bad_costs(costs: Costs) -> None:
         )  # fmt: skip
 
 
-def refuse_bad_sizes(name: str, values: np.ndarray) -> None:
+def refuse_bad_sizes(input_mib: np.ndarray) -> None:
     """Makes sure that sizes are positive; AssignmentError names the rows that are not."""
-    wrong = np.flatnonzero(~(np.isfinite(values) & (values > 0.0)))
+    wrong = np.flatnonzero(~(np.isfinite(input_mib) & (input_mib > 0.0)))
     if len(wrong):
         raise AssignmentError(
-            "a size is zero, negative or no number", where=f"{name} of requests {first(wrong.tolist())}",
+            "a size is zero, negative or no number", where=f"input_mib of requests {first(wrong.tolist())}",
             allowed="MiB, more than 0", advice="leave these requests out, or say how large they are",
         )  # fmt: skip
 
