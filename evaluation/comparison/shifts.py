@@ -65,11 +65,6 @@ class TestDays:
         """For example "7d"."""
         return f"{self.shift_days}d"
 
-    @property
-    def width_days(self) -> int:
-        """Calendar days from the first to the last, 0 where there are none."""
-        return (self.days[-1] - self.days[0]).days + 1 if self.days else 0
-
 
 @dataclass(frozen=True)
 class ShiftPlan:

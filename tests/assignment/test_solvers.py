@@ -139,7 +139,6 @@ def test_on_the_papers_scale_the_search_is_near_the_optimum(seed):
     bound_s = lower_bound_s(costs, searched_s)
     assert bound_s <= solved.makespan_s * (1 + 1e-9) <= searched_s * (1 + 1e-9)
     assert searched_s <= 1.1 * bound_s
-    assert solved.makespan_s <= (1.0 + solved.gap) * solved.bound_s * (1 + 1e-9)
 
 
 def test_a_few_rounds_show_that_all_work_takes_all_edges():
