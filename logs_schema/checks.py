@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.casting import EARLIEST_S, LATEST_S, cast_rows
-from logs_schema.columns import INSTANT, LABEL, LABELS, Column, Order, TableSpec
+from logs_schema.columns import INSTANT, LABEL, LABELS, Column, TableSpec
 
 DUPLICATE_KEY = "duplicate_key"
 GOOD = -1
@@ -85,7 +85,7 @@ def _masks(
             yield f"{rule}:{name}", mask
     for order in spec.orders:
         if order.earlier in rows.column_names and order.later in rows.column_names:
-            yield order.name, _order_mask(order, rows)
+            yield order.name, _mask(pc.less(rows[order.later], rows[order.earlier]))
 
 
 def _column_masks(column: Column, values: pa.Array) -> Iterator[tuple[str, np.ndarray]]:
@@ -148,10 +148,6 @@ def _not_allowed(column: Column, values: pa.Array) -> np.ndarray:
         return _mask(pc.and_(pc.is_valid(values), pc.invert(pc.is_in(values, value_set=allowed))))
     refused = pc.invert(pc.is_in(values.dictionary, value_set=allowed))
     return _mask(refused.take(values.indices))
-
-
-def _order_mask(order: Order, rows: pa.Table) -> np.ndarray:
-    return _mask(pc.less(rows[order.later], rows[order.earlier]))
 
 
 def _mask(values: pa.Array | pa.ChunkedArray) -> np.ndarray:

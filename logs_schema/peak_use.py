@@ -47,7 +47,7 @@ class PeakUse:
         running = np.asarray(pc.equal(batch["status"].cast(pa.string()), "running"))
         finish = np.where((finish == UNKNOWN_US) & running, NEVER_US, finish)
         runs = np.flatnonzero((start != UNKNOWN_US) & (finish > start))
-        requested = np.stack([_amounts(batch[name]) for name in RESOURCES], axis=1)
+        requested = np.stack([np.asarray(batch[name].fill_null(0.0)) for name in RESOURCES], axis=1)
         for row, place, share in self._places(batch, runs):
             change = requested[row] * share
             ends = finish[row] < NEVER_US
@@ -120,7 +120,3 @@ class PeakUse:
 def _micros(column: pa.Array) -> np.ndarray:
     """Instants in microseconds since 1970, `UNKNOWN_US` where null."""
     return np.asarray(column.cast(pa.int64()).fill_null(UNKNOWN_US))
-
-
-def _amounts(column: pa.Array) -> np.ndarray:
-    return np.asarray(column.fill_null(0.0))

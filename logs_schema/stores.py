@@ -234,14 +234,10 @@ class Store:
             ) from error  # fmt: skip
         except OSError as error:
             raise ArchiveError(
-                f"the store does not answer: {_in_short(error)}", where=f"{self.address}/{name}",
+                f"the store does not answer: {str(error).splitlines()[0][:300]}", where=f"{self.address}/{name}",
                 allowed="a store that can be reached with credentials that may read and write there",
                 advice="look at the address, the region and the credentials (AWS_ACCESS_KEY_ID, ~/.aws, ...)",
             ) from error  # fmt: skip
-
-
-def _in_short(error: OSError) -> str:
-    return str(error).splitlines()[0][:300]
 
 
 def _parsed(text: bytes, address: str) -> dict:

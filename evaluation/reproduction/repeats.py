@@ -31,7 +31,8 @@ def over_repeats(tables: Sequence[Table]) -> dict[str, Any]:
         `seeds` has for each of them what the certificate said of what training uses, what the ladder chose, and the
         best rule at every shift.
     """
-    first, rows = tables[0], [_by_case(one) for one in tables]
+    first = tables[0]
+    rows = [{(row["policy"], row["shift_days"]): row for row in table["rows"]} for table in tables]
     cases = [case for case in rows[0] if all(case in others for others in rows)]
     gaps = [
         (
@@ -69,10 +70,6 @@ def repeated(seeds: Sequence[int], make: Callable[[int], dict[str, Any]]) -> dic
     """The table that `make` returns for the seed, or for several the means over them."""
     tables = [make(seed) for seed in seeds]
     return tables[0] if len(tables) == 1 else over_repeats(tables)
-
-
-def _by_case(table: Table) -> dict[tuple[str, int], dict[str, Any]]:
-    return {(row["policy"], row["shift_days"]): row for row in table["rows"]}
 
 
 def _best_rules(table: Table) -> dict[str, str]:

@@ -77,7 +77,7 @@ def play(
     numbers = [conditions(world, day) for day in days]
     if requests is not None:
         numbers = [today._replace(requests=requests(day)) for today, day in zip(numbers, days, strict=True)]
-    today = _stack(numbers)
+    today = jax.tree.map(lambda *leaves: np.stack(leaves), *numbers)
     keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), int(day)) for day in days])
     return play_streams(world, behaviour, today, keys, chunk_steps=chunk_steps, progress=progress)
 
@@ -187,7 +187,3 @@ def _draw(probabilities: Array, uniform: Array) -> Array:
     below = jnp.sum(uniform * jnp.sum(probabilities) >= jnp.cumsum(probabilities), dtype=jnp.int32)
     last = jnp.max(jnp.where(probabilities > 0.0, jnp.arange(probabilities.shape[0], dtype=jnp.int32), 0))
     return jnp.minimum(below, last)
-
-
-def _stack(days: list[DayConditions]) -> DayConditions:
-    return jax.tree.map(lambda *leaves: np.stack(leaves), *days)

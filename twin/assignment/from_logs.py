@@ -118,7 +118,8 @@ def fit_edges(
         nodes["cpu_cores"].to_pylist(),
     )
     errors = _size_errors(rows)
-    size = _best_size(errors) if size is None else size
+    if size is None:
+        size = min(errors, key=lambda name: errors[name] * (1.0 + _BETTER * SIZES.index(name)))
     used = _sized(rows, size)
     ran = (rows.edge[used], rows.sizes[size][used], rows.seconds[used])
     compute = fit_compute_times(names, classes, *ran)
@@ -186,10 +187,6 @@ def _size_errors(rows: RanRequests) -> dict[str, float]:
         used = _sized(rows, name)
         found[name] = forecast_error(rows.edge[used], rows.sizes[name][used], rows.seconds[used])
     return found
-
-
-def _best_size(errors: Mapping[str, float]) -> str:
-    return min(errors, key=lambda name: errors[name] * (1.0 + _BETTER * SIZES.index(name)))
 
 
 def _notes(

@@ -7,7 +7,7 @@ import numpy as np
 
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
-from evaluation.comparison.decisions import Decisions, concatenate
+from evaluation.comparison.decisions import concatenate
 from evaluation.comparison.entries import JudgeFacts, JudgeTrust, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.metrics import (
     BOUNDED_SLOWDOWN,
@@ -191,9 +191,10 @@ def _gaps(plan: WeekPlan, runs: Sequence[Run]) -> list[str]:
             counts = [int(week.counted.sum()) for week in weeks]
             if not np.isfinite(logged_s).all():
                 continue
+            replayed_s = float(np.mean(run.decisions.wait_s[run.decisions.started]))
             notes.append(
                 f"shift {run.shift_days}d: the log's mean wait is {np.average(logged_s, weights=counts):,.0f} s, "
-                f"that of its order replayed with EASY {_mean_wait_s(run.decisions):,.0f} s; {LOGGED_GAP}"
+                f"that of its order replayed with EASY {replayed_s:,.0f} s; {LOGGED_GAP}"
             )
     if plan.idle:
         notes.append(f"left out, as no job waits or arrives: {first(plan.idle)}")
@@ -221,7 +222,3 @@ def _seeds(runs: Sequence[Run]) -> list[str]:
                 f"{max(known):.2f} over {len(known)} seeds"
             )
     return notes
-
-
-def _mean_wait_s(decisions: Decisions) -> float:
-    return float(np.mean(decisions.wait_s[decisions.started]))
