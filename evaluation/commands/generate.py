@@ -1,6 +1,7 @@
 """`schedtwin generate`: a synthetic log from a twin: requests, decisions and outcomes."""
 
 from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
 
 from evaluation.commands.common_arguments import add_inputs, add_out
 from evaluation.commands.options import day, seed
@@ -43,5 +44,5 @@ def run(arguments: Namespace) -> int:
         f"{report.num_rejected:,} refused, {report.num_unsettled:,} without a known end\n"
         f"{report.archive} written; {follow_up('check', report.archive)}"
     )
-    show_result(arguments, report.to_json(), text)
+    show_result(arguments, asdict(report), text)
     return 0

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser, Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
@@ -137,7 +138,7 @@ def _application(arguments: Namespace) -> int:
         f"95 % within {report.mean_p95_s:.3f} s in the mean interval\n"
         f"{report.archive} written; {follow_up('check', report.archive)}"
     )
-    show_result(arguments, report.to_json(), text)
+    show_result(arguments, asdict(report), text)
     return 0
 
 
@@ -173,7 +174,7 @@ def _cluster(arguments: Namespace) -> int:
         f"{report.num_on_time * share:.1%} on time, {report.num_rejected * share:.1%} rejected\n"
         f"{report.archive} written, propensities in {report.truth}; {follow_up('check', report.archive)}"
     )
-    show_result(arguments, report.to_json(), text)
+    show_result(arguments, asdict(report), text)
     return 0
 
 
@@ -202,5 +203,5 @@ def _run_slots(arguments: Namespace) -> int:
         f"{report.num_on_time * share:.1%} on time, {report.num_never_sent * share:.1%} never sent\n"
         f"{report.archive} written; {following}"
     )
-    show_result(arguments, report.to_json(), text)
+    show_result(arguments, asdict(report), text)
     return 0

@@ -163,7 +163,7 @@ class Kit:
         judge: (policies, twin, archive, plan of days, progress, **options) -> comparison; None likewise.
         takes_judges: Whether `compare` and `judge` take a further argument `judges`: name -> judge of the user's.
         generate: (twin, number of days, archive to write, progress, *, policy or None, seed, first day, replace) ->
-            report. None where the problem has no such part. The same holds for the next two.
+            report, a dataclass. None where the problem has no such part. The same holds for the next two.
         refresh: Configuration -> the parts of a refresh.
         run: The problem's part of `run`, after the archive, where it is not the usual one: fit, certify, train,
             compare, export (`usual_job.py`).

@@ -10,7 +10,7 @@ an operator does not have is not in the archive: the propensities go to a separa
 import datetime as dt
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,10 +58,6 @@ class SimulationReport:
     num_on_time: int
     arrivals: dict[str, str] | None = None
     world: dict[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return asdict(self)
 
 
 def truth_folder(archive: Path) -> Path:

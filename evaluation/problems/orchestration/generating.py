@@ -1,9 +1,8 @@
 """Days that a twin of slot mode makes up, as an archive in the format of the logs that it was fitted to."""
 
 import datetime as dt
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import jax
 import numpy as np
@@ -45,10 +44,6 @@ class GeneratedSlots:
     num_on_time: int
     num_rejected: int
     num_unsettled: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return asdict(self)
 
 
 def generate_slots(

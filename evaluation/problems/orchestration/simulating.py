@@ -8,7 +8,7 @@ report. The settings of the system (length of slots, places, strategies) are pub
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,6 @@ class SlotLogReport:
     num_requests: int
     num_on_time: int
     num_never_sent: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return asdict(self)
 
 
 def simulate_slots(

@@ -7,9 +7,9 @@ next day by the next one, so that the log contains the twin's uncertainty. Names
 
 import datetime as dt
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -62,10 +62,6 @@ class GeneratedReport:
     num_requests: int
     num_rejected: int
     num_unsettled: int
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return asdict(self)
 
 
 class _Source(NamedTuple):

@@ -6,7 +6,7 @@ with half an hour before it, so that it begins as it would in the course of thin
 """
 
 import datetime as dt
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,6 @@ class ApplicationReport:
     num_requests: int
     num_failures: int
     mean_p95_s: float
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as JSON values."""
-        return asdict(self)
 
 
 def scaling_config(application: Application, interval_s: float = 30.0) -> AutoscalingConfig:
