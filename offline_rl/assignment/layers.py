@@ -121,8 +121,3 @@ def layer(params: Params, x: Any) -> Any:
     mixed = attention(params["attention"], x, x) if "attention" in params else mlp(params["perceptron"], x)
     x = norm(params["norm_0"], x + mixed)
     return norm(params["norm_1"], x + mlp(params["feed_forward"], x))
-
-
-def count(params: Params) -> int:
-    """How many numbers there are."""
-    return sum(count(one) if isinstance(one, dict) else int(np.size(one)) for one in params.values())
