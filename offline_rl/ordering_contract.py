@@ -98,9 +98,6 @@ def ordering_contract(
         trained_on: The data window.
         certificate: Content hash of the certificate of the twin it was trained in.
         licence: Under which terms the bundle may be used.
-
-    Returns:
-        The contract.
     """
     return PolicyContract(
         problem="ordering",

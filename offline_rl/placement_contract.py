@@ -49,9 +49,6 @@ def placement_contract(
         trained_on: Facts about the data window, besides the training days.
         certificate: Content hash of the certificate of the twin it was trained in.
         licence: Under which terms the bundle may be used.
-
-    Returns:
-        The contract.
     """
     cluster, problem = encoding.cluster, encoding.problem
     of_nodes, of_request = feature_facts(NODE_FEATURES), feature_facts(request_features(cluster))

@@ -57,9 +57,6 @@ def follow(key: Array, environment: Environment, actions: PyTree, streams: Strea
         environment: Where to act.
         actions: Leaves `[T, seats, *streams]`; values that are not legal are replaced and flagged by the environment.
         streams: Shape of the independent copies.
-
-    Returns:
-        The trajectory.
     """
 
     def decide(_key: Array, _observation: PyTree, _legal: PyTree, action: PyTree) -> PyTree:
@@ -81,9 +78,6 @@ def unroll(
         actions: Leaves [T, seats, *streams], handed to `decide` step by step; None where there are none.
         num_steps: Length `T`.
         streams: Shape of the independent copies.
-
-    Returns:
-        The trajectory.
     """
 
     def placed(tree: PyTree) -> PyTree:

@@ -100,9 +100,6 @@ def against_floor(
         num_units: Units of both.
         tolerance: Largest accepted difference of the two.
         config: Of the intervals; twin and floor are drawn together, so what is common cancels.
-
-    Returns:
-        The line.
     """
     weights = weights_of(num_units, config)
     values, floors = measured(weights), floor(weights)

@@ -103,9 +103,6 @@ def draw_offer(
         node: [*streams] int32, the offer.
         willing: [*streams] factor in [0, 1] of the agent's probability to accept; None for 1.
         hidden: Hidden changes of the day.
-
-    Returns:
-        The offer.
     """
     numbers = uniforms(key, 3, clock_s.shape)
     node = jnp.asarray(names.world_node)[node]

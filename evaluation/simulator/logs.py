@@ -93,9 +93,6 @@ def simulate(
         replace: Whether an existing archive may be replaced.
         progress: Called with the number of finished days and of all days.
 
-    Returns:
-        The report.
-
     Raises:
         ConfigError: unknown preset, a file that declares no world, unknown behaviour or pattern, no days, a negative
             seed, an archive without requests, or more requests than fit into memory.

@@ -98,9 +98,6 @@ def truth_response(
         names: The world's names in that vocabulary.
         weekday: 0 for Monday; may be traced.
         begin_s: [] or [*streams] time of day in [0, day_s) at which episodes begin, with an empty system.
-
-    Returns:
-        The response.
     """
     today_on_clock = on_clock(world, today, begin_s)
     if world.unfolds:

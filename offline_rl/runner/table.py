@@ -62,9 +62,6 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
         contract: Of the policy.
         setting: Of the policy.
 
-    Returns:
-        The table.
-
     Raises:
         PolicyInputError: A name stands twice, or a capacity is negative or NaN.
     """

@@ -42,9 +42,6 @@ def encode_days(
         stride: Requests from one window's start to the next; no overlap by default.
         most: Requests looked at, about at most; None: all of them, in memory at once.
 
-    Returns:
-        The windows.
-
     Raises:
         ConfigError: No request with a known decision.
     """

@@ -249,9 +249,6 @@ def fit_twin(
         num_steps: Requests per window.
         program: From `fit_program`, where several twins of this encoding and configuration are fitted.
 
-    Returns:
-        The twin.
-
     Raises:
         ConfigError: Too few requests with a known decision, or no run time among them.
     """

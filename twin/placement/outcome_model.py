@@ -196,9 +196,6 @@ def sample_answer(
         uniforms: [NUM_UNIFORMS, *batch] in (0, 1).
         unit_s: Unit of durations.
         limits_s: Largest wait and run time to draw, each one number or [*batch].
-
-    Returns:
-        The answer.
     """
 
     def drawn(mixture: Mixture, first: int, limit: Array) -> Array:

@@ -78,9 +78,6 @@ def fit_population(
         table: Training rows, an agent each.
         on_look: Called with (steps done, steps in all, figures) now and then.
 
-    Returns:
-        The model.
-
     Raises:
         PopulationError: Too few rows, nothing to generate, or training went astray.
     """

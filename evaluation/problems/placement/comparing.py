@@ -74,9 +74,6 @@ class Judgements(NamedTuple):
 def compare_case(case: Case, progress: Progress, *, facts: Mapping[str, Any]) -> Comparison:
     """Judges all candidates on all shifts that the log can answer.
 
-    Returns:
-        The comparison.
-
     Raises:
         ConfigError: No shift has days in the log, a window's replications cannot be dealt to the twin's members, or a
             judge of the user's has the name of another.

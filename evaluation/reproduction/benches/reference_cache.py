@@ -68,9 +68,6 @@ def kept_reference(
         folder: Where references are kept; made if need be.
         progress: Called with the number of updates done, and how it goes.
 
-    Returns:
-        The reference and what it took.
-
     Raises:
         ConfigError: a negative day.
         ProductError: what is kept there cannot be read.

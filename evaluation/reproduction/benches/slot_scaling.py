@@ -66,9 +66,6 @@ def measure_scaling(
         config: What to measure.
         progress: Called with the number of points done and what the last one was.
 
-    Returns:
-        The points and exponents.
-
     Raises:
         ConfigError: a size is not positive, or there are fewer than two of a kind.
     """

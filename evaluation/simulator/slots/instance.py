@@ -48,9 +48,6 @@ def instance(world: World, config: SlotConfig, day: float = 0.0, cluster: Cluste
         day: Days since day 0.
         cluster: Whose vocabulary to speak; the world's own by default.
 
-    Returns:
-        The instance.
-
     Raises:
         ConfigError: the world or the configuration is invalid, or names of the world are not in the cluster.
     """
@@ -174,9 +171,6 @@ def deployed_on(world: World, config: SlotConfig, day: float, *, cluster: Cluste
         config: See `SlotConfig`.
         day: The day that is simulated.
         cluster: Whose vocabulary to speak; the world's own by default.
-
-    Returns:
-        The instance.
     """
     case = instance(world, config, day, cluster)
     deployed = instance(world, config, 0.0, cluster).public.replicas
