@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from offline_rl.contract import NOT_STATED, AlarmFacts, FeatureFacts, NetworkFacts, PolicyContract
+from twin.placement.cold_starts import ColdStarts
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, Feature, request_features
 from twin.placement.types import RESOURCES
@@ -116,10 +117,22 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "knows_week": encoding.cluster.knows_week,
         "run_dynamics": asdict(cluster.dynamics) if cluster.dynamics.moves else None,
         "trained_until_s": encoding.trained_until_s,
-        "cold_starts": None
-        if cluster.cold is None
-        else {"memory_s": cluster.cold.memory_s, "startup_s": cluster.cold.startup_s.tolist()},
-    }
+        "cold_starts": None if cluster.cold is None else _cold_starts(cluster.cold),
+    } | _run_labels(encoding)
+
+
+def _cold_starts(cold: ColdStarts) -> dict[str, Any]:
+    known: dict[str, Any] = {"memory_s": cold.memory_s, "startup_s": cold.startup_s.tolist()}
+    if cold.room is not None and cold.slowness is not None:
+        known |= {"room": cold.room.tolist(), "slowness": cold.slowness.tolist()}
+    return known
+
+
+def _run_labels(encoding: Encoding) -> dict[str, Any]:
+    labels = encoding.run_labels
+    if labels is None:
+        return {}
+    return {"run_labels": {"of_scenario": labels.of_scenario.tolist(), "of_queue": labels.of_queue.tolist()}}
 
 
 def feature_facts(features: Sequence[Feature]) -> tuple[FeatureFacts, ...]:

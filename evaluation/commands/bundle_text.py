@@ -137,6 +137,9 @@ def _cold_starts(cold: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     if cold is None:
         return []
     most, memory = f"{max(cold['startup_s']):.4g} s", f"{cold['memory_s']:.4g} s"
+    if room := cold.get("room"):
+        since = f"{min(room):.3g} to {max(room):.3g} other services have run"
+        return [("start-ups", f"up to {most}, where {since} on a node since the service did")]
     return [("start-ups", f"up to {most}, where a service has not run on a node for some {memory}")]
 
 

@@ -6,6 +6,7 @@ and events into it, as the server's runner does.
 """
 
 import datetime as dt
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -28,6 +29,7 @@ from twin.placement.bookkeeping import placement
 from twin.placement.cold_starts import ColdStarts
 from twin.placement.encoding import Encoding
 from twin.placement.run_filter import RunDynamics
+from twin.placement.run_labels import run_labels_of
 from twin.placement.service_times import OFFER_KINDS
 from twin.placement.types import Cluster, Observation
 
@@ -157,9 +159,7 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         run_ratio=np.array(ratios).T,
         run_variance=np.array(variances).T,
         dynamics=RunDynamics() if setting.dynamics is None else RunDynamics(**vars(setting.dynamics)),
-        cold=None
-        if setting.cold is None
-        else ColdStarts(setting.cold.memory_s, np.array(setting.cold.startup_s)),
+        cold=_cold_starts(setting, names),
         agents=tuple(setting.acceptance_of_agent),
         acceptance_of_agent=np.array(list(setting.acceptance_of_agent.values())).reshape(
             -1, len(OFFER_KINDS)
@@ -179,5 +179,19 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
     ):  # the encoding uses only the time elapsed since then
         days = (EPOCH_DATE + dt.timedelta(seconds=setting.trained_until_s) - dt.timedelta(days=1),)
     return replace(
-        judged, cluster=seen_as, run_of_service_s=setting.run_of_service_s, problem=problem, train_days=days
+        judged,
+        cluster=seen_as,
+        run_of_service_s=setting.run_of_service_s,
+        problem=problem,
+        train_days=days,
+        run_labels=run_labels_of(None if setting.run_labels is None else vars(setting.run_labels)),
     )
+
+
+def _cold_starts(setting: PlacementSetting, names: Sequence[str]) -> ColdStarts | None:
+    """The start-ups that a bundle knows, on nodes of these names."""
+    if setting.cold is None:
+        return None
+    place_of = {node.name: place for place, node in enumerate(setting.nodes)}
+    of_nodes = setting.cold.of_rows([place_of.get(name, -1) for name in names])
+    return ColdStarts(setting.cold.memory_s, np.array(setting.cold.startup_s), *(of_nodes or ()))

@@ -3,15 +3,18 @@ explained."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 SHARPNESS = 4.0
+ROOM_SHARPNESS = 8.0
 MOST_MEMORIES = 100.0
 LONG = 2.0
-"""Memories after which a service that was not seen is known to be cold."""
+"""Memories, or rooms, after which a service that was not seen is known to be cold."""
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,30 @@ class KnownColdStarts:
 
     memory_s: float
     startup_s: tuple[float, ...]
+    room: tuple[float, ...] | None = None  # of the nodes of training; None: the idle time counts
+    slowness: tuple[float, ...] | None = None
+
+    def are_sound(self, num_services: int, num_nodes: int) -> bool:
+        """Whether the numbers are possible ones, and of so many services and nodes."""
+        of_nodes = [each for each in (self.room, self.slowness) if each is not None]
+        return (
+            0.0 < self.memory_s < math.inf
+            and len(self.startup_s) == num_services
+            and all(0.0 <= one < math.inf for one in self.startup_s)
+            and len(of_nodes) in (0, 2)
+            and all(
+                len(each) == num_nodes and all(0.0 <= one < math.inf for one in each) for each in of_nodes
+            )
+            and (self.room is None or min(self.room) > 0.0)
+        )
+
+    def of_rows(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None:
+        """Room and slowness of rows, by their places among the nodes of training; -1, of none of them: the median."""
+        if self.room is None or self.slowness is None:
+            return None
+        known = np.array([self.room, self.slowness])
+        found = np.append(known, np.median(known, axis=1, keepdims=True), axis=1)[:, list(rows)]
+        return found[0], found[1]
 
 
 class ServiceUse(NamedTuple):
@@ -39,10 +66,11 @@ class LedgerColdStarts:
     Args:
         known: By the training days.
         ratio: [services, rows] how long services run on nodes, over what is expected of them anywhere.
+        places: [rows] among the nodes of training, -1 of others.
     """
 
-    def __init__(self, known: KnownColdStarts, ratio: np.ndarray) -> None:
-        self._known, self.ratio = known, ratio
+    def __init__(self, known: KnownColdStarts, ratio: np.ndarray, places: Sequence[int]) -> None:
+        self._known, self.ratio, self._by_others = known, ratio, known.of_rows(places)
         self.last_end_s, self._is_known = np.full(ratio.shape, -np.inf), np.zeros(ratio.shape, bool)
         self._begun_s: float | None = None
 
@@ -55,9 +83,25 @@ class LedgerColdStarts:
 
     def due_s(self, service: int, clock_s: float) -> np.ndarray:
         """[rows] the start-up of a service that is due on every node."""
-        idle = (clock_s - self.last_end_s[service]) / self._known.memory_s
-        power = np.clip(idle, 0.0, MOST_MEMORIES) ** SHARPNESS
-        return np.asarray(self._known.startup_s[service] * power / (1.0 + power))
+        startup_s = self._known.startup_s[service]
+        if self._by_others is None:
+            idle = (clock_s - self.last_end_s[service]) / self._known.memory_s
+            power = np.clip(idle, 0.0, MOST_MEMORIES) ** SHARPNESS
+            return np.asarray(startup_s * power / (1.0 + power))
+        room, slowness = self._by_others
+        power = np.clip(self._others(service) / room, 0.0, MOST_MEMORIES) ** ROOM_SHARPNESS
+        return np.asarray(startup_s * slowness * power / (1.0 + power))
+
+    def _others(self, service: int) -> np.ndarray:
+        """[rows] how many services should have ended on every node after this one."""
+        return np.sum(self.last_end_s > self.last_end_s[service], axis=0)
+
+    def _is_long_unseen(self, service: int, row: int, clock_s: float) -> bool:
+        """Whether a service that was not seen on a node is cold there by now for sure."""
+        if self._by_others is not None:
+            return bool(self._others(service)[row] > LONG * self._by_others[0][row])
+        begun_s = clock_s if self._begun_s is None else self._begun_s
+        return clock_s - begun_s > LONG * self._known.memory_s
 
     def share(self, service: int, expected_s: float, clock_s: float) -> np.ndarray:
         """[rows] the same over the run without; 0 where no run is expected."""
@@ -67,8 +111,7 @@ class LedgerColdStarts:
 
     def placed(self, service: int, row: int, arrival_s: float, expected_s: float) -> ServiceUse:
         """A node has taken a request of so long an expected run."""
-        begun_s = arrival_s if self._begun_s is None else self._begun_s
-        is_long = arrival_s - begun_s > LONG * self._known.memory_s
+        is_long = self._is_long_unseen(service, row, arrival_s)
         was_known = bool(self._is_known[service, row]) or is_long or self._known.startup_s[service] <= 0.0
         before_s = float(self.last_end_s[service, row])
         after_s = max(before_s, arrival_s + self.ratio[service, row] * expected_s)

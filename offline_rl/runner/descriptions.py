@@ -54,7 +54,7 @@ class Held:
         arrival_s: When it was placed there.
         start_s: When it began to run; None while it waits.
         expected_run_s: Requested run time, or the service's median; None takes the median of the service in training.
-        service: Label, for that median.
+        service, scenario, queue: Labels, for that median.
         cpu_cores, memory_gib, gpus: Requested, in total.
     """
 
@@ -65,6 +65,8 @@ class Held:
     cpu_cores: float = 1.0
     memory_gib: float = 0.0
     gpus: float = 0.0
+    scenario: str | None = None
+    queue: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,7 +93,10 @@ class Ledger:
         if self._levels is not None and clock_s is not None:
             self._levels.move_to(clock_s)
         cold = policy.setting.cold
-        self._cold = None if cold is None else LedgerColdStarts(cold, units * policy.setting.time_unit_s)
+        place_of = {node.name: place for place, node in enumerate(policy.setting.nodes)}
+        places = [place_of.get(name, -1) for name in self._table.names]
+        ratio = units * policy.setting.time_unit_s
+        self._cold = None if cold is None else LedgerColdStarts(cold, ratio, places)
         self._slots = _Slots()
         self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))
         self._decided_s = clock_s
@@ -125,7 +128,7 @@ class Ledger:
         if request_id in self._entries:
             raise PolicyInputError("this request is in flight already", where=repr(request_id))
         row = self._row(node)
-        run_s = self._expected_s(held.service, held.expected_run_s)
+        run_s = self._expected_s(held, held.expected_run_s)
         requested = (held.cpu_cores, held.memory_gib, held.gpus)
         known = self._policy.setting.demanded
         demand = tuple(float(each) if counts else 0.0 for each, counts in zip(requested, known, strict=True))
@@ -150,7 +153,7 @@ class Ledger:
     def startup_s(self, node: str, held: Held) -> float:
         """The start-up that is due on a node as a request arrives there; 0 where no run is expected."""
         row = self._row(node)
-        if self._cold is None or row < 0 or self._expected_s(held.service, held.expected_run_s) <= 0.0:
+        if self._cold is None or row < 0 or self._expected_s(held, held.expected_run_s) <= 0.0:
             return 0.0
         self._cold.begin(held.arrival_s)
         return float(
@@ -201,8 +204,8 @@ class Ledger:
         if self._cold is not None and older._cold is not None:
             self._cold.remember(older._cold, *rows)
 
-    def _expected_s(self, service: str | None, stated_s: float | None) -> float:
-        return self._policy.expected_run_s(service) if stated_s is None else stated_s
+    def _expected_s(self, asked: Request | Held, stated_s: float | None) -> float:
+        return self._policy.expected_run_s(asked) if stated_s is None else stated_s
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting = self._policy.setting
@@ -275,7 +278,7 @@ class Ledger:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
         if self._cold is not None:
             self._cold.begin(clock_s)
-            expected_s = self._expected_s(request.service, request.requested_run_s)
+            expected_s = self._expected_s(request, request.requested_run_s)
             before = self._trained_units[index] if self._levels is None else units
             np.multiply(before, 1.0 + self._cold.share(index, expected_s, clock_s), out=units)
         return self._table

@@ -71,7 +71,10 @@ def _held(
     requested = dict(zip(RESOURCES, _part_of(node, "", rng), strict=True))
     start_s = None if rng.random() < 0.3 else clock_s - since_s
     times = {"arrival_s": clock_s - since_s - waited_s, "start_s": start_s}
-    return {**times, "service": setting["services"][service], **requested}
+    labels = {"service": setting["services"][service]}
+    if setting.get("run_labels") is not None:
+        labels |= {"scenario": one_of(setting["scenarios"], rng), "queue": one_of(setting["queues"], rng)}
+    return {**times, **labels, **requested}
 
 
 def _part_of(node: dict[str, Any], prefix: str, rng: np.random.Generator) -> list[float]:

@@ -24,6 +24,7 @@ from offline_rl.runner.descriptions import (
     Answer,
     Decision,
     Explanation,
+    Held,
     Node,
     OutOfRange,
     Request,
@@ -245,9 +246,9 @@ class Policy:
         known = self.table_of(ready)
         return known, *reading.load_of(ready, known, self.setting, clock_s, self.expected_run_s)
 
-    def expected_run_s(self, service: str | None) -> float:
-        """The run time to expect of a service where none is stated."""
-        return reading.run_of_service(self.setting, self.vocabulary, service)
+    def expected_run_s(self, asked: Request | Held) -> float:
+        """The run time to expect of a request that states none, by its labels."""
+        return reading.usual_run_s(self.setting, self.vocabulary, asked)
 
     def _decided(self, known: table.NodeTable, seen: DecisionArrays, request: Request) -> Decision:
         chosen = None

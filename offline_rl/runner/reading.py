@@ -29,10 +29,10 @@ def request_numbers(
     labels = (request.site, request.scenario, request.service, request.queue)
     kinds = vocabulary.offsets.values()
     known = [index_of.get(label, 0) for label, (_, index_of) in zip(labels, kinds, strict=True)]  # type: ignore[arg-type]
-    _, scenario, service, _ = known
+    _, scenario, service, queue = known
     expected_run_s = request.requested_run_s
     if expected_run_s is None:
-        expected_run_s = setting.run_of_service_s[service]
+        expected_run_s = _usual_run_s(setting, service, scenario, queue)
     accepts = setting.acceptance_of_agent.get(request.agent)  # type: ignore[arg-type]
     has_cores, has_memory, has_gpus = setting.demanded
     return RequestNumbers(
@@ -53,9 +53,22 @@ def request_numbers(
     )
 
 
-def run_of_service(setting: PlacementSetting, vocabulary: Vocabulary, service: str | None) -> float:
-    """The median run time of a service in training; of all of them where it is not known."""
-    return setting.run_of_service_s[vocabulary.service_index(service)]
+def usual_run_s(setting: PlacementSetting, vocabulary: Vocabulary, asked: Request | Held) -> float:
+    """The median run time of the service in training, by what scenario and queue say of it; of all services where it is
+    not known."""
+    service = vocabulary.service_index(asked.service)
+    if setting.run_labels is None:
+        return setting.run_of_service_s[service]
+    of_scenario, of_queue = (vocabulary.offsets[kind][1] for kind in ("scenario", "queue"))
+    scenario, queue = of_scenario.get(asked.scenario, 0), of_queue.get(asked.queue, 0)  # type: ignore[arg-type]
+    return _usual_run_s(setting, service, scenario, queue)
+
+
+def _usual_run_s(setting: PlacementSetting, service: int, scenario: int, queue: int) -> float:
+    run_s, labels = setting.run_of_service_s[service], setting.run_labels
+    if labels is None:
+        return run_s
+    return run_s * labels.of_scenario[service][scenario] * labels.of_queue[service][queue]
 
 
 def _refuse_impossible(request: Request, clock_s: float) -> None:
@@ -129,7 +142,7 @@ def load_of(
     table: NodeTable,
     setting: PlacementSetting,
     clock_s: float,
-    expected: Callable[[str | None], float],
+    expected: Callable[[Held], float],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Adds up what described nodes hold.
 
@@ -138,7 +151,7 @@ def load_of(
         table: The nodes.
         setting: Which resources demands are known for.
         clock_s: Now.
-        expected: Service -> run time to expect, for requests that state none.
+        expected: What is held -> run time to expect, for requests that state none.
 
     Returns:
         The load [load rows, rows], in the order of `LOAD`, and [rows] bool: which rows are available.
@@ -167,7 +180,7 @@ def load_of(
     return load, available
 
 
-def _sums(node: Node, clock_s: float, expected: Callable[[str | None], float]) -> tuple[float, ...]:
+def _sums(node: Node, clock_s: float, expected: Callable[[Held], float]) -> tuple[float, ...]:
     """One node's load, in the order of `LOAD`."""
     cores = memory = gpus = waiting_cores = left = 0.0
     running = waiting = 0
@@ -175,7 +188,7 @@ def _sums(node: Node, clock_s: float, expected: Callable[[str | None], float]) -
     for one in node.held:
         run_s, start_s, cpu_cores = one.expected_run_s, one.start_s, one.cpu_cores
         if run_s is None:
-            run_s = expected(one.service)
+            run_s = expected(one)
         if start_s is None or start_s > clock_s:
             waiting += 1
             waiting_cores += cpu_cores
@@ -208,4 +221,6 @@ def as_held(request: Request, arrival_s: float) -> Held:
         request.cpu_cores,
         request.memory_gib,
         request.gpus,
+        request.scenario,
+        request.queue,
     )

@@ -42,6 +42,23 @@ class KnownNode:
 
 
 @dataclass(frozen=True)
+class KnownRunLabels:
+    """Factors of run times, by the training days; see `twin.placement.run_labels.RunLabels`."""
+
+    of_scenario: tuple[tuple[float, ...], ...]
+    of_queue: tuple[tuple[float, ...], ...]
+
+    def fits(self, services: int, scenarios: int, queues: int) -> bool:
+        """Whether there is a positive and finite factor of every service and label."""
+        of_both = ((self.of_scenario, scenarios), (self.of_queue, queues))
+        return all(
+            len(table) == services
+            and all(len(row) == size and all(0.0 < one < math.inf for one in row) for row in table)
+            for table, size in of_both
+        )
+
+
+@dataclass(frozen=True)
 class PlacementSetting:
     """The system in training.
 
@@ -53,6 +70,8 @@ class PlacementSetting:
             is known to differ from the scenario's.
         acceptance_of_scenario: The same of every scenario.
         run_of_service_s: Median run time of every service.
+        run_labels: What it is multiplied by for the scenario and the queue of a request, [scenarios] and [queues] of
+            every service; None: labels say nothing of run times.
         time_unit_s: Unit of durations in features.
         memory_s: Time in which the memory of recent waits fades to 1/e.
         node_of_machine: Machine -> node, where decisions name classes of machines.
@@ -80,6 +99,7 @@ class PlacementSetting:
     dynamics: KnownRunDynamics | None = None
     trained_until_s: float = 0.0
     cold: KnownColdStarts | None = None
+    run_labels: KnownRunLabels | None = None
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -133,6 +153,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             dynamics=_dynamics(content.get("run_dynamics")),
             trained_until_s=float(content.get("trained_until_s", 0.0)),
             cold=_cold_starts(content.get("cold_starts")),
+            run_labels=_run_labels(content.get("run_labels")),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -173,9 +194,12 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
         "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
         and 0.0 < setting.memory_s < math.inf,
-        "start-up times must be at least 0, one of every service, their memory positive": _sound(
-            setting.cold, len(setting.services)
-        ),
+        "start-up times must be at least 0, one of every service, their memory and room positive": setting.cold
+        is None
+        or setting.cold.are_sound(len(setting.services), len(nodes)),
+        "factors of run times must be positive and finite, one of every service and label": setting.run_labels
+        is None
+        or setting.run_labels.fits(len(setting.services), len(setting.scenarios), len(setting.queues)),
         "what books learn must be bounded": math.isfinite(setting.trained_until_s)
         and _bounded(setting.dynamics)
         and all(
@@ -212,15 +236,21 @@ def _dynamics(content: Mapping[str, Any] | None) -> KnownRunDynamics | None:
 def _cold_starts(content: Mapping[str, Any] | None) -> KnownColdStarts | None:
     if content is None:
         return None
-    return KnownColdStarts(float(content["memory_s"]), tuple(float(one) for one in content["startup_s"]))
-
-
-def _sound(cold: KnownColdStarts | None, num_services: int) -> bool:
-    return cold is None or (
-        0.0 < cold.memory_s < math.inf
-        and len(cold.startup_s) == num_services
-        and all(0.0 <= one < math.inf for one in cold.startup_s)
+    startup_s, room, slowness = (
+        None if content.get(name) is None else tuple(float(one) for one in content[name])
+        for name in ("startup_s", "room", "slowness")
     )
+    return KnownColdStarts(float(content["memory_s"]), startup_s or (), room, slowness)
+
+
+def _run_labels(content: Mapping[str, Any] | None) -> KnownRunLabels | None:
+    if content is None:
+        return None
+    of_scenario, of_queue = (
+        tuple(tuple(float(one) for one in row) for row in content[name])
+        for name in ("of_scenario", "of_queue")
+    )
+    return KnownRunLabels(of_scenario, of_queue)
 
 
 def _bounded(dynamics: KnownRunDynamics | None) -> bool:

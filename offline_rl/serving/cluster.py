@@ -260,9 +260,9 @@ class LiveCluster:
         return count
 
     def expected_run_s(self, query: PlacementQuery) -> float:
-        """The run time that a request states, or the median of its service in training."""
+        """The run time that a request states, or what is usual of its labels in training."""
         stated = query.request.requested_run_s
-        return self._policy.expected_run_s(query.request.service) if stated is None else stated
+        return self._policy.expected_run_s(query.request) if stated is None else stated
 
     def _is_same(self, reported: str | None, node: str) -> bool:
         """Whether a node that an event names is the one meant: itself, a machine of its class, or not named at all."""

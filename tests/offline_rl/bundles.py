@@ -43,19 +43,24 @@ def made_policy(folder: Path, encoding: Encoding, network: NetworkFacts, **facts
     return params
 
 
-def made_system(num_steps: int = 48, num_windows: int = 4, **cluster: int) -> tuple[Encoding, Windows]:
+def made_system(
+    num_steps: int = 48, num_windows: int = 4, *, by_others: bool = False, **cluster: int
+) -> tuple[Encoding, Windows]:
     """A cluster and a random log on it in windows; times of day follow from the arrivals, as in real logs.
 
-    Only the first node has a GPU; requests that want one and must not run there fit nowhere.
+    Only the first node has a GPU; requests that want one and must not run there fit nowhere. Services start cold after
+    an idle time, or by how many others ran there since (`by_others`).
     """
     made = made_cluster(**cluster)
+    places = np.arange(made.num_nodes)
+    room = (0.5 + places % 2, 0.5 + places / 4.0) if by_others else ()
     gpus = np.eye(1, made.num_nodes)
     capacity, unit_capacity = (np.concatenate([one[:2], gpus]) for one in (made.capacity, made.unit_capacity))
     encoding = made_encoding(
         replace(
             made, capacity=capacity, unit_capacity=unit_capacity, dynamics=DYNAMICS,
             run_variance=np.zeros_like(made.run_variance),
-            cold=ColdStarts(40.0, STARTUP_S * np.arange(len(made.services))),
+            cold=ColdStarts(40.0, STARTUP_S * np.arange(len(made.services)), *room),
         ),
         depth=64,
     )  # fmt: skip

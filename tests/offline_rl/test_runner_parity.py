@@ -44,16 +44,17 @@ class Case(NamedTuple):
 @pytest.fixture(
     scope="module",
     params=[
-        (MLP, "summary", True),
-        pytest.param((BOUND, "summary", True), marks=pytest.mark.slow),
-        pytest.param((FREE, "full", False), marks=pytest.mark.slow),
-        pytest.param((RULE, "summary", True), marks=pytest.mark.slow),  # the quick one: `test_rules`
+        (MLP, "summary", True, True),
+        pytest.param((BOUND, "summary", True, False), marks=pytest.mark.slow),
+        pytest.param((FREE, "full", False, False), marks=pytest.mark.slow),
+        pytest.param((RULE, "summary", True, False), marks=pytest.mark.slow),  # the quick one: `test_rules`
     ],
-    ids=["mlp", "bound", "free, sees all, but no weekdays", "rule"],
+    ids=["mlp, cold by others", "bound", "free, sees all, but no weekdays", "rule"],
 )
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
-    folder, (encoding, windows) = tmp_path_factory.mktemp("parity") / "bundle", made_system()
-    network, view, knows_week = request.param
+    network, view, knows_week, by_others = request.param
+    folder = tmp_path_factory.mktemp("parity") / "bundle"
+    encoding, windows = made_system(by_others=by_others)
     problem = replace(encoding.problem, view=view)
     encoding = replace(encoding, problem=problem, cluster=replace(encoding.cluster, knows_week=knows_week))
     params = made_policy(folder, encoding, network)

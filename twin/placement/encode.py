@@ -27,7 +27,7 @@ from twin.placement.encoded_rows import (
     table_run_s,
     tides_of,
 )
-from twin.placement.encoding import Encoding, candidate_set, expected_run_s
+from twin.placement.encoding import Encoding, candidate_set, expected_run_s, labels_of
 from twin.placement.pieces import pieces
 from twin.placement.types import (
     CARRIED,
@@ -82,25 +82,26 @@ def _silent(rows: pa.Table) -> np.ndarray:
 
 def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requests:
     cluster = encoding.cluster
-    service = label_index(rows, "service", cluster.services)
+    service, scenario, queue = labels_of(rows, cluster)
     demand = np.stack([amount(rows, name, 1.0 if name == "cpu_cores" else 0.0) for name in RESOURCES])
     known_resource = np.isfinite(cluster.capacity).any(axis=1) & (cluster.capacity > 0.0).any(axis=1)
     agents = pc.dictionary_encode(pc.cast(rows["agent"], pa.string()))
     agent = pa.chunked_array([agents]) if isinstance(agents, pa.Array) else agents
     agent = agent.combine_chunks() if agent.num_chunks else agent
     agent_index = pc.fill_null(agent.indices, -1).to_numpy() if len(rows) else np.zeros(0)
-    scenario = label_index(rows, "scenario", cluster.scenarios)
     home, elsewhere, cloud = acceptance_of(cluster, rows["agent"], scenario)
     return Requests(
         site=label_index(rows, "site", cluster.sites),
         scenario=scenario,
         service=service,
-        queue=label_index(rows, "queue", cluster.queues),
+        queue=queue,
         agent=agent_index.astype(np.int32),
         rule=_rule(rows, encoding),
         demand=np.where(known_resource[:, None], demand, 0.0).astype(np.float32),
         num_nodes=amount(rows, "num_nodes", 1.0).astype(np.float32),
-        expected_run_s=expected_run_s(rows, service, encoding.run_of_service_s).astype(np.float32),
+        expected_run_s=expected_run_s(rows, cluster, encoding.run_of_service_s, encoding.run_labels).astype(
+            np.float32
+        ),
         deadline_s=amount(rows, "deadline_s", np.inf).astype(np.float32),
         input_mib=amount(rows, "input_mib", 0.0).astype(np.float32),
         day_fraction=((arrival_s % DAY_S) / DAY_S).astype(np.float32),

@@ -22,13 +22,14 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.records import with_tuples
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
-from twin.placement.cold_starts import ColdStarts, fit_run_tables
+from twin.placement.cold_starts import ColdStarts, cold_starts_of, fit_run_tables
 from twin.placement.columns import amount, decided_node, index_of, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
+from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.service_times import OFFER_KINDS, without_history
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction
@@ -60,6 +61,7 @@ class Encoding:
         states_run: Whether requests state their run time (batch jobs).
         problem: The placement problem's configuration for this archive.
         train_days: The days it was fitted on.
+        run_labels: What scenario and queue say of run times that are not stated; None: nothing.
     """
 
     cluster: Cluster
@@ -69,6 +71,7 @@ class Encoding:
     states_run: bool
     problem: PlacementConfig
     train_days: tuple[dt.date, ...]
+    run_labels: RunLabels | None = None
 
     @property
     def trained_until_s(self) -> float:
@@ -87,6 +90,8 @@ class Encoding:
             "problem": {name: getattr(self.problem, name) for name in PlacementConfig.__dataclass_fields__},
             "train_days": [day.isoformat() for day in self.train_days],
         }
+        if self.run_labels is not None:
+            content["run_labels"] = _plain(self.run_labels)
         return json.dumps(content, indent=1, sort_keys=True)
 
     @staticmethod
@@ -102,7 +107,7 @@ class Encoding:
         )  # earlier twins have one rate for both
         cluster |= {name: Tide(**cluster.get(name, {})) for name in ("tide", "node_tide")}
         if cold := cluster.get("cold"):
-            cluster["cold"] = ColdStarts(cold["memory_s"], np.array(cold["startup_s"], np.float64))
+            cluster["cold"] = cold_starts_of(cold)
         if reaction := cluster.get("reaction"):
             cluster["reaction"] = Reaction(**reaction)
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
@@ -114,12 +119,13 @@ class Encoding:
             states_run=content["states_run"],
             problem=PlacementConfig(**content["problem"]),
             train_days=tuple(dt.date.fromisoformat(day) for day in content["train_days"]),
+            run_labels=run_labels_of(content.get("run_labels")),
         )
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction):
-        return {name: _plain(one) for name, one in vars(value).items()}
+    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels):
+        return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -157,8 +163,9 @@ def fit_encoding(
     cluster, node_of_name = _cluster(nodes, rows, by_class)
     run_s, service = _run_s(rows, until_s), label_index(rows, "service", cluster.services)
     run_of_service = _median_by(service, run_s, len(cluster.services))
-    expected_s = expected_run_s(rows, service, run_of_service)
     node = node_index(rows, node_of_name, cluster.num_nodes)
+    run_labels = _run_labels(rows, cluster, node, run_s, run_of_service)
+    expected_s = expected_run_s(rows, cluster, run_of_service, run_labels)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
@@ -184,18 +191,32 @@ def fit_encoding(
         acceptance_of_scenario=usual.of_scenario,
     )
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
-    has_deadlines = rows["deadline_s"].null_count < 0.5 * len(rows)
-    gap_s = _gap_s(archive, train_days, arrival_s)
+    problem = _problem(archive, train_days, rows, run_s, view)
+    depth = _depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
+    problem = replace(problem, depth=depth)
+    return Encoding(
+        cluster,
+        node_of_name,
+        by_class,
+        tuple(run_of_service),
+        states_run,
+        problem,
+        tuple(train_days),
+        run_labels,
+    )
+
+
+def _problem(
+    archive: Archive, train_days: Sequence[dt.date], rows: pa.Table, run_s: np.ndarray, view: str
+) -> PlacementConfig:
+    """The problem of the log, but for its depth."""
     typical_s = float(np.nanmedian(run_s)) if np.isfinite(run_s).any() else 60.0
-    problem = PlacementConfig(
-        depth=_depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s),
+    gap_s = _gap_s(archive, train_days, instant_s(rows, "arrival"))
+    return PlacementConfig(
         time_unit_s=max(0.1 * typical_s, 1e-3),
         memory_s=max(50.0 * gap_s, typical_s),
-        reward="on_time" if has_deadlines else "response",
+        reward="on_time" if rows["deadline_s"].null_count < 0.5 * len(rows) else "response",
         view=view,
-    )
-    return Encoding(
-        cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days)
     )
 
 
@@ -214,10 +235,34 @@ def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarra
     return float(np.ptp(arrival_s)) / max(len(arrival_s), num_requests, 1)
 
 
-def expected_run_s(rows: pa.Table, service: np.ndarray, run_of_service_s: Sequence[float]) -> np.ndarray:
-    """[rows] the requested run time, else the median of the service [rows] (index)."""
+def expected_run_s(
+    rows: pa.Table, cluster: Cluster, run_of_service_s: Sequence[float], run_labels: RunLabels | None
+) -> np.ndarray:
+    """[rows] the requested run time, else the median of the service, by what scenario and queue say of it."""
+    service, scenario, queue = labels_of(rows, cluster)
+    usual_s = np.asarray(run_of_service_s)[service]
+    if run_labels is not None:
+        usual_s = usual_s * run_labels.factor(service, scenario, queue)
     asked_s = amount(rows, "requested_run_s", np.nan)
-    return np.where(np.isnan(asked_s), np.asarray(run_of_service_s)[service], asked_s)
+    return np.where(np.isnan(asked_s), usual_s, asked_s)
+
+
+def labels_of(rows: pa.Table, cluster: Cluster) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Indices [rows] of services, scenarios and queues."""
+    return (
+        label_index(rows, "service", cluster.services),
+        label_index(rows, "scenario", cluster.scenarios),
+        label_index(rows, "queue", cluster.queues),
+    )
+
+
+def _run_labels(
+    rows: pa.Table, cluster: Cluster, node: np.ndarray, run_s: np.ndarray, run_of_service_s: Sequence[float]
+) -> RunLabels | None:
+    labels, is_stated = labels_of(rows, cluster), np.isfinite(amount(rows, "requested_run_s", np.nan))
+    usual_s = np.where(is_stated, np.nan, np.asarray(run_of_service_s)[labels[0]])
+    num_labels = len(cluster.services), len(cluster.scenarios), len(cluster.queues)
+    return fit_run_labels(LabelledRuns(*labels, node, run_s, usual_s), cluster.num_nodes, num_labels)
 
 
 def day_start_s(day: dt.date) -> float:

@@ -4,7 +4,8 @@
 import jax.numpy as jnp
 
 from twin.contracts import Array
-from twin.placement.cold_starts import due
+from twin.placement.cold_starts import ColdStarts, due
+from twin.placement.evictions import due_by_others
 from twin.placement.run_filter import NodeLevel, aged, cut, fresh_level, wandered
 from twin.placement.slots import place, read, write
 from twin.placement.types import (
@@ -70,9 +71,22 @@ def startups_s(cluster: Cluster, state: PlacementState) -> Array | None:
         return None
     service = state.request.service
     last_s = jnp.take_along_axis(state.last_end_s[:, :, None], service[None, None], axis=0)[0]
-    share = due(state.clock_s[None, None] - last_s, cluster.cold.memory_s, jnp)
+    share = _share_due(cluster.cold, state.clock_s, state.last_end_s, last_s)
     share = jnp.where(state.request.expected_run_s[None] > 0.0, share, 0.0)
     return jnp.asarray(cluster.cold.startup_s, jnp.float32)[service][None] * share
+
+
+def _share_due(cold: ColdStarts, clock_s: Array, ends_s: Array, last_s: Array) -> Array:
+    """[nodes, seats, *streams] of services whose last run should have ended at `last_s`, and that of any at `ends_s`
+    [services, nodes, *streams]."""
+    if cold.room is None:
+        return jnp.asarray(due(clock_s[None, None] - last_s, cold.memory_s, jnp))
+    others = jnp.sum(ends_s[:, :, None] > last_s[None], axis=0, dtype=jnp.float32)
+    room, slowness = (
+        jnp.asarray(leaf, jnp.float32).reshape((-1,) + (1,) * (last_s.ndim - 1))
+        for leaf in (cold.room, cold.slowness)
+    )
+    return jnp.asarray(due_by_others(others, room, jnp) * slowness)
 
 
 def filed_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) -> Array:

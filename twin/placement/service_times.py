@@ -73,9 +73,9 @@ def run_ratios(
         return RunRatios(np.ones(shape), np.zeros(shape))
     logs = np.log(run_s[known] / expected_s[known])
     overall = float(logs.mean())
-    of_node, _ = _shrunk_means(logs - overall, node[known], shape[1])
+    of_node, _ = shrunk_means(logs - overall, node[known], shape[1])
     left = logs - overall - of_node[node[known]]
-    of_pair, variance = _shrunk_means(left, service[known] * shape[1] + node[known], shape[0] * shape[1])
+    of_pair, variance = shrunk_means(left, service[known] * shape[1] + node[known], shape[0] * shape[1])
     return RunRatios(np.exp(overall + of_node + of_pair.reshape(shape)), variance.reshape(shape))
 
 
@@ -107,10 +107,10 @@ def acceptances(
         if not rows.any():
             continue
         overall = accepted[rows].mean()
-        shifts, _ = _shrunk_means(accepted[rows] - overall, scenario[rows], num_scenarios)
+        shifts, _ = shrunk_means(accepted[rows] - overall, scenario[rows], num_scenarios)
         of_scenario[:, each] = np.clip(overall + shifts, 0.0, 1.0)
         left = accepted[rows] - of_scenario[scenario[rows], each]
-        beside[:, each], _ = _shrunk_means(left, index[rows], len(named))
+        beside[:, each], _ = shrunk_means(left, index[rows], len(named))
     of_agent = np.clip(of_scenario[home] + beside, 0.0, 1.0)
     distinct = np.any(np.abs(of_agent - of_scenario[home]) > _DISTINCT, axis=1) & (named != "")
     often = np.argsort(-np.bincount(index, minlength=len(named)), kind="stable")
@@ -133,7 +133,7 @@ def blocks_of(group: np.ndarray, size: int) -> np.ndarray:
     return np.unique(number, return_inverse=True)[1]
 
 
-def _shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
+def shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tuple[np.ndarray, np.ndarray]:
     """[groups] the mean of every group, drawn to 0 by how little is known of it (0 where there are no values), and the
     variance of what is known of it."""
     count = np.bincount(group, minlength=num_groups)

@@ -2,14 +2,21 @@
 
 import numpy as np
 
+from twin.placement.run_labels import RunLabels
 from twin.placement.types import Cluster
 
 NOTHING = "nothing beyond the means of services, nodes and agents"
 
 
-def dependences_of(cluster: Cluster) -> list[str]:
+def dependences_of(cluster: Cluster, labels: RunLabels | None = None) -> list[str]:
     """One entry for each dependence that a fit has found; empty where it has found none."""
     found = []
+    if labels is not None:
+        parts = {"scenarios": labels.of_scenario, "queues": labels.of_queue}
+        named = [
+            f"{name} ({most:.1f} times)" for name, table in parts.items() if (most := _range(table)) > 1.0
+        ]
+        found.append(f"run times of a service that differ between {' and '.join(named)}")
     if cluster.dynamics.moved:
         found.append("run times of nodes and services that move, and are followed")
     if cluster.tide.variance:
@@ -21,10 +28,13 @@ def dependences_of(cluster: Cluster) -> list[str]:
     if pressing := int(np.sum(np.asarray(cluster.pressure)[1:] > 0.0)):  # the first is "unknown"
         found.append(f"{pressing} services whose runs make those beside them longer")
     if cluster.cold is not None:
-        longest_s = float(np.max(cluster.cold.startup_s))
-        found.append(
-            f"services that start cold after {cluster.cold.memory_s:.3g} s (up to {longest_s:.3g} s)"
+        longest_s, room = float(np.max(cluster.cold.startup_s)), cluster.cold.room
+        after = (
+            f"{cluster.cold.memory_s:.3g} s"
+            if room is None
+            else f"{np.min(room):.3g} to {np.max(room):.3g} other services ran on the node"
         )
+        found.append(f"services that start cold after {after} (up to {longest_s:.3g} s)")
     if cluster.reaction is not None:
         found.append(
             f"agents who accept less when they were served ill lately (by up to {-cluster.reaction.effect:.0%})"
@@ -35,6 +45,11 @@ def dependences_of(cluster: Cluster) -> list[str]:
 def dependences_in_words(found: list[str]) -> str:
     """For example "the log shows nodes that are slower for a while (by some 20 %)"."""
     return f"the log shows {'; '.join(found) if found else NOTHING}"
+
+
+def _range(table: np.ndarray) -> float:
+    """The longest over the shortest run of a service, [services, labels], where that is largest."""
+    return float(np.max(table.max(axis=1) / table.min(axis=1)))
 
 
 def _share(variance: float) -> str:

@@ -71,7 +71,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
-TWIN_CODE = 22
+TWIN_CODE = 23
 """Raised when changes of the code change fits: those of older code are made again."""
 POLICY_CODE = 20
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
@@ -128,7 +128,7 @@ def build_twin(
         "num_held_out_offers": twin.report.num_held_out,
         "held_out_log_likelihood": float(np.mean(best)),
         "spread": spread_of(twin.report),
-        "dependences": dependences_of(encoding.cluster),
+        "dependences": dependences_of(encoding.cluster, encoding.run_labels),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),
