@@ -16,7 +16,8 @@ from tests.reference.dispatch_loop import (
     play,
 )
 from tests.twin.made import made_cluster, made_encoding, made_rows
-from twin.placement.cold_starts import ColdStarts, due, fit_run_tables, last_ends_s
+from twin.placement.cold_start_fit import fit_run_tables
+from twin.placement.cold_starts import ColdStarts, due, last_ends_s
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.types import REJECTED

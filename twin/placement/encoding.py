@@ -22,7 +22,8 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.records import with_tuples
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
-from twin.placement.cold_starts import ColdStarts, cold_starts_of, fit_run_tables
+from twin.placement.cold_start_fit import fit_run_tables
+from twin.placement.cold_starts import ColdStarts, cold_starts_of
 from twin.placement.columns import amount, decided_node, index_of, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
