@@ -184,7 +184,7 @@ def pairs_chart(trio: Trio, columns: tuple[str, ...], other: str = "another real
     names = "; ".join(f"{index + 1} {name}" for index, (name, _, _) in enumerate(found))
     return Chart(
         "KL of every pair of columns",
-        "pair, the worst first",
+        "pair, the largest excess first",
         "KL (nats)",
         (
             Curve("twin", place, tuple(item[1] for item in found)),
