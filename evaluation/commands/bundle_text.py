@@ -126,6 +126,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ("replayed", f"{checked['num_golden']} golden decisions, by {checked['backend']}: as the original"),
         ("certificate", _certificate(contract)),
         ("alarm", _alarm(contract["alarm"])),
+        *_run_labels(contract["setting"]),
         *_cold_starts(contract["setting"].get("cold_starts")),
         *_pool(contract["setting"]),
         ("licence", contract["licence"]),
@@ -133,10 +134,24 @@ def _what(facts: dict[str, Any]) -> Section:
     return f"bundle {facts['bundle']}", ("", ""), rows
 
 
+def _run_labels(setting: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    labels = setting.get("run_labels")
+    if labels is None:
+        return []
+    tables = {"scenario": labels["of_scenario"], "queue": labels["of_queue"]}
+    names = [
+        "service",
+        *(name for name, table in tables.items() if any(max(row) > min(row) for row in table)),
+    ]
+    usual = f"{', '.join(names[:-1])} and {names[-1]}"
+    return [("run times", f"as usual of {usual}, where none is requested")]
+
+
 def _cold_starts(cold: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     if cold is None:
         return []
-    most, memory = f"{max(cold['startup_s']):.4g} s", f"{cold['memory_s']:.4g} s"
+    longest_s = max(cold["startup_s"]) * max(cold.get("slowness") or [1.0])
+    most, memory = f"{longest_s:.4g} s", f"{cold['memory_s']:.4g} s"
     if room := cold.get("room"):
         since = f"{min(room):.3g} to {max(room):.3g} other services have run"
         return [("start-ups", f"up to {most}, where {since} on a node since the service did")]

@@ -8,6 +8,7 @@ from evaluation.problems.placement.dependences import NOTHING, dependences_in_wo
 from tests.twin.made import made_cluster
 from twin.placement.cold_starts import ColdStarts
 from twin.placement.run_filter import DRIFT_PER_DAY, RunDynamics
+from twin.placement.run_labels import RunLabels
 from twin.placement.tides import Tide
 from twin.placement.types import Reaction
 
@@ -25,6 +26,19 @@ def test_every_dependence_is_named_with_its_size():
     for part in ("everywhere (by some 22%)", "nodes that are slower for a while (by some 65%)", "2 services whose runs",
                  "after 600 s (up to 20 s)", "by up to 38%"):  # fmt: skip
         assert part in words
+
+
+def test_labels_and_driven_out_services_are_named_with_their_sizes():
+    cluster = made_cluster()
+    room, slowness = np.linspace(1.5, 4.5, cluster.num_nodes), np.full(cluster.num_nodes, 2.0)
+    cold = ColdStarts(600.0, np.array([0.0, 20.0, 5.0]), room, slowness)
+    of_scenario, of_queue = np.ones((3, 3)), np.ones((3, 2))
+    of_scenario[1] = 1.0, 0.5, 2.0
+    words = dependences_of(replace(cluster, cold=cold), RunLabels(of_scenario, of_queue))
+    assert words == [
+        "run times of a service that differ between scenarios (4.0 times)",
+        "services that start cold after 1.5 to 4.5 other services ran on the node (up to 40 s)",
+    ]
 
 
 def test_the_slow_drift_that_is_followed_in_any_case_is_nothing_that_a_log_shows():

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from offline_rl.placement_contract import setting_of
 from offline_rl.runner import Held, Request, load
 from offline_rl.runner.setting import parse_setting
@@ -106,6 +107,8 @@ def test_runner_and_books_expect_what_training_does(tmp_path: Path):
     cold = ColdStarts(40.0, np.full(shape[0], 15.0))
     encoding = replace(made_encoding(replace(cluster, cold=cold)), run_labels=labels)
     made_policy(tmp_path / "bundle", encoding, MLP)
+    shown = bundle_text(bundle_facts(tmp_path / "bundle"))
+    assert "as usual of service and scenario" in shown  # there is one queue
     policy, nodes = load(tmp_path / "bundle"), [{"name": name} for name in cluster.node_names]
     for index in np.ndindex(shape):
         service, scenario, queue = (

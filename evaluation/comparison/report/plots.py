@@ -59,7 +59,7 @@ def chart_plot(chart: Chart) -> str:
             axes.set_xscale("symlog", linthresh=1.0)
             axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
         elif all(float(x).is_integer() for curve in chart.curves for x in curve.x):
-            axes.xaxis.get_major_locator().set_params(integer=True)  # hours, decisions, pairs: none is a half
+            axes.locator_params(axis="x", integer=True)  # hours, decisions, pairs: none is a half
         axes.set_xlabel(chart.x_label)
         axes.set_ylabel(chart.y_label)
         _legend(axes, len(chart.curves))

@@ -28,9 +28,10 @@ def dependences_of(cluster: Cluster, labels: RunLabels | None = None) -> list[st
     if pressing := int(np.sum(np.asarray(cluster.pressure)[1:] > 0.0)):  # the first is "unknown"
         found.append(f"{pressing} services whose runs make those beside them longer")
     if cluster.cold is not None:
-        longest_s, room = float(np.max(cluster.cold.startup_s)), cluster.cold.room
+        cold, room = cluster.cold, cluster.cold.room
+        longest_s = float(np.max(cold.startup_s) * np.max(1.0 if cold.slowness is None else cold.slowness))
         after = (
-            f"{cluster.cold.memory_s:.3g} s"
+            f"{cold.memory_s:.3g} s"
             if room is None
             else f"{np.min(room):.3g} to {np.max(room):.3g} other services ran on the node"
         )
