@@ -100,7 +100,7 @@ def test_an_encoding_and_a_contract_keep_them(logged):
 
 
 def test_runner_and_books_expect_what_training_does(tmp_path: Path):
-    cluster = made_cluster()
+    cluster = replace(made_cluster(), queues=("unknown", "short", "long"))
     shape = len(cluster.services), len(cluster.scenarios), len(cluster.queues)
     rng = np.random.default_rng(0)
     labels = RunLabels(rng.uniform(0.2, 5.0, shape[:2]), rng.uniform(0.2, 5.0, (shape[0], shape[2])))
@@ -108,7 +108,7 @@ def test_runner_and_books_expect_what_training_does(tmp_path: Path):
     encoding = replace(made_encoding(replace(cluster, cold=cold)), run_labels=labels)
     made_policy(tmp_path / "bundle", encoding, MLP)
     shown = bundle_text(bundle_facts(tmp_path / "bundle"))
-    assert "as usual of service and scenario" in shown  # there is one queue
+    assert "as usual of service, scenario and queue" in shown
     policy, nodes = load(tmp_path / "bundle"), [{"name": name} for name in cluster.node_names]
     for index in np.ndindex(shape):
         service, scenario, queue = (
