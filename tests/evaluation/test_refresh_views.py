@@ -8,13 +8,15 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.judges.contender import OtherSystemError, load_contender
+from evaluation.judges.contender import OtherSystemError, encoding_of, load_contender
 from evaluation.judges.views import answered, translation_of, with_views
 from evaluation.pipeline.refresh.job import choose_running
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
 from logs_schema.errors import ProductError
+from offline_rl.placement_contract import setting_of
 from offline_rl.runner import load
+from offline_rl.runner.setting import parse_setting
 from tests.evaluation.test_runner_on_preset import COLUMNS, told
 from tests.offline_rl.bundles import BOUND, FREE, made_policy
 from tests.offline_rl.retelling import follow_and_compare
@@ -30,6 +32,7 @@ from twin.placement.log_windows import encode_days
 from twin.placement.replay import replayed_answers
 from twin.placement.responses import drawn_response
 from twin.placement.run_filter import RunDynamics
+from twin.placement.run_labels import RunLabels
 from twin.placement.types import Observation
 from twin.placement.windows import Windows, replayed_arrivals, select
 from twin.rollout import rollout
@@ -120,6 +123,19 @@ def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Pat
         lambda step, window: told(rows[windows.row[step, window] - first]),
     )
     assert len(chosen) > 1
+
+
+def test_a_bundle_brings_its_labels_and_the_rooms_of_its_nodes() -> None:
+    cluster = made_cluster()
+    room, slowness = np.arange(1.0, 1.0 + cluster.num_nodes), np.linspace(0.5, 2.0, cluster.num_nodes)
+    cold = ColdStarts(30.0, np.full(len(cluster.services), 5.0), room, slowness)
+    of_scenario = np.full((len(cluster.services), len(cluster.scenarios)), 2.0)
+    labels = RunLabels(of_scenario, np.full((len(cluster.services), len(cluster.queues)), 3.0))
+    trained = replace(made_encoding(replace(cluster, cold=cold)), run_labels=labels)
+    seen = encoding_of(parse_setting(setting_of(trained)), turned(made_encoding(cluster)))
+    np.testing.assert_array_equal(seen.cluster.cold.room, room[::-1])
+    np.testing.assert_array_equal(seen.cluster.cold.slowness, slowness[::-1])
+    assert seen.run_labels.factor(1, 1, 0) == 6.0
 
 
 def test_start_ups_are_those_of_the_encoding_that_sees_them() -> None:
