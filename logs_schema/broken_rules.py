@@ -13,9 +13,10 @@ IN_ORDER = (
 )
 REQUIRED = {
     "null": "a value",
-    "not_a_number": 'a number (a mapping of requests says what texts stand for: values = { ">24" = "32" })',
+    "not_a_number": 'a number (a mapping of requests says what texts stand for: values = { ">24" = "32" }, and how '
+    'numbers are written: decimal = ",", thousands = ".")',
     "not_a_boolean": "true, false, 1 or 0",
-    "not_an_instant": "ISO 8601 with its zone, or seconds since 1970",
+    "not_an_instant": "ISO 8601 with its zone, or seconds since 1970 (a mapping of requests: as time_format says)",
     "out_of_range": "seconds (not milliseconds) since 1970, or a date of the years 1 to 9999",
     "not_finite": "a finite number, or nothing where there is none",
     "too_large": f"a number of at most {LARGEST:.0e} in size",
@@ -33,6 +34,7 @@ REQUIRED = {
     "not_json": "a JSON object a line",
     "no_match": "an amount, or a text that the mapping's pattern matches as a whole; `other` in the mapping says what "
     "all other texts stand for",
+    "no_match:line": "what the mapping's regular expression of whole lines (line) matches",
     "other_row": "what the mapping's table [only] demands",
     "not_csv": "quotes that end on their line: a row is one line",
     "line_too_long": f"at most {MAX_LINE_LETTERS:,} letters a line",
@@ -49,6 +51,8 @@ SHOWN_LETTERS = 100
 def rule_in_words(table: str, rule: str) -> str:
     """What a rule such as `not_allowed:status` requires, in words; empty where its name says it."""
     kind, _, name = rule.partition(":")
+    if rule in REQUIRED:
+        return REQUIRED[rule]
     if kind in REQUIRED:
         return REQUIRED[kind]
     declared = {column.name: column for spec in TABLES if spec.name == table for column in spec.columns}

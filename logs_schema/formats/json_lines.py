@@ -37,8 +37,8 @@ def refuse_other_content(path: Path) -> None:
         )
     if begin.startswith("PAR1"):
         raise FormatError(
-            "the file is Parquet", where=str(path), allowed="CSV or JSON lines",
-            advice="write it as CSV; or give its columns the names and units of ours, and import it as native",
+            "the file is Parquet", where=str(path), allowed="CSV or JSON lines; of requests Parquet named .parquet",
+            advice="name it so, or write it as CSV; or give its columns our names and units, and import it as native",
         )  # fmt: skip
     if not begin.startswith(("[", "{")):
         return

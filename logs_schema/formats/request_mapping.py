@@ -2,6 +2,9 @@
 
     separator = ","                      # "|" for `sacct --parsable2`, "\\t"
     quotes = true                        # false: quotes are letters, as in `sacct --parsable2`
+    line = ""                            # regular expression of whole lines that are no CSV: named groups are columns
+    decimal = "."                        # sign before the decimals of amounts: "," in much of Europe
+    thousands = ""                       # sign between thousands: "." or "'" or " "; if empty, such amounts are refused
     header = []                          # names of the columns, where the file's first line is not a header
     time_zone = "UTC"                    # of instants that name none, such as "Europe/Berlin"
     time_format = ""                     # for datetime.strptime (%Z: UTC or GMT); if empty, ISO 8601 or numbers
@@ -75,6 +78,8 @@ class MappedColumn:
     values: Mapping[str, str] | None = None
     other: str | None = None
     constant: Any = None
+    decimal: str = "."
+    thousands: str = ""
 
     @cached_property
     def matcher(self) -> re.Pattern[str]:
@@ -106,6 +111,27 @@ class MappedColumn:
         """Whether the column holds numbers."""
         return self.is_count or bool(pa.types.is_floating(self.type))
 
+    @cached_property
+    def meanings(self) -> frozenset[str]:
+        """What the mapping itself says that texts stand for."""
+        return frozenset({self.other or "", *(self.values or {}).values()})
+
+    @cached_property
+    def _amount(self) -> re.Pattern[str]:
+        decimal, thousands = re.escape(self.decimal), re.escape(self.thousands)
+        grouped = rf"\d{{1,3}}(?:{thousands}\d{{3}})+|" if thousands else ""
+        return re.compile(rf"([+-]?)({grouped}\d*)(?:{decimal}(\d*))?((?:[eE][+-]?\d+)?\s*[A-Za-z]*)")
+
+    def plain_amount(self, text: str) -> str | None:
+        """An amount of the log with a point before its decimals and no sign between thousands; None for no amount."""
+        if (self.decimal, self.thousands) == (".", ""):
+            return text
+        found = self._amount.fullmatch(text)
+        if not found or not (found[2] or found[3]):
+            return None
+        whole = found[2].replace(self.thousands, "") if self.thousands else found[2]
+        return f"{found[1]}{whole}.{found[3]}{found[4]}" if found[3] else f"{found[1]}{whole}{found[4]}"
+
     def allowed_units(self) -> tuple[str, ...]:
         """The units that the column's fields may have."""
         if self.column in NODE_COLUMNS:
@@ -124,6 +150,7 @@ class RequestMapping:
     columns: Mapping[str, MappedColumn]
     separator: str = ","
     quotes: bool = True
+    line: re.Pattern[str] | None = None
     header: Sequence[str] = ()
     zone: tzinfo = UTC
     time_zone: str = "UTC"
@@ -173,6 +200,9 @@ def read_request_mapping(path: Path) -> RequestMapping:
         {
             "separator": str,
             "quotes": bool,
+            "line": str,
+            "decimal": str,
+            "thousands": str,
             "header": list,
             "time_zone": str,
             "time_format": str,
@@ -197,11 +227,50 @@ def read_request_mapping(path: Path) -> RequestMapping:
     _refuse_time_format(path, settings.get("time_format", ""))
     name = settings.get("time_zone", "UTC")
     unknown = settings.pop("unknown", [])
-    return RequestMapping(
-        path, {column: _column(path, column, table) for column, table in tables.items()}, **settings,
-        zone=zone_of(path, name), unknown=NOTHING | {str(one).casefold() for one in unknown},
+    marks = _marks(path, settings.pop("decimal", "."), settings.pop("thousands", ""))
+    columns = {column: replace(_column(path, column, table), **marks) for column, table in tables.items()}
+    if line := settings.pop("line", ""):
+        settings["line"] = _pattern(f"{path}, line", line)
+    mapping = RequestMapping(
+        path, columns, **settings, zone=zone_of(path, name),
+        unknown=NOTHING | {str(one).casefold() for one in unknown},
         only={column: _pattern(f"{path}, [only] {column}", text) for column, text in only.items()},
     )  # fmt: skip
+    _refuse_line(mapping, settings)
+    return mapping
+
+
+def _marks(path: Path, decimal: str, thousands: str) -> dict[str, Any]:
+    """The signs in amounts; FormatError for others than are written."""
+    if (
+        decimal not in (".", ",")
+        or thousands not in ("", ".", ",", "'", " ", "\u00a0", "\u202f")
+        or decimal == thousands
+    ):
+        raise FormatError(
+            f"decimal is {decimal!r} and thousands is {thousands!r}", where=str(path),
+            allowed='decimal "." or ",", thousands another one of them, an apostrophe, a blank or nothing',
+        )  # fmt: skip
+    return {"decimal": decimal, "thousands": thousands}
+
+
+def _refuse_line(mapping: RequestMapping, settings: Mapping[str, Any]) -> None:
+    """FormatError where lines are read by a regular expression and columns are not its groups, or keys of CSV stand
+    beside it."""
+    if mapping.line is None:
+        return
+    if beside := sorted({"separator", "quotes", "header"} & set(settings)):
+        raise FormatError(
+            f"line stands beside {first(beside)}", where=str(mapping.path),
+            allowed="line for text that is no CSV, or the keys of CSV",
+        )  # fmt: skip
+    groups = list(mapping.line.groupindex)
+    if absent := [source for source in mapping.sources if source not in groups]:
+        raise FormatError(
+            f"the regular expression of lines has no group {first(absent)}", where=f"{mapping.path}, line",
+            allowed=first(groups, num_shown=40) if groups else "named groups",
+            advice=f"name what it matches: (?P<{absent[0]}>...)",
+        )  # fmt: skip
 
 
 def _tells_arrivals(columns: Set[str]) -> bool:
@@ -217,10 +286,11 @@ def _column(path: Path, name: str, table: Any) -> MappedColumn:
         raise FormatError(
             "a column is no table", where=where, allowed="[columns.COLUMN] with source, unit, ..."
         )
-    kinds: dict[str, Any] = {one.name: (str,) for one in fields(MappedColumn)} | {
+    own = {"column", "sources", "decimal", "thousands"}
+    kinds: dict[str, Any] = {one.name: (str,) for one in fields(MappedColumn) if one.name not in own} | {
         "source": (str, list), "scale": (int, float), "values": dict, "constant": (str, int, float, bool)
     }  # fmt: skip
-    _check(path, table, {key: kind for key, kind in kinds.items() if key not in ("column", "sources")}, where)
+    _check(path, table, kinds, where)
     if "constant" in table and len(table) > 1:
         raise FormatError(
             "a constant stands beside a source", where=where, allowed="a constant alone, or a source"

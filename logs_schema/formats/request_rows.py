@@ -104,7 +104,7 @@ def _value(
 ) -> Any:
     """What a line says of a column; a pair of amount and what it is for, where it is for every core or node."""
     if one.constant is not None:
-        return _written(one, str(one.constant), instants)
+        return _meaning(one, str(one.constant), instants)
     found = [found_at(fields, source) for source in one.sources]
     if isinstance(found[0], list):
         # Nodes are all taken, amounts added up; the latest end counts, else the first text.
@@ -149,7 +149,12 @@ def meant_by(one: MappedColumn, text: str) -> str:
 def _written(one: MappedColumn, text: str, instants: InstantReading) -> Any:
     """The value of a column that `text` writes."""
     try:
-        return _meaning(one, meant_by(one, text), instants)
+        meant = meant_by(one, text)
+        if one.is_amount and one.unit != CLOCK and meant not in one.meanings:
+            if (plain := one.plain_amount(meant)) is None:
+                raise BadRow(f"not_a_number:{one.column}")
+            meant = plain
+        return _meaning(one, meant, instants)
     except BadRow as broken:
         if one.is_amount and one.pattern and not one.matcher.fullmatch(text):
             raise BadRow(f"{NO_MATCH}:{one.column}") from broken

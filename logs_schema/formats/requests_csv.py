@@ -1,4 +1,5 @@
-"""Jobs, tasks or pods of any system in CSV files or JSON lines, with a mapping (TOML) beside them: a line a request.
+"""Jobs, tasks or pods of any system in CSV files, JSON lines, lines of text or Parquet, with a mapping (TOML) beside
+them: a line, or row, a request.
 
     schedtwin import requests_csv jobs.csv mapping.toml nodes.csv --out archive
 
@@ -20,9 +21,8 @@ Readings of the format:
 * Numbers instead of dates count from 1970, or from the `origin` given.
 """
 
-import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,10 +30,8 @@ from typing import Any
 from logs_schema.calendar import EPOCH
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, RELATIVE_CLOCK, describe
-from logs_schema.formats.fields import CsvLines, csv_names
-from logs_schema.formats.files import find_files, head, names_apart, numbered_lines
+from logs_schema.formats.files import find_files, names_apart
 from logs_schema.formats.instant_units import duration_notice, unit_notice
-from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
 from logs_schema.formats.mapping import SUFFIX, mapping_file
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
@@ -46,6 +44,7 @@ from logs_schema.formats.reading import (
     Row,
     parse_lines,
 )
+from logs_schema.formats.request_lines import field_reader, first_lines, is_json, json_fields, lines_of
 from logs_schema.formats.request_mapping import MappedColumn, RequestMapping, read_request_mapping
 from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of
 from logs_schema.formats.request_values import AMOUNT_UNITS, InstantReading
@@ -55,10 +54,12 @@ from logs_schema.tables import NODES, REQUESTS
 
 NAME = "requests_csv"
 DESCRIPTION = (
-    "jobs, tasks or pods of any system in CSV files or JSON lines (plain or .gz), with a mapping (TOML)"
+    "jobs, tasks or pods of any system: CSV, JSON lines, text (or .gz) or Parquet, with a mapping (TOML)"
 )
-EXPECTED = "a header with the columns that the mapping (.toml) names, or JSON lines (.jsonl) with them"
+EXPECTED = "CSV, JSON lines (.jsonl) or Parquet (.parquet) with the columns that the mapping (.toml) names"
 TAKES_CAPACITY = True
+LOGS = (".csv", ".jsonl", ".tsv", ".psv", ".log", ".parquet")
+"""How the files of a log end that are read from a folder."""
 INVENTORY = ("nodes.csv", "nodes.csv.gz")
 MOST_AGAIN = 0.1
 """Share of requests that may arrive again, as those do that Slurm requeues."""
@@ -66,7 +67,7 @@ MOST_AGAIN = 0.1
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
     """The log's files, without mapping and inventory."""
-    files = find_files(paths, (".csv", ".jsonl", ".tsv", ".psv"))
+    files = find_files(paths, LOGS)
     return [path for path in files if path.suffix != SUFFIX and path.name not in INVENTORY]
 
 
@@ -150,7 +151,7 @@ def _mapping_file(paths: Sequence[Path]) -> Path:
 
 
 def _inventory(paths: Sequence[Path]) -> list[Path]:
-    found = find_files(paths, (".csv", ".jsonl", ".toml", ".tsv", ".psv"))
+    found = find_files(paths, (*LOGS, SUFFIX))
     return [path for path in found if path.name in INVENTORY]
 
 
@@ -159,7 +160,9 @@ def _refuse_copies(files: Sequence[Path]) -> None:
     by_content: dict[str, Path] = {}
     times = Counter(path.stat().st_size for path in files)
     for path in files:
-        if times[path.stat().st_size] == 1 or len(head(path)) < 2:  # a header alone is an hour without jobs
+        if (
+            times[path.stat().st_size] == 1 or len(first_lines(path)) < 2
+        ):  # a header alone is an hour without jobs
             continue
         if (other := by_content.setdefault(file_hash(path), path)) is not path:
             raise FormatError(
@@ -172,79 +175,24 @@ def _refuse_copies(files: Sequence[Path]) -> None:
 def _read_file(
     path: Path, name: str, mapping: RequestMapping, instants: InstantReading, pool: str | None
 ) -> Iterator[Item]:
-    as_fields, num_skipped = _reader(path, mapping)
+    as_fields, num_skipped = field_reader(path, mapping)
 
     def parse_row(line_number: int, line: str) -> Row | None:
         if line_number <= num_skipped or not line.strip():
             return None
         return request_row(mapping, as_fields(line), instants, f"{name}:{line_number}", pool)
 
-    yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, name)
-
-
-def _reader(path: Path, mapping: RequestMapping) -> tuple[Callable[[str], Mapping[str, Any]], int]:
-    """Reads a line's fields, and how many lines the names take; FormatError where a CSV file lacks a column.
-
-    Of lines that the mapping leaves out it raises BadRow.
-    """
-    if path.name.endswith(JSON_LINES):
-        refuse_other_content(path)
-        return _chosen(_json_fields, mapping), 0
-    if mapping.header:
-        names = [str(name) for name in mapping.header]
-    else:
-        names = csv_names(next(iter(head(path)), ""), mapping.separator)
-    if missing := [name for name in mapping.sources if names.count(name) != 1]:
-        refuse_other_content(path)
-        raise FormatError(
-            f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
-            allowed=", ".join(names)[:1000], advice=f"mend the mapping {mapping.path}, or its separator",
-        )  # fmt: skip
-    return _chosen(_csv_fields(names, mapping), mapping), 0 if mapping.header else 1
-
-
-def _chosen(
-    as_fields: Callable[[str], Mapping[str, Any]], mapping: RequestMapping
-) -> Callable[[str], Mapping[str, Any]]:
-    """Reads the fields of lines that the mapping's table `only` selects; BadRow `other_row:column` for others."""
-
-    def as_chosen(line: str) -> Mapping[str, Any]:
-        fields = as_fields(line)
-        for source, pattern in mapping.only.items():
-            if not pattern.fullmatch(text_of(found_at(fields, source))):
-                raise BadRow(f"other_row:{source}")
-        return fields
-
-    return as_chosen
-
-
-def _csv_fields(names: Sequence[str], mapping: RequestMapping) -> Callable[[str], Mapping[str, Any]]:
-    lines = CsvLines(mapping.separator, quotes=mapping.quotes)
-
-    def as_fields(line: str) -> Mapping[str, Any]:
-        return dict(zip(names, lines.fields(line, len(names)), strict=True))
-
-    return as_fields
-
-
-def _json_fields(line: str) -> Mapping[str, Any]:
-    try:
-        found = json.loads(line)
-    except (ValueError, RecursionError):
-        raise BadRow("not_json") from None
-    if not isinstance(found, dict):
-        raise BadRow("not_json")
-    return found
+    yield from parse_lines(lines_of(path), parse_row, REQUESTS, name)
 
 
 def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """For each column of instants or durations: that its first text is likely not what the mapping says."""
-    as_fields, num_skipped = _reader(path, mapping)
+    as_fields, num_skipped = field_reader(path, mapping)
     for one in mapping.columns.values():
         if not (one.is_instant or one.column_unit == "s") or len(one.sources) != 1:
             continue
         where = f"{one.column}, from {one.sources[0]} of {path.name}"
-        for line in head(path)[num_skipped:]:
+        for line in first_lines(path)[num_skipped:]:
             try:
                 text = _first_text(as_fields(line), one.sources[0], mapping)
             except BadRow:
@@ -262,9 +210,9 @@ def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
 
 def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """That the first lines tell of requests several times, each time with another arrival, as a log of events does."""
-    as_fields, num_skipped = _reader(path, mapping)
+    as_fields, num_skipped = field_reader(path, mapping)
     instants, arrivals = InstantReading(mapping.zone, mapping.time_format), defaultdict(set)
-    for number, line in enumerate(head(path)[num_skipped:]):
+    for number, line in enumerate(first_lines(path)[num_skipped:]):
         try:
             row = request_row(mapping, as_fields(line), instants, str(number), None)
         except BadRow:
@@ -283,12 +231,12 @@ def _event_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
 
 def _absent_paths(path: Path, mapping: RequestMapping) -> list[str]:
     """Paths at which none of the first lines of JSON has anything: spelt wrongly, or of something rare."""
-    if not path.name.endswith(JSON_LINES):
+    if not is_json(path):
         return []
     lines = []
-    for line in head(path):
+    for line in first_lines(path):
         try:
-            lines.append(_json_fields(line))
+            lines.append(json_fields(line))
         except BadRow:
             continue
     sources = mapping.sources if lines else []
@@ -325,8 +273,8 @@ def _counts_from_hidden_zero(files: Sequence[Path], mapping: RequestMapping) -> 
     )
     if mapping.time_format or not files or not arrival.sources:
         return False
-    as_fields, num_skipped = _reader(files[0], mapping)
-    for line in head(files[0])[num_skipped:]:
+    as_fields, num_skipped = field_reader(files[0], mapping)
+    for line in first_lines(files[0])[num_skipped:]:
         try:
             text = _first_text(as_fields(line), arrival.sources[0], mapping)
             text = "" if mapping.is_nothing(text) else meant_by(arrival, text)

@@ -372,7 +372,7 @@ def test_durations_amounts_and_lists_of_hosts() -> None:
         ("jobs.json", '{"apiVersion": "v1", "items": [{"at": 1}]}\n', "one JSON document"),
         ("jobs.jsonl", '{"jobs": [{"at": 1}], "meta": {}}\n', "one JSON document"),
         ("jobs.ndjson", '{"at": 1}\n{"at": 2}\n', "is not named so"),
-        ("jobs.parquet", "PAR1\x15\x04", "is Parquet"),
+        ("jobs.pq", "PAR1\x15\x04", "is Parquet"),
     ],
 )
 @pytest.mark.parametrize("log_format", ["requests_csv", "metrics_csv"])

@@ -75,7 +75,8 @@ def read_jobs(
             where=f"{archive.path}, table requests, {rows.num_rows:,} rows"
             + ("" if pool is None else f" of the pool {pool}"),
             allowed="rows with cpu_cores, and with start and finish or run_s",
-            advice="choose other days, or another log; where jobs wait for GPUs, map their number to cpu_cores",
+            advice="choose other days, or another log; where jobs wait for GPUs, import with requests_csv "
+            "and a mapping of their number to cpu_cores",
         )
     request_id = rows["request_id"].to_numpy(zero_copy_only=False)
     usable = usable[_in_order(arrival_us[usable], request_id[usable])]

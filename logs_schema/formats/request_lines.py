@@ -1,0 +1,199 @@
+"""Lines of any system's log and the fields in them: CSV, JSON, Parquet, or text by a regular expression.
+
+A row of Parquet is handed on as the line of JSON that it would be, so that columns in columns are paths, and the
+quarantine can show it: instants are ISO 8601, with `Z` where the file knows them as UTC or of any zone, durations are
+seconds, decimals and days are texts.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from logs_schema.errors import FormatError, first
+from logs_schema.formats.fields import CsvLines, csv_names
+from logs_schema.formats.files import head, numbered_lines
+from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
+from logs_schema.formats.reading import BadRow
+from logs_schema.formats.request_mapping import RequestMapping
+from logs_schema.formats.request_rows import found_at, text_of
+
+PARQUET = ".parquet"
+LINE = "line"
+"""The mapping's key for lines that are no CSV, and the name of the rule that others break."""
+BATCH_ROWS, HEAD_ROWS = 4096, 500
+Fields = Callable[[str], Mapping[str, Any]]
+
+
+def is_json(path: Path) -> bool:
+    """Whether a file's lines are objects of JSON."""
+    return path.name.endswith((*JSON_LINES, PARQUET))
+
+
+def lines_of(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines of a file, or the rows of Parquet, with their numbers from 1."""
+    return enumerate(_rows(path, BATCH_ROWS), 1) if path.name.endswith(PARQUET) else numbered_lines(path)
+
+
+def first_lines(path: Path) -> list[str]:
+    """The first lines of a file, or rows of Parquet."""
+    if not path.name.endswith(PARQUET):
+        return head(path)
+    return [line for line, _ in zip(_rows(path, HEAD_ROWS), range(HEAD_ROWS), strict=False)]
+
+
+def field_reader(path: Path, mapping: RequestMapping) -> tuple[Fields, int]:
+    """Reads a line's fields, and how many lines the names take; FormatError where a file lacks a column.
+
+    Of lines that the mapping leaves out it raises BadRow.
+    """
+    if path.name.endswith(PARQUET):
+        with _opened(path) as file:
+            _refuse_absent(path, mapping, file.schema_arrow.names)
+        return _chosen(json_fields, mapping), 0
+    if path.name.endswith(JSON_LINES):
+        refuse_other_content(path)
+        return _chosen(json_fields, mapping), 0
+    if mapping.line is not None:
+        refuse_other_content(path)
+        return _chosen(_matched_fields(mapping), mapping), 0
+    if mapping.header:
+        names = [str(name) for name in mapping.header]
+    else:
+        names = csv_names(next(iter(head(path)), ""), mapping.separator)
+    if missing := [name for name in mapping.sources if names.count(name) != 1]:
+        refuse_other_content(path)
+        raise FormatError(
+            f"the file has no column {first(missing)}, or has it twice", where=f"{path}, line 1",
+            allowed=", ".join(names)[:1000],
+            advice=f"mend the mapping {mapping.path}, or its separator; lines without columns, such as those of a web "
+            "server, are read by a regular expression, its key line",
+        )  # fmt: skip
+    return _chosen(_csv_fields(names, mapping), mapping), 0 if mapping.header else 1
+
+
+def json_fields(line: str) -> Mapping[str, Any]:
+    """The object of JSON that a line is; BadRow `not_json` where it is none."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        raise BadRow("not_json") from None
+    if not isinstance(found, dict):
+        raise BadRow("not_json")
+    return found
+
+
+def _chosen(as_fields: Fields, mapping: RequestMapping) -> Fields:
+    """Reads the fields of lines that the mapping's table `only` selects; BadRow `other_row:column` for others."""
+
+    def as_chosen(line: str) -> Mapping[str, Any]:
+        fields = as_fields(line)
+        for source, pattern in mapping.only.items():
+            if not pattern.fullmatch(text_of(found_at(fields, source))):
+                raise BadRow(f"other_row:{source}")
+        return fields
+
+    return as_chosen
+
+
+def _csv_fields(names: Sequence[str], mapping: RequestMapping) -> Fields:
+    lines = CsvLines(mapping.separator, quotes=mapping.quotes)
+
+    def as_fields(line: str) -> Mapping[str, Any]:
+        return dict(zip(names, lines.fields(line, len(names)), strict=True))
+
+    return as_fields
+
+
+def _matched_fields(mapping: RequestMapping) -> Fields:
+    """Reads the named groups of the mapping's regular expression; BadRow `no_match:line`."""
+    pattern = mapping.line
+    assert pattern is not None
+
+    def as_fields(line: str) -> Mapping[str, Any]:
+        found = pattern.fullmatch(line)
+        if not found:
+            raise BadRow(f"no_match:{LINE}")
+        return found.groupdict("")
+
+    return as_fields
+
+
+def _refuse_absent(path: Path, mapping: RequestMapping, names: Sequence[str]) -> None:
+    absent = [
+        source for source in mapping.sources
+        if not any(source == name or source.startswith(f"{name}.") for name in names)
+    ]  # fmt: skip
+    if absent:
+        raise FormatError(
+            f"the file has no column {first(absent)}", where=str(path), allowed=", ".join(names)[:1000],
+            advice=f"mend the mapping {mapping.path}",
+        )  # fmt: skip
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, pre_buffer=False)
+    except (OSError, pa.ArrowException) as error:
+        raise FormatError(
+            f"the file cannot be read as Parquet: {error}", where=str(path), advice="write or fetch it again"
+        ) from error
+
+
+def _rows(path: Path, num_rows: int) -> Iterator[str]:
+    """The rows of a Parquet file as lines of JSON."""
+    with _opened(path) as file:
+        schema = file.schema_arrow
+        steps = [pa.schema([field.with_type(as_type(field.type)) for field in schema]) for as_type in _STEPS]
+        try:
+            for batch in file.iter_batches(num_rows):
+                rows = pa.Table.from_batches([batch])
+                for step in steps:
+                    rows = rows.cast(step, safe=False)
+                for row in rows.to_pylist(maps_as_pydicts="lossy"):
+                    yield json.dumps(row, ensure_ascii=False, default=_as_json)
+        except (OSError, pa.ArrowException) as error:
+            raise FormatError(
+                f"the file cannot be read as Parquet: {error}", where=str(path),
+                advice="write or fetch it again; where a type of its columns is named here, leave that column out",
+            ) from error  # fmt: skip
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    return value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """A type with instants of any zone as such of UTC, and what is counted in nanoseconds in microseconds."""
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp(kind.unit, "UTC") if kind.tz else kind
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    if pa.types.is_time64(kind):
+        return pa.time64("us")
+    return _in_utc(kind.value_type) if pa.types.is_dictionary(kind) else _inside(kind, _in_utc)
+
+
+def _as_text(kind: pa.DataType) -> pa.DataType:
+    """A type with instants as texts: they may lie beyond what Python's calendar holds."""
+    return pa.string() if pa.types.is_timestamp(kind) else _inside(kind, _as_text)
+
+
+_STEPS = (_in_utc, _as_text)
+
+
+def _inside(kind: pa.DataType, as_type: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
+    """A type with the types that it is made of replaced."""
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(as_type(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(as_type(kind.key_type), as_type(kind.item_type))
+    if pa.types.is_large_list(kind):
+        return pa.large_list(as_type(kind.value_type))
+    return pa.list_(as_type(kind.value_type)) if pa.types.is_list(kind) else kind
