@@ -1,6 +1,8 @@
 """Mappings of evaluation/examples/requests on logs as systems write them, joined by the commands that they name."""
 
 import json
+import os
+import shutil
 import sqlite3
 import subprocess
 from pathlib import Path
@@ -8,7 +10,7 @@ from textwrap import dedent
 
 import pytest
 
-from logs_schema import FormatError, check_archive
+from logs_schema import Archive, FormatError, check_archive
 from logs_schema.importing import import_log
 from tests.logs_schema.collecting import written
 from tests.logs_schema.test_formats_requests import EXAMPLES, imported, requests_in
@@ -83,7 +85,7 @@ def test_events_of_google_joined_to_attempts_by_the_query_that_the_mapping_names
     base = sqlite3.connect(":memory:")
     base.execute("CREATE TABLE events (time, job, task, machine, event, user, class, cpu)")
     base.executemany("INSERT INTO events VALUES (?, ?, ?, ?, ?, 'u', 2, .5)", events)
-    found = base.execute(told("google.toml", "SELECT job", "and then"))
+    found = base.execute(told("google.toml", "SELECT job", "Of the data of 2019"))
     lines = [",".join("" if one is None else str(one) for one in row) for row in found]
     written(tmp_path, "attempts.csv", ",".join(one[0] for one in found.description), *lines)
     report = import_log("requests_csv", [tmp_path / "attempts.csv", EXAMPLES / "google.toml"], tmp_path / "a")
@@ -96,6 +98,55 @@ def test_events_of_google_joined_to_attempts_by_the_query_that_the_mapping_names
     assert rows == {"2/0/1": (600, 600, 900), "2/0/2": (900, 950, None), "3/0/1": (700, None, None)}
     assert report.quarantined["requests"] == {"null:arrival": 1}
     assert requests_in(tmp_path / "a")["2/0/1"]["status"] == "killed"
+
+
+def test_the_events_of_google_of_2019_are_those_of_2011_by_the_view_that_the_mapping_names() -> None:
+    base = sqlite3.connect(":memory:")
+    base.execute(
+        "CREATE TABLE instance_events (time, collection_id, instance_index, machine_id, type, scheduling_class, cpus)"
+    )
+    types = [0, 1, 2, 9, 3, 10, 4, 0, 1, 2, 3, 6]  # evicted, submitted again, finished
+    base.executemany(
+        "INSERT INTO instance_events VALUES (?, 7, 0, ?, ?, 2, .5)",
+        [(at, "m" if one in (3, 4, 6) else None, one) for at, one in enumerate(types, 600)],
+    )
+    view = told("google.toml", "CREATE VIEW", "and then").replace("resource_request.cpus", "cpus")
+    base.execute(view)
+    found = base.execute(told("google.toml", "SELECT job", "Of the data of 2019"))
+    names = [one[0] for one in found.description]
+    attempts = [dict(zip(names, row, strict=True)) for row in found]
+    assert [[row[name] for name in ("submit", "start", "finish", "outcome", "machine")] for row in attempts] == [
+        [600, 604, 606, 2, "m"], [607, 610, 611, 4, "m"],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("example", "program", "answer"),
+    [
+        ("slurm.toml", "sinfo", "n1,cluster,pool,64\nn2,cluster,pool,8\nn1,cluster,pool,64"),
+        (
+            "kubernetes.toml",
+            "kubectl",
+            '{"items": [{"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "64"}}}, '
+            '{"metadata": {"name": "n2"}, "status": {"capacity": {"cpu": "8"}}}]}',
+        ),
+    ],
+)
+def test_nodes_by_the_command_that_a_mapping_names(tmp_path: Path, example, program, answer) -> None:
+    if program == "kubectl" and not shutil.which("jq"):
+        pytest.skip("jq is not installed")
+    fake = written(tmp_path, program, "#!/bin/sh", f"cat <<'E'\n{answer}\nE")
+    fake.chmod(0o755)
+    command = told(example, "(echo node_id", "schedtwin import")
+    environment = os.environ | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, env=environment)
+    log = written(tmp_path, "log.csv", "t", "2024-03-01T12:00:00Z")
+    mapping = written(tmp_path, "map.toml", '[columns.arrival]\nsource = "t"')
+    import_log("requests_csv", [log, mapping, tmp_path / "nodes.csv"], tmp_path / "a")
+    nodes = [row for batch in Archive(tmp_path / "a").scan("nodes") for row in batch.to_pylist()]
+    assert {row["node_id"]: (row["site"], row["cpu_cores"]) for row in nodes} == {
+        "n1": ("cluster", 64.0), "n2": ("cluster", 8.0),
+    }  # fmt: skip
 
 
 def test_arrivals_follow_from_ends_run_times_and_waits_where_the_log_has_no_others(tmp_path: Path) -> None:
