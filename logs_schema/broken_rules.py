@@ -45,7 +45,7 @@ REQUIRED = {
     "duplicate_key": "each key once; the first row is kept",
 }
 """What is required by rules that do not depend on the column."""
-SHOWN_LETTERS = 100
+SHOWN_LETTERS = 300
 
 
 def rule_in_words(table: str, rule: str) -> str:

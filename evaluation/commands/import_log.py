@@ -13,6 +13,16 @@ if TYPE_CHECKING:
 
 NAME = "import"
 HELP = "import a scheduling log into an archive"
+MANY = 0.05
+"""Share of a table's rows from which on the first one that breaks a rule is shown."""
+MEANT = "other_row:", "duplicate_key"
+"""Rules of rows that are left out by choice, or are kept elsewhere."""
+
+
+LATER_DAYS = (
+    "Days that came later: name their files beside the older ones, and --replace; a row that is in both is\n"
+    "taken once. The daily job that also trains again is schedtwin refresh."
+)
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -22,7 +32,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.formatter_class = RawDescriptionHelpFormatter
     width = max(len(name) for name in format_names())
     lines = (f"  {name:<{width}}  {find_format(name).DESCRIPTION}" for name in format_names())
-    parser.epilog = "\n".join(("formats:", *lines))
+    parser.epilog = "\n".join(("formats:", *lines, "", LATER_DAYS))
     parser.add_argument("format", metavar="FORMAT", help="format of the log (see below)")
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", type=Path, help="files of the log, or a folder of them"
@@ -69,7 +79,7 @@ def run(arguments: Namespace) -> int:
             rules = {**report.quarantined.get(table, {}), **report.superseded.get(table, {})}
             lines += [f"  {num_rows:,} x {rule}" for rule, num_rows in sorted(rules.items())]
         lines.append(str(report.lines))
-        lines += why_nothing_kept
+        lines += why_not_kept
         lines += [f"warning: {notice}" for notice in report.notices]
         lines.append(
             f"{report.archive} written in {report.seconds:.1f} s; {follow_up('check', report.archive)}"
@@ -96,10 +106,9 @@ def run(arguments: Namespace) -> int:
             progress=stage,
             run_tasks=None if engine.is_here else tasks,
         )
-        why_nothing_kept = [f"no row of {table} was kept" for table in nothing_kept(report)]
-        why_nothing_kept += ["the log holds no rows"] if holds_nothing(report) else []
-        rules = {table: report.quarantined[table] for table in nothing_kept(report)}
-        why_nothing_kept += [f"  {line}" for line in first_broken(Archive(out), rules)]
+        why_not_kept = [f"no row of {table} was kept" for table in nothing_kept(report)]
+        why_not_kept += ["the log holds no rows"] if holds_nothing(report) else []
+        why_not_kept += [f"  {line}" for line in first_broken(Archive(out), often_broken(report))]
     report = replace(report, archive=arguments.out if address is None else address)
     show_result(arguments, report.to_json(), text(report))
     return 1 if nothing_kept(report) or holds_nothing(report) else 0
@@ -108,6 +117,17 @@ def run(arguments: Namespace) -> int:
 def nothing_kept(report: "ImportReport") -> list[str]:
     """The tables of which every row is in quarantine."""
     return [table for table in report.quarantined if not report.rows.get(table)]
+
+
+def often_broken(report: "ImportReport") -> dict[str, dict[str, int]]:
+    """The rules that cost a table many rows, which neither the mapping left out nor were there before."""
+    found = {}
+    for table, rules in report.quarantined.items():
+        kept = report.rows.get(table, 0)
+        wrong = {rule: number for rule, number in rules.items() if not rule.startswith(MEANT)}
+        enough = MANY * (kept + sum(wrong.values()))
+        found[table] = {rule: number for rule, number in wrong.items() if number >= enough} if kept else rules
+    return found
 
 
 def holds_nothing(report: "ImportReport") -> bool:

@@ -73,6 +73,27 @@ def test_import_of_nothing_right_says_so_and_why(tmp_path, capsys):
     assert run("check", tmp_path / "archive") == 1
 
 
+@pytest.mark.parametrize(("num_wrong", "is_shown"), [(1, False), (3, True)])
+def test_import_shows_the_first_row_that_breaks_a_rule_which_costs_many(
+    tmp_path, capsys, num_wrong, is_shown
+):
+    """And none that the mapping leaves out, or that is there already."""
+    names = [f"{at}{'x' if at < num_wrong else ''}" for at in range(50)]
+    lines = [f"{name},2024-03-01T12:00:00Z,job,{name}" for name in names] * 2
+    lines += ["9,2024-03-01T12:00:00Z,step,1"] * 50
+    (tmp_path / "log.csv").write_text("\n".join(("id,t,kind,cores", *lines)))
+    (tmp_path / "map.toml").write_text(
+        '[only]\nkind = "job"\n[columns.arrival]\nsource = "t"\n[columns.request_id]\nsource = "id"\n'
+        '[columns.cpu_cores]\nsource = "cores"\n'
+    )
+    assert (
+        run("import", "requests_csv", tmp_path / "log.csv", tmp_path / "map.toml", "--out", tmp_path / "a")
+        == 0
+    )
+    shown = [line for line in capsys.readouterr().out.splitlines() if "first in" in line]
+    assert [line.split(",")[0].strip() for line in shown] == ["not_a_number:cpu_cores"] * is_shown
+
+
 def test_import_of_a_header_alone_says_that_there_is_nothing(tmp_path, capsys):
     (tmp_path / "requests.csv").write_text("request_id,arrival,site,status\n")
     assert run("import", "native", tmp_path / "requests.csv", "--out", tmp_path / "archive") == 1
