@@ -126,7 +126,8 @@ def often_broken(report: "ImportReport") -> dict[str, dict[str, int]]:
         kept = report.rows.get(table, 0)
         wrong = {rule: number for rule, number in rules.items() if not rule.startswith(MEANT)}
         enough = MANY * (kept + sum(wrong.values()))
-        found[table] = {rule: number for rule, number in wrong.items() if number >= enough} if kept else rules
+        often = {rule: number for rule, number in wrong.items() if number >= enough}
+        found[table] = often if kept else dict(rules)
     return found
 
 
