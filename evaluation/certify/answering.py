@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.forecasting import Forecast
+from evaluation.certify.forecasting import RESOLUTION, Forecast
 from evaluation.certify.lines import Line, not_applicable
 from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, rows_of
 from evaluation.certify.resampled import Units
@@ -20,6 +20,8 @@ SECTION = "answers one step ahead"
 BLOCKS_PER_DAY = 12
 DURATIONS = {"wait": "wait_s", "run time": "run_s", "response time": "response_s"}
 COLUMNS = (*DURATIONS, "answer")
+OFTEN, TICK = 0.01, 1e-3
+"""Share of the rows that makes a value a repeated one, and how far apart its logarithms may be."""
 
 
 def table_of(simulated: DayOutcomes, service: np.ndarray, known: np.ndarray) -> Sample:
@@ -72,7 +74,48 @@ def answers_trio(forecast: Forecast, partners: Sequence[HeldOutDay]) -> Trio:
         other.append(table_of(day.logged, service, day.logged.known))
     whole = together([Units(part, np.zeros(part.num_rows, np.int64)) for part in other])
     unit = consecutive(whole.sample.num_rows, forecast.num_units)
-    return Trio(real, generated, Units(whole.sample, unit), forecast.num_units)
+    return equal_where_repeated(Trio(real, generated, Units(whole.sample, unit), forecast.num_units))
+
+
+def equal_where_repeated(trio: Trio) -> Trio:
+    """A trio of columns of logarithms whose values count as equal within `RESOLUTION` of one that the log repeats.
+
+    A forecast of .99 s is right where the log can only say 1 s, as in the calibration of forecasts; and distances from
+    a column that is the same second everywhere would have no scale. The values of all samples become the log's.
+    """
+    repeated = {name: often_repeated(column) for name, column in trio.real.sample.continuous.items()}
+
+    def as_in_the_log(part: Units) -> Units:
+        continuous = {name: _equal(column, repeated[name]) for name, column in part.sample.continuous.items()}
+        return Units(Sample(continuous, part.sample.categorical), part.unit)
+
+    real, generated, other = (as_in_the_log(part) for part in (trio.real, trio.generated, trio.other))
+    return Trio(real, generated, other, trio.num_units)
+
+
+def often_repeated(column: np.ndarray) -> np.ndarray:
+    """Values of a column, ascending, that `OFTEN` of its rows have within a `TICK`; of those within `RESOLUTION`
+    of each other the most frequent one."""
+    known = column[np.isfinite(column)]
+    _, first_row, counts = np.unique(np.round(known / TICK), return_index=True, return_counts=True)
+    kept: list[float] = []
+    for index in np.argsort(-counts, kind="stable"):
+        if counts[index] < max(OFTEN * len(known), 2):
+            break
+        value = float(known[first_row[index]])
+        if all(abs(value - other) > RESOLUTION for other in kept):
+            kept.append(value)
+    return np.sort(kept)
+
+
+def _equal(column: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A column with the nearest of `values`, ascending, in place of what lies within `RESOLUTION` of it."""
+    if not len(values):
+        return column
+    above = np.searchsorted(values, column)
+    low, high = values[np.maximum(above - 1, 0)], values[np.minimum(above, len(values) - 1)]
+    nearest = np.where(np.abs(column - low) <= np.abs(column - high), low, high)
+    return np.where(np.abs(column - nearest) <= RESOLUTION, nearest, column)
 
 
 def _simulated(node: np.ndarray, status: np.ndarray, wait_s: np.ndarray, run_s: np.ndarray) -> DayOutcomes:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive, table_of, together
+from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive, equal_where_repeated, table_of, together
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, known_in_log, request_column
@@ -61,7 +61,7 @@ def closed_trio(
                 Units(table_of(outcomes, request_column(of, outcomes, "service"), known), unit[known])
             )
     real, twin_part, other = (together(part) for part in parts)
-    return Trio(real, twin_part, other, len(held) * blocks)
+    return equal_where_repeated(Trio(real, twin_part, other, len(held) * blocks))
 
 
 def distance_lines(trio: Trio, config: CertifyConfig) -> list[Line]:
