@@ -32,7 +32,7 @@ FIRST = dt.datetime(2024, 1, 1, tzinfo=dt.UTC)
 NUM_DAYS, A_DAY = 8, 1_500
 
 
-def write_log(path: Path, run_s, service, changes=None) -> Archive:
+def write_log(path: Path, run_s, service, changes=None, facts=None) -> Archive:
     """A log whose run times and services are functions of (day, random generator); `changes` hold for every row."""
     rng, schema, rows = np.random.default_rng(0), arrow_schema(REQUESTS, SCHEMA_VERSION), []
     for day in range(NUM_DAYS):
@@ -44,7 +44,7 @@ def write_log(path: Path, run_s, service, changes=None) -> Archive:
                 "finish": begun + dt.timedelta(seconds=run_s(day, rng)), "service": service(day, rng),
                 "ran_node": f"m{rng.integers(4)}", "status": "completed",
             } | (changes or {}))  # fmt: skip
-    with ArchiveWriter(path) as writer:
+    with ArchiveWriter(path, facts=facts or {}) as writer:
         table = pa.Table.from_pylist([{name: row.get(name) for name in schema.names} for row in rows], schema)
         writer.write("requests", table, source="made")
     return Archive(path)
@@ -156,6 +156,13 @@ def test_run_times_count_where_the_start_is_unknown(tmp_path: Path) -> None:
     counts = count_day((log.path, log.days("requests")[0]))
     assert counts.durations["run times"].sum(axis=0)[bin_of(np.array([100.0]))] == A_DAY
     assert counts.durations["waits"].sum() == 0
+
+
+def test_waits_that_the_mapping_says_are_no_aspect(tmp_path: Path) -> None:
+    facts = {"limits": {"true_waits": "waits are not logged"}}
+    log = write_log(tmp_path / "made", lambda *_: 1.0, lambda *_: "ocr", facts=facts)
+    found = survey(log.path, SurveyConfig(), one_by_one)
+    assert [one.name for one in found.aspects] == ["arrivals", "run times", "nodes"]
 
 
 def test_days_of_one_request_cannot_be_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,7 +49,9 @@ def count_day(item: tuple[Path, dt.date]) -> DayCounts:
         name: (Counter(), Counter()) for name in ("mix", "nodes")
     }
     num_requests, random = 0, np.random.default_rng(day.toordinal())
-    for batch in Archive(path).scan("requests", days=[day], columns=COLUMNS):
+    archive = Archive(path)
+    are_waits_logged = "true_waits" not in archive.facts.get("limits", {})
+    for batch in archive.scan("requests", days=[day], columns=COLUMNS):
         half = random.integers(0, 2, batch.num_rows)
         num_requests += batch.num_rows
         instant_us = {name: _micros(batch[name]) for name in ("arrival", "start", "finish")}
@@ -58,6 +60,7 @@ def count_day(item: tuple[Path, dt.date]) -> DayCounts:
         ran_s = (instant_us["finish"] - instant_us["start"]) / 1e6
         ran_s = np.where(np.isnan(ran_s), _numbers(batch["run_s"]), ran_s)
         waited_s = (instant_us["start"] - instant_us["arrival"]) / 1e6
+        waited_s = waited_s if are_waits_logged else np.full(batch.num_rows, np.nan)
         for name, lasted_s in (("run times", ran_s), ("waits", waited_s)):
             known = np.isfinite(lasted_s)
             np.add.at(durations[name], (half[known], bin_of(lasted_s[known])), 1)
