@@ -48,6 +48,8 @@ from twin.placement.model import PlacementTwin
 NOTHING_KEPT = Unfinished()
 PARTS = (ANSWERS, POLICIES, POPULATION)
 """The parts that tasks measure; the answers, and all lines from the same simulated days, are one part."""
+MOST_OF_A_DAY = 40_000
+"""Requests of a day that are forecast, about at most: of more, windows spread evenly over it."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,8 @@ def measure(
     with progress.stage("play the held-out days"):
         real = logged_days(archive, encoding, chosen, config) if logged is None else logged()
         held, partners = ([real[day] for day in part] for part in (chosen.days, chosen.partners))
-        most = 2 * max(config.enough_rows, config.min_rows)
         parts = [
-            encode_days(archive, encoding, [day], num_steps=config.num_steps, most=most)
+            encode_days(archive, encoding, [day], num_steps=config.num_steps, most=MOST_OF_A_DAY)
             for day in chosen.days
         ]
         refuse_few(parts, config.min_rows)
