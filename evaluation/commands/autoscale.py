@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from offline_rl.serving.scaling_controller import Controller
 
 NAME = "autoscale"
+NOT_KNOWN = "what is granted is not known"
 HELP = "decide what deployments are granted from live metrics: recommend, or scale those that are named"
 
 
@@ -75,7 +76,7 @@ def run(arguments: Namespace) -> int:
         raise ConfigError(f"--decisions {arguments.decisions}", allowed="1 or more")
     policy = load_scaling(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
     mapping = read_mapping(arguments.mapping)
-    refuse_unmapped(mapping, policy.setting.form)
+    refuse_unmapped(mapping, policy.setting.form, of_grants=not arguments.kube)
     metrics = given(Prometheus(arguments.prometheus, mapping), arguments)
     if metrics.token_file is not None and not metrics.token_file.is_file():
         raise ConfigError("there is no such file", where=f"--prometheus-token-file {metrics.token_file}")
@@ -144,7 +145,7 @@ def _resign(leading: "Leading") -> None:
 def _decide(controller: "Controller", arguments: Namespace, over: threading.Event) -> int:
     """Decisions, one an interval, until there are enough of them or `over` is set; the exit status."""
     from evaluation.commands.statuses import DONE, USER_ERROR
-    from logs_schema.errors import SchedtwinError
+    from logs_schema.errors import SchedtwinError, first
 
     done, made = 0, 0
     while not over.is_set():
@@ -156,6 +157,12 @@ def _decide(controller: "Controller", arguments: Namespace, over: threading.Even
             if "follows" in decision:
                 sentence = f"{decision['follows']} holds the Lease {arguments.lease}: nothing is written"
                 print(f"schedtwin autoscale: {sentence}", file=sys.stderr, flush=True)
+            if "not_in_the_bundle" in decision:
+                sentence = (
+                    f"metrics tell of {first(decision['not_in_the_bundle'])}, which the bundle does not know"
+                )
+                advice = "they are left alone; train again with a log that has them to scale them too"
+                print(f"schedtwin autoscale: {sentence}: {advice}", file=sys.stderr, flush=True)
             if "log_error" in decision:
                 print(f"schedtwin autoscale: the log: {decision['log_error']}", file=sys.stderr, flush=True)
         except (
@@ -181,5 +188,12 @@ def _text(decision: dict) -> str:
             if wanted[name] is not None and granted[name] is not None
         )
         why = f" ({row['arm']}: {row['reason']})" if row["reason"] else ""
-        lines.append(f"  {row['deployment']}: {change}{' written' if row['written'] else ''}{why}")
+        lines.append(
+            f"  {row['deployment']}: {change or NOT_KNOWN}{' written' if row['written'] else ''}{why}"
+        )
+        if row["error"]:
+            lines.append(
+                f"    {'but ' if row['written'] else 'not written: '}"
+                + " | ".join(row["error"].split("\n  "))
+            )
     return "\n".join(lines)

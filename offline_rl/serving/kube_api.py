@@ -24,6 +24,16 @@ IN_CLUSTER = "https://kubernetes.default.svc"
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MERGE_PATCH, STRATEGIC_PATCH = "application/merge-patch+json", "application/strategic-merge-patch+json"
 MAX_BYTES = 64 * 1024**2
+AGAIN = "a running autoscaler asks again in the next interval"
+ADVICE = {
+    401: "give a token that is valid, or the address of `kubectl proxy`",
+    403: "grant the rights to the account",
+    404: "look at the namespace and the name",
+    409: f"nothing: somebody else wrote first, and {AGAIN}",
+    422: "see what the API says is wrong: a quota, a limit or an admission rule",
+    429: f"{AGAIN}; where it is refused again and again, look at the load of the API",
+}
+"""Status of a refusal -> what to do."""
 
 
 class KubeError(SchedtwinError):
@@ -123,7 +133,9 @@ class KubeApi:
             content = _content_of(error)
             refused = KubeError(
                 f"the API refused {method} ({error.code})", where=f"{self.url}{path}: {content}",
-                allowed="an account that may get deployments and patch deployments/scale",
+                allowed="an account that may get deployments and patch deployments/scale"
+                if error.code in (401, 403) else "",
+                advice=ADVICE.get(error.code, f"see what the API says; {AGAIN}"),
             )  # fmt: skip
             refused.status = error.code
             raise refused from error
@@ -137,6 +149,7 @@ class KubeApi:
 def _content_of(error: HTTPError) -> str:
     """What the body of an error says; empty where it breaks off."""
     try:
-        return error.read(2000).decode(errors="replace")
+        with error:
+            return error.read(2000).decode(errors="replace")
     except (OSError, HTTPException):
         return ""

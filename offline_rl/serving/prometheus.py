@@ -2,14 +2,16 @@
 
 The mapping is that of `schedtwin import prometheus` (`logs_schema.formats.mapping`); its `source` is the query. A
 sample stands for the interval that begins at its instant. Units are named there, never guessed. Instants that no
-calendar holds, and what is no finite number, are left out.
+calendar holds, and what is no finite number of at least 0, are left out.
 """
 
 import json
 import math
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any
@@ -27,13 +29,18 @@ from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import POD_RULE, Granted, Reading
 from offline_rl.serving.direct_http import content_of, direct_opener
+from offline_rl.serving.kube_api import AGAIN
 
 MAX_BYTES = 64 * 1024**2
+LEAST_SKEW_S = 5.0
+"""Clocks that stand less far apart are taken for one."""
 MOST_OF_AN_ERROR = 65_536
 """Bytes of an error's body that are read."""
 NEEDED = ("cpu_cores_used", "request_rate_per_s", "response_s")
 """Columns of every deployment without which nothing is decided; the pod autoscaler's rule needs the first alone."""
 GATEWAY_NEEDED = ("request_rate_per_s", "response_p95_s")
+OF_GRANTS = ("cpu_cores", "num_replicas")
+"""Columns that tell what is granted, where no cluster does."""
 
 
 class MetricsError(SchedtwinError):
@@ -77,7 +84,7 @@ class Prometheus:
                 known = [
                     (at, value)
                     for at, value in values
-                    if math.isfinite(value) and EARLIEST_S <= at <= LATEST_S and not found.off_grid(at)
+                    if 0.0 <= value < math.inf and EARLIEST_S <= at <= LATEST_S and not found.off_grid(at)
                 ]
                 found.add(mapped.metric, name, [at for at, _ in known], [value for _, value in known])
         for mapped in self.mapping.constants:
@@ -100,6 +107,7 @@ class Prometheus:
             if self.token_file is not None:  # read anew: tokens are renewed
                 headers["Authorization"] = f"Bearer {self.token_file.read_text().strip()}"
             with direct_opener().open(Request(url, headers=headers), timeout=self.timeout_s) as answer:
+                date = answer.headers.get("Date", "")
                 found = json.loads(content_of(answer, MAX_BYTES, self.timeout_s))
             if "error" in found:
                 raise ValueError(found["error"])
@@ -111,9 +119,22 @@ class Prometheus:
         except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
             raise MetricsError(
                 f"Prometheus does not answer with series ({_told(error)})", where=f"{self.url}: {query}",
-                allowed="a matrix, from /api/v1/query_range",
+                allowed="a matrix, from /api/v1/query_range", advice=_advice(error),
             ) from error  # fmt: skip
+        self._refuse_skew(date, span["step"])
         return list(data["result"])
+
+    def _refuse_skew(self, date: str, most_s: float) -> None:
+        """MetricsError where an answer's date lies more than `most_s` from this machine's clock: old metrics would be
+        taken for those of now."""
+        with suppress(ValueError, TypeError):  # of no date nothing is known
+            ahead_s = parsedate_to_datetime(date).timestamp() - time.time()
+            if abs(ahead_s) > max(most_s, LEAST_SKEW_S):
+                raise MetricsError(
+                    f"the clock of Prometheus is {abs(ahead_s):.0f} s {'ahead of' if ahead_s > 0 else 'behind'} this "
+                    "machine's", where=self.url, allowed=f"clocks less than {max(most_s, LEAST_SKEW_S):g} s apart",
+                    advice="set the clocks (NTP); until then grants stay as they are",
+                )  # fmt: skip
 
     def _deployment(self, mapped: MappedMetric, series: Mapping[str, Any]) -> str:
         name = self._name(series)
@@ -132,16 +153,29 @@ class Prometheus:
         return None if name is None else self.mapping.deployment_of(str(name))
 
 
-def refuse_unmapped(mapping: MetricsMapping, form: str) -> None:
-    """ConfigError where the mapping lacks a column that decisions of a bundle of this form need."""
-    needed, of_users = (NEEDED[:1], ()) if form == POD_RULE else (NEEDED, GATEWAY_NEEDED)
+def needed_of(form: str) -> tuple[str, ...]:
+    """Columns of a deployment without which a policy of this form decides nothing, the use of processors first."""
+    return NEEDED[:1] if form == POD_RULE else NEEDED
+
+
+def refuse_unmapped(mapping: MetricsMapping, form: str, *, of_grants: bool = False) -> None:
+    """ConfigError where the mapping lacks a column that decisions of a bundle of this form need.
+
+    Args:
+        mapping: It.
+        form: Of the bundle.
+        of_grants: Whether metrics have to tell what is granted.
+    """
+    needed = (*needed_of(form), *(OF_GRANTS if of_grants else ()))
+    of_users = () if form == POD_RULE else GATEWAY_NEEDED
     lacking = [name for name in needed if not mapping.names(name)]
     lacking += [f"{name} of the gateway" for name in of_users if not mapping.names(name, of_gateway=True)]
     if lacking:
         raise ConfigError(
             f"the mapping does not name {', '.join(lacking)}", where=str(mapping.path),
             allowed=f"{', '.join(needed)} of deployments" + "".join(f"; {name} of the gateway" for name in of_users),
-            advice="add [metrics.COLUMN] with its query as source",
+            advice="add [metrics.COLUMN] with its query as source" + (
+                ", or give --kube, which tells what is granted" if set(lacking) & set(OF_GRANTS) else ""),
         )  # fmt: skip
 
 
@@ -186,6 +220,17 @@ def _number(text: Any) -> float:
 def _told(error: Exception) -> str:
     """An error in words: what Prometheus itself says is wrong, where the body of an HTTP error has it."""
     if isinstance(error, HTTPError):
-        with suppress(OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
+        with error, suppress(OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
             return f"{error}: {json.loads(error.read(MOST_OF_AN_ERROR))['error']}"
     return str(error)
+
+
+def _advice(error: Exception) -> str:
+    """What can be done about an error."""
+    if isinstance(error, HTTPError) and error.code in (401, 403):
+        return "name the file with its bearer token, --prometheus-token-file, or mend the rights"
+    if isinstance(error, HTTPError) and error.code in (400, 422):
+        return "try the query in Prometheus, and mend the mapping"
+    if isinstance(error, OSError) and not isinstance(error, HTTPError):
+        return f"look whether it is there and at work; {AGAIN}"
+    return f"look whether --prometheus is its address, and what it logs; {AGAIN}"

@@ -1,19 +1,13 @@
 """An autoscaler beside an application: reads metrics, decides, writes what it may, and logs all of it.
 
-    LOG/deployment_samples/*.csv    metrics, grants and what was changed; `schedtwin import native` reads the folder
-    LOG/decisions/*.jsonl           what the policy and the rules of the pod autoscaler would have done, and why
-
 By default nothing is written: what runs beside it, a pod autoscaler say, goes on, and the log names both.
 Replicas are written only for deployments that are named (or all), and never where a pod autoscaler rules.
 """
 
-import csv
-import datetime as dt
-import io
-import json
 import math
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -23,26 +17,16 @@ import numpy as np
 
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.formats.metric_series import Samples
-from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
-from offline_rl.runner.scaling import TREND_INTERVALS, Granted, Reading
-from offline_rl.serving.errors import QueryError
+from logs_schema.tables import GATEWAY
+from offline_rl.runner.scaling import TREND_INTERVALS, Granted
+from offline_rl.serving.container_grants import RESOURCES, first_amounts, granted_in
 from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi, KubeError
-from offline_rl.serving.prometheus import Prometheus, granted_by, reading_of
-from offline_rl.serving.quantities import GIB, amount_of
+from offline_rl.serving.prometheus import Prometheus, granted_by, needed_of, reading_of
 from offline_rl.serving.scaling_guard import Guard, GuardedGrants
+from offline_rl.serving.scaling_journal import ScalingJournal, instant, sample_rows
 
 STALE_INTERVALS = 4
 """Metrics of an interval that ended longer ago are stale."""
-COLUMNS = (
-    "time", "interval_s", "deployment", "cpu_cores", "memory_gib", "num_replicas", "ready_replicas", "cpu_cores_used",
-    "memory_gib_used", "request_rate_per_s", "response_s", "response_p95_s", "num_failures", "action_cpu_cores",
-    "action_memory_gib", "action_replicas",
-)  # fmt: skip
-RESOURCES = {"cpu_cores": ("cpu", 1000, "m"), "memory_gib": ("memory", 1024, "Mi")}
-"""Grant of a replica -> its name in a container, and the unit in which it is written."""
-LEAST_OF_FIRST = 10
-"""Units that a first container keeps beside the others, at least."""
-WHOLE = {name for name in COLUMNS if str(DEPLOYMENT_SAMPLES.column(name).type) == "int32"}
 
 
 class Lead(Protocol):
@@ -81,11 +65,17 @@ class Controller:
     log: Path | None
     clock: Callable[[], float]
     lead: Lead | None = None
-    _logged_until: int = field(default=-1)
+    journal: ScalingJournal | None = field(init=False, default=None)
     _seen: deque[tuple[float, Granted]] = field(default_factory=lambda: deque(maxlen=STALE_INTERVALS + 3))
+    _written: dict[str, float] = field(default_factory=dict)
+    _unknown: set[str] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        if self.log is not None:
+            self.journal = ScalingJournal(self.log, self.guard.policy.setting.interval_s)
 
     def refuse_rivals(self) -> None:
-        """ConfigError where a deployment to be written is not there, or ruled by a pod autoscaler."""
+        """ConfigError where none of the deployments is there, or one to be written is ruled by a pod autoscaler."""
         names = self.guard.policy.setting.names
         if unknown := sorted(set(self.writes) - set(names)):
             raise ConfigError(
@@ -96,10 +86,13 @@ class Controller:
                 raise ConfigError("nothing can be written without a cluster", where="--canary, --apply",
                                   allowed="together with --kube")  # fmt: skip
             return
-        if missing := sorted(set(names) - set(self.kube.deployments(self.namespace))):
+        asked = self.writes or names
+        if not set(asked) & set(
+            self.kube.deployments(self.namespace)
+        ):  # of some, every decision says who has gone
             raise ConfigError(
-                f"the namespace has no deployment {', '.join(missing)}", where=f"namespace {self.namespace}",
-                allowed=f"all deployments of the bundle: {', '.join(names)}",
+                f"the namespace has no deployment {' or '.join(sorted(asked))}", where=f"namespace {self.namespace}",
+                allowed="the namespace of the bundle's deployments", advice="name it with --namespace",
             )  # fmt: skip
         if not self.writes:  # a recommendation is nobody's rival
             return
@@ -128,38 +121,80 @@ class Controller:
 
         Raises:
             MetricsError, KubeError: Monitoring or cluster does not answer, or no Lease can be had; nothing has been
-                written.
+                written, and the log says so.
         """
-        setting, now_s = self.guard.policy.setting, self.clock()
+        now_s = self.clock()
+        try:
+            return self._decided(now_s)
+        except SchedtwinError as error:
+            if self.journal is not None:
+                with suppress(OSError):  # the error itself is what has to be told
+                    self.journal.decided(self._head(now_s) | {"deployments": [], "error": str(error)})
+            raise
+
+    def _decided(self, now_s: float) -> dict[str, Any]:
+        setting = self.guard.policy.setting
         begin_s = now_s - (TREND_INTERVALS + STALE_INTERVALS + 4) * setting.interval_s
         begin_s = math.floor(begin_s / setting.interval_s) * setting.interval_s
         samples = self.metrics.samples(begin_s, now_s, setting.interval_s)
         finished = math.floor(now_s / setting.interval_s) - 1
-        mine = (places for name, places in samples.rows.items() if name != GATEWAY)
-        place = max((at for places in mine for at in places if at <= finished), default=finished)
+        place = self._latest(samples, finished)
         granted = self._granted(samples, place)
         now, before = (
             reading_of(samples, at, setting.names, granted.replicas)
             for at in (place, place - TREND_INTERVALS)
         )
         age = finished - place
-        self._logged_until = min(self._logged_until, finished)  # the clock may have been set back
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
         verdict = self.guard.decide(now_s, granted, now, before, stale)
         self._seen.append((now_s, granted))
         follows = self._follows()
         written, failed = ({}, {}) if follows else self._write(granted, verdict)
-        record = self._record(now_s, granted, verdict, written, failed) | (
-            {"follows": follows} if follows else {}
-        )
-        if self.log is not None:
+        record = self._record(now_s, granted, verdict, written, failed)
+        record |= {"follows": follows} if follows else {}
+        if new := sorted(samples.rows.keys() - {*setting.names, GATEWAY} - self._unknown):
+            self._unknown |= set(new)
+            record["not_in_the_bundle"] = new
+        if self.journal is not None:
+            self.journal.logged_until = min(self.journal.logged_until, finished)  # a clock may be set back
+            end_s = (place + 1) * setting.interval_s
+            then = next((grants for seen_s, grants in self._seen if seen_s >= end_s), granted)
+            changes = self._changes(granted, verdict, written)
+            rows = sample_rows(setting, self.metrics.mapping, place, then, now, changes)
             try:
-                self._note(
-                    place, granted, now, verdict, written, record
-                )  # of an interval that may be some ago
+                self.journal.decided(record)
+                self.journal.measured(record, place, rows)
             except OSError as error:  # a full disk stops the log, never a decision
                 record["log_error"] = str(error)
         return record
+
+    def _latest(self, samples: Samples, finished: int) -> int:
+        """The latest interval that is over in which a deployment has all metrics that decisions need, else the use of
+        processors, else any: of late metrics the others wait for the last to come."""
+        names = self.guard.policy.setting.names
+        needed = needed_of(self.guard.policy.setting.form)
+        for columns in (needed, needed[:1], ()):
+            found = (
+                place
+                for name in names
+                for place in samples.rows.get(name, {})
+                if place <= finished and set(columns) <= samples.row(place, name).keys()
+            )
+            if (place := max(found, default=None)) is not None:
+                return place
+        return finished
+
+    def _changes(
+        self, granted: Granted, verdict: GuardedGrants, written: Mapping[str, Collection[str]]
+    ) -> list[list[float]]:
+        """Of every deployment: what the decision added to cores, memory and replicas."""
+        return [
+            [
+                float(new[place] - old[place]) if one in written.get(name, ()) else 0.0
+                for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
+            ]
+            for place, name in enumerate(self.guard.policy.setting.names)
+        ]
 
     def _follows(self) -> str:
         """Which other controller leads, so that nothing is written; empty where none does."""
@@ -179,19 +214,37 @@ class Controller:
         """Writes what changes; the grants that were written by deployment, and why others could not be."""
         written: dict[str, set[str]] = {}
         failed: dict[str, str] = {}
+        if self.kube is None or not self.writes:
+            return written, failed
+        try:
+            ruled = self._ruled(self.kube)
+        except KubeError as error:
+            return written, dict.fromkeys(self.writes, str(error))
         for place, name in enumerate(self.guard.policy.setting.names):
-            if name not in self.writes or self.kube is None:
+            if name not in self.writes:
                 continue
+            before = self._written.pop(name, math.nan)
             if not np.isfinite(granted.replicas[place]):
                 failed[name] = f"namespace {self.namespace} has no such deployment now"
+                continue
+            if name in ruled:
+                failed[name] = (
+                    "a HorizontalPodAutoscaler rules it now, so nothing is written: remove one of the two"
+                )
                 continue
             done: set[str] = set()
             try:
                 if verdict.wanted.replicas[place] != granted.replicas[place]:
                     self.kube.scale(self.namespace, name, int(verdict.wanted.replicas[place]))
+                    self._written[name] = verdict.wanted.replicas[place]
                     done.add("replicas")
                 if self.guard.config.resources:
                     self._write_resources(self.kube, name, place, granted, verdict.wanted, done)
+                if math.isfinite(before) and before != granted.replicas[place]:
+                    failed[name] = (
+                        f"{before:g} replicas were written and {granted.replicas[place]:g} are there: somebody else "
+                        "changes them, or the cluster does not take them"
+                    )
             except SchedtwinError as error:
                 failed[name] = str(error)
             if done:
@@ -239,159 +292,7 @@ class Controller:
             }
             for place, name in enumerate(names)
         ]  # fmt: skip
-        return {"time": _instant(now_s), "bundle": self.guard.policy.content_hash, "deployments": rows}
+        return self._head(now_s) | {"deployments": rows}
 
-    def _note(
-        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants,
-        written: Mapping[str, Collection[str]], record: Mapping[str, Any],
-    ) -> None:  # fmt: skip
-        """Appends a decision, and the metrics of its interval where they are not there yet."""
-        assert self.log is not None
-        day = str(record["time"])[:10]
-        _append(self.log / "decisions" / f"{day}.jsonl", json.dumps(record) + "\n")
-        if place <= self._logged_until:
-            return
-        rows = self._rows(place, granted, now, verdict, written)
-        _append(self.log / "deployment_samples" / f"{day}.csv", _csv(rows), head=_csv([COLUMNS]))
-        self._logged_until = place
-
-    def _rows(
-        self, place: int, granted: Granted, now: Reading, verdict: GuardedGrants,
-        written: Mapping[str, Collection[str]],
-    ) -> list[list[Any]]:  # fmt: skip
-        """The metrics of an interval as rows of `deployment_samples`, the gateway's last."""
-        setting, mapping = self.guard.policy.setting, self.metrics.mapping
-        memory = _or_unknown(now.memory_gib_used, mapping.names("memory_gib_used"))
-        failures = _or_unknown(now.num_failures, mapping.names("num_failures"))
-        of_users = _or_unknown(now.gateway_failures, mapping.names("num_failures", of_gateway=True))
-        begin, end_s = _instant(place * setting.interval_s), (place + 1) * setting.interval_s
-        then = next((grants for seen_s, grants in self._seen if seen_s >= end_s), granted)  # at its end
-        rows: list[list[Any]] = []
-        for index, name in enumerate(setting.names):
-            done = written.get(name, ())
-            change = [
-                float(new[index] - old[index]) if one in done else 0.0
-                for one, new, old in zip(Granted._fields, verdict.wanted, granted, strict=True)
-            ]
-            values = (
-                then.cpu_cores[index], then.memory_gib[index], then.replicas[index], now.ready[index],
-                now.cpu_cores_used[index], memory[index], now.rate_per_s[index],
-                now.response_s[index], math.nan, failures[index], *change,
-            )  # fmt: skip
-            rows.append([begin, setting.interval_s, name, *map(_cell, COLUMNS[3:], values)])
-        users = (math.nan,) * 6 + (
-            float(now.gateway_rate_per_s), math.nan, float(now.gateway_quantile_s), float(of_users),
-        )  # fmt: skip
-        rows.append([begin, setting.interval_s, GATEWAY, *map(_cell, COLUMNS[3:13], users), "", "", ""])
-        return rows
-
-
-def granted_in(
-    deployments: Mapping[str, Mapping[str, Any]], names: tuple[str, ...], otherwise: Granted
-) -> Granted:
-    """What deployments are granted by their objects: replicas, and limits (else requests) of their containers.
-
-    Args:
-        deployments: Name -> `apps/v1` Deployment.
-        names: Which.
-        otherwise: For cores and memory that no container names.
-
-    Raises:
-        ConfigError: A limit lies below its request, or is no quantity.
-    """
-    replicas, amounts = [], {"cpu": otherwise.cpu_cores.copy(), "memory": otherwise.memory_gib.copy()}
-    for place, name in enumerate(names):
-        spec = deployments.get(name, {}).get("spec", {})
-        replicas.append(float(spec.get("replicas", 1)) if spec else math.nan)
-        containers = spec.get("template", {}).get("spec", {}).get("containers", [])
-        for resource, unit in (("cpu", 1.0), ("memory", GIB)):
-            known = [
-                amount
-                for one in containers
-                if (amount := _amount(name, resource, one.get("resources", {}))) is not None
-            ]
-            if known:
-                amounts[resource][place] = sum(known) / unit
-    return Granted(amounts["cpu"], amounts["memory"], np.array(replicas))
-
-
-def first_amounts(
-    deployment: str, containers: Sequence[Mapping[str, Any]], wanted: Mapping[str, float]
-) -> dict[str, str]:
-    """What the first container is to hold, so that all of them hold what a replica is granted.
-
-    Args:
-        deployment: Its name.
-        containers: Of its pods; those after the first stay as they are.
-        wanted: Grants of a replica, by names of `RESOURCES`.
-
-    Raises:
-        ConfigError: The others leave the first nothing, or it names no amount and they do.
-    """
-    amounts = {}
-    for name, value in wanted.items():
-        resource, scale, unit = RESOURCES[name]
-        own, *others = (_amount(deployment, resource, one.get("resources", {})) for one in containers)
-        per_unit = scale / (GIB if name == "memory_gib" else 1.0)
-        held = sum(one for one in others if one is not None) * per_unit
-        rest = round(scale * value - held)
-        if rest < LEAST_OF_FIRST or (own is None and held > 0.0):
-            raise ConfigError(
-                f"{round(scale * value)}{unit} cannot be shared, the other containers hold {held:.0f}{unit}",
-                where=f"deployment {deployment}, {resource}",
-                allowed=f"a first container with a limit or request, and {LEAST_OF_FIRST}{unit} left for it",
-                advice="bound the deployment by what all its containers need, or leave --resources out",
-            )
-        amounts[resource] = f"{rest}{unit}"
-    return amounts
-
-
-def _amount(deployment: str, resource: str, resources: Mapping[str, Any]) -> float | None:
-    limit, request = (resources.get(kind, {}).get(resource) for kind in ("limits", "requests"))
-    try:
-        found = [amount_of(one) for one in (limit, request) if one is not None]
-    except QueryError as error:
-        raise ConfigError(
-            error.what, where=f"deployment {deployment}, {resource}", allowed=error.allowed
-        ) from error
-    if len(found) == 2 and found[0] < found[1]:
-        raise ConfigError(
-            "a limit lies below its request", where=f"deployment {deployment}, {resource}: {limit} below {request}",
-            allowed="limits of at least the requests", advice="mend the deployment",
-        )  # fmt: skip
-    return found[0] if found else None
-
-
-def _append(path: Path, text: str, head: str = "") -> None:
-    """Appends all of a text, after the head of a file that is new, or nothing where the disk is full: OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("ab", buffering=0) as file:
-        size = file.tell()
-        content = memoryview((text if size else head + text).encode())
-        try:
-            while content:
-                content = content[file.write(content) :]
-        except OSError:
-            file.truncate(size)  # what comes next must not go on in half a line
-            raise
-
-
-def _csv(rows: Sequence[Sequence[Any]]) -> str:
-    with io.StringIO(newline="") as text:
-        csv.writer(text).writerows(rows)
-        return text.getvalue()
-
-
-def _or_unknown(values: np.ndarray, is_measured: bool) -> np.ndarray:
-    """Values, or NaN for all of them: what nothing measures counts as 0 in a decision, and is not in the log."""
-    return values if is_measured else np.full_like(values, math.nan, dtype=float)
-
-
-def _cell(name: str, value: float) -> str:
-    if not math.isfinite(value):
-        return ""
-    return str(round(value)) if name in WHOLE else f"{value:.6g}"
-
-
-def _instant(time_s: float) -> str:
-    return dt.datetime.fromtimestamp(time_s, dt.UTC).isoformat(timespec="seconds")
+    def _head(self, now_s: float) -> dict[str, Any]:
+        return {"time": instant(now_s), "bundle": self.guard.policy.content_hash}

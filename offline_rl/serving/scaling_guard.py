@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
 from offline_rl.runner.scaling import (
     POD_RULE,
     TEACHER,
@@ -26,12 +26,9 @@ from offline_rl.runner.scaling import (
     rescued,
     rule_cores,
 )
+from offline_rl.serving.scaling_doubts import has_room, memory_seen, odd_use, unlike_training
 
 POLICY, FALLBACK, HOLD = "policy", "fallback", "hold"
-BEYOND = 1.2
-"""Rates above so many times the largest of the log are not like training."""
-SLACK = 0.01
-"""Cores and GiB by which the size of a replica may differ from what the log has seen: quantities are rounded."""
 
 
 @dataclass(frozen=True)
@@ -119,22 +116,30 @@ class Guard:
             stale: Why the metrics are too old; empty where they are not.
         """
         setting = self.policy.setting
+        odd = odd_use(setting, granted, now)
+        now = now._replace(cpu_cores_used=np.where([bool(one) for one in odd], np.nan, now.cpu_cores_used))
         with np.errstate(invalid="ignore"):
             rule = setting if self.config.resources else _keeping_sizes(setting)
             replicas = self._rules(now_s, rule, granted, now)
             by_rules = granted._replace(cpu_cores=rule_cores(rule, granted), replicas=replicas)
             is_rule = setting.form == POD_RULE
-            seen = granted._replace(memory_gib=_memory_seen(setting, granted))
+            seen = granted._replace(memory_gib=memory_seen(setting, granted))
             by_policy = by_rules if is_rule else self.policy.decide(seen, now, before)
         answers = np.isfinite(by_policy.replicas if is_rule else np.sum(by_policy, axis=0))
         reasons = [
-            stale
-            or self._unlike_training(place, granted, now, before)
-            or ("" if answered else "the policy has no answer to these metrics")
-            for place, answered in enumerate(answers.tolist())
+            stale or odd[place] or unlike_training(setting, place, granted, now, before)
+            for place in range(len(setting.names))
         ]
         if setting.form == TEACHER and any(reasons):  # it decides for all of them together
-            reasons = [reason or "another deployment is unlike training" for reason in reasons]
+            unlike = [name for name, reason in zip(setting.names, reasons, strict=True) if reason]
+            reasons = [
+                reason or f"{first(unlike)}: unlike training, and one network decides for all"
+                for reason in reasons
+            ]
+        reasons = [
+            reason or ("" if answered else "the policy has no answer to these metrics")
+            for reason, answered in zip(reasons, answers.tolist(), strict=True)
+        ]
         known = np.isfinite(by_rules.replicas) & (not stale)
         arms = [
             POLICY if not reason else FALLBACK if rules else HOLD
@@ -154,6 +159,7 @@ class Guard:
             why = f"{share:.0%} of the requests fail: nothing is taken away, and their load is provided for"
             reasons = [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
         else:
+            reasons = self._cut(granted, wanted, planned, reasons)
             wanted = planned
         if self.config.max_cores is not None:
             wanted, reasons = self._affordable(self.config.max_cores, granted, wanted, reasons)
@@ -164,41 +170,21 @@ class Guard:
             wanted = wanted._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
         return rescued(self.policy.setting, granted, now, wanted)
 
-    def _unlike_training(self, place: int, granted: Granted, now: Reading, before: Reading) -> str:
-        one = self.policy.setting.deployments[place]
-        if self.policy.setting.form == POD_RULE:
-            off = granted.replicas[place] <= 0.0
-            used = now.cpu_cores_used, now.ready, granted.cpu_cores
-            known = all(np.isfinite(values[place]) for values in used)
-            return "switched off" if off else "" if known else "the use of processors is not known"
-        needed = (
-            now.rate_per_s, now.cpu_cores_used, now.memory_gib_used, now.ready, now.response_s, now.num_failures,
-            before.rate_per_s, before.cpu_cores_used, before.ready,
-        )  # fmt: skip
-        if not all(np.isfinite(values[place]) for values in needed):
-            return "metrics of the deployment are missing"
-        size = granted.cpu_cores[place], _memory_seen(self.policy.setting, granted)[place]
-        if not np.all(np.isfinite(size)):
-            return "the cores or the memory of its replicas are not known"
-        users = (
-            now.gateway_rate_per_s,
-            now.gateway_quantile_s,
-            now.gateway_failures,
-            before.gateway_rate_per_s,
-        )
-        if not np.all(np.isfinite(users)):
-            return "what users see is not known"
-        if now.rate_per_s[place] > BEYOND * one.most_rate_per_s:
-            return f"{now.rate_per_s[place]:.3g} calls a second, the log has seen {one.most_rate_per_s:.3g}"
-        if not one.min_replicas <= granted.replicas[place] <= one.max_replicas:
-            return (
-                f"{granted.replicas[place]:g} replicas, training had {one.min_replicas} to {one.max_replicas}"
+    def _cut(self, granted: Granted, asked: Granted, planned: Granted, reasons: list[str]) -> list[str]:
+        """The reasons, with those of bounds and limits where they change the replicas that are asked for."""
+        found = []
+        for one, had, wants, gets, reason in zip(
+            self.policy.setting.deployments, granted.replicas, asked.replicas, planned.replicas, reasons, strict=True
+        ):  # fmt: skip
+            limit = f"{one.min_replicas} to {one.max_replicas} are allowed"
+            if one.min_replicas <= wants <= one.max_replicas:
+                limit = f"at most {self.config.most_added} are added at once"
+                limit = limit if gets > had else f"at most {self.config.most_removed} are removed at once"
+            is_cut = np.isfinite(wants) and wants != gets
+            found.append(
+                "; ".join(filter(None, (reason, is_cut and f"{wants:g} replicas asked for, {limit}")))
             )
-        bounds = (one.min_cpu_cores, one.max_cpu_cores), (one.min_memory_gib, one.max_memory_gib)
-        for has, (least, most), unit in zip(size, bounds, ("cores", "GiB"), strict=True):
-            if not least - SLACK <= has <= most + SLACK:
-                return f"replicas of {has:g} {unit}, training had {least:g} to {most:g}"
-        return ""
+        return found
 
     def _affordable(
         self, most: float, granted: Granted, wanted: Granted, reasons: list[str]
@@ -226,7 +212,7 @@ class Guard:
         Memory that the log never changed, or never named, stays as it is granted.
         """
         within = bounded(self.policy.setting, wanted)
-        memory = np.where(_has_room(self.policy.setting), within.memory_gib, granted.memory_gib)
+        memory = np.where(has_room(self.policy.setting), within.memory_gib, granted.memory_gib)
         within = within._replace(memory_gib=memory)
         if not self.config.resources:
             within = within._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
@@ -251,18 +237,6 @@ class Guard:
         most = np.max([np.where(np.isfinite(one), one, -np.inf) for _, one in self.desired], axis=0)
         rules = np.where(desired < granted.replicas, np.minimum(most, granted.replicas), desired)
         return np.where(granted.replicas > 0.0, rules, np.nan)  # whoever switched it off will switch it on
-
-
-def _has_room(setting: ScalingSetting) -> np.ndarray:
-    """[deployments] bool: the log changed the memory of replicas."""
-    found: np.ndarray = setting.limit("min_memory_gib") < setting.limit("max_memory_gib")
-    return found
-
-
-def _memory_seen(setting: ScalingSetting, granted: Granted) -> np.ndarray:
-    """[deployments] the memory of a replica that a policy reckons with: that of the log where it was never changed or
-    never named, for no policy has learned what another one means."""
-    return np.where(_has_room(setting), granted.memory_gib, setting.limit("min_memory_gib"))
 
 
 def _keeping_sizes(setting: ScalingSetting) -> ScalingSetting:

@@ -2,11 +2,7 @@
 
 import json
 import math
-import threading
-from contextlib import contextmanager
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import parse_qs, urlparse
 
 import numpy as np
 import pytest
@@ -15,124 +11,14 @@ from evaluation.commands.cli import main
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError, SchedtwinError
 from logs_schema.formats.mapping import read_mapping
-from logs_schema.product import writing
-from offline_rl.bundle import ARRAYS, GOLDEN
-from offline_rl.runner.scaling import KIND, Granted, load_scaling, write_setting
+from offline_rl.bundle import ARRAYS
+from offline_rl.runner.scaling import Granted, load_scaling
+from offline_rl.serving.container_grants import granted_in
 from offline_rl.serving.kube_api import KubeApi, KubeError
 from offline_rl.serving.prometheus import MetricsError, Prometheus
-from offline_rl.serving.scaling_controller import Controller, granted_in
 from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY, Guard, GuardConfig
-from tests.autoscaling.guarded import GRANTED, INTERVAL_S, NAMES, policy_of, readings
-
-NOW_S = 1_700_000_015.0
-QUERIES = {
-    "cpu_cores_used": "cpu", "request_rate_per_s": "rate", "response_s": "response",
-    "request_rate_per_s.gateway": "users", "response_p95_s.gateway": "p95",
-}  # fmt: skip
-UNITS = {"cpu": "millicores", "response": "ms"}
-LAST = int(NOW_S // INTERVAL_S) - 1
-
-
-@pytest.fixture
-def bundle(tmp_path):
-    policy, arrays = policy_of(0.6)
-    golden = {"places": []}
-    now = readings()
-    golden = {"places": np.stack([policy.places(GRANTED, now, now)] * 32)}
-    golden |= {f"granted/{name}": np.stack([leaf] * 32) for name, leaf in GRANTED._asdict().items()}
-    for when in ("now", "before"):
-        golden |= {f"{when}/{name}": np.stack([leaf] * 32) for name, leaf in now._asdict().items()}
-    with writing(tmp_path / "bundle", KIND) as folder:
-        write_setting(folder, policy.setting)
-        np.savez(folder / ARRAYS, **arrays)
-        np.savez(folder / GOLDEN, **golden)
-    return tmp_path / "bundle"
-
-
-class StandIn:
-    """What Prometheus and the API of a cluster answer, and what was written to it."""
-
-    def __init__(self):
-        self.values = {"cpu": 200.0, "rate": 10.0, "response": 50.0, "users": 10.0, "p95": 0.2}
-        self.replicas, self.ruled, self.written, self.last = dict.fromkeys(NAMES, 2), [], [], LAST
-        self.limits = {"cpu": "500m", "memory": "512Mi"}
-        self.status, self.raw = 200, {}  # query -> bytes that are sent as the whole answer, head and all
-
-    def query(self, asked):
-        name = asked["query"][0]
-        labels = [{}] if name in ("users", "p95") else [{"deployment": one} for one in NAMES]
-        points = [[at * INTERVAL_S, str(self.values[name])] for at in range(self.last - 11, self.last + 1)]
-        return {"status": "success", "data": {"resultType": "matrix", "result": [
-            {"metric": one, "values": points} for one in labels]}}  # fmt: skip
-
-    def deployments(self):
-        template = {"spec": {"containers": [{"name": "main", "resources": {"limits": self.limits}}]}}
-        return {"items": [
-            {"metadata": {"name": name}, "spec": {"replicas": number, "template": template}}
-            for name, number in self.replicas.items()
-        ]}  # fmt: skip
-
-
-@pytest.fixture
-def stand_in():
-    shown = StandIn()
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
-            path = urlparse(self.path)
-            asked = parse_qs(path.query).get("query", [path.path.split("/")[-1]])[0]
-            if asked in shown.raw:
-                self.wfile.write(shown.raw[asked])
-            elif path.path == "/api/v1/query_range":
-                self.answer(shown.query(parse_qs(path.query)))
-            elif path.path.endswith("horizontalpodautoscalers"):
-                self.answer({"items": [{"spec": {"scaleTargetRef": {"name": one}}} for one in shown.ruled]})
-            else:
-                self.answer(shown.deployments())
-
-        def do_PATCH(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            shown.written.append((self.path, body))
-            if self.path.endswith("/scale") and shown.status == 200:
-                shown.replicas[self.path.split("/")[-2]] = body["spec"]["replicas"]
-            self.answer({})
-
-        def answer(self, value):
-            data = json.dumps(value).encode()
-            self.send_response(shown.status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, *_):
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-    shown.url = f"http://127.0.0.1:{server.server_port}"
-    yield shown
-    server.shutdown()
-    server.server_close()
-
-
-def mapping_in(folder, queries=QUERIES):
-    lines = []
-    for column, query in queries.items():
-        lines += [
-            f'[metrics."{column}"]',
-            f'source = "{query}"',
-            f"of_gateway = {str('gateway' in column).lower()}",
-        ]
-        lines += [f'unit = "{UNITS[query]}"'] if query in UNITS else []
-    (folder / "mapping.toml").write_text("\n".join(lines))
-    return folder / "mapping.toml"
-
-
-@contextmanager
-def controlling(tmp_path, bundle, stand_in, writes=(), config=None, log=None):
-    metrics = Prometheus(stand_in.url, read_mapping(mapping_in(tmp_path)))
-    guard = Guard(load_scaling(bundle), config or GuardConfig())
-    yield Controller(guard, metrics, KubeApi(stand_in.url), "shop", writes, log, lambda: NOW_S)
+from tests.autoscaling.guarded import INTERVAL_S, NAMES
+from tests.autoscaling.standing_in import LAST, NOW_S, QUERIES, controlling, http, mapping_in
 
 
 def test_it_recommends_and_writes_nothing(tmp_path, bundle, stand_in):
@@ -164,11 +50,11 @@ def test_nobody_is_scaled_against_a_pod_autoscaler(tmp_path, bundle, stand_in):
         ):
             controller.refuse_rivals()
     del stand_in.replicas["front"]
-    with (
-        controlling(tmp_path, bundle, stand_in) as controller,
-        pytest.raises(ConfigError, match="no deployment front"),
-    ):
-        controller.refuse_rivals()
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        controller.refuse_rivals()  # a restart goes on with those that are left
+        del stand_in.replicas["cart"]
+        with pytest.raises(ConfigError, match="no deployment cart or front"):
+            controller.refuse_rivals()
 
 
 @pytest.mark.parametrize(
@@ -276,10 +162,6 @@ def test_what_is_away_or_wrong_is_named(tmp_path, bundle, stand_in):
         spec = {"spec": {"template": {"spec": {"containers": [{"resources": resources}]}}}}
         with pytest.raises(ConfigError, match=words):
             granted_in({"cart": spec}, ("cart",), unknown)
-
-
-def http(body, head="HTTP/1.0 200 OK"):
-    return f"{head}\r\n\r\n{body}".encode()
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ import pytest
 
 from evaluation.commands import autoscale
 from offline_rl.runner.scaling import ScalingPolicy
-from offline_rl.serving.scaling_controller import Controller, _append
+from offline_rl.serving.scaling_controller import Controller
 from offline_rl.serving.scaling_guard import Guard, GuardConfig
+from offline_rl.serving.scaling_journal import _append
 from tests.autoscaling.guarded import INTERVAL_S, NAMES, policy_of
 from tests.autoscaling.test_written_resources import NOW_S, KeptCluster, Monitored
 

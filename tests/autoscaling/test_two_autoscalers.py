@@ -27,6 +27,8 @@ class LeasingCluster(KeptCluster):
         object.__setattr__(self, "held", {"lease": None, "version": 0, "denied": 0})
 
     def get(self, path):
+        if path.endswith("/horizontalpodautoscalers"):
+            return super().get(path)
         assert path == f"{PATH}/one"
         if self.held["denied"] or self.held["lease"] is None:
             raise refused(self.held["denied"] or 404)

@@ -51,6 +51,10 @@ class KeptCluster(KubeApi):
         object.__setattr__(self, "containers", {name: [dict(one) for one in containers] for name in NAMES})
         object.__setattr__(self, "written", [])
 
+    def get(self, path):
+        assert path.endswith("/horizontalpodautoscalers")
+        return {"items": []}
+
     def deployments(self, _namespace):
         return {
             name: {
@@ -160,7 +164,7 @@ def test_an_interval_is_logged_with_the_grants_that_it_had(tmp_path):
     )
     controller.step()
     now[0] += INTERVAL_S  # the first decision has been carried out, and the metrics are those before it
-    controller._logged_until = -1
+    controller.journal.logged_until = -1
     controller.step()
     (path,) = (tmp_path / "deployment_samples").glob("*.csv")
     rows = [row for row in csv.DictReader(path.read_text().splitlines()) if row["deployment"] == "cart"]

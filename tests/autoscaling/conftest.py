@@ -1,0 +1,41 @@
+"""What several tests of controllers begin with."""
+
+import threading
+from http.server import ThreadingHTTPServer
+
+import numpy as np
+import pytest
+
+from logs_schema.product import writing
+from offline_rl.bundle import ARRAYS, GOLDEN
+from offline_rl.runner.scaling import KIND, write_setting
+from tests.autoscaling.guarded import GRANTED, policy_of, readings
+from tests.autoscaling.standing_in import StandIn, handler_of
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    policy, arrays = policy_of(0.6)
+    golden = {"places": []}
+    now = readings()
+    golden = {"places": np.stack([policy.places(GRANTED, now, now)] * 32)}
+    golden |= {f"granted/{name}": np.stack([leaf] * 32) for name, leaf in GRANTED._asdict().items()}
+    for when in ("now", "before"):
+        golden |= {f"{when}/{name}": np.stack([leaf] * 32) for name, leaf in now._asdict().items()}
+    with writing(tmp_path / "bundle", KIND) as folder:
+        write_setting(folder, policy.setting)
+        np.savez(folder / ARRAYS, **arrays)
+        np.savez(folder / GOLDEN, **golden)
+    return tmp_path / "bundle"
+
+
+@pytest.fixture
+def stand_in():
+    shown = StandIn()
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler_of(shown))
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    shown.url = f"http://127.0.0.1:{server.server_port}"
+    yield shown
+    server.shutdown()
+    server.server_close()

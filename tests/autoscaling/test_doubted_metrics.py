@@ -1,0 +1,134 @@
+"""Metrics that cannot be, that come late, and clocks apart: nothing is taken away for them, and it is said why."""
+
+import math
+from dataclasses import replace
+from email.utils import formatdate
+from time import time
+
+import numpy as np
+import pytest
+
+from logs_schema.formats.mapping import read_mapping
+from offline_rl.runner.scaling import Granted, ScalingPolicy
+from offline_rl.serving.prometheus import MetricsError, Prometheus
+from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY, Guard, GuardConfig
+from tests.autoscaling.guarded import GRANTED, INTERVAL_S, NAMES, policy_of, readings, setting_of
+from tests.autoscaling.standing_in import LAST, NOW_S, controlling, mapping_in
+
+FEWER, _ = policy_of(-0.6)
+"""Students that always remove replicas."""
+WORK_S = 0.04
+"""Core-seconds of a request at the gateway: .4 cores at the 10 requests a second of `readings`."""
+
+
+def guard_of(form="students"):
+    policy = FEWER if form == "students" else ScalingPolicy(setting_of(form), {})
+    deployments = tuple(replace(one, core_s_per_request=WORK_S) for one in policy.setting.deployments)
+    arrays = policy_of(-0.6)[1] if form == "students" else {}
+    return Guard(ScalingPolicy(replace(policy.setting, deployments=deployments), arrays), GuardConfig())
+
+
+@pytest.mark.parametrize("form", ["students", "hpa"])
+@pytest.mark.parametrize("cores", [200.0, 0.2e-3], ids=["millicores_as_cores", "cores_as_millicores"])
+def test_a_use_of_processors_that_cannot_be_changes_nothing(form, cores):
+    guard, odd = guard_of(form), readings(cores=cores)
+    for now_s in (0.0, 400.0):  # the window of the rules is over
+        found = guard.decide(now_s, GRANTED, odd, odd)
+        assert found.arms == (HOLD, HOLD)
+        np.testing.assert_array_equal(found.wanted.replicas, GRANTED.replicas)
+        assert "is the unit right" in found.reasons[0]
+
+
+def test_little_is_used_where_little_is_asked_for():
+    guard = guard_of()
+    for change in ({"gateway_rate_per_s": np.asarray(0.1)}, {"rate_per_s": np.full(2, 0.1)}):
+        quiet = readings(cores=0.2e-3)._replace(**change)
+        assert guard.decide(0.0, GRANTED, quiet, quiet).arms == (POLICY, POLICY)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"memory_gib_used": np.full(2, 3e8)}, "3e+08 GiB used by a replica of 0.5"),
+        ({"response_s": np.full(2, 50.0)}, "50 s a call, the objective is 0.25"),
+        ({"gateway_quantile_s": np.asarray(200.0)}, "200 s a request, the objective is 0.25"),
+    ],
+)
+def test_metrics_of_another_unit_are_for_the_rules(change, words):
+    odd = readings()._replace(**change)
+    found = guard_of().decide(0.0, GRANTED, odd, readings())
+    assert found.arms == (FALLBACK, FALLBACK)
+    assert words in found.reasons[0]
+
+
+def test_a_reason_names_the_metrics_that_are_missing():
+    lacking = readings()._replace(response_s=np.array([0.05, np.nan]))
+    before = readings()._replace(rate_per_s=np.array([np.nan, np.nan]))
+    found = guard_of().decide(0.0, GRANTED, lacking, before)
+    assert found.reasons[0].endswith("missing: request_rate_per_s of before")
+    assert found.reasons[1].endswith("missing: request_rate_per_s of before, response_s")
+    users = readings()._replace(gateway_quantile_s=np.asarray(np.nan))
+    assert guard_of().decide(0.0, GRANTED, users, readings()).reasons[0].endswith("known: response_p95_s")
+
+
+def test_a_reason_says_which_limit_has_cut_what_was_asked_for():
+    rule = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig(most_added=3, most_removed=1))
+    busy, idle = readings(cores=0.8), readings(cores=0.01)
+    few, most = GRANTED, GRANTED._replace(replicas=np.array([6.0, 7.0]))
+    found = rule.decide(0.0, few, busy, busy)
+    np.testing.assert_array_equal(found.wanted.replicas, [5.0, 5.0])
+    assert found.reasons[0] == "7 replicas asked for, at most 3 are added at once"
+    found = rule.decide(30.0, most, busy._replace(ready=most.replicas), busy)
+    assert found.reasons[0] == "20 replicas asked for, 1 to 8 are allowed"
+    found = rule.decide(400.0, most, idle, idle)
+    np.testing.assert_array_equal(found.wanted.replicas, [5.0, 6.0])
+    assert found.reasons[0] == "1 replicas asked for, at most 1 are removed at once"
+    assert rule.decide(430.0, few, readings(cores=0.25), busy).reasons == ("", "")
+
+
+def test_a_number_below_zero_is_no_number(tmp_path, bundle, stand_in):
+    stand_in.values["cpu"] = -300.0
+    with controlling(tmp_path, bundle, stand_in, NAMES) as controller:
+        rows = controller.step()["deployments"]
+    assert [row["arm"] for row in rows] == [HOLD, HOLD]
+    assert rows[0]["reason"].endswith("missing: cpu_cores_used")
+    assert stand_in.written == []
+
+
+def test_metrics_that_come_an_interval_after_the_others_are_waited_for(tmp_path, bundle, stand_in):
+    """Else what is always late would be missing for ever."""
+    usual = stand_in.query
+
+    def late(asked):
+        answer = usual(asked)
+        for series in answer["data"]["result"] if asked["query"] == ["cpu"] else ():
+            series["values"] = series["values"][:-1]
+        return answer
+
+    stand_in.query = late
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        assert [row["arm"] for row in controller.step()["deployments"]] == [POLICY, POLICY]
+        samples = controller.metrics.samples(NOW_S - 20 * INTERVAL_S, NOW_S, INTERVAL_S)
+        assert controller._latest(samples, LAST) == LAST - 1
+
+
+@pytest.mark.parametrize(
+    ("ahead_s", "words"), [(240.0, "240 s ahead of"), (-240.0, "240 s behind"), (1.0, "")]
+)
+def test_clocks_that_stand_apart_stop_decisions(tmp_path, ahead_s, words):
+    metrics = Prometheus("http://nowhere", read_mapping(mapping_in(tmp_path)))
+    date = formatdate(time() + ahead_s, usegmt=True)
+    if words:
+        with pytest.raises(MetricsError, match=words):
+            metrics._refuse_skew(date, INTERVAL_S)
+    else:
+        metrics._refuse_skew(date, INTERVAL_S)
+        metrics._refuse_skew("", INTERVAL_S)  # of no date nothing is known
+
+
+def test_one_network_over_all_says_who_is_unlike_training():
+    teacher = Guard(ScalingPolicy(setting_of("teacher"), policy_of(0.6)[1]), GuardConfig())
+    teacher.policy.decide = lambda *_: Granted(*(np.full(2, math.nan),) * 3)
+    lacking = readings()._replace(response_s=np.array([0.05, np.nan]))
+    found = teacher.decide(0.0, GRANTED, lacking, readings())
+    assert found.reasons[0] == "front: unlike training, and one network decides for all"
