@@ -7,10 +7,10 @@ import sys
 import threading
 import time
 from argparse import ArgumentParser, Namespace
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evaluation.commands.common_arguments import add_inputs
 from evaluation.commands.expecting import add_expected
@@ -56,6 +56,13 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--log", metavar="FOLDER", type=Path, help="where decisions are logged (default: nowhere)"
     )
+    parser.add_argument(
+        "--external", metavar="HOST:PORT", default="",
+        help="offer the wanted replicas there as a metric that a HorizontalPodAutoscaler scales by "
+        "(/metrics, and the external metrics API; default: nowhere)",
+    )  # fmt: skip
+    parser.add_argument("--external-cert", metavar="PEM", type=Path, help="certificate of that address (TLS)")
+    parser.add_argument("--external-key", metavar="PEM", type=Path, help="its key, where it is another file")
     parser.add_argument("--decisions", metavar="N", type=int, help="stop after so many (default: never)")
     add_expected(parser)
 
@@ -101,12 +108,26 @@ def run(arguments: Namespace) -> int:
         lease = KubeLease(kube, arguments.namespace, arguments.lease)
         leading = controller.lead = Leading(lease, identity, 2.0 * policy.setting.interval_s)
         leading.leads()  # refuses an account without the rights, before anything is decided
-    with alone_in(arguments.log), stop_signals() as over:
+    with ExitStack() as stack:
+        stack.enter_context(alone_in(arguments.log))
+        over = stack.enter_context(stop_signals())
+        take = _offered(arguments, policy.setting.interval_s, stack) if arguments.external else None
         try:
-            return _decide(controller, arguments, over)
+            return _decide(controller, arguments, over, take)
         finally:
             if leading is not None:
                 _resign(leading)
+
+
+def _offered(
+    arguments: Namespace, interval_s: float, stack: ExitStack
+) -> Callable[[Mapping[str, Any]], None]:
+    """Offers what is wanted as a metric, until the stack is left; takes decisions."""
+    from offline_rl.serving.external_metrics import WantedReplicas, offering
+
+    wanted = WantedReplicas(arguments.namespace, interval_s)
+    stack.enter_context(offering(arguments.external, wanted, arguments.external_cert, arguments.external_key))
+    return wanted.take
 
 
 @contextmanager
@@ -142,8 +163,11 @@ def _resign(leading: "Leading") -> None:
         print(f"schedtwin autoscale: {error.what}", file=sys.stderr, flush=True)
 
 
-def _decide(controller: "Controller", arguments: Namespace, over: threading.Event) -> int:
-    """Decisions, one an interval, until there are enough of them or `over` is set; the exit status."""
+def _decide(
+    controller: "Controller", arguments: Namespace, over: threading.Event,
+    take: Callable[[Mapping[str, Any]], None] | None = None,
+) -> int:  # fmt: skip
+    """Decisions, one an interval, each given to `take`, until there are enough or `over` is set; the exit status."""
     from evaluation.commands.statuses import DONE, USER_ERROR
     from logs_schema.errors import SchedtwinError, first
 
@@ -153,6 +177,8 @@ def _decide(controller: "Controller", arguments: Namespace, over: threading.Even
         try:
             decision = controller.step()
             made += 1
+            if take is not None:
+                take(decision)
             print(json.dumps(decision) if arguments.json else _text(decision), flush=True)
             if "follows" in decision:
                 sentence = f"{decision['follows']} holds the Lease {arguments.lease}: nothing is written"

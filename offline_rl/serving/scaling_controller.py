@@ -228,9 +228,7 @@ class Controller:
                 failed[name] = f"namespace {self.namespace} has no such deployment now"
                 continue
             if name in ruled:
-                failed[name] = (
-                    "a HorizontalPodAutoscaler rules it now, so nothing is written: remove one of the two"
-                )
+                failed[name] = "a HorizontalPodAutoscaler rules it now: remove one of the two"
                 continue
             done: set[str] = set()
             try:
