@@ -6,6 +6,7 @@
     deployment = "api"                   # CSV: the one deployment of the file, or...
     deployment_column = "service"        # ...the column that names it
     deployment_pattern = "(.+)-[0-9a-f]+-[0-9a-z]+"   # regular expression over such names: its group is the name
+    series_column = "pod"                # CSV: the column that tells apart what is combined, if not the name above
     time_column = "timestamp"            # CSV: ISO 8601, or a number since 1970
     time_unit = "s"                      # CSV: of such numbers: s, ms, us or ns
     time_zone = "UTC"                    # CSV: of instants that name none, such as "Europe/Berlin"
@@ -16,6 +17,7 @@
     unit = "millicores"
     scale = 1.0
     counter = false                      # of one process; of a sum over pods, query the sum of their rates
+    combine = ""                         # several series of one deployment, of its pods say: "sum", "mean" or "max"
     times = ""                           # CSV: another column that the numbers are multiplied by
     per = ""                             # CSV: another column that they are divided by: use in all over replicas
     of_gateway = false                   # whether it belongs to the gateway, whatever the labels
@@ -81,6 +83,7 @@ class MetricsMapping:
     deployment: str | None = None
     deployment_column: str | None = None
     deployment_pattern: str | None = None
+    series_column: str | None = None
     time_column: str = "time"
     time_unit: str = "s"
     time_zone: str = "UTC"
@@ -224,7 +227,7 @@ def _metric(path: Path, name: str, table: Any) -> MappedMetric:
             "a metric is no table", where=where, allowed="[metrics.COLUMN] with source, unit, ..."
         )
     own = {"source", "times", "per", "of_gateway", "only", "spread", "constant"}
-    _refuse_unknown(path, table, own | {"unit", "scale", "counter"})
+    _refuse_unknown(path, table, own | {"unit", "scale", "counter", "combine"})
     for key, value in table.items():
         _refuse_type(where, key, value, _METRIC_TYPES)
     settings = {key: value for key, value in table.items() if key not in own}

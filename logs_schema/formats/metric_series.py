@@ -4,7 +4,8 @@ A series belongs to one column and one deployment (or the gateway) and is a mapp
 named, never guessed; counters become rates (or increases, where the column counts), and where a counter falls it was
 reset: what it shows then has come since. Where it falls to far more than it ever rose by, it is a sum of counters one
 of which has gone, with a pod for example: what has come since is not known. Instants are taken to the grid of
-intervals, all by the same shift; those far off their place are rejected.
+intervals, all by the same shift; those far off their place are rejected. Several series of one deployment, of its pods
+say, are one number where the mapping says how they are combined.
 """
 
 import itertools
@@ -40,6 +41,7 @@ FAR_MORE, LEAST_LEFT = 10.0, 0.1
 this share of what it showed before: a counter that was reset begins at zero."""
 FARTHEST_OFF = 0.25
 """Of an interval: samples farther from the grid are rejected."""
+COMBINATIONS = ("sum", "mean", "max")
 NOT_METRICS = ("time", "interval_s", "deployment", "action_brownout")
 COLUMNS = tuple(column.name for column in DEPLOYMENT_SAMPLES.columns if column.name not in NOT_METRICS)
 
@@ -53,6 +55,7 @@ class MetricSeries:
         unit: Of the numbers; that of the column if empty.
         scale: The numbers are multiplied by this as well: 0.01 for per cent, replicas for sums over them.
         counter: Whether they count up from a start.
+        combine: How the numbers of several series of one deployment are one, of `COMBINATIONS`; refused if empty.
         where: Where the metric was declared, for messages.
     """
 
@@ -60,9 +63,15 @@ class MetricSeries:
     unit: str = ""
     scale: float = 1.0
     counter: bool = False
+    combine: str = ""
     where: str = ""
 
     def __post_init__(self) -> None:
+        if self.combine and self.combine not in COMBINATIONS:
+            raise FormatError(
+                f"combine is {self.combine!r}", where=self.where, allowed=", ".join(COMBINATIONS),
+                advice="mend the mapping",
+            )  # fmt: skip
         if self.column not in COLUMNS:
             raise FormatError(
                 f"there is no column {self.column!r} of metrics", where=self.where, allowed=", ".join(COLUMNS),
@@ -106,6 +115,11 @@ class Samples:
     rows: dict[str, dict[int, int]] = field(default_factory=dict)
     columns: dict[str, "array[float]"] = field(default_factory=dict)
     num_rows: int = 0
+    _combined: dict[str, "array[float]"] = field(
+        default_factory=dict
+    )  # of how many numbers those of a column are
+    _met: set[int] = field(default_factory=set)  # hashes of what is combined: no line counts twice...
+    _places: dict[tuple[MetricSeries, str, str], np.ndarray] = field(default_factory=dict)  # ...and no series
 
     def off_grid(self, time_s: float) -> bool:
         """Whether an instant stands too far from its place on the grid."""
@@ -113,9 +127,10 @@ class Samples:
         return abs(place - round(place)) > FARTHEST_OFF
 
     def add(
-        self, metric: MetricSeries, deployment: str, times_s: Iterable[float], numbers: Iterable[float]
-    ) -> list[int]:
-        """Takes a series whose instants stand on the grid.
+        self, metric: MetricSeries, deployment: str, times_s: Iterable[float], numbers: Iterable[float],
+        labels: str = "",
+    ) -> list[int]:  # fmt: skip
+        """Takes a series whose instants stand on the grid; `labels` name it in messages.
 
         Returns:
             Which of the numbers, by place, are those of a counter of several that fell: nothing is filed for them.
@@ -136,20 +151,37 @@ class Samples:
                 allowed="one sample an interval",
                 advice="query the range with the interval as its step, or name a shorter interval_s in the mapping",
             )
+        if metric.combine:
+            self._refuse_repeated(metric, deployment, labels, places)
         fell: list[int] = []
         if metric.counter:
             order = np.argsort(places)
             places, values, lost = self._increases(metric, places[order], values[order])
             fell = known[order][1:][lost].tolist()
         for place, value in zip(places.tolist(), values.tolist(), strict=True):
-            self._put(metric, deployment, place, value, metric.where)
+            self._put(metric, deployment, place, value, f"{metric.where} {labels}".strip())
         return fell
 
     def add_one(
-        self, metric: MetricSeries, deployment: str, time_s: float, number: float, where: str
+        self,
+        metric: MetricSeries,
+        deployment: str,
+        time_s: float,
+        number: float,
+        where: str,
+        series: str = "",
     ) -> None:
-        """Takes one number of a gauge or rate, as `add` does."""
+        """Takes one number of a gauge or rate, as `add` does; `series` tells those that are combined apart."""
         place = round((time_s - self.shift_s) / self.interval_s)
+        if metric.combine and math.isfinite(number):
+            mark = hash((metric, deployment, series, place))
+            if mark in self._met:
+                raise FormatError(
+                    f"two lines give {metric.column} of '{series}' in one interval",
+                    where=f"{where} {self._shown(place)}".strip(), allowed="one line a series and interval",
+                    advice="name the column that tells its series apart, such as that of the pod, as series_column",
+                )  # fmt: skip
+            self._met.add(mark)
         self._put(metric, deployment, place, number * metric.factor, where)
 
     def _put(self, metric: MetricSeries, deployment: str, place: int, value: float, where: str) -> None:
@@ -158,15 +190,45 @@ class Samples:
         row = self.rows.setdefault(deployment, {}).setdefault(place, self.num_rows)
         self.num_rows = max(self.num_rows, row + 1)
         numbers = self._numbers(metric.column, row + 1)
+        if metric.combine:
+            self._combine(metric, numbers, row, value)
+            return
         if not math.isnan(numbers[row]):
             raise FormatError(
                 f"two series give {metric.column} of '{deployment}' at one instant",
                 where=f"{where} {self._shown(place)}".strip(),
                 allowed="one series a deployment, one number an interval",
-                advice="aggregate in the query: sum by (deployment) (...), or avg by where the column is of a replica, "
-                "as cpu_cores and cpu_cores_used are; of lines, check their instants",
+                advice='say in the mapping how they are combined: combine = "sum", or "mean" where the column is of a '
+                "replica, as cpu_cores and cpu_cores_used are; or in the query: sum by (deployment) (...), avg by; of "
+                "lines, check their instants",
             )  # fmt: skip
         numbers[row] = value
+
+    def _refuse_repeated(
+        self, metric: MetricSeries, deployment: str, labels: str, places: np.ndarray
+    ) -> None:
+        """FormatError where a series of the same labels had a sample in one of the intervals: it would count twice."""
+        before = self._places.get((metric, deployment, labels), np.empty(0, np.int64))
+        twice = np.intersect1d(before, places)
+        if len(twice):
+            raise FormatError(
+                f"a series of '{deployment}' is there twice",
+                where=f"{metric.where} {labels} {self._shown(int(twice[0]))}",
+                allowed="each series once, where several are combined", advice="leave out the answer that repeats it",
+            )  # fmt: skip
+        self._places[metric, deployment, labels] = np.concatenate([before, places])
+
+    def _combine(self, metric: MetricSeries, numbers: "array[float]", row: int, value: float) -> None:
+        counts = self._combined.setdefault(metric.column, array("d"))
+        counts.extend(itertools.repeat(0.0, row + 1 - len(counts)))
+        counts[row] += 1.0
+        before = numbers[row]
+        if math.isnan(before):
+            numbers[row] = value
+        elif metric.combine == "mean":
+            numbers[row] = before + (value - before) / counts[row]
+        else:
+            numbers[row] = before + value if metric.combine == "sum" else max(before, value)
 
     def _numbers(self, column: str, num_rows: int) -> "array[float]":
         """The numbers of a column, of so many rows at least."""

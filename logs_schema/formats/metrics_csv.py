@@ -7,6 +7,7 @@ Readings of the format:
 * A field may hold numbers of several deployments at once, as a mapping `{name: number, ...}`: `spread` in the mapping.
 * Of JSON lines a column is a path, `load.rate`; where it has a star, `services.*.p95_ms`, the star stands for the names
   of the deployments.
+* Lines of several pods of one deployment are one number where the mapping says how, `combine`.
 * Empty fields and texts such as `None` and `N/A` are unknown. A line that holds no number where one is meant is
   rejected, and so is one that stands there twice, as where exports overlap; two different lines of one instant and
   deployment are an error of the mapping.
@@ -114,10 +115,10 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 yield Reject(DEPLOYMENT_SAMPLES.name, rule, name, one.number, one.line)
                 continue
             taken.add(mark)
-            for mapped, deployment, number in numbers:
+            for mapped, deployment, number, series in numbers:
                 where = f"{name}, line {one.number}, {mapped.source}"
                 met.add((mapped, deployment))
-                samples.add_one(mapped.metric, deployment, at, number, where)
+                samples.add_one(mapped.metric, deployment, at, number, where, series)
         lines.append(Lines(name, counts[0], counts[1], counts[0] - counts[1] - counts[2]))
     yield from chunks_of(samples, mapping, met)
     yield from lines
@@ -236,8 +237,10 @@ def _json_fields(line: str) -> dict[str, Any] | None:
     return found if isinstance(found, dict) else None
 
 
-def _numbers_of(mapping: MetricsMapping, one: MetricLine) -> list[tuple[MappedMetric, str, float]] | None:
-    """What one line says: metrics, deployments, numbers; None where something else stands for a number."""
+def _numbers_of(
+    mapping: MetricsMapping, one: MetricLine
+) -> list[tuple[MappedMetric, str, float, str]] | None:
+    """What one line says: metrics, deployments, numbers, series; None where something else stands for a number."""
     try:
         return [said for mapped in mapping.measured for said in _said(mapping, mapped, one)]
     except _NotANumberError:
@@ -246,7 +249,7 @@ def _numbers_of(mapping: MetricsMapping, one: MetricLine) -> list[tuple[MappedMe
 
 def _said(
     mapping: MetricsMapping, mapped: MappedMetric, one: MetricLine
-) -> Iterator[tuple[MappedMetric, str, float]]:
+) -> Iterator[tuple[MappedMetric, str, float, str]]:
     """What one line says of one metric."""
     found = _found(one, mapped.source)
     if _is_unknown(found):
@@ -265,7 +268,8 @@ def _said(
         number = _number(value) * _beside(mapped.times, field, one)
         divisor = _beside(mapped.per, field, one)
         filed = GATEWAY if mapped.of_gateway else deployment_named(name, mapping.gateway)
-        yield mapped, filed, number / divisor if divisor else math.nan
+        series = str(_found(one, mapping.series_column) if mapping.series_column else field)
+        yield mapped, filed, number / divisor if divisor else math.nan, series
 
 
 def _found(one: MetricLine, source: str) -> Any:
@@ -331,7 +335,7 @@ def _spread(found: Any, mapping: MetricsMapping, mapped: MappedMetric, one: Metr
 def _refuse_missing(mapping: MetricsMapping, header: list[str], path: Path) -> None:
     needed = [mapping.time_column, *(one.source for one in mapping.measured)]
     needed += [name for one in mapping.measured for name in (one.times, one.per) if name]
-    needed += [mapping.deployment_column] if mapping.deployment_column else []
+    needed += [name for name in (mapping.deployment_column, mapping.series_column) if name]
     if missing := [name for name in dict.fromkeys(needed) if header.count(name) != 1]:
         refuse_other_content(path)
         raise FormatError(

@@ -6,7 +6,10 @@ Readings of the format:
 
 * Every file is one answer with a matrix; its metric is the one whose `source` is the file's name without `.json`.
   Files that the mapping does not name are not read.
-* The label that the mapping names identifies the deployment; series of the gateway need none.
+* The label that the mapping names identifies the deployment; series of the gateway need none. Several series of one,
+  such as of its pods, are one number where the mapping says how, `combine`; each counter of them becomes a rate first.
+* Response times of a histogram are asked for as quantiles, `histogram_quantile(0.95, sum by (le) (rate(...)))`: its
+  buckets (label `le`) are refused.
 * A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight.
   NaN is no number and leaves the field empty. `rate(...[30s])` is of the time before the instant: ask for it as
   `rate(...[30s] offset -30s)`, or load and response times stand beside the grants of the interval after theirs.
@@ -17,7 +20,7 @@ Readings of the format:
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ from logs_schema.formats.metric_series import (
     FELL,
     NOT_A_NUMBER,
     OFF_GRID,
+    MetricSeries,
     Samples,
     deployment_named,
     interval_of,
@@ -122,8 +126,9 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 numbers.append(value)
                 taken.append(number)
             filed = _deployment(mapping, mapped, series, source)
+            refuse_buckets(mapped.metric, series["metric"], source)
             met.add((mapped, filed))
-            for place in samples.add(mapped.metric, filed, times_s, numbers):
+            for place in samples.add(mapped.metric, filed, times_s, numbers, json.dumps(series["metric"])):
                 num_rejected[mapped.source] += 1
                 raw = json.dumps(series["values"][taken[place] - 1])
                 yield Reject(DEPLOYMENT_SAMPLES.name, FELL, source, taken[place], raw)
@@ -191,6 +196,17 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
     return list(series)
 
 
+def refuse_buckets(metric: MetricSeries, labels: Mapping[str, Any], where: str) -> None:
+    """FormatError where counts of the buckets of a histogram are taken for response times."""
+    if "le" in labels and metric.column.startswith("response_"):
+        raise FormatError(
+            f"buckets of a histogram are no {metric.column}", where=f"{where}: {first(labels.items())}",
+            allowed="response times, in the unit of the mapping",
+            advice="query histogram_quantile(0.95, sum by (le) (rate(..._bucket[1m]))), or of a mean "
+            "rate(..._sum[1m]) / rate(..._count[1m])",
+        )  # fmt: skip
+
+
 def _sample(pair: Any) -> tuple[float | None, float | None]:
     """The instant and the value of a sample; NaN is a value, anything that is no number is None.
 
@@ -215,7 +231,8 @@ def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: dict[str,
         raise FormatError(
             f"a series has no label {mapping.deployment_label!r}", where=f"{source}: {series['metric']}",
             allowed="a series a deployment, labelled with its name",
-            advice="name the label with deployment_label, or set of_gateway = true",
+            advice="name the label with deployment_label (of names such as cart-5b67c48447-mv5hb deployment_pattern "
+            "takes the deployment's), or set of_gateway = true",
         )  # fmt: skip
     return deployment_named(name, mapping.gateway)
 

@@ -26,6 +26,7 @@ from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
+from logs_schema.formats.prometheus import refuse_buckets
 from logs_schema.tables import GATEWAY
 from offline_rl.runner.scaling import POD_RULE, Granted, Reading
 from offline_rl.serving.direct_http import content_of, direct_opener
@@ -80,13 +81,15 @@ class Prometheus:
                 if mapped.only and self._name(series) != mapped.only:
                     continue
                 name = self._deployment(mapped, series)
+                refuse_buckets(mapped.metric, series["metric"], f"{self.url}: {mapped.source}")
                 values = self._values(mapped, series)
                 known = [
                     (at, value)
                     for at, value in values
                     if 0.0 <= value < math.inf and EARLIEST_S <= at <= LATEST_S and not found.off_grid(at)
                 ]
-                found.add(mapped.metric, name, [at for at, _ in known], [value for _, value in known])
+                labels = json.dumps(series["metric"])
+                found.add(mapped.metric, name, [at for at, _ in known], [value for _, value in known], labels)
         for mapped in self.mapping.constants:
             found.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
         return found

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from offline_rl.runner.scaling import POD_RULE, DeploymentSetting, Granted, Reading, ScalingSetting
+from offline_rl.runner.scaling import POD_RULE, DeploymentSetting, Granted, Reading, ScalingSetting, failing
 
 BEYOND = 1.2
 """Rates above so many times the largest of the log are not like training."""
@@ -28,7 +28,9 @@ def odd_use(setting: ScalingSetting, granted: Granted, now: Reading) -> list[str
         idle = now.rate_per_s < LEAST_WORK * setting.limit("most_rate_per_s")
         takes = work > LEAST_WORK * granted.cpu_cores * granted.replicas
         much = now.cpu_cores_used > OF_ANOTHER_UNIT * granted.cpu_cores
-        little = (used * OF_ANOTHER_UNIT < work) & takes & ~idle
+        little = (
+            (used * OF_ANOTHER_UNIT < work) & takes & ~idle & (failing(setting, now) <= 0.0)
+        )  # then it is short
     asks = "is the unit right that the mapping names, and is it of all pods?"
     return [
         f"{now.cpu_cores_used[place]:.3g} cores used by a replica of {granted.cpu_cores[place]:.3g}: {asks}" if high

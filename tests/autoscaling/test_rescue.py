@@ -113,5 +113,13 @@ def test_a_deployment_without_metrics_stays_and_says_why():
     now = now._replace(cpu_cores_used=np.array([np.nan, 0.2]))
     found = guard_of(-0.99).decide(0.0, GRANTED, now, readings())
     assert found.wanted.replicas.tolist() == [2.0, 6.0]
-    assert found.reasons[0] == "metrics of the deployment are missing"
+    assert found.reasons[0] == "metrics of the deployment are missing: cpu_cores_used"
     assert "fail" in found.reasons[1]
+
+
+def test_little_use_behind_a_deployment_that_fails_is_no_error_of_units():
+    starved = failing_readings(0.98)._replace(cpu_cores_used=np.array([0.5, 0.001]))
+    found = guard_of(-0.99).decide(0.0, GRANTED, starved, readings())
+    assert found.wanted.replicas.tolist() == [6.0, 6.0]
+    unmixed = starved._replace(gateway_failures=np.asarray(0.0))
+    assert "is the unit right" in guard_of(-0.99).decide(0.0, GRANTED, unmixed, readings()).reasons[1]
