@@ -1,5 +1,5 @@
-"""What is odd about samples of deployments: use far beyond grants, other units of time, answers without replicas; and
-which metrics are not there."""
+"""What is odd about samples of deployments: use far beyond grants or far below, other units of time, answers without
+replicas; and which metrics are not there."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,18 +8,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logs_schema import deployment_gaps
 from logs_schema.archive import Archive
+from logs_schema.deployment_gaps import PartlyKnown, Presence
 from logs_schema.errors import counted, first
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 FAR_BEYOND = 1.5
 """Use so many times the grant is named: in short bursts it may be a little above."""
+FAR_BELOW = 0.01
+"""Use that is never more than this share of the grant is named: nobody grants a hundred times what is used."""
 USES = {"cpu_cores_used": "cpu_cores", "memory_gib_used": "memory_gib"}
 """What a replica uses, and what it is granted."""
 SLOW_S, RESPONSES = 10.0, ("response_s", "response_p95_s", "response_p99_s")
 """Columns in which most values are below so many seconds, unless they are milliseconds."""
+GRANTS = {"cpu_cores": (0.001, 1024.0, "cores"), "memory_gib": (0.001, 24_576.0, "GiB")}
+"""Grants of a replica between which most are, and their units."""
 ANSWERING = ("deployment", "num_replicas", "request_rate_per_s", "response_s")
-COLUMNS = tuple(dict.fromkeys(("deployment", *USES, *USES.values(), *RESPONSES, *ANSWERING)))
+COLUMNS = tuple(dict.fromkeys((*deployment_gaps.COLUMNS, *USES, *USES.values(), *RESPONSES, *ANSWERING)))
 NEEDED_OF_DEPLOYMENTS = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
 NEEDED_OF_GATEWAY = ("request_rate_per_s", "response_s")
 """Without these nothing can be trained in a twin. The 95 % quantile of a response time stands in for its mean."""
@@ -29,7 +35,11 @@ def deployment_warnings(archive: Archive) -> list[str]:
     """The oddities in words; `deployment_samples` is read once."""
     grants = [_Beyond(used, granted) for used, granted in USES.items()]
     responses, replicas, told = [Above(name, SLOW_S) for name in RESPONSES], _WithoutReplicas(), _Told()
-    seen: list[_Beyond | Above | _WithoutReplicas | _Told] = [*grants, *responses, replicas, told]
+    sizes = [(Above(name, low), Above(name, high)) for name, (low, high, _) in GRANTS.items()]
+    presence, partly = Presence(), PartlyKnown(NEEDED_OF_DEPLOYMENTS)
+    seen: list[_Beyond | Above | _WithoutReplicas | _Told | Presence | PartlyKnown] = [
+        *grants, *responses, *(one for pair in sizes for one in pair), replicas, told, presence, partly,
+    ]  # fmt: skip
     for batch in archive.scan(DEPLOYMENT_SAMPLES.name, columns=COLUMNS):
         for one in seen:
             one.add(batch)
@@ -42,8 +52,11 @@ def deployment_warnings(archive: Archive) -> list[str]:
     return [
         *(warning for one in grants for warning in one.warnings()),
         *slow,
+        *(warning for low, high in sizes for warning in _odd_sizes(low, high)),
         *replicas.warnings(),
         *told.warnings(),
+        *presence.warnings(),
+        *partly.warnings(),
     ]
 
 
@@ -65,9 +78,20 @@ class Above:
         self.largest = max(self.largest, float(values.max(initial=0.0)))
 
 
+def _odd_sizes(low: Above, high: Above) -> Iterator[str]:
+    """That most grants are smaller or larger than any replica is, in words."""
+    least, most, unit = GRANTS[low.column]
+    if high.num_above > 0.5 * high.num_known or low.num_above < 0.5 * low.num_known:
+        yield (
+            f"{low.column} is hardly ever between {least:g} and {most:,.0f} {unit} a replica (the largest is "
+            f"{low.largest:,.4g}): is it in {unit}?"
+        )
+
+
 @dataclass
 class _Beyond:
-    """Deployments that use far more than they are granted: bursts beyond a request, or another unit."""
+    """Deployments that use far more than they are granted, or all of them far less: bursts beyond a request, or another
+    unit."""
 
     used: str
     granted: str
@@ -75,6 +99,7 @@ class _Beyond:
     num_known: int = 0
     worst: str = ""
     largest: float = FAR_BEYOND
+    most: float = 0.0
 
     def add(self, batch: pa.RecordBatch) -> None:
         granted = pc.if_else(pc.greater(batch[self.granted], 0.0), batch[self.granted], None)
@@ -82,6 +107,7 @@ class _Beyond:
         self.num_known += int(np.isfinite(shares).sum())
         self.num_beyond += int((shares > FAR_BEYOND).sum())
         most = float(np.nanmax(shares)) if np.isfinite(shares).any() else 0.0
+        self.most = max(self.most, most)
         if most > self.largest:
             self.worst, self.largest = str(batch["deployment"][int(np.nanargmax(shares))]), most
 
@@ -91,6 +117,11 @@ class _Beyond:
                 f"{self.used} is more than {FAR_BEYOND:g} times {self.granted} in {self.num_beyond:,} of "
                 f"{self.num_known:,} rows, at most {self.largest:,.4g} times ({self.worst}): are both of one replica, "
                 "in the unit of their column?"
+            )
+        elif self.num_known and 0.0 < self.most < FAR_BELOW:
+            yield (
+                f"{self.used} is at most {self.most:.2%} of {self.granted}, in {self.num_known:,} rows of all "
+                "deployments: are both in the unit of their column?"
             )
 
 

@@ -138,7 +138,7 @@ def test_deployments_that_use_many_times_their_grant_are_named(tmp_path):
     ]
     with ArchiveWriter(tmp_path / "archive") as writer:
         writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
-    (warning, _) = check_archive(tmp_path / "archive").warnings
+    warning, *_ = check_archive(tmp_path / "archive").warnings
     assert (
         "cpu_cores_used is more than 1.5 times cpu_cores in 1 of 3 rows, at most 250 times (search)"
         in warning
@@ -158,7 +158,7 @@ def test_response_times_that_look_like_milliseconds_are_named(tmp_path):
     ]
     with ArchiveWriter(tmp_path / "archive") as writer:
         writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
-    (warning, _) = check_archive(tmp_path / "archive").warnings
+    warning, *_ = check_archive(tmp_path / "archive").warnings
     assert warning == "response_p95_s is above 10 s in 2 of 3 rows, at most 310: is it in seconds?"
 
 
@@ -171,7 +171,7 @@ def test_answers_without_replicas_are_named(tmp_path):
     ]  # fmt: skip
     with ArchiveWriter(tmp_path / "archive") as writer:
         writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
-    (warning, _) = check_archive(tmp_path / "archive").warnings
+    warning, *_ = check_archive(tmp_path / "archive").warnings
     assert warning.startswith("num_replicas is 0 in 1 row in which requests were answered (cart)")
 
 
