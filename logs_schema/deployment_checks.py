@@ -8,8 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from logs_schema import deployment_gaps
+from logs_schema import deployment_clocks, deployment_gaps
 from logs_schema.archive import Archive
+from logs_schema.deployment_clocks import Clocks
 from logs_schema.deployment_gaps import PartlyKnown, Presence
 from logs_schema.errors import counted, first
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
@@ -25,7 +26,11 @@ SLOW_S, RESPONSES = 10.0, ("response_s", "response_p95_s", "response_p99_s")
 GRANTS = {"cpu_cores": (0.001, 1024.0, "cores"), "memory_gib": (0.001, 24_576.0, "GiB")}
 """Grants of a replica between which most are, and their units."""
 ANSWERING = ("deployment", "num_replicas", "request_rate_per_s", "response_s")
-COLUMNS = tuple(dict.fromkeys((*deployment_gaps.COLUMNS, *USES, *USES.values(), *RESPONSES, *ANSWERING)))
+COLUMNS = tuple(
+    dict.fromkeys(
+        (*deployment_gaps.COLUMNS, *deployment_clocks.COLUMNS, *USES, *USES.values(), *RESPONSES, *ANSWERING)
+    )
+)
 NEEDED_OF_DEPLOYMENTS = ("cpu_cores", "num_replicas", "cpu_cores_used", "request_rate_per_s", "response_s")
 NEEDED_OF_GATEWAY = ("request_rate_per_s", "response_s")
 """Without these nothing can be trained in a twin. The 95 % quantile of a response time stands in for its mean."""
@@ -36,9 +41,9 @@ def deployment_warnings(archive: Archive) -> list[str]:
     grants = [_Beyond(used, granted) for used, granted in USES.items()]
     responses, replicas, told = [Above(name, SLOW_S) for name in RESPONSES], _WithoutReplicas(), _Told()
     sizes = [(Above(name, low), Above(name, high)) for name, (low, high, _) in GRANTS.items()]
-    presence, partly = Presence(), PartlyKnown(NEEDED_OF_DEPLOYMENTS)
-    seen: list[_Beyond | Above | _WithoutReplicas | _Told | Presence | PartlyKnown] = [
-        *grants, *responses, *(one for pair in sizes for one in pair), replicas, told, presence, partly,
+    presence, partly, clocks = Presence(), PartlyKnown(NEEDED_OF_DEPLOYMENTS), Clocks()
+    seen: list[_Beyond | Above | _WithoutReplicas | _Told | Presence | PartlyKnown | Clocks] = [
+        *grants, *responses, *(one for pair in sizes for one in pair), replicas, told, presence, partly, clocks,
     ]  # fmt: skip
     for batch in archive.scan(DEPLOYMENT_SAMPLES.name, columns=COLUMNS):
         for one in seen:
@@ -57,6 +62,7 @@ def deployment_warnings(archive: Archive) -> list[str]:
         *told.warnings(),
         *presence.warnings(),
         *partly.warnings(),
+        *clocks.warnings(),
     ]
 
 

@@ -89,7 +89,7 @@ class PartlyKnown:
 
     Attributes:
         columns: The columns.
-        counts: Deployment -> rows, and rows with a number by column.
+        counts: Deployment -> rows that need a number, and rows that have it, by column.
     """
 
     columns: tuple[str, ...]
@@ -98,22 +98,23 @@ class PartlyKnown:
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the rows of a batch; what is not called needs no response time."""
         names, code = np.unique(batch["deployment"].cast(pa.string()), return_inverse=True)
-        idle = pc.fill_null(pc.equal(batch["request_rate_per_s"], 0.0), False)
-        known = [
-            pc.or_(pc.is_valid(batch[name]), idle)
-            if name.startswith("response_")
-            else pc.is_valid(batch[name])
-            for name in self.columns
-        ]
-        flags = np.stack([np.ones(len(batch), bool), *(np.asarray(one, bool) for one in known)])
+        called = ~np.asarray(pc.fill_null(pc.equal(batch["request_rate_per_s"], 0.0), False), bool)
+        needed = np.stack([
+            called if name.startswith("response_") else np.ones(len(batch), bool) for name in self.columns
+        ])  # fmt: skip
+        known = np.stack([np.asarray(pc.is_valid(batch[name]), bool) for name in self.columns]) & needed
         for index, name in enumerate(names.tolist()):
-            count = flags[:, code == index].sum(axis=1)
+            count = np.stack([flags[:, code == index].sum(axis=1) for flags in (needed, known)])
             self.counts[name] = self.counts.get(name, 0) + count
 
     def warnings(self) -> Iterator[str]:
         """What is known in some rows alone, in words."""
-        for place, column in enumerate(self.columns, 1):
-            shares = {name: count[place] / count[0] for name, count in self.counts.items() if name != GATEWAY}
+        for place, column in enumerate(self.columns):
+            shares = {
+                name: known[place] / max(needed[place], 1)
+                for name, (needed, known) in self.counts.items()
+                if name != GATEWAY
+            }
             partly = {name: share for name, share in shares.items() if 0.0 < share < KNOWN_SHARE}
             if partly:
                 yield (

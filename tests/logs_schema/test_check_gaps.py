@@ -1,5 +1,6 @@
 """What a check says of samples of deployments that are not there, or of another unit."""
 
+import numpy as np
 import pytest
 
 from logs_schema.archive_writer import ArchiveWriter
@@ -93,3 +94,45 @@ def test_grants_and_use_of_other_units_are_named(tmp_path, values, words):
     (warning,) = warnings_of(tmp_path, rows_of(**values))
     assert warning.startswith(words)
     assert "is it in" in warning or "unit of their column" in warning
+
+
+def moving(shifts):
+    """Rows whose columns follow one load, each some intervals later."""
+    load = 40.0 + 10.0 * np.random.default_rng(5).normal(size=NUMBER + 100).clip(-3, 3)
+    noise = np.random.default_rng(6)
+
+    def at(column, place, name):
+        return load[50 + place - shifts.get(column if name != "gateway" else "users", 0)]
+
+    return rows_of(
+        request_rate_per_s=lambda place, name: at("rate", place, name),
+        cpu_cores_used=lambda place, name: 0.005 * at("cpu", place, name) + 0.02 * noise.normal() + 0.1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("shifts", "words"),
+    [
+        ({}, None),
+        ({"cpu": 5}, "cpu_cores_used moves with request_rate_per_s of 5 intervals before"),
+        ({"cpu": -1}, "cpu_cores_used moves with request_rate_per_s of 1 intervals after"),
+        (
+            {"users": 5},
+            "request_rate_per_s of the deployments moves with that of the gateway of 5 intervals after",
+        ),
+    ],
+)
+def test_metrics_whose_clocks_stand_apart_are_named(tmp_path, shifts, words):
+    found = warnings_of(tmp_path, moving(shifts))
+    assert len(found) == (words is not None)
+    assert not words or found[0].startswith(words)
+    assert not words or f"stand {60 * abs(sum(shifts.values()))} s apart" in found[0]
+
+
+def test_a_metric_that_is_never_logged_is_not_partly_known(tmp_path):
+    idle = {
+        "request_rate_per_s": lambda place, name: 40.0 * (place % 10 > 0),
+        "response_s": lambda place, name: None,
+    }
+    (warning,) = warnings_of(tmp_path, rows_of(**idle))
+    assert warning.startswith("not logged: response_s")
