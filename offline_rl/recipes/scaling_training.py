@@ -21,6 +21,7 @@ from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_con
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
+from offline_rl.rules.autoscaling.rate_target import static
 from offline_rl.rules.autoscaling.rescue import core_s_per_request, rescued
 from offline_rl.runner.scaling import TEACHER, DeploymentSetting, ScalingSetting, write_setting
 from twin.arrays import save_arrays
@@ -31,7 +32,7 @@ from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.problem import autoscaling_problem
 from twin.autoscaling.rewards import Reward, cost_under_slo, granted_cores
 from twin.autoscaling.scaling_log import ScalingLog
-from twin.autoscaling.types import Grants
+from twin.autoscaling.types import Grants, kept_objective, quantile_s
 from twin.autoscaling.workload import LEVEL_SPREAD, made_rates
 from twin.contracts import Array, Environment, Policy, PyTree
 from twin.environment import environment
@@ -202,6 +203,7 @@ def build_policy(
     write_setting(out, scaling_setting(twin, setting, PodAutoscalerConfig(**chosen[trial.rule])))
     return {
         "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None,
+        "reachable_s": reachable_s(twin, log, setting, config),
         "chosen": chosen, "seeds": list(seeds), **trial.facts(),
     }  # fmt: skip
 
@@ -225,9 +227,7 @@ def try_in_twin(
         config: Number and length of the episodes.
         off_by, is_trusted: As of `choose_autoscaler`.
     """
-    rates = made_rates(twin.load, DAYS, TRIAL_SEED)
-    starts = np.linspace(0, len(rates) - config.trial_steps - 2, 2 * config.trial_episodes).astype(int)
-    starts = np.concatenate([starts[::2], starts[1::2]])  # both halves see all of the days
+    rates, starts = _trial_days(twin, config)
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
     means = {
         name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
@@ -239,6 +239,34 @@ def try_in_twin(
         num_members=len(twin.laws.work_s), off_by=off_by, is_trusted=is_trusted,
     )  # fmt: skip
     return ScalingTrial(means, rule, taken, off_by)
+
+
+def reachable_s(twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig) -> float:
+    """The shortest objective that is kept in `KEPT_SHARE` of the intervals of the trial, about: by all that the limits
+    allow, once it has started."""
+    scaling, limits = setting
+    rates, starts = _trial_days(twin, config)
+    response = twin_response(
+        twin.laws, free_config(scaling), limits, rates, config.trial_steps, typical_grants(log), starts=starts
+    )
+    most = static(Grants(limits.max_cpu_cores, limits.max_memory_gib, limits.max_replicas))
+
+    @jax.jit
+    def play(key: Array) -> Array:
+        played = follow(
+            key, response, scaling, limits, most, cost_under_slo(), config.trial_steps, starts.shape
+        )
+        return jax.vmap(lambda latency: quantile_s(latency, scaling.slo_share))(played.gateway.latency)
+
+    tails_s = np.asarray(play(jax.random.key(5)))[config.trial_steps // 4 :]
+    return float(np.quantile(tails_s, KEPT_SHARE))
+
+
+def _trial_days(twin: ApplicationTwin, config: ScaleConfig) -> tuple[np.ndarray, np.ndarray]:
+    """Rates of fresh days, and where the episodes of a trial begin: both halves of them see all of the days."""
+    rates = made_rates(twin.load, DAYS, TRIAL_SEED)
+    starts = np.linspace(0, len(rates) - config.trial_steps - 2, 2 * config.trial_episodes).astype(int)
+    return rates, np.concatenate([starts[::2], starts[1::2]])
 
 
 def guarded(twin: ApplicationTwin, setting: ScalingTask, autoscaler: Autoscaler) -> Autoscaler:
@@ -319,7 +347,15 @@ def _tried(
         )
         cores = jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1)
         worth = jnp.sum(played.reward, axis=1)
-        parts = {"reward": worth, "cpu_cores": cores, "mean_response_s": played.gateway.response_s}
+        kept = jax.vmap(
+            lambda gateway: kept_objective(
+                gateway.latency, gateway.num_failures, scaling.slo_share, scaling.slo_s
+            )
+        )(played.gateway)
+        parts = {
+            "reward": worth, "cpu_cores": cores, "mean_response_s": played.gateway.response_s,
+            "objective_kept": kept.astype(jnp.float32),
+        }  # fmt: skip
         return {name: jnp.mean(leaf, axis=0) for name, leaf in parts.items()}
 
     return {name: np.asarray(value) for name, value in play(jax.random.key(5)).items()}

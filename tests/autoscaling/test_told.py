@@ -18,10 +18,13 @@ from evaluation.simulator.applications.load import read_series
 from logs_schema.check import check_archive
 from logs_schema.errors import FormatError
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.recipes.scaling_training import ScalingTask, setting_of
+from offline_rl.recipes.scaling_training import ScalingTask, reachable_s, setting_of
 from tests.autoscaling.test_answered import arm
 from tests.autoscaling.test_scaling_log import archive, row
-from tests.autoscaling.test_twin import CONFIG, LIMITS, LOG
+from tests.autoscaling.test_twin import CALLS, CONFIG, FLOOR_S, LIMITS, LOG
+from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
+from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.workload import fit_load
 
 A_DAY = 2880
 NOT_LOGGED = {"cpu_cores_used": None, "request_rate_per_s": None, "response_s": None}
@@ -141,3 +144,37 @@ def test_a_violation_costs_more_in_a_larger_application():
     cores = np.nanmean(LOG.columns["num_replicas"] * LOG.columns["cpu_cores"], axis=0).sum()
     assert prices[0] > ScaleConfig().violation_weight * cores
     assert prices[1] == pytest.approx(2.0 * prices[0])
+
+
+@pytest.mark.parametrize(
+    ("objective_s", "kept", "words"),
+    [
+        (0.02, 0.0, "nobody can keep this objective: with all that the bounds allow"),
+        (0.1, 0.03, "hpa_sized keeps the objective in 3 % of the intervals"),
+        (0.5, 0.97, ""),
+    ],
+)
+def test_an_objective_that_is_not_kept_is_told_with_what_could_be(objective_s, kept, words):
+    figures = {"cpu_cores": 1.0, "mean_response_s": 0.1, "reward": -4.0, "objective_kept": kept}
+    facts = {
+        "objective_s": objective_s, "objective_is_given": True, "tried": {"hpa_sized": figures}, "reachable_s": 0.0901,
+        "recommended": "hpa_sized", "best_learned": "",
+    }  # fmt: skip
+    told = trained(facts)
+    found = [line for line in told if words and line.startswith(words)]
+    assert len(found) == bool(words)
+    assert not words or "0.0901" in found[0]
+    assert len(told) == 3 + bool(words)
+
+
+def test_the_best_reachable_is_what_all_that_the_bounds_allow_keeps():
+    """Alone at its station a request takes the floor of each call over the cores, and its tail is no shorter."""
+    laws = fit_laws(LOG, LawsConfig(members=2))
+    twin = ApplicationTwin(LOG.deployments, LOG.interval_s, laws, fit_load(LOG), coverage_of(LOG, laws))
+    config = ScaleConfig(slo_s=0.2, trial_episodes=2, trial_steps=40)
+    found = [
+        reachable_s(twin, LOG, ScalingTask(CONFIG, limits), config)
+        for limits in (LIMITS, LIMITS._replace(max_replicas=4.0 * LIMITS.max_replicas))
+    ]
+    alone_s = float(FLOOR_S / np.asarray(LIMITS.max_cpu_cores) @ CALLS)
+    assert alone_s < found[1] <= found[0] < 20.0 * alone_s

@@ -63,6 +63,8 @@ from twin.autoscaling.scaling_log import TABLE, read_scaling_log
 from twin.problems import AUTOSCALING as NAME
 from twin.problems import KEY
 
+OFTEN = 0.9
+"""Share of the intervals in which an objective is to be kept."""
 HELD_OUT = 5
 """One day of so many at the end of a log is kept for its certificate, where nobody names the training days."""
 
@@ -264,9 +266,9 @@ def trained(facts: Facts) -> list[str]:
     for name, found in sorted(facts["tried"].items(), key=lambda pair: -pair[1]["reward"]):
         lines.append(
             f"{name}: reward {found['reward']:.2f}, {found['cpu_cores']:.1f} cores, mean response "
-            f"{found['mean_response_s']:.3f} s in the twin"
+            f"{found['mean_response_s']:.3f} s{_kept_in_words(found)} in the twin"
         )
-    lines += _beside_the_log(facts)
+    lines += [*_unreachable(facts), *_beside_the_log(facts)]
     if not (best := facts["best_learned"]):
         return [*lines, f"recommended: {facts['recommended']}; nothing was learned ([scale] updates)"]
     low = facts["gain_low"]
@@ -274,6 +276,29 @@ def trained(facts: Facts) -> list[str]:
     gain += ", one episode says nothing of how sure" if low is None else f", {low:.2f} at least (95 %)"
     gain += f", but {facts['held_back']}" if facts["held_back"] else ""
     return [*lines, f"{gain}: {facts['recommended']} is handed over"]
+
+
+def _kept_in_words(found: Mapping[str, float]) -> str:
+    kept = found.get("objective_kept")
+    return "" if kept is None else f", the objective kept in {percent(kept)} of the intervals"
+
+
+def _unreachable(facts: Facts) -> list[str]:
+    """That nobody can keep the objective, or what is handed over does not, and what could be kept."""
+    reachable_s, name = facts.get("reachable_s", 0.0), facts["recommended"]
+    kept = facts["tried"][name].get("objective_kept", 1.0)
+    if facts["objective_s"] < reachable_s:
+        return [
+            "nobody can keep this objective: with all that the bounds allow, 95 % of the requests are within "
+            f"{reachable_s:.3g} s in nine of ten intervals of the twin. Name [scale] slo_s = {reachable_s:.3g} or "
+            "more, or raise replicas_beyond where more replicas would help"
+        ]
+    if kept < OFTEN:
+        return [
+            f"{name} keeps the objective in {percent(kept)} of the intervals, and more is not worth its cores: raise "
+            f"[scale] violation_weight, or slo_s ({reachable_s:.3g} s is about what can be kept)"
+        ]
+    return []
 
 
 def _beside_the_log(facts: Facts) -> list[str]:
