@@ -84,6 +84,12 @@ def run(arguments: Namespace) -> int:
     policy = load_scaling(arguments.bundle, expect=arguments.expect, trust=arguments.trust)
     mapping = read_mapping(arguments.mapping)
     refuse_unmapped(mapping, policy.setting.form, of_grants=not arguments.kube)
+    if mapping.interval_s not in (None, policy.setting.interval_s):
+        raise ConfigError(
+            f"the mapping is of intervals of {mapping.interval_s:g} s, and {arguments.bundle} decides every "
+            f"{policy.setting.interval_s:g} s", where=f"{mapping.path}, interval_s",
+            allowed=f"{policy.setting.interval_s:g}", advice="mend the windows of its queries as well, such as [30s]",
+        )  # fmt: skip
     metrics = given(Prometheus(arguments.prometheus, mapping), arguments)
     if metrics.token_file is not None and not metrics.token_file.is_file():
         raise ConfigError("there is no such file", where=f"--prometheus-token-file {metrics.token_file}")

@@ -10,7 +10,7 @@ import math
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from pathlib import Path
@@ -57,12 +57,14 @@ class Prometheus:
         mapping: Column -> query, unit and label.
         token_file: File with the bearer token for Prometheus.
         timeout_s: For one query.
+        warnings: What Prometheus warned of in the latest samples: they may be a part of all.
     """
 
     url: str
     mapping: MetricsMapping
     token_file: Path | None = None
     timeout_s: float = 5.0
+    warnings: list[str] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
@@ -75,6 +77,7 @@ class Prometheus:
     def samples(self, begin_s: float, end_s: float, interval_s: float) -> Samples:
         """All mapped series from `begin_s` to `end_s`, on the grid of intervals; MetricsError."""
         found = Samples(interval_s)
+        self.warnings.clear()
         for mapped in self.mapping.measured:
             span = {"start": begin_s, "end": end_s, "step": interval_s}
             for series in self._matrix(mapped.source, span):
@@ -125,6 +128,8 @@ class Prometheus:
                 allowed="a matrix, from /api/v1/query_range", advice=_advice(error),
             ) from error  # fmt: skip
         self._refuse_skew(date, span["step"])
+        told = found.get("warnings")
+        self.warnings.extend(map(str, told if isinstance(told, list) else []))
         return list(data["result"])
 
     def _refuse_skew(self, date: str, most_s: float) -> None:

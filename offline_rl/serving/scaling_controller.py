@@ -15,10 +15,10 @@ from urllib.parse import quote
 
 import numpy as np
 
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError, SchedtwinError, first
 from logs_schema.formats.metric_series import Samples
 from logs_schema.tables import GATEWAY
-from offline_rl.runner.scaling import TREND_INTERVALS, Granted
+from offline_rl.runner.scaling import TREND_INTERVALS, Granted, Reading
 from offline_rl.serving.container_grants import RESOURCES, first_amounts, granted_in
 from offline_rl.serving.kube_api import STRATEGIC_PATCH, KubeApi, KubeError
 from offline_rl.serving.prometheus import Prometheus, granted_by, needed_of, reading_of
@@ -27,6 +27,8 @@ from offline_rl.serving.scaling_journal import ScalingJournal, instant, sample_r
 
 STALE_INTERVALS = 4
 """Metrics of an interval that ended longer ago are stale."""
+WAITING_INTERVALS, WAITING_S = 5, 300.0
+"""Replicas that have not become ready for so many intervals, and seconds, are told."""
 
 
 class Lead(Protocol):
@@ -69,6 +71,7 @@ class Controller:
     _seen: deque[tuple[float, Granted]] = field(default_factory=lambda: deque(maxlen=STALE_INTERVALS + 3))
     _written: dict[str, float] = field(default_factory=dict)
     _unknown: set[str] = field(default_factory=set)
+    _unready: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.log is not None:
@@ -146,11 +149,19 @@ class Controller:
         )
         age = finished - place
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
-        verdict = self.guard.decide(now_s, granted, now, before, stale)
+        warned = first(self.metrics.warnings) if self.metrics.warnings else ""
+        partial = (
+            f"nothing is taken away while Prometheus warns that answers are in parts ({warned})"
+            if warned
+            else ""
+        )
+        verdict = self.guard.decide(now_s, granted, now, before, stale, partial)
         self._seen.append((now_s, granted))
         follows = self._follows()
         written, failed = ({}, {}) if follows else self._write(granted, verdict)
         record = self._record(now_s, granted, verdict, written, failed)
+        for row, waits in zip(record["deployments"], self._waiting(now_s, granted, now), strict=True):
+            row["reason"] = "; ".join(filter(None, (row["reason"], waits)))
         record |= {"follows": follows} if follows else {}
         if new := sorted(samples.rows.keys() - {*setting.names, GATEWAY} - self._unknown):
             self._unknown |= set(new)
@@ -195,6 +206,23 @@ class Controller:
             ]
             for place, name in enumerate(self.guard.policy.setting.names)
         ]
+
+    def _waiting(self, now_s: float, granted: Granted, now: Reading) -> list[str]:
+        """Of every deployment: that replicas have not become ready for long, in words."""
+        found = []
+        least_s = max(WAITING_INTERVALS * self.guard.policy.setting.interval_s, WAITING_S)
+        for place, name in enumerate(self.guard.policy.setting.names):
+            ready, replicas = float(now.ready[place]), float(granted.replicas[place])
+            if not ready < replicas - 0.5:  # unknown ones, too
+                self._unready.pop(name, None)
+            elif name not in self._unready or ready > self._unready[name][1]:
+                self._unready[name] = now_s, ready
+            waited_s = now_s - self._unready[name][0] if name in self._unready else 0.0
+            found.append(
+                f"{ready:g} of {replicas:g} replicas are ready, and no more for {waited_s / 60.0:.0f} min: has the "
+                "cluster room for the others, and do they start?" if waited_s >= least_s else ""
+            )  # fmt: skip
+        return found
 
     def _follows(self) -> str:
         """Which other controller leads, so that nothing is written; empty where none does."""

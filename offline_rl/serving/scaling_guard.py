@@ -104,7 +104,13 @@ class Guard:
         return tuple(name for name, is_resized in kept if is_resized)
 
     def decide(
-        self, now_s: float, granted: Granted, now: Reading, before: Reading, stale: str = ""
+        self,
+        now_s: float,
+        granted: Granted,
+        now: Reading,
+        before: Reading,
+        stale: str = "",
+        partial: str = "",
     ) -> GuardedGrants:
         """What to grant next.
 
@@ -114,6 +120,7 @@ class Guard:
             now: The latest interval that is known.
             before: An earlier one, see `ScalingPolicy.decide`.
             stale: Why the metrics are too old; empty where they are not.
+            partial: Why they may be a part of all, so that nothing is taken away; empty where they are not.
         """
         setting = self.policy.setting
         odd = odd_use(setting, granted, now)
@@ -152,14 +159,16 @@ class Guard:
         ))  # fmt: skip
         held = np.array([arm == HOLD for arm in arms])
         share = 0.0 if stale else failing(setting, now)
-        planned = self._limited(granted, wanted, held)
+        planned = self._limited(
+            granted, _no_less(wanted, granted) if partial else wanted, held, removes=not partial
+        )
         if share:
             wanted = self._limited(granted, self._rescued(granted, now, wanted), held, removes=False)
             raised = np.any(np.stack(wanted) > np.stack(planned), axis=0)
             why = f"{share:.0%} of the requests fail: nothing is taken away, and their load is provided for"
             reasons = [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
         else:
-            reasons = self._cut(granted, wanted, planned, reasons)
+            reasons = self._cut(granted, wanted, planned, reasons, partial)
             wanted = planned
         if self.config.max_cores is not None:
             wanted, reasons = self._affordable(self.config.max_cores, granted, wanted, reasons)
@@ -170,7 +179,9 @@ class Guard:
             wanted = wanted._replace(cpu_cores=granted.cpu_cores, memory_gib=granted.memory_gib)
         return rescued(self.policy.setting, granted, now, wanted)
 
-    def _cut(self, granted: Granted, asked: Granted, planned: Granted, reasons: list[str]) -> list[str]:
+    def _cut(
+        self, granted: Granted, asked: Granted, planned: Granted, reasons: list[str], partial: str
+    ) -> list[str]:
         """The reasons, with those of bounds and limits where they change the replicas that are asked for."""
         found = []
         for one, had, wants, gets, reason in zip(
@@ -179,7 +190,8 @@ class Guard:
             limit = f"{one.min_replicas} to {one.max_replicas} are allowed"
             if one.min_replicas <= wants <= one.max_replicas:
                 limit = f"at most {self.config.most_added} are added at once"
-                limit = limit if gets > had else f"at most {self.config.most_removed} are removed at once"
+                fewer = partial or f"at most {self.config.most_removed} are removed at once"
+                limit = limit if gets > had else fewer
             is_cut = np.isfinite(wants) and wants != gets
             found.append(
                 "; ".join(filter(None, (reason, is_cut and f"{wants:g} replicas asked for, {limit}")))
@@ -237,6 +249,11 @@ class Guard:
         most = np.max([np.where(np.isfinite(one), one, -np.inf) for _, one in self.desired], axis=0)
         rules = np.where(desired < granted.replicas, np.minimum(most, granted.replicas), desired)
         return np.where(granted.replicas > 0.0, rules, np.nan)  # whoever switched it off will switch it on
+
+
+def _no_less(wanted: Granted, granted: Granted) -> Granted:
+    """What is wanted, and never less than what is granted; NaN stays."""
+    return Granted(*(np.maximum(one, had) for one, had in zip(wanted, granted, strict=True)))
 
 
 def _keeping_sizes(setting: ScalingSetting) -> ScalingSetting:

@@ -9,12 +9,13 @@ from time import time
 import numpy as np
 import pytest
 
+from evaluation.commands.cli import main
 from logs_schema.formats.mapping import read_mapping
 from offline_rl.runner.scaling import Granted, ScalingPolicy
 from offline_rl.serving.prometheus import MetricsError, Prometheus
 from offline_rl.serving.scaling_guard import FALLBACK, HOLD, POLICY, Guard, GuardConfig
 from tests.autoscaling.guarded import GRANTED, INTERVAL_S, NAMES, policy_of, readings, setting_of
-from tests.autoscaling.standing_in import LAST, NOW_S, controlling, http, mapping_in
+from tests.autoscaling.standing_in import LAST, NOW_S, QUERIES, controlling, http, mapping_in
 
 FEWER, _ = policy_of(-0.6)
 """Students that always remove replicas."""
@@ -147,3 +148,57 @@ def test_series_of_pods_are_combined_as_at_the_import(tmp_path, stand_in):
     mapping.write_text(f'deployment_pattern = "(.+)-[0-9]+"\n{text}')
     samples = Prometheus(stand_in.url, read_mapping(mapping)).samples(NOW_S - 600.0, NOW_S, INTERVAL_S)
     assert samples.row(LAST, "cart")["cpu_cores_used"] == pytest.approx(0.2)
+
+
+def test_nothing_is_taken_away_by_answers_in_parts(tmp_path, stand_in, bundle):
+    """A store that did not answer makes sums small."""
+    guard = guard_of()
+    assert guard.decide(0.0, GRANTED, readings(), readings()).wanted.replicas.tolist() == [1.0, 1.0]
+    found = guard.decide(0.0, GRANTED, readings(), readings(), partial="a store is away")
+    assert found.wanted.replicas.tolist() == [2.0, 2.0]
+    assert found.reasons == ("1 replicas asked for, a store is away",) * 2
+    assert found.arms == (POLICY, POLICY)
+    answer = stand_in.query({"query": ["rate"]}) | {"warnings": ["no store answered"]}
+    stand_in.raw["rate"] = http(json.dumps(answer))
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        controller.guard = guard
+        assert "Prometheus warns" in controller.step()["deployments"][0]["reason"]
+        del stand_in.raw["rate"]
+        assert controller.step()["deployments"][0]["wanted"]["replicas"] == 1.0
+
+
+def test_replicas_that_do_not_become_ready_are_told_with_how_long(tmp_path, stand_in, bundle):
+    stand_in.values["ready"], stand_in.replicas = 2, {"cart": 6, "front": 2}
+    now_s = [NOW_S]
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        mapping = mapping_in(tmp_path, QUERIES | {"ready_replicas": "ready"})
+        controller.metrics = Prometheus(stand_in.url, read_mapping(mapping))
+        controller.clock = lambda: now_s[0]
+        for minutes, ready, words in (
+            (0, 2, ""), (4, 2, ""), (5, 2, "2 of 6 replicas are ready, and no more for 5 min: has the cluster room"),
+            (6, 3, ""), (11, 3, "3 of 6 replicas are ready"), (12, 6, ""),
+        ):  # fmt: skip
+            stand_in.values["ready"], now_s[0] = ready, NOW_S + 60.0 * minutes
+            stand_in.last = LAST + 2 * minutes
+            rows = controller.step()["deployments"]
+            assert words in rows[0]["reason"]
+            assert ("has the cluster room" in rows[0]["reason"]) is bool(words)
+            assert "room" not in rows[1]["reason"]
+
+
+def test_a_mapping_of_other_intervals_than_the_bundles_is_refused(tmp_path, stand_in, bundle, capsys):
+    mapping = mapping_in(tmp_path)
+    arguments = [
+        "autoscale",
+        str(bundle),
+        "--prometheus",
+        stand_in.url,
+        "--kube",
+        stand_in.url,
+        "--decisions",
+        "1",
+    ]
+    for interval_s, status in ((15, 2), (30, 0)):
+        (tmp_path / "other.toml").write_text(f"interval_s = {interval_s}\n{mapping.read_text()}")
+        assert main([*arguments, "--mapping", str(tmp_path / "other.toml")]) == status
+    assert "of intervals of 15 s, and " in capsys.readouterr().err

@@ -31,6 +31,7 @@ class Monitored:
     """Metrics like those of training, which measure neither memory nor failures."""
 
     mapping = SimpleNamespace(names=lambda _column, of_gateway=False: False)
+    warnings = ()
 
     def samples(self, _begin_s, _end_s, interval_s):
         found = Samples(interval_s)
