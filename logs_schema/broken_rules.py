@@ -39,7 +39,8 @@ REQUIRED = {
     "not_csv": "quotes that end on their line: a row is one line",
     "line_too_long": f"at most {MAX_LINE_LETTERS:,} letters a line",
     "off_the_grid_of_intervals": "instants at most a quarter of an interval off one grid; what is measured more often "
-    "is asked for with the interval as its step; for CSV of runs that began apart, `consecutive = true` in the mapping",
+    "is asked for with the interval as its step, or `resample = true` in the mapping; for CSV of runs that began "
+    "apart, `consecutive = true` in the mapping",
     "counter_of_several_fell": "a counter of one process, or the sum of rates in place of the rate of a sum: "
     "`sum by (deployment) (rate(...[1m]))`, without `counter`",
     "duplicate_key": "each key once; the first row is kept",

@@ -1,6 +1,8 @@
 """A mapping from a system's metrics to columns: a TOML file beside them.
 
     interval_s = 30                      # length of an interval, a part of a day; inferred from the instants if absent
+    resample = false                     # several samples of a series in an interval are one: their mean, of counts
+                                         # their sum, of counters the first; interval_s has to be named
     gateway = "front-end"                # deployment whose series are measured from end to end, if any
     deployment_label = "deployment"      # Prometheus: label that names the deployment
     deployment = "api"                   # CSV: the one deployment of the file, or...
@@ -53,7 +55,7 @@ _TEXT, _TRUTH, _NUMBER = "text", "true or false", "a finite number"
 _METRIC_TYPES = {
     "scale": _NUMBER, "constant": _NUMBER, "counter": _TRUTH, "of_gateway": _TRUTH, "spread": _TRUTH,
 }  # fmt: skip
-_MAPPING_TYPES = {"interval_s": _NUMBER, "consecutive": _TRUTH}
+_MAPPING_TYPES = {"interval_s": _NUMBER, "consecutive": _TRUTH, "resample": _TRUTH}
 """Keys whose values are not text."""
 
 
@@ -88,6 +90,7 @@ class MetricsMapping:
     time_unit: str = "s"
     time_zone: str = "UTC"
     consecutive: bool = False
+    resample: bool = False
 
     @property
     def measured(self) -> tuple[MappedMetric, ...]:
@@ -141,6 +144,11 @@ def read_mapping(path: Path) -> MetricsMapping:
     interval_s = settings.get("interval_s")
     if interval_s is not None and not interval_s > 0:
         raise FormatError(f"interval_s is {interval_s!r}", where=str(path), allowed="a number above 0")
+    if settings.get("resample") and (interval_s is None or settings.get("consecutive")):
+        raise FormatError(
+            "resample needs the length of an interval, and instants as they are", where=str(path),
+            allowed="interval_s = 60, say, and no consecutive = true", advice="mend the mapping",
+        )  # fmt: skip
     unit = settings.get("time_unit", "s")
     if unit not in INSTANT_UNITS:
         raise FormatError(

@@ -149,7 +149,8 @@ class Samples:
                 f"a series of '{deployment}' has several samples in one interval of {self.interval_s:g} s",
                 where=f"{metric.where} {self._shown(int(distinct[counts > 1][0]))}".strip(),
                 allowed="one sample an interval",
-                advice="query the range with the interval as its step, or name a shorter interval_s in the mapping",
+                advice="query the range with the interval as its step, name a shorter interval_s in the mapping, or "
+                "say there that several samples are one: resample = true",
             )
         if metric.combine:
             self._refuse_repeated(metric, deployment, labels, places)

@@ -7,7 +7,8 @@ Readings of the format:
 * A field may hold numbers of several deployments at once, as a mapping `{name: number, ...}`: `spread` in the mapping.
 * Of JSON lines a column is a path, `load.rate`; where it has a star, `services.*.p95_ms`, the star stands for the names
   of the deployments.
-* Lines of several pods of one deployment are one number where the mapping says how, `combine`.
+* Lines of several pods of one deployment are one number where the mapping says how, `combine`; so are several lines of
+  one in an interval with `resample`.
 * Empty fields and texts such as `None` and `N/A` are unknown. A line that holds no number where one is meant is
   rejected, and so is one that stands there twice, as where exports overlap; two different lines of one instant and
   deployment are an error of the mapping.
@@ -21,6 +22,7 @@ import csv
 import json
 import math
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import tzinfo
 from itertools import islice
@@ -51,6 +53,7 @@ from logs_schema.formats.metric_series import (
 from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, Lines, ReadingOptions, Reject
 from logs_schema.formats.request_mapping import NOTHING
 from logs_schema.formats.request_values import Instant, InstantReading
+from logs_schema.formats.resampling import resampled
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "metrics_csv"
@@ -95,10 +98,12 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     if not (len(instants) and likely_unit(float(instants[0]), "s")):
         advice = "name interval_s in the mapping, such as {}; with consecutive = true instants may be others"
         refuse_uneven(interval_s, str(mapping.path), advice)
-    samples = Samples(interval_s, 0.0 if mapping.consecutive else shift_of(instants, interval_s))
+    on_grid = mapping.consecutive or mapping.resample
+    samples = Samples(interval_s, 0.0 if on_grid else shift_of(instants, interval_s))
     places = _places(mapping, instants, interval_s) if mapping.consecutive else {}
     taken: set[int] = set()  # hashes: a month of lines is more than memory takes
     met: set[tuple[MappedMetric, str]] = set()
+    gathered: dict[tuple[MappedMetric, str, str], tuple[array[float], array[float]]] = {}
     lines: list[Lines] = []
     for path in files:
         name, counts = given.name_of(path), [0, 0, 0]  # lines, blank, rejected
@@ -107,7 +112,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
                 yield one
                 continue
             at = places.get(one.instant_s, one.instant_s)
-            is_off, mark = samples.off_grid(at), hash(one.line)
+            is_off, mark = not mapping.resample and samples.off_grid(at), hash(one.line)
             numbers = None if is_off else _numbers_of(mapping, one)
             if numbers is None or mark in taken:
                 rule = OFF_GRID if is_off else NOT_A_NUMBER if numbers is None else DUPLICATE_KEY
@@ -118,8 +123,16 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
             for mapped, deployment, number, series in numbers:
                 where = f"{name}, line {one.number}, {mapped.source}"
                 met.add((mapped, deployment))
-                samples.add_one(mapped.metric, deployment, at, number, where, series)
+                if mapping.resample:
+                    of_series = gathered.setdefault((mapped, deployment, series), (array("d"), array("d")))
+                    for values, value in zip(of_series, (at, number), strict=True):
+                        values.append(value)
+                else:
+                    samples.add_one(mapped.metric, deployment, at, number, where, series)
         lines.append(Lines(name, counts[0], counts[1], counts[0] - counts[1] - counts[2]))
+    for (mapped, deployment, series), of_series in gathered.items():
+        times_s, merged, _ = resampled(mapped.metric, deployment, *of_series, interval_s)
+        samples.add(mapped.metric, deployment, times_s, merged, series)
     yield from chunks_of(samples, mapping, met)
     yield from lines
 

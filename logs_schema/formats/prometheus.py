@@ -10,7 +10,8 @@ Readings of the format:
   such as of its pods, are one number where the mapping says how, `combine`; each counter of them becomes a rate first.
 * Response times of a histogram are asked for as quantiles, `histogram_quantile(0.95, sum by (le) (rate(...)))`: its
   buckets (label `le`) are refused.
-* A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight.
+* A sample stands for the interval that begins at its instant, taken to the grid of whole intervals after midnight;
+  with `resample` several that lie in an interval are one.
   NaN is no number and leaves the field empty. `rate(...[30s])` is of the time before the instant: ask for it as
   `rate(...[30s] offset -30s)`, or load and response times stand beside the grants of the interval after theirs.
 * A counter has to be that of one process, or be asked for as a rate: `sum by (deployment) (rate(...[1m]))`. The sum of
@@ -43,6 +44,7 @@ from logs_schema.formats.metric_series import (
     shift_of,
 )
 from logs_schema.formats.reading import NOTHING_GIVEN, Item, Lines, ReadingOptions, Reject
+from logs_schema.formats.resampling import resampled
 from logs_schema.tables import DEPLOYMENT_SAMPLES, GATEWAY
 
 NAME = "prometheus"
@@ -104,7 +106,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     refuse_uneven(
         interval_s, where, "query the range again with such a step, as {}s; interval_s is that step"
     )
-    samples = Samples(interval_s, shift_of(np.concatenate([*clocks, []]), interval_s))
+    shift_s = 0.0 if mapping.resample else shift_of(np.concatenate([*clocks, []]), interval_s)
+    samples = Samples(interval_s, shift_s)
     num_rejected = dict.fromkeys(files, 0)
     met: set[tuple[MappedMetric, str]] = set()
     for mapped in mapping.measured:
@@ -117,7 +120,8 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
             taken: list[int] = []
             for number, pair in enumerate(series["values"], 1):
                 at_s, value = _sample(pair)
-                if at_s is None or value is None or samples.off_grid(at_s):
+                is_off = not mapping.resample and at_s is not None and samples.off_grid(at_s)
+                if at_s is None or value is None or is_off:
                     rule = NOT_A_NUMBER if at_s is None or value is None else OFF_GRID
                     num_rejected[mapped.source] += 1
                     yield Reject(DEPLOYMENT_SAMPLES.name, rule, source, number, json.dumps(pair))
@@ -128,7 +132,11 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
             filed = _deployment(mapping, mapped, series, source)
             refuse_buckets(mapped.metric, series["metric"], source)
             met.add((mapped, filed))
-            for place in samples.add(mapped.metric, filed, times_s, numbers, json.dumps(series["metric"])):
+            grid_s, merged = np.asarray(times_s, float), np.asarray(numbers, float)
+            if mapping.resample:
+                grid_s, merged, rows = resampled(mapped.metric, filed, times_s, numbers, interval_s)
+                taken = [taken[row] for row in rows.tolist()]
+            for place in samples.add(mapped.metric, filed, grid_s, merged, json.dumps(series["metric"])):
                 num_rejected[mapped.source] += 1
                 raw = json.dumps(series["values"][taken[place] - 1])
                 yield Reject(DEPLOYMENT_SAMPLES.name, FELL, source, taken[place], raw)
