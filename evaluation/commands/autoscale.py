@@ -9,6 +9,7 @@ import time
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,6 +118,7 @@ def run(arguments: Namespace) -> int:
     with ExitStack() as stack:
         stack.enter_context(alone_in(arguments.log))
         over = stack.enter_context(stop_signals())
+        controller.metrics = replace(metrics, is_over=over.is_set)
         take = _offered(arguments, policy.setting.interval_s, stack) if arguments.external else None
         try:
             return _decide(controller, arguments, over, take)

@@ -8,7 +8,7 @@ calendar holds, and what is no finite number of at least 0, are left out.
 import json
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
@@ -58,6 +58,7 @@ class Prometheus:
         token_file: File with the bearer token for Prometheus.
         timeout_s: For one query.
         warnings: What Prometheus warned of in the latest samples: they may be a part of all.
+        is_over: Whether no more queries are to be asked.
     """
 
     url: str
@@ -65,6 +66,7 @@ class Prometheus:
     token_file: Path | None = None
     timeout_s: float = 5.0
     warnings: list[str] = field(default_factory=list, compare=False)
+    is_over: Callable[[], bool] = field(default=lambda: False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
@@ -79,6 +81,10 @@ class Prometheus:
         found = Samples(interval_s)
         self.warnings.clear()
         for mapped in self.mapping.measured:
+            if self.is_over():
+                raise MetricsError(
+                    "stopped before all metrics were read, so nothing was decided", where=self.url
+                )
             span = {"start": begin_s, "end": end_s, "step": interval_s}
             for series in self._matrix(mapped.source, span):
                 if mapped.only and self._name(series) != mapped.only:

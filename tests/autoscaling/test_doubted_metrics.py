@@ -202,3 +202,13 @@ def test_a_mapping_of_other_intervals_than_the_bundles_is_refused(tmp_path, stan
         (tmp_path / "other.toml").write_text(f"interval_s = {interval_s}\n{mapping.read_text()}")
         assert main([*arguments, "--mapping", str(tmp_path / "other.toml")]) == status
     assert "of intervals of 15 s, and " in capsys.readouterr().err
+
+
+def test_no_query_is_asked_after_a_signal(tmp_path, stand_in):
+    """Of many slow ones, a process would end long after its time of grace."""
+    asked, usual = [], stand_in.query
+    stand_in.query = lambda query: asked.append(query["query"]) or usual(query)
+    metrics = Prometheus(stand_in.url, read_mapping(mapping_in(tmp_path)), is_over=lambda: len(asked) == 2)
+    with pytest.raises(MetricsError, match="stopped before all metrics were read"):
+        metrics.samples(NOW_S - 600.0, NOW_S, INTERVAL_S)
+    assert len(asked) == 2
