@@ -118,8 +118,7 @@ class Samples:
     _combined: dict[str, "array[float]"] = field(
         default_factory=dict
     )  # of how many numbers those of a column are
-    _met: set[int] = field(default_factory=set)  # hashes of what is combined: no line counts twice...
-    _places: dict[tuple[MetricSeries, str, str], np.ndarray] = field(default_factory=dict)  # ...and no series
+    _met: set[int] = field(default_factory=set)  # hashes of the lines that are combined: none counts twice
 
     def off_grid(self, time_s: float) -> bool:
         """Whether an instant stands too far from its place on the grid."""
@@ -152,8 +151,6 @@ class Samples:
                 advice="query the range with the interval as its step, name a shorter interval_s in the mapping, or "
                 "say there that several samples are one: resample = true",
             )
-        if metric.combine:
-            self._refuse_repeated(metric, deployment, labels, places)
         fell: list[int] = []
         if metric.counter:
             order = np.argsort(places)
@@ -204,20 +201,6 @@ class Samples:
                 "lines, check their instants",
             )  # fmt: skip
         numbers[row] = value
-
-    def _refuse_repeated(
-        self, metric: MetricSeries, deployment: str, labels: str, places: np.ndarray
-    ) -> None:
-        """FormatError where a series of the same labels had a sample in one of the intervals: it would count twice."""
-        before = self._places.get((metric, deployment, labels), np.empty(0, np.int64))
-        twice = np.intersect1d(before, places)
-        if len(twice):
-            raise FormatError(
-                f"a series of '{deployment}' is there twice",
-                where=f"{metric.where} {labels} {self._shown(int(twice[0]))}",
-                allowed="each series once, where several are combined", advice="leave out the answer that repeats it",
-            )  # fmt: skip
-        self._places[metric, deployment, labels] = np.concatenate([before, places])
 
     def _combine(self, metric: MetricSeries, numbers: "array[float]", row: int, value: float) -> None:
         counts = self._combined.setdefault(metric.column, array("d"))

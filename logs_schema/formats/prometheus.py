@@ -5,7 +5,9 @@
 Readings of the format:
 
 * Every file is one answer with a matrix; its metric is the one whose `source` is the file's name without `.json`.
-  Files that the mapping does not name are not read.
+  Files that the mapping does not name are not read. Prometheus gives 11,000 samples of a series at most, at 30 s less
+  than four days: longer ranges are asked for in parts, `cpu-1.json`, `cpu-2024-03-01.json`, or folders of answers.
+  Parts of a series are joined, and where their ranges meet a sample counts once.
 * The label that the mapping names identifies the deployment; series of the gateway need none. Several series of one,
   such as of its pods, are one number where the mapping says how, `combine`; each counter of them becomes a rate first.
 * Response times of a histogram are asked for as quantiles, `histogram_quantile(0.95, sum by (le) (rate(...)))`: its
@@ -20,10 +22,12 @@ Readings of the format:
 """
 
 import json
+import math
 import re
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -52,27 +56,31 @@ DESCRIPTION = "answers to Prometheus range queries (JSON), a file a metric, with
 EXPECTED = '{"status": "success", "data": {"resultType": "matrix", "result": [...]}} and a mapping (.toml)'
 MOST_OF_AN_EMPTY_ANSWER = 65_536
 """Bytes; an answer without series is some words, warnings included."""
+PART = re.compile(r"[-.]\d[\dTZ:.+-]*$")
+"""What follows the name of a metric in that of a part of its answer: a number, or an instant."""
 WARNINGS = re.compile(r'"warnings"\s*:\s*\[')
 
 
 def data_files(paths: Sequence[Path]) -> list[Path]:
-    """The answers that the mapping names; FormatError where one is not here, or there are two of its name."""
-    mapping = mapping_of(paths)
+    """The answers that the mapping names; FormatError where there is none of a name."""
+    return [path for parts in _answers(paths, mapping_of(paths)).values() for path in parts]
+
+
+def _answers(paths: Sequence[Path], mapping: MetricsMapping) -> dict[str, list[Path]]:
+    """Source -> its answers, several where a long range was asked for in parts."""
     files = [path for path in find_files(paths, (".json",)) if path.suffix == ".json"]
-    answers = {path.stem: path for path in files}
-    named = [one.source for one in mapping.measured]
-    if twice := [path for path in files if path.stem in named and answers[path.stem] != path]:
-        raise FormatError(
-            f"there are several answers of the name {twice[0].name}", where=f"{twice[0]}, {answers[twice[0].stem]}",
-            allowed="one file a metric", advice="join their series in one file, or import their folders one by one",
-        )  # fmt: skip
-    if missing := [name for name in named if name not in answers]:
+    found: dict[str, list[Path]] = {one.source: [] for one in mapping.measured}
+    for path in files:
+        name = path.stem if path.stem in found else PART.sub("", path.stem)
+        if name in found:
+            found[name].append(path)
+    if missing := [name for name, parts in found.items() if not parts]:
         raise FormatError(
             f"the mapping names answers that are not here: {first(missing)}", where=str(mapping.path),
-            allowed=", ".join(sorted(answers)) or "files ending in .json",
+            allowed=", ".join(sorted({path.stem for path in files})) or "files ending in .json",
             advice="name the files, or leave their metrics out of the mapping",
         )  # fmt: skip
-    return [answers[name] for name in dict.fromkeys(named)]
+    return found
 
 
 def inventory_files(paths: Sequence[Path]) -> list[Path]:
@@ -83,17 +91,18 @@ def inventory_files(paths: Sequence[Path]) -> list[Path]:
 def looks_like(lines: Sequence[str]) -> bool:
     """Whether a file begins as an answer of Prometheus does."""
     head = "".join(lines)[:2000].replace(" ", "")
-    return '"resultType":"matrix"' in head or head.startswith('{"status":"success"')
+    return '"resultType":"matrix"' in head or head.startswith(('{"status":"success"', '{"status":"error"'))
 
 
 def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads all series, then files their rows."""
     mapping = mapping_of(paths)
-    files = {path.name.removesuffix(".json"): path for path in data_files(paths)}
-    matrices = {name: matrix_in(path) for name, path in files.items()}
+    answers = _answers(paths, mapping)
+    files = [path for parts in answers.values() for path in parts]
+    matrices = {path: matrix_in(path) for path in files}
     if not any(matrices.values()):
         raise FormatError(
-            "no answer holds a series", where=first(files.values()), allowed="one series a deployment, or more",
+            "no answer holds a series", where=first(files), allowed="one series a deployment, or more",
             advice="ask Prometheus again: check the query, the labels and the range (start, end)",
         )  # fmt: skip
     clocks = [
@@ -108,41 +117,93 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     )
     shift_s = 0.0 if mapping.resample else shift_of(np.concatenate([*clocks, []]), interval_s)
     samples = Samples(interval_s, shift_s)
-    num_rejected = dict.fromkeys(files, 0)
+    rejected = dict.fromkeys(files, 0)
     met: set[tuple[MappedMetric, str]] = set()
     for mapped in mapping.measured:
-        source = files[mapped.source].name
-        for series in matrices[mapped.source]:
-            if mapped.only and _name(mapping, series) != mapped.only:
+        for series in _joined(answers[mapped.source], matrices):
+            if mapped.only and _name(mapping, series.labels) != mapped.only:
                 continue
-            times_s: list[float] = []
-            numbers: list[float] = []
-            taken: list[int] = []
-            for number, pair in enumerate(series["values"], 1):
-                at_s, value = _sample(pair)
-                is_off = not mapping.resample and at_s is not None and samples.off_grid(at_s)
-                if at_s is None or value is None or is_off:
-                    rule = NOT_A_NUMBER if at_s is None or value is None else OFF_GRID
-                    num_rejected[mapped.source] += 1
-                    yield Reject(DEPLOYMENT_SAMPLES.name, rule, source, number, json.dumps(pair))
-                    continue
-                times_s.append(at_s)
-                numbers.append(value)
-                taken.append(number)
-            filed = _deployment(mapping, mapped, series, source)
-            refuse_buckets(mapped.metric, series["metric"], source)
+            numbers, rejects = _parsed(series, None if mapping.resample else samples)
+            filed = _deployment(mapping, mapped, series)
+            refuse_buckets(mapped.metric, series.labels, series.where)
             met.add((mapped, filed))
-            grid_s, merged = np.asarray(times_s, float), np.asarray(numbers, float)
+            grid_s, merged = numbers.times_s, numbers.values
+            rows = np.arange(len(merged))
             if mapping.resample:
-                grid_s, merged, rows = resampled(mapped.metric, filed, times_s, numbers, interval_s)
-                taken = [taken[row] for row in rows.tolist()]
-            for place in samples.add(mapped.metric, filed, grid_s, merged, json.dumps(series["metric"])):
-                num_rejected[mapped.source] += 1
-                raw = json.dumps(series["values"][taken[place] - 1])
-                yield Reject(DEPLOYMENT_SAMPLES.name, FELL, source, taken[place], raw)
+                grid_s, merged, rows = resampled(mapped.metric, filed, grid_s, merged, interval_s)
+            lost = samples.add(mapped.metric, filed, grid_s, merged, json.dumps(series.labels))
+            for rule, (path, number, pair) in (
+                *rejects,
+                *((FELL, numbers.taken[rows[place]]) for place in lost),
+            ):
+                rejected[path] += 1
+                yield Reject(DEPLOYMENT_SAMPLES.name, rule, given.name_of(path), number, json.dumps(pair))
     yield from chunks_of(samples, mapping, met)
-    for name, path in files.items():
-        yield Lines(path.name, num_rejected[name], 0, 0)
+    for path, number in rejected.items():
+        yield Lines(given.name_of(path), number, 0, 0)
+
+
+class _Series(NamedTuple):
+    """A series, of which several answers may hold a part."""
+
+    labels: dict[str, Any]
+    parts: list[tuple[Path, list[Any]]]
+
+    @property
+    def where(self) -> str:
+        return f"{self.parts[0][0].name}: {self.labels}"
+
+
+Sample = tuple[Path, int, Any]
+"""Where a sample stands: file, its place in the series there, instant and number as they are written."""
+
+
+class _Numbers(NamedTuple):
+    times_s: np.ndarray
+    values: np.ndarray
+    taken: list[Sample]
+
+
+def _joined(paths: Sequence[Path], matrices: Mapping[Path, list[dict[str, Any]]]) -> list[_Series]:
+    """The series of the answers to one query, those of the same labels as one."""
+    found: dict[str, _Series] = {}
+    for path in paths:
+        for one in matrices[path]:
+            name = json.dumps(one["metric"], sort_keys=True)
+            found.setdefault(name, _Series(one["metric"], [])).parts.append((path, one["values"]))
+    return list(found.values())
+
+
+def _parsed(series: _Series, grid: Samples | None) -> tuple[_Numbers, list[tuple[str, Sample]]]:
+    """The numbers of a series, and what is rejected and by which rule; `grid` where instants have to stand on it.
+
+    What stands in two parts alike, as where ranges meet, is taken once.
+    """
+    times_s, values = array("d"), array("d")
+    taken: list[Sample] = []
+    rejects: list[tuple[str, Sample]] = []
+    seen: dict[float, float] = {}
+    for path, pairs in series.parts:
+        for number, pair in enumerate(pairs, 1):
+            at_s, value = _sample(pair)
+            if at_s is None or value is None:
+                rejects.append((NOT_A_NUMBER, (path, number, pair)))
+            elif grid is not None and grid.off_grid(at_s):
+                rejects.append((OFF_GRID, (path, number, pair)))
+            elif at_s not in seen:
+                times_s.append(at_s)
+                values.append(value)
+                taken.append((path, number, pair))
+                if len(series.parts) > 1:
+                    seen[at_s] = value
+            elif value != seen[at_s] and not math.isnan(value + seen[at_s]):
+                raise FormatError(
+                    f"parts of one series disagree: {seen[at_s]:g} and {value:g}",
+                    where=f"{path}, {series.labels}, sample {number}: {json.dumps(pair)}",
+                    allowed="parts of one answer, which are alike where their ranges meet",
+                    advice="leave out the file that is of another query or another system",
+                )  # fmt: skip
+    return _Numbers(np.asarray(times_s), np.asarray(values), taken), rejects
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
@@ -188,6 +249,11 @@ def matrix_in(path: Path) -> list[dict[str, Any]]:
     """
     try:
         answer = json.loads(path.read_text(encoding="utf-8-sig"))
+        if isinstance(answer, dict) and "error" in answer:
+            raise FormatError(
+                f"Prometheus answered with an error: {answer['error']}", where=str(path), allowed=EXPECTED,
+                advice="mend the query and ask again; what is too much at once is asked for in parts, NAME-1.json",
+            )  # fmt: skip
         data = answer["data"]
         series = data["result"]
         right = data["resultType"] == "matrix" and all(
@@ -231,13 +297,13 @@ def _number(text: Any) -> float | None:
         return None
 
 
-def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: dict[str, Any], source: str) -> str:
+def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: _Series) -> str:
     if mapped.of_gateway:
         return GATEWAY
-    name = _name(mapping, series)
+    name = _name(mapping, series.labels)
     if name is None:
         raise FormatError(
-            f"a series has no label {mapping.deployment_label!r}", where=f"{source}: {series['metric']}",
+            f"a series has no label {mapping.deployment_label!r}", where=series.where,
             allowed="a series a deployment, labelled with its name",
             advice="name the label with deployment_label (of names such as cart-5b67c48447-mv5hb deployment_pattern "
             "takes the deployment's), or set of_gateway = true",
@@ -245,7 +311,7 @@ def _deployment(mapping: MetricsMapping, mapped: MappedMetric, series: dict[str,
     return deployment_named(name, mapping.gateway)
 
 
-def _name(mapping: MetricsMapping, series: dict[str, Any]) -> str | None:
+def _name(mapping: MetricsMapping, labels: Mapping[str, Any]) -> str | None:
     """The deployment of a series; None where it has no such label."""
-    name = series["metric"].get(mapping.deployment_label)
+    name = labels.get(mapping.deployment_label)
     return None if name is None else mapping.deployment_of(str(name))

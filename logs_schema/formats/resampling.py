@@ -3,10 +3,10 @@
 What lies in an interval is one number: the mean of gauges and rates, the sum of counts, the first reading of a counter.
 """
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from logs_schema.errors import FormatError
 from logs_schema.formats.metric_series import MetricSeries
@@ -15,8 +15,8 @@ from logs_schema.formats.metric_series import MetricSeries
 def resampled(
     metric: MetricSeries,
     deployment: str,
-    times_s: Sequence[float],
-    numbers: Sequence[float],
+    times_s: ArrayLike,
+    numbers: ArrayLike,
     interval_s: float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Beginnings of intervals, a number for each, and the place of its first sample.

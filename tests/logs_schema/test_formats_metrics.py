@@ -108,8 +108,8 @@ def test_instants_beside_the_grid_are_all_taken_to_it(tmp_path):
         ({"mapping": ""}, "maps nothing"),
         ({"mapping": "= 1"}, "cannot be read"),
         (
-            {"cpu": answer(series([1, 2], "web"), series([1, 2], "web"))},
-            "two series give cpu_cores_used of 'web'",
+            {"cpu": answer(series([1, 2], "web"), series([1, 3], "web"))},
+            "parts of one series disagree: 2 and 3",
         ),
         ({"cpu": answer(series([1, 2]))}, "no label 'app'"),
         (

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from logs_schema import Archive
 from logs_schema.errors import FormatError
 from logs_schema.importing import import_log
 from tests.logs_schema.test_formats_metrics import answer, imported, series, write
@@ -91,11 +92,42 @@ def test_keys_of_json_may_have_points(tmp_path):
     assert [(row["cpu_cores_used"], row["num_replicas"]) for row in rows.values()] == [(0.5, 2)]
 
 
-def test_answers_of_one_name_in_two_folders_are_not_taken_for_one(tmp_path):
+@pytest.mark.parametrize(
+    "names", [("cpu", "cpu"), ("cpu-1", "cpu-2"), ("cpu-2024-03-01", "cpu.2024-03-02T00:00Z")]
+)
+def test_parts_of_an_answer_are_joined_and_a_counter_goes_on_over_their_seam(tmp_path, names):
     first, second = write(tmp_path / "one"), write(tmp_path / "two")
     (second / "mapping.toml").unlink()
-    with pytest.raises(FormatError, match=r"several answers of the name cpu\.json"):
-        import_log("prometheus", [first, second], tmp_path / "archive")
+    used, counted = (series(values, "web") for values in ([250, 500, 125, 750, 1000], [1, 2, 4, 7, 11]))
+    for folder, part, name in ((first, slice(0, 3), names[0]), (second, slice(2, 5), names[1])):
+        (folder / "cpu.json").unlink()
+        for file, whole in ((name, used), ("errors", counted)):
+            (folder / f"{file}.json").write_text(answer(whole | {"values": whole["values"][part]}))
+    report = import_log("prometheus", [first, second], tmp_path / "archive")
+    rows = Archive(tmp_path / "archive").read("deployment_samples").to_pylist()
+    web = [row for row in rows if row["deployment"] == "web"]
+    assert [row["cpu_cores_used"] for row in web] == [0.25, 0.5, 0.125, 0.75, 1.0]
+    assert [row["num_failures"] for row in web] == [1, 2, 3, 4, None]
+    assert not report.quarantined
+
+
+def test_what_only_begins_as_a_metric_is_called_is_no_part_of_its_answer(tmp_path):
+    folder = write(tmp_path / "metrics")
+    (folder / "cpu-limits.json").write_text(answer(series([9000, 9000, 9000], "web")))
+    _, rows = imported(tmp_path, folder)
+    assert [row["cpu_cores_used"] for (_, name), row in sorted(rows.items()) if name == "web"] == [
+        0.25,
+        0.5,
+        0.125,
+    ]
+
+
+def test_parts_that_disagree_are_refused_with_both_numbers(tmp_path):
+    folder = write(tmp_path / "metrics")
+    (folder / "cpu-2.json").write_text(answer(series([250, 501, 125], "web")))
+    with pytest.raises(FormatError, match=r"parts of one series disagree: 50[01] and 50[01]") as refused:
+        imported(tmp_path, folder)
+    assert "cpu" in refused.value.where
 
 
 def test_series_of_one_deployment_that_follow_each_other_are_joined(tmp_path):
@@ -126,3 +158,10 @@ def test_rows_filed_a_few_at_a_time_are_those_filed_at_once(tmp_path, monkeypatc
     assert report.quarantined["deployment_samples"] == {"duplicate_key": 1}
     monkeypatch.setattr("logs_schema.formats.metric_series.CHUNK_ROWS", 4)
     assert imported(tmp_path / "again", folder, "metrics_csv")[1] == rows
+
+
+def test_an_answer_that_is_an_error_is_told_in_prometheus_words(tmp_path):
+    error = json.dumps({"status": "error", "error": "exceeded maximum resolution of 11,000 points"})
+    with pytest.raises(FormatError, match="answered with an error: exceeded maximum resolution") as refused:
+        imported(tmp_path, write(tmp_path / "metrics", memory=error))
+    assert "in parts" in refused.value.advice
