@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from logs_schema.deployment_gaps import by_deployment
 from logs_schema.tables import GATEWAY
 
 MOST_ROWS = 20_000
@@ -42,11 +43,10 @@ class Clocks:
             pc.cast(batch[name], pa.float64()).to_numpy(zero_copy_only=False) for name in COLUMNS[3:]
         )
         table = np.stack([np.round(time_s / self.interval_s), rate, used * replicas])
-        names, code = np.unique(batch["deployment"].cast(pa.string()), return_inverse=True)
-        for index, name in enumerate(names.tolist()):
+        for name, is_its in by_deployment(batch):
             kept = self.rows.setdefault(name, [])
             if sum(one.shape[1] for one in kept) < MOST_ROWS:
-                kept.append(table[:, code == index][:, :MOST_ROWS])
+                kept.append(table[:, is_its][:, :MOST_ROWS])
 
     def warnings(self) -> Iterator[str]:
         """Metrics of which one follows the other, in words."""

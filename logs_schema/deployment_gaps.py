@@ -46,9 +46,8 @@ class Presence:
             return
         time_s = pc.cast(batch["time"], pa.int64()).to_numpy(zero_copy_only=False) / 1e6
         places = np.round(time_s / lengths).astype(np.int64)
-        names, code = np.unique(batch["deployment"].cast(pa.string()), return_inverse=True)
-        for index, name in enumerate(names.tolist()):
-            mine = np.unique(places[code == index])
+        for name, is_its in by_deployment(batch):
+            mine = np.unique(places[is_its])
             begin, end, number = self.spans.get(name, (int(mine[0]), int(mine[0]) - 1, 0))
             number += int((mine > end).sum())
             self.spans[name] = min(begin, int(mine[0])), max(end, int(mine[-1])), number
@@ -97,14 +96,13 @@ class PartlyKnown:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count the rows of a batch; what is not called needs no response time."""
-        names, code = np.unique(batch["deployment"].cast(pa.string()), return_inverse=True)
         called = ~np.asarray(pc.fill_null(pc.equal(batch["request_rate_per_s"], 0.0), False), bool)
         needed = np.stack([
             called if name.startswith("response_") else np.ones(len(batch), bool) for name in self.columns
         ])  # fmt: skip
         known = np.stack([np.asarray(pc.is_valid(batch[name]), bool) for name in self.columns]) & needed
-        for index, name in enumerate(names.tolist()):
-            count = np.stack([flags[:, code == index].sum(axis=1) for flags in (needed, known)])
+        for name, is_its in by_deployment(batch):
+            count = np.stack([flags[:, is_its].sum(axis=1) for flags in (needed, known)])
             self.counts[name] = self.counts.get(name, 0) + count
 
     def warnings(self) -> Iterator[str]:
@@ -121,6 +119,15 @@ class PartlyKnown:
                     f"{column} is known in {min(partly.values()):.0%} of the rows of {first(sorted(partly))}: was it "
                     "asked for with another step, or is it measured less often? Rows without it are not learned from"
                 )
+
+
+def by_deployment(batch: pa.RecordBatch) -> Iterator[tuple[str, np.ndarray]]:
+    """Each deployment of a batch, and bool by row: whether it is of it."""
+    column = batch["deployment"]
+    column = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+    names, code = column.dictionary.cast(pa.string()).to_pylist(), np.asarray(column.indices)
+    for index in np.unique(code).tolist():
+        yield names[index], code == index
 
 
 def _shown(time_s: float) -> str:
