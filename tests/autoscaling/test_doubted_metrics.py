@@ -44,7 +44,7 @@ def test_a_use_of_processors_that_cannot_be_changes_nothing(form, cores):
 def test_little_is_used_where_little_is_asked_for():
     guard = guard_of()
     for change in ({"gateway_rate_per_s": np.asarray(0.1)}, {"rate_per_s": np.full(2, 0.1)}):
-        quiet = readings(cores=0.2e-3)._replace(**change)
+        quiet = readings(cores=2e-6)._replace(**change)
         assert guard.decide(0.0, GRANTED, quiet, quiet).arms == (POLICY, POLICY)
 
 
@@ -158,6 +158,17 @@ def test_nothing_is_taken_away_by_answers_in_parts(tmp_path, stand_in, bundle):
     assert found.wanted.replicas.tolist() == [2.0, 2.0]
     assert found.reasons == ("1 replicas asked for, a store is away",) * 2
     assert found.arms == (POLICY, POLICY)
+    beyond = GRANTED._replace(replicas=np.array([20.0, 2.0]))
+    found = guard.decide(0.0, beyond, readings(), readings(), partial="a store is away")
+    assert found.wanted.replicas.tolist() == [20.0, 2.0]
+    arrays = policy_of(0.0)[1]
+    arrays["Dense_2/bias"][:, 0] = -2.0  # fewer cores
+    smaller = Guard(ScalingPolicy(setting_of(), arrays), GuardConfig(resources=True))
+    cores = [
+        smaller.decide(0.0, GRANTED, readings(), readings(), partial=why).wanted.cpu_cores[0]
+        for why in ("", "a store is away")
+    ]
+    assert cores[0] < cores[1] == 0.5
     answer = stand_in.query({"query": ["rate"]}) | {"warnings": ["no store answered"]}
     stand_in.raw["rate"] = http(json.dumps(answer))
     with controlling(tmp_path, bundle, stand_in) as controller:
