@@ -26,7 +26,7 @@ from offline_rl.runner.scaling import (
     rescued,
     rule_cores,
 )
-from offline_rl.serving.scaling_doubts import has_room, memory_seen, odd_use, unlike_training
+from offline_rl.serving.scaling_doubts import SLACK, has_room, memory_seen, odd_use, unlike_training
 
 POLICY, FALLBACK, HOLD = "policy", "fallback", "hold"
 
@@ -171,7 +171,7 @@ class Guard:
             reasons = self._cut(granted, wanted, planned, reasons, partial)
             wanted = planned
         if self.config.max_cores is not None:
-            wanted, reasons = self._affordable(self.config.max_cores, granted, wanted, reasons)
+            wanted, reasons = self._affordable(self.config.max_cores, granted, now, wanted, reasons)
         return GuardedGrants(wanted, by_policy, by_rules, tuple(arms), tuple(reasons))
 
     def _rescued(self, granted: Granted, now: Reading, wanted: Granted) -> Granted:
@@ -199,22 +199,26 @@ class Guard:
         return found
 
     def _affordable(
-        self, most: float, granted: Granted, wanted: Granted, reasons: list[str]
+        self, most: float, granted: Granted, now: Reading, wanted: Granted, reasons: list[str]
     ) -> tuple[Granted, list[str]]:
-        """Grants and reasons; nothing is raised where all of it is more than `most` cores, or cannot be summed."""
+        """Grants and reasons; of more than `most` cores those that work hardest get replicas as far as there is room,
+        and where the cores cannot be summed nothing is raised."""
         asked, had = (one.replicas * one.cpu_cores for one in (wanted, granted))
         unknown = (granted.replicas > 0.0) & ~np.isfinite(asked)  # what is gone has no replicas, and no cores
-        total = float(np.nansum(asked))
+        total, room = float(np.nansum(asked)), max(most, float(np.nansum(had)))
         if unknown.any():
             names = np.array(self.policy.setting.names)[unknown]
             why = f"the cores of {', '.join(names)} are not known, {most:g} are allowed of all"
-        elif total > max(most, float(np.nansum(had))):
+        elif total > room:
             why = f"{total:.1f} cores are planned, {most:g} are allowed"
         else:
             return wanted, reasons
         raised = asked > had
         kept = Granted(*(np.where(raised, old, new) for old, new in zip(granted, wanted, strict=True)))
-        return kept, [why if up else reason for up, reason in zip(raised.tolist(), reasons, strict=True)]
+        if not unknown.any():
+            kept = kept._replace(replicas=_filled(room, kept, wanted, now))
+        cut = raised & (kept.replicas * kept.cpu_cores < asked)
+        return kept, [why if is_cut else reason for is_cut, reason in zip(cut.tolist(), reasons, strict=True)]
 
     def _limited(
         self, granted: Granted, wanted: Granted, held: np.ndarray, *, removes: bool = True
@@ -249,6 +253,19 @@ class Guard:
         most = np.max([np.where(np.isfinite(one), one, -np.inf) for _, one in self.desired], axis=0)
         rules = np.where(desired < granted.replicas, np.minimum(most, granted.replicas), desired)
         return np.where(granted.replicas > 0.0, rules, np.nan)  # whoever switched it off will switch it on
+
+
+def _filled(room: float, kept: Granted, wanted: Granted, now: Reading) -> np.ndarray:
+    """[deployments] replicas, with those that are wanted beyond `kept` and of its size as far as all take no more than
+    `room` cores: one by one, to whose replicas work hardest."""
+    replicas, work = kept.replicas.copy(), np.nan_to_num(now.cpu_cores_used * now.ready)
+    room -= float(np.nansum(replicas * kept.cpu_cores))
+    more = (wanted.cpu_cores == kept.cpu_cores) & (wanted.replicas > replicas)
+    while (more := more & (replicas < wanted.replicas) & (kept.cpu_cores <= room + SLACK)).any():
+        place = int(np.argmax(np.where(more, work / np.maximum(replicas * kept.cpu_cores, SLACK), -1.0)))
+        replicas[place] += 1.0
+        room -= float(kept.cpu_cores[place])
+    return replicas
 
 
 def _no_less(wanted: Granted, granted: Granted) -> Granted:

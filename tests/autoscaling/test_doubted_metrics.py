@@ -223,3 +223,22 @@ def test_no_query_is_asked_after_a_signal(tmp_path, stand_in):
     with pytest.raises(MetricsError, match="stopped before all metrics were read"):
         metrics.samples(NOW_S - 600.0, NOW_S, INTERVAL_S)
     assert len(asked) == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "replicas", "cut"),
+    [
+        (10.0, [4.0, 4.0], [False, False]),
+        (3.5, [3.0, 4.0], [True, False]),  # front works hardest, until it has twice the replicas
+        (2.9, [2.0, 3.0], [True, True]),
+        (2.0, [2.0, 2.0], [True, True]),
+        (1.0, [2.0, 2.0], [True, True]),  # nothing is taken away for a bound
+    ],
+)
+def test_cores_that_are_short_go_to_who_works_hardest(most, replicas, cut):
+    busy = readings(cores=0.5)._replace(cpu_cores_used=np.array([0.45, 0.5]))
+    guard = Guard(ScalingPolicy(setting_of("hpa"), {}), GuardConfig(max_cores=most))
+    found = guard.decide(0.0, GRANTED, busy, busy)
+    assert found.wanted.replicas.tolist() == replicas
+    assert [f"{most:g} are allowed" in reason for reason in found.reasons] == cut
+    assert (found.wanted.replicas * found.wanted.cpu_cores).sum() <= max(most, 2.0)
