@@ -98,12 +98,13 @@ def run(arguments: Namespace) -> int:
     if arguments.kube:
         kube = KubeApi.in_cluster() if arguments.kube == "in-cluster" else KubeApi(arguments.kube)
     named = [name for name in arguments.canary.split(",") if name]
+    guard = Guard(policy, given(GuardConfig(), arguments))
     controller = Controller(
-        Guard(policy, given(GuardConfig(), arguments)), metrics, kube, arguments.namespace,
-        policy.setting.names if arguments.apply else named, arguments.log, time.time,
+        guard, metrics, kube, arguments.namespace, guard.written if arguments.apply else named,
+        arguments.log, time.time,
     )  # fmt: skip
     controller.refuse_rivals()
-    if unwritten := controller.guard.unwritten:
+    if unwritten := guard.unwritten:
         print(
             f"schedtwin autoscale: {arguments.bundle} was trained to change the cores of replicas as well, of "
             f"{first(unwritten)}. Without --resources they stay as they are, and what the twin promised does not hold",

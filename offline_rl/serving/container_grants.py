@@ -1,6 +1,5 @@
 """What deployments are granted by their objects, and what their containers are written."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,8 @@ def granted_in(
     Args:
         deployments: Name -> `apps/v1` Deployment.
         names: Which.
-        otherwise: For cores and memory that no container names.
+        otherwise: For cores and memory that no container names, and for replicas of what is no Deployment, such as a
+            StatefulSet.
 
     Raises:
         ConfigError: A limit lies below its request, or is no quantity.
@@ -33,7 +33,7 @@ def granted_in(
     replicas, amounts = [], {"cpu": otherwise.cpu_cores.copy(), "memory": otherwise.memory_gib.copy()}
     for place, name in enumerate(names):
         spec = deployments.get(name, {}).get("spec", {})
-        replicas.append(float(spec.get("replicas", 1)) if spec else math.nan)
+        replicas.append(float(spec.get("replicas", 1) if spec else otherwise.replicas[place]))
         containers = spec.get("template", {}).get("spec", {}).get("containers", [])
         for resource, unit in (("cpu", 1.0), ("memory", GIB)):
             known = [

@@ -235,6 +235,10 @@ class Controller:
         otherwise = granted_by(samples, place, names)
         if self.kube is None:
             return otherwise
+        unwritten = np.array(
+            [name not in self.writes for name in names]
+        )  # of what is written, objects alone tell
+        otherwise = otherwise._replace(replicas=np.where(unwritten, otherwise.replicas, math.nan))
         with self.kube.read_as("a deployment"):
             return granted_in(self.kube.deployments(self.namespace), names, otherwise)
 

@@ -103,6 +103,17 @@ class Guard:
         kept = () if self.config.resources else zip(setting.names, resized, strict=True)
         return tuple(name for name, is_resized in kept if is_resized)
 
+    @property
+    def written(self) -> tuple[str, ...]:
+        """Names of deployments that are written where all are: not those that keep what they have."""
+        fixed = self.policy.setting.limit("min_replicas") == self.policy.setting.limit("max_replicas")
+        kept = fixed & (not self.config.resources)
+        return tuple(
+            name
+            for name, is_kept in zip(self.policy.setting.names, kept.tolist(), strict=True)
+            if not is_kept
+        )
+
     def decide(
         self,
         now_s: float,

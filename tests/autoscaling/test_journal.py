@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -10,10 +11,12 @@ from evaluation.commands import autoscale
 from evaluation.commands.cli import main
 from logs_schema.errors import ConfigError
 from logs_schema.formats.mapping import read_mapping
+from offline_rl.runner.scaling import ScalingPolicy
 from offline_rl.serving.kube_api import KubeApi, KubeError
-from offline_rl.serving.prometheus import MetricsError, refuse_unmapped
-from tests.autoscaling.guarded import NAMES
-from tests.autoscaling.standing_in import controlling, http, mapping_in
+from offline_rl.serving.prometheus import MetricsError, Prometheus, refuse_unmapped
+from offline_rl.serving.scaling_guard import HOLD, POLICY, Guard, GuardConfig
+from tests.autoscaling.guarded import NAMES, policy_of, setting_of
+from tests.autoscaling.standing_in import QUERIES, controlling, http, mapping_in
 
 
 @pytest.fixture
@@ -124,3 +127,25 @@ def test_metrics_that_no_cluster_stands_beside_have_to_tell_what_is_granted(
     refuse_unmapped(read_mapping(tmp_path / "whole.toml"), "hpa", of_grants=True)
     with pytest.raises(ConfigError, match="request_rate_per_s"):
         refuse_unmapped(read_mapping(tmp_path / "whole.toml"), "students", of_grants=True)
+
+
+def test_what_is_no_deployment_is_granted_what_metrics_tell_and_not_written(tmp_path, bundle, stand_in):
+    """A database is a StatefulSet, and one network may decide for all."""
+    del stand_in.replicas["front"]
+    stand_in.values |= {"replicas": 2, "cores": 0.5, "memory": 0.5}
+    granted = {"num_replicas": "replicas", "cpu_cores": "cores", "memory_gib": "memory"}
+    for writes, arm in ((("cart",), POLICY), (NAMES, HOLD)):
+        with controlling(tmp_path, bundle, stand_in, writes) as controller:
+            mapping = mapping_in(tmp_path, QUERIES | granted)
+            controller.metrics = Prometheus(stand_in.url, read_mapping(mapping))
+            row = controller.step()["deployments"][1]
+        assert (row["arm"], row["written"]) == (arm, False)
+    assert "no such deployment" in row["error"]  # one that is written and has gone
+
+
+def test_all_are_written_but_those_that_keep_their_replicas():
+    cart, front = setting_of().deployments
+    fixed = replace(setting_of(), deployments=(cart, replace(front, min_replicas=8)))
+    policy = ScalingPolicy(fixed, policy_of(0.6)[1])
+    assert Guard(policy, GuardConfig()).written == ("cart",)
+    assert Guard(policy, GuardConfig(resources=True)).written == NAMES
