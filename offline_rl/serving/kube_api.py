@@ -140,7 +140,10 @@ class KubeApi:
             refused.status = error.code
             raise refused from error
         except (OSError, HTTPException, ValueError, RecursionError) as error:
-            raise KubeError(f"the API cannot be reached ({error})", where=f"{self.url}{path}") from error
+            raise KubeError(
+                f"the API cannot be reached ({error})", where=f"{self.url}{path}",
+                advice=f"look whether --kube is its address, and whether it is at work; {AGAIN}",
+            ) from error  # fmt: skip
         if not isinstance(found, dict):
             raise KubeError("the answer is no object", where=f"{self.url}{path}")
         return found
