@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from logs_schema.errors import ConfigError, first
+from logs_schema.errors import ConfigError, counted, first
 from offline_rl.runner.scaling import (
     POD_RULE,
     TEACHER,
@@ -203,10 +203,10 @@ class Guard:
                 limit = f"at most {self.config.most_added} are added at once"
                 fewer = partial or f"at most {self.config.most_removed} are removed at once"
                 limit = limit if gets > had else fewer
-            is_cut = np.isfinite(wants) and wants != gets
-            found.append(
-                "; ".join(filter(None, (reason, is_cut and f"{wants:g} replicas asked for, {limit}")))
-            )
+            if np.isfinite(wants) and wants != gets:
+                limit = f"{counted(round(float(wants)), 'replica')} asked for, {limit}"
+                reason = f"{reason}; {limit}" if reason else limit
+            found.append(reason)
         return found
 
     def _affordable(

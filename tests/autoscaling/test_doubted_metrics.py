@@ -84,7 +84,7 @@ def test_a_reason_says_which_limit_has_cut_what_was_asked_for():
     assert found.reasons[0] == "20 replicas asked for, 1 to 8 are allowed"
     found = rule.decide(400.0, most, idle, idle)
     np.testing.assert_array_equal(found.wanted.replicas, [5.0, 6.0])
-    assert found.reasons[0] == "1 replicas asked for, at most 1 are removed at once"
+    assert found.reasons[0] == "1 replica asked for, at most 1 are removed at once"
     assert rule.decide(430.0, few, readings(cores=0.25), busy).reasons == ("", "")
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_taken_away_by_answers_in_parts(tmp_path, stand_in, bundle):
     assert guard.decide(0.0, GRANTED, readings(), readings()).wanted.replicas.tolist() == [1.0, 1.0]
     found = guard.decide(0.0, GRANTED, readings(), readings(), partial="a store is away")
     assert found.wanted.replicas.tolist() == [2.0, 2.0]
-    assert found.reasons == ("1 replicas asked for, a store is away",) * 2
+    assert found.reasons == ("1 replica asked for, a store is away",) * 2
     assert found.arms == (POLICY, POLICY)
     beyond = GRANTED._replace(replicas=np.array([20.0, 2.0]))
     found = guard.decide(0.0, beyond, readings(), readings(), partial="a store is away")
