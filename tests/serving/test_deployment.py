@@ -1,8 +1,13 @@
 """The deployment files: against Kubernetes' published schemas, and against what the server takes."""
 
 import argparse
+import json
+import math
 import shlex
+from contextlib import suppress
 from importlib.resources import files
+from typing import ClassVar
+from urllib.parse import quote
 
 import kubernetes_validate
 import pytest
@@ -10,9 +15,16 @@ import yaml
 
 from evaluation.commands import serve
 from evaluation.commands.options import given
+from offline_rl.orchestrating.kube_lease import KubeLease
+from offline_rl.orchestrating.leading import Leading
 from offline_rl.serving.app import App
 from offline_rl.serving.config import ServerConfig, ServiceConfig
+from offline_rl.serving.external_metrics import GROUP, WantedReplicas
+from offline_rl.serving.kube_api import KubeApi, KubeError
+from offline_rl.serving.scaling_controller import Controller
+from offline_rl.serving.scaling_guard import Guard, GuardConfig
 from offline_rl.serving.server import is_loopback
+from tests.autoscaling.guarded import policy_of
 from tests.serving.making import made_service
 
 FOLDER = files("offline_rl.serving") / "deployment"
@@ -126,3 +138,67 @@ def test_selectors_ports_and_volumes_fit_together():
         assert {
             mount["name"] for one in template["spec"]["containers"] for mount in one["volumeMounts"]
         } <= volumes
+
+
+def test_a_pod_autoscaler_asks_for_the_metric_that_is_offered():
+    kinds = {one["kind"]: one for one in objects()}
+    pods, api = kinds["HorizontalPodAutoscaler"]["spec"], kinds["APIService"]["spec"]
+    assert f"{api['group']}/{api['version']}" == GROUP
+    asked = pods["metrics"][0]["external"]
+    selector = ",".join(
+        f"{label}={name}" for label, name in asked["metric"]["selector"]["matchLabels"].items()
+    )
+    wanted = WantedReplicas("shop", 30.0)
+    wanted.take(
+        {"time": "now", "deployments": [{"deployment": "cart", "arm": "policy", "wanted": {"replicas": 7.0}}]}
+    )
+    path = f"/apis/{GROUP}/namespaces/shop/{asked['metric']['name']}?labelSelector={quote(selector)}"
+    status, _, content = wanted.answer(path)
+    (item,) = json.loads(content)["items"]
+    per_replica = float(asked["target"]["averageValue"])
+    assert (status, math.ceil(float(item["value"]) / per_replica)) == (200, 7)
+
+
+def test_the_role_of_an_autoscaler_has_what_its_controller_calls():
+    (role,) = [one for one in objects() if one["kind"] == "Role"]
+    given_rights = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    called: set[tuple[str, str, str]] = set()
+
+    class Called(KubeApi):
+        def _call(self, method, path, body=None, kind=""):
+            parts = path.split("/")
+            resource = "/".join(parts[6:7] + parts[8:])
+            is_list = method == "GET" and len(parts) == 7
+            verbs = {"GET": "list" if is_list else "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
+            called.add((parts[2], resource, verbs[method]))
+            if "leases" in path and method == "GET" and not self.held:
+                error = KubeError("none")
+                error.status = 404
+                raise error
+            return self.held.setdefault(
+                "lease", {"items": [], "metadata": {"resourceVersion": "1"}, **(body or {})}
+            )
+
+        held: ClassVar[dict] = {}
+
+    cluster = Called("http://nowhere")
+    cluster.deployments("shop")
+    cluster.held.clear()
+    cluster.scale("shop", "cart", 3)
+    cluster.held.clear()
+    lead = Leading(KubeLease(cluster, "shop", "one"), "me", 60.0)
+    with suppress(KubeError):
+        lead.leads()
+    cluster.held["lease"] = {"metadata": {"resourceVersion": "1"}, "spec": {"holderIdentity": "me"}}
+    with suppress(KubeError):
+        lead.leads()
+    guard = Guard(policy_of(0.6)[0], GuardConfig())
+    cluster.held["lease"] = {"items": []}
+    Controller(guard, None, cluster, "shop", ("cart",), None, lambda: 0.0)._ruled(cluster)
+    assert called == given_rights
