@@ -149,12 +149,12 @@ class Controller:
         )
         age = finished - place
         stale = f"the latest metrics are {age} intervals old" if age > STALE_INTERVALS else ""
-        warned = first(self.metrics.warnings) if self.metrics.warnings else ""
-        partial = (
-            f"nothing is taken away while Prometheus warns that answers are in parts ({warned})"
-            if warned
-            else ""
-        )
+        partial = ""
+        if self.metrics.warnings:
+            warned = first(self.metrics.warnings)
+            partial = f"nothing is taken away while Prometheus warns that answers are in parts ({warned})"
+        elif age > setting.delay_intervals:
+            partial = f"nothing is taken away by metrics that are {age} intervals old"
         verdict = self.guard.decide(now_s, granted, now, before, stale, partial)
         self._seen.append((now_s, granted))
         follows = self._follows()

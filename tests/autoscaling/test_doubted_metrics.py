@@ -242,3 +242,16 @@ def test_cores_that_are_short_go_to_who_works_hardest(most, replicas, cut):
     assert found.wanted.replicas.tolist() == replicas
     assert [f"{most:g} are allowed" in reason for reason in found.reasons] == cut
     assert (found.wanted.replicas * found.wanted.cpu_cores).sum() <= max(most, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("late", "replicas", "words"), [(1, 1.0, ""), (2, 2.0, "2 intervals old"), (4, 2.0, "4 int")]
+)
+def test_metrics_older_than_in_training_take_nothing_away(tmp_path, stand_in, bundle, late, replicas, words):
+    stand_in.last = LAST - late
+    with controlling(tmp_path, bundle, stand_in) as controller:
+        controller.guard = guard_of()
+        row = controller.step()["deployments"][0]
+    assert (row["arm"], row["wanted"]["replicas"]) == (POLICY, replicas)
+    assert words in row["reason"]
+    assert bool(row["reason"]) is bool(words)
