@@ -295,8 +295,8 @@ def _unreachable(facts: Facts) -> list[str]:
         ]
     if kept < OFTEN:
         return [
-            f"{name} keeps the objective in {percent(kept)} of the intervals, and more is not worth its cores: raise "
-            f"[scale] violation_weight, or slo_s ({reachable_s:.3g} s is about what can be kept)"
+            f"{name} keeps the objective in {percent(kept)} of the intervals, and more is not worth its cores (with "
+            f"all that the bounds allow, {reachable_s:.3g} s could be kept): for more raise [scale] violation_weight"
         ]
     return []
 
