@@ -39,3 +39,11 @@ def stand_in():
     yield shown
     server.shutdown()
     server.server_close()
+
+
+@pytest.fixture
+def deciding_once(bundle, stand_in):
+    """Arguments of a controller of the bundle that decides once."""
+    return [
+        "autoscale", str(bundle), "--prometheus", stand_in.url, "--kube", stand_in.url, "--decisions", "1",
+    ]  # fmt: skip

@@ -252,26 +252,18 @@ def test_a_bundle_is_signed_and_trusted(tmp_path, bundle):
     load_scaling(bundle, trust=tmp_path / "public.pem")
 
 
-def test_the_command_recommends(tmp_path, bundle, stand_in, capsys):
-    arguments = [
-        "autoscale",
-        str(bundle),
-        "--prometheus",
-        stand_in.url,
-        "--kube",
-        stand_in.url,
-        "--decisions",
-        "1",
-    ]
+def test_the_command_recommends(tmp_path, deciding_once, stand_in, capsys):
     mapping = mapping_in(tmp_path)
     stand_in.last = 10**12  # no metrics of now
-    assert main([*arguments, "--mapping", str(mapping), "--json"]) == 0
+    assert main([*deciding_once, "--mapping", str(mapping), "--json"]) == 0
     assert {row["arm"] for row in json.loads(capsys.readouterr().out)["deployments"]} == {HOLD}
     stand_in.status = 500
-    assert main([*arguments, "--mapping", str(mapping), "--json"]) == 2  # as many as asked for have failed
-    assert main([*arguments[:-1], "0", "--mapping", str(mapping)]) == 2
+    assert (
+        main([*deciding_once, "--mapping", str(mapping), "--json"]) == 2
+    )  # as many as asked for have failed
+    assert main([*deciding_once[:-1], "0", "--mapping", str(mapping)]) == 2
     assert "--decisions 0" in capsys.readouterr().err
     stand_in.status = 200
     few = {name: query for name, query in QUERIES.items() if query != "cpu"}
-    assert main([*arguments, "--mapping", str(mapping_in(tmp_path, few))]) == 2
+    assert main([*deciding_once, "--mapping", str(mapping_in(tmp_path, few))]) == 2
     assert "does not name cpu_cores_used" in capsys.readouterr().err

@@ -197,21 +197,11 @@ def test_replicas_that_do_not_become_ready_are_told_with_how_long(tmp_path, stan
             assert "room" not in rows[1]["reason"]
 
 
-def test_a_mapping_of_other_intervals_than_the_bundles_is_refused(tmp_path, stand_in, bundle, capsys):
+def test_a_mapping_of_other_intervals_than_the_bundles_is_refused(tmp_path, deciding_once, capsys):
     mapping = mapping_in(tmp_path)
-    arguments = [
-        "autoscale",
-        str(bundle),
-        "--prometheus",
-        stand_in.url,
-        "--kube",
-        stand_in.url,
-        "--decisions",
-        "1",
-    ]
     for interval_s, status in ((15, 2), (30, 0)):
         (tmp_path / "other.toml").write_text(f"interval_s = {interval_s}\n{mapping.read_text()}")
-        assert main([*arguments, "--mapping", str(tmp_path / "other.toml")]) == status
+        assert main([*deciding_once, "--mapping", str(tmp_path / "other.toml")]) == status
     assert "of intervals of 15 s, and " in capsys.readouterr().err
 
 

@@ -105,18 +105,8 @@ def test_it_is_offered_by_tls(tmp_path, wanted):
         pass
 
 
-def test_the_command_refuses_an_address_that_is_none(tmp_path, bundle, stand_in, capsys):
-    arguments = [
-        "autoscale",
-        str(bundle),
-        "--prometheus",
-        stand_in.url,
-        "--kube",
-        stand_in.url,
-        "--decisions",
-        "1",
-    ]
-    arguments += ["--mapping", str(mapping_in(tmp_path)), "--external", "localhost"]
+def test_the_command_refuses_an_address_that_is_none(tmp_path, deciding_once, capsys):
+    arguments = [*deciding_once, "--mapping", str(mapping_in(tmp_path)), "--external", "localhost"]
     assert main(arguments) == 2
     assert "--external localhost" in capsys.readouterr().err
     assert main([*arguments[:-1], "127.0.0.1:0"]) == 0

@@ -14,9 +14,11 @@ from evaluation.commands.cli import main
 from evaluation.problems.autoscaling.forecast_lines import ABOUT, forecast_lines
 from evaluation.problems.autoscaling.kit import trained
 from evaluation.problems.autoscaling.notifying import logged_reward
+from evaluation.problems.autoscaling.reporting import contenders_of
 from evaluation.simulator.applications.load import read_series
 from logs_schema.check import check_archive
 from logs_schema.errors import FormatError
+from logs_schema.product import writing
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.recipes.scaling_training import ScalingTask, reachable_s, setting_of
 from tests.autoscaling.test_answered import arm
@@ -178,3 +180,14 @@ def test_the_best_reachable_is_what_all_that_the_bounds_allow_keeps():
     ]
     alone_s = float(FLOOR_S / np.asarray(LIMITS.max_cpu_cores) @ CALLS)
     assert alone_s < found[1] <= found[0] < 20.0 * alone_s
+
+
+def test_what_older_code_trained_is_still_compared(tmp_path):
+    """Its planner named what a violation costs, which stands beside the objective now."""
+    chosen = {"margin": 0.7, "quantile": 0.9, "keep": 6.0, "horizon": 3.0, "weight": 10.0}
+    with writing(tmp_path / "policy", "policy", extra={"chosen": {"lookahead": chosen}}):
+        pass
+    laws = fit_laws(LOG, LawsConfig(members=1, updates=1))
+    twin = ApplicationTwin(LOG.deployments, LOG.interval_s, laws, fit_load(LOG), coverage_of(LOG, laws))
+    found = contenders_of(tmp_path / "policy", ScalingTask(CONFIG, LIMITS), twin, LOG)
+    assert "lookahead" in [one.facts.name for one in found]

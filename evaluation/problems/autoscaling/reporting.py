@@ -153,7 +153,10 @@ def contenders_of(
     for name in POD_RULES:
         if name in chosen:
             rules[name] = guarded(twin, task, horizontal_pod(*task, PodAutoscalerConfig(**chosen[name])))
-    planned = chosen.get("lookahead", LookaheadConfig()._asdict())
+    known = {
+        name: value for name, value in chosen.get("lookahead", {}).items() if name in LookaheadConfig._fields
+    }
+    planned = LookaheadConfig()._asdict() | known  # older trainings name more
     whole = {**planned, "keep": int(planned["keep"]), "horizon": int(planned["horizon"])}
     planner = lookahead(scaling, limits, twin.laws, twin.load, LookaheadConfig(**whole))
     rules["lookahead"] = guarded(twin, task, planner)
