@@ -192,6 +192,5 @@ def _cold_starts(setting: PlacementSetting, names: Sequence[str]) -> ColdStarts 
     """The start-ups that a bundle knows, on nodes of these names."""
     if setting.cold is None:
         return None
-    place_of = {node.name: place for place, node in enumerate(setting.nodes)}
-    of_nodes = setting.cold.of_rows([place_of.get(name, -1) for name in names])
+    of_nodes = setting.cold.of_rows(setting.places_of(names))
     return ColdStarts(setting.cold.memory_s, np.array(setting.cold.startup_s), *(of_nodes or ()))

@@ -188,11 +188,12 @@ def _read_file(
 def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
     """For each column of instants or durations: that its first text is likely not what the mapping says."""
     as_fields, num_skipped = field_reader(path, mapping)
+    lines = first_lines(path)[num_skipped:]
     for one in mapping.columns.values():
         if not (one.is_instant or one.column_unit == "s") or len(one.sources) != 1:
             continue
         where = f"{one.column}, from {one.sources[0]} of {path.name}"
-        for line in first_lines(path)[num_skipped:]:
+        for line in lines:
             try:
                 text = _first_text(as_fields(line), one.sources[0], mapping)
             except BadRow:

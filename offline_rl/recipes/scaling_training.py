@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ from offline_rl.autoscaling.ladder import ScalingChoice, choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config, learned
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
@@ -51,6 +51,7 @@ STUDENTS = TAUGHT | {PLANNED: StudentConfig()}
 TRAINING_SEED, TRIAL_SEED, DAYS, EPISODE = 11, 12, 30, 240
 
 Params = dict[str, PyTree]
+Found = TypeVar("Found")
 Keep = Callable[[int, Callable[[], Params]], Params]
 """(seed, training) -> what it trained, or what is kept of an earlier run of it."""
 
@@ -244,22 +245,14 @@ def try_in_twin(
 def reachable_s(twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig) -> float:
     """The shortest objective that is kept in `KEPT_SHARE` of the intervals of the trial, about: by all that the limits
     allow, once it has started."""
-    scaling, limits = setting
-    rates, starts = _trial_days(twin, config)
-    response = twin_response(
-        twin.laws, free_config(scaling), limits, rates, config.trial_steps, typical_grants(log), starts=starts
-    )
+    limits, share = setting.limits, setting.scaling.slo_share
     most = static(Grants(limits.max_cpu_cores, limits.max_memory_gib, limits.max_replicas))
 
-    @jax.jit
-    def play(key: Array) -> Array:
-        played = follow(
-            key, response, scaling, limits, most, cost_under_slo(), config.trial_steps, starts.shape
-        )
-        return jax.vmap(lambda latency: quantile_s(latency, scaling.slo_share))(played.gateway.latency)
+    def tails_s(played: Played) -> Array:
+        return jax.vmap(lambda latency: quantile_s(latency, share))(played.gateway.latency)
 
-    tails_s = np.asarray(play(jax.random.key(5)))[config.trial_steps // 4 :]
-    return float(np.quantile(tails_s, KEPT_SHARE))
+    found = _in_trial(most, twin, log, setting, config, *_trial_days(twin, config), tails_s)
+    return float(np.quantile(np.asarray(found)[config.trial_steps // 4 :], KEPT_SHARE))
 
 
 def _trial_days(twin: ApplicationTwin, config: ScaleConfig) -> tuple[np.ndarray, np.ndarray]:
@@ -335,16 +328,9 @@ def _tried(
     rates: np.ndarray, starts: np.ndarray,
 ) -> dict[str, np.ndarray]:  # fmt: skip
     """Figures [episodes] of an autoscaler in the twin."""
-    scaling, limits = setting
-    response = twin_response(
-        twin.laws, free_config(scaling), limits, rates, config.trial_steps, typical_grants(log), starts=starts
-    )
+    scaling = setting.scaling
 
-    @jax.jit
-    def play(key: Array) -> dict[str, Array]:
-        played = follow(
-            key, response, scaling, limits, autoscaler, cost_under_slo(), config.trial_steps, starts.shape
-        )
+    def figures(played: Played) -> dict[str, Array]:
         cores = jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1)
         worth = jnp.sum(played.reward, axis=1)
         kept = jax.vmap(
@@ -358,4 +344,26 @@ def _tried(
         }  # fmt: skip
         return {name: jnp.mean(leaf, axis=0) for name, leaf in parts.items()}
 
-    return {name: np.asarray(value) for name, value in play(jax.random.key(5)).items()}
+    found = _in_trial(autoscaler, twin, log, setting, config, rates, starts, figures)
+    return {name: np.asarray(value) for name, value in found.items()}
+
+
+def _in_trial(
+    autoscaler: Autoscaler, twin: ApplicationTwin, log: ScalingLog, setting: ScalingTask, config: ScaleConfig,
+    rates: np.ndarray, starts: np.ndarray, measure: Callable[[Played], Found],
+) -> Found:  # fmt: skip
+    """What is measured of an autoscaler in the episodes of a trial."""
+    scaling, limits = setting
+    response = twin_response(
+        twin.laws, free_config(scaling), limits, rates, config.trial_steps, typical_grants(log), starts=starts
+    )
+
+    @jax.jit
+    def play(key: Array) -> Found:
+        steps = config.trial_steps
+        return measure(
+            follow(key, response, scaling, limits, autoscaler, cost_under_slo(), steps, starts.shape)
+        )
+
+    found: Found = play(jax.random.key(5))
+    return found

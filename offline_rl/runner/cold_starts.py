@@ -85,12 +85,10 @@ class LedgerColdStarts:
         """[rows] the start-up of a service that is due on every node."""
         startup_s = self._known.startup_s[service]
         if self._by_others is None:
-            idle = (clock_s - self.last_end_s[service]) / self._known.memory_s
-            power = np.clip(idle, 0.0, MOST_MEMORIES) ** SHARPNESS
-            return np.asarray(startup_s * power / (1.0 + power))
+            idle_s = clock_s - self.last_end_s[service]
+            return _due_s(startup_s, idle_s / self._known.memory_s, SHARPNESS)
         room, slowness = self._by_others
-        power = np.clip(self._others(service) / room, 0.0, MOST_MEMORIES) ** ROOM_SHARPNESS
-        return np.asarray(startup_s * slowness * power / (1.0 + power))
+        return _due_s(startup_s * slowness, self._others(service) / room, ROOM_SHARPNESS)
 
     def _others(self, service: int) -> np.ndarray:
         """[rows] how many services should have ended on every node after this one."""
@@ -130,3 +128,9 @@ class LedgerColdStarts:
         self._is_known[:, mine] |= other._is_known[:, theirs]
         if self._begun_s is None:
             self._begun_s = other._begun_s  # nodes of this ledger alone are new, and have run nothing
+
+
+def _due_s(startup_s: float | np.ndarray, passed: np.ndarray, sharpness: float) -> np.ndarray:
+    """[rows] the part of a start-up that is due after so many memories, or rooms."""
+    power = np.clip(passed, 0.0, MOST_MEMORIES) ** sharpness
+    return np.asarray(startup_s * power / (1.0 + power))

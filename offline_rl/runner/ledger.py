@@ -93,9 +93,7 @@ class Ledger:
         if self._levels is not None and clock_s is not None:
             self._levels.move_to(clock_s)
         cold = policy.setting.cold
-        place_of = {node.name: place for place, node in enumerate(policy.setting.nodes)}
-        places = [place_of.get(name, -1) for name in self._table.names]
-        ratio = units * policy.setting.time_unit_s
+        places, ratio = policy.setting.places_of(self._table.names), units * policy.setting.time_unit_s
         self._cold = None if cold is None else LedgerColdStarts(cold, ratio, places)
         self._slots = _Slots()
         self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))

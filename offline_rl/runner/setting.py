@@ -106,6 +106,11 @@ class PlacementSetting:
         """The nodes of training."""
         return frozenset(node.name for node in self.nodes)
 
+    def places_of(self, names: Sequence[str]) -> list[int]:
+        """The places of nodes among those of training; -1 of others."""
+        place_of = {node.name: place for place, node in enumerate(self.nodes)}
+        return [place_of.get(name, -1) for name in names]
+
     @cached_property
     def counted(self) -> tuple[bool, ...]:
         """Which resources training counted: requests for the others have no effect."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from twin.placement.cold_starts import ColdStarts, filed_runs_s, last_ends_s
 from twin.placement.evictions import ROOMS, others_since
+from twin.placement.left_out import clear_gain, halves_in_turn, stretches
 from twin.placement.service_times import RunRatios, blocks_of, run_ratios
 
 MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
@@ -29,10 +30,8 @@ FEWEST = 20
 for as much as all services."""
 BLOCK = 16
 """Consecutive runs of a node that are taken to be of one time."""
-NUM_BLOCKS, BEYOND_CHANCE = 16, 4.0
-"""Stretches of a log over which the advantage is averaged, and standard errors that it must exceed."""
 CLEAR = 2.0
-"""The same between start-ups by idle times and by other services."""
+"""Standard errors that the advantage of other services over idle times must exceed."""
 LEAST_GAIN = 0.01
 """Of the variance of logarithms of run times: less is not worth a state of its own."""
 _LEAST_SHARE = 0.25
@@ -160,36 +159,26 @@ class _Trial:
     """Start-ups fitted on either half of a log and held against the other."""
 
     def __init__(self, runs: _Runs, shape: tuple[int, int]) -> None:
-        self.stretch = np.arange(len(runs.node)) * NUM_BLOCKS // len(runs.node)
+        self.stretch = stretches(len(runs.node))
         self._shape = shape
-        self._runs, self._halves = runs, (self.stretch % 2 == 0, self.stretch % 2 == 1)
+        self._runs, self._turns = runs, halves_in_turn(self.stretch)
         self.plain = np.empty(len(runs.node))
-        for fitted, held in self._turns():
+        for fitted, held in self._turns:
             tables = run_ratios(*runs.some(fitted)[:4], shape).ratio
             self.plain[held] = _errors(runs.some(held), tables, None)
 
     def errors(self, fit: _Fit, begun: ColdStarts) -> _Tried | None:
         """How well it forecasts what it was not fitted on; None where too few runs are cold, or warm, by it."""
         is_cold = _is_cold(self._runs, begun)
-        if min(np.sum(each[half]) for half in self._halves for each in (is_cold, ~is_cold)) < FEWEST:
+        if min(np.sum(each[half]) for half, _ in self._turns for each in (is_cold, ~is_cold)) < FEWEST:
             return None
         errors, without = np.empty(len(self.plain)), np.empty(len(self.plain))
-        for fitted, held in self._turns():
+        for fitted, held in self._turns:
             tables, found = fit(self._runs.some(fitted), begun, self._shape)
             errors[held] = _errors(self._runs.some(held), tables, found)
             without[held] = _errors(self._runs.some(held), tables, None)
-        gain = min(clear_gain(each - errors, self.stretch, BEYOND_CHANCE) for each in (self.plain, without))
+        gain = min(clear_gain(each - errors, self.stretch) for each in (self.plain, without))
         return _Tried(errors, gain)
-
-    def _turns(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        return self._halves, self._halves[::-1]
-
-
-def clear_gain(gains: np.ndarray, stretch: np.ndarray, deviations: float) -> float:
-    """Mean of the gains [rows] over the stretches; 0 where it is not clear of chance, by so many standard errors."""
-    each = np.bincount(stretch, gains) / np.bincount(stretch)
-    mean, error = float(each.mean()), float(each.std(ddof=1)) / np.sqrt(NUM_BLOCKS)
-    return mean if mean > deviations * error else 0.0
 
 
 def warm_runs_s(cold: ColdStarts, service: np.ndarray, run_s: np.ndarray, share: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ class ColdStarts:
 
 
 def cold_starts_of(content: Mapping[str, Any]) -> ColdStarts:
-    """The start-ups that the JSON of an encoding, or the setting of a contract, holds."""
+    """The start-ups that an encoding's JSON holds."""
     room, slowness = (
         None if content.get(name) is None else np.array(content[name], float) for name in ("room", "slowness")
     )

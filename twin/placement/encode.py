@@ -82,7 +82,8 @@ def _silent(rows: pa.Table) -> np.ndarray:
 
 def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requests:
     cluster = encoding.cluster
-    service, scenario, queue = labels_of(rows, cluster)
+    service, scenario, queue = labels = labels_of(rows, cluster)
+    expected_s = expected_run_s(rows, labels, encoding.run_of_service_s, encoding.run_labels)
     demand = np.stack([amount(rows, name, 1.0 if name == "cpu_cores" else 0.0) for name in RESOURCES])
     known_resource = np.isfinite(cluster.capacity).any(axis=1) & (cluster.capacity > 0.0).any(axis=1)
     agents = pc.dictionary_encode(pc.cast(rows["agent"], pa.string()))
@@ -99,9 +100,7 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requ
         rule=_rule(rows, encoding),
         demand=np.where(known_resource[:, None], demand, 0.0).astype(np.float32),
         num_nodes=amount(rows, "num_nodes", 1.0).astype(np.float32),
-        expected_run_s=expected_run_s(rows, cluster, encoding.run_of_service_s, encoding.run_labels).astype(
-            np.float32
-        ),
+        expected_run_s=expected_s.astype(np.float32),
         deadline_s=amount(rows, "deadline_s", np.inf).astype(np.float32),
         input_mib=amount(rows, "input_mib", 0.0).astype(np.float32),
         day_fraction=((arrival_s % DAY_S) / DAY_S).astype(np.float32),

@@ -48,6 +48,9 @@ MAX_VOCABULARY = 40
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 
+Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
+"""Indices [rows] of services, scenarios and queues."""
+
 
 @dataclass(frozen=True)
 class Encoding:
@@ -162,11 +165,12 @@ def fit_encoding(
     nodes, until_s = archive.nodes(), day_start_s(max(train_days)) + DAY_S
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
-    run_s, service = _run_s(rows, until_s), label_index(rows, "service", cluster.services)
+    run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
+    service = labels[0]
     run_of_service = _median_by(service, run_s, len(cluster.services))
     node = node_index(rows, node_of_name, cluster.num_nodes)
-    run_labels = _run_labels(rows, cluster, node, run_s, run_of_service)
-    expected_s = expected_run_s(rows, cluster, run_of_service, run_labels)
+    run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
+    expected_s = expected_run_s(rows, labels, run_of_service, run_labels)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
@@ -237,10 +241,10 @@ def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarra
 
 
 def expected_run_s(
-    rows: pa.Table, cluster: Cluster, run_of_service_s: Sequence[float], run_labels: RunLabels | None
+    rows: pa.Table, labels: Labels, run_of_service_s: Sequence[float], run_labels: RunLabels | None
 ) -> np.ndarray:
     """[rows] the requested run time, else the median of the service, by what scenario and queue say of it."""
-    service, scenario, queue = labels_of(rows, cluster)
+    service, scenario, queue = labels
     usual_s = np.asarray(run_of_service_s)[service]
     if run_labels is not None:
         usual_s = usual_s * run_labels.factor(service, scenario, queue)
@@ -248,7 +252,7 @@ def expected_run_s(
     return np.where(np.isnan(asked_s), usual_s, asked_s)
 
 
-def labels_of(rows: pa.Table, cluster: Cluster) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def labels_of(rows: pa.Table, cluster: Cluster) -> Labels:
     """Indices [rows] of services, scenarios and queues."""
     return (
         label_index(rows, "service", cluster.services),
@@ -258,9 +262,10 @@ def labels_of(rows: pa.Table, cluster: Cluster) -> tuple[np.ndarray, np.ndarray,
 
 
 def _run_labels(
-    rows: pa.Table, cluster: Cluster, node: np.ndarray, run_s: np.ndarray, run_of_service_s: Sequence[float]
-) -> RunLabels | None:
-    labels, is_stated = labels_of(rows, cluster), np.isfinite(amount(rows, "requested_run_s", np.nan))
+    rows: pa.Table, cluster: Cluster, labels: Labels, node: np.ndarray, run_s: np.ndarray,
+    run_of_service_s: Sequence[float],
+) -> RunLabels | None:  # fmt: skip
+    is_stated = np.isfinite(amount(rows, "requested_run_s", np.nan))
     usual_s = np.where(is_stated, np.nan, np.asarray(run_of_service_s)[labels[0]])
     num_labels = len(cluster.services), len(cluster.scenarios), len(cluster.queues)
     return fit_run_labels(LabelledRuns(*labels, node, run_s, usual_s), cluster.num_nodes, num_labels)

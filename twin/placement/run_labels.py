@@ -14,11 +14,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twin.placement.left_out import clear_gain, halves_in_turn, stretches
 from twin.placement.service_times import run_ratios, shrunk_means
 
 MIN_RUNS = 320
-NUM_BLOCKS, BEYOND_CHANCE = 16, 4.0
-"""Stretches of a log over which the advantage is averaged, and standard errors that it must exceed."""
 LEAST_GAIN = 0.02
 """Of the variance of logarithms of run times: less is not worth tables of its own."""
 
@@ -77,17 +76,14 @@ def fit_run_labels(runs: LabelledRuns, num_nodes: int, num_labels: tuple[int, in
     if known.sum() < MIN_RUNS:
         return None
     runs = runs.some(np.flatnonzero(known))
-    stretch = np.arange(len(runs.node)) * NUM_BLOCKS // len(runs.node)
-    halves = stretch % 2 == 0, stretch % 2 == 1
+    stretch = stretches(len(runs.node))
     gains, plain = np.empty(len(runs.node)), np.empty(len(runs.node))
-    for fitted, held in (halves, halves[::-1]):
+    for fitted, held in halves_in_turn(stretch):
         some, left_out = runs.some(fitted), runs.some(held)
         found = _fit(some, num_nodes, num_labels)
         plain[held] = _errors(some, left_out, num_nodes, num_labels, None)
         gains[held] = plain[held] - _errors(some, left_out, num_nodes, num_labels, found)
-    each = np.bincount(stretch, gains) / np.bincount(stretch)
-    mean, error = float(each.mean()), float(each.std(ddof=1)) / np.sqrt(NUM_BLOCKS)
-    if mean <= max(BEYOND_CHANCE * error, LEAST_GAIN * float(plain.mean())):
+    if clear_gain(gains, stretch) <= LEAST_GAIN * float(plain.mean()):
         return None
     return _fit(runs, num_nodes, num_labels)
 

@@ -20,7 +20,7 @@ import numpy as np
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, along
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.laws import Laws, law_s, tail_features
-from twin.autoscaling.rewards import CORE_GIB
+from twin.autoscaling.rewards import granted_cores
 from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import BIN_S, LoadModel, known_profile
@@ -124,7 +124,9 @@ def plan(
     rho = (rate * mine.work_s)[None] / (replicas * used)
     own = law_s(mine.log_floor[None], mine.gamma[None], mine.log_beta[None], mine.log_power[None], rho, used)
     time_s, tail_s = ((mix * one)[None] * own for one in (mine.weight, mine.tail_weight))
-    cost = replicas * (cores + mine.memory_gib[None] / CORE_GIB) + 1e4 * jnp.maximum(rho - LARGEST_RHO, 0.0)
+    cost = granted_cores(Grants(cores, mine.memory_gib[None], replicas)) + 1e4 * jnp.maximum(
+        rho - LARGEST_RHO, 0.0
+    )
     goal = jnp.log(settings.margin * config.slo_s)
 
     def chosen(log_price: Array) -> Array:
