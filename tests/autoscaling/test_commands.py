@@ -266,7 +266,7 @@ def test_from_a_simulated_log_to_a_certified_twin_and_a_table(tmp_path, capsys):
     main(["certify", twin, log, "--out", certificate, "--json", "--no-progress"])
     made = json.loads((tmp_path / "twin.certificate" / "certificate.json").read_text())
     mean, quantile = [line["value"]["value"] for line in made["lines"] if line["section"] == "answers"]
-    assert any("To have 6, fit on fewer days" in note for note in made["notes"])
+    assert any("over 3 held-out days, 2 of them days of training" in note for note in made["notes"])
     assert abs(mean) < 0.1
     assert abs(quantile) < 0.25  # the operator grants cores on the held-out day that no training day had...
     beyond = [line["value"]["value"] for line in made["lines"] if line["section"] == "coverage"]

@@ -1,11 +1,14 @@
 """How far the twin of an application may be believed: held-out days, simulated again with the grants that they had.
 
 Load comes from outside, and grants are what the log says, so the twin has to say how fast the application answered and
-what it used. Members play side by side; every line is a share of what was measured, with an interval over days.
+what it used. Members play side by side; every line is a share of what was measured, with an interval over days. Where
+fewer days are held out than an interval needs, the last days of training are held out too, one after the other, each
+from a twin of the days before it (rolling origin): blocks of a day would give intervals that miss how days differ.
 """
 
 import datetime as dt
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -17,10 +20,11 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import about_zero
 from evaluation.comparison.bootstrap import Statistic, ratio_over_units
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ArchiveError, ConfigError
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, free_limits
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import AutoscalingConfig
+from twin.autoscaling.fit import fit_application
 from twin.autoscaling.fitting import rho_of
 from twin.autoscaling.persistence import ApplicationTwin
 from twin.autoscaling.rewards import cost_under_slo, violation
@@ -122,44 +126,91 @@ def certify(
             allowed="one day or more with deployment_samples",
             advice="give a longer log or that of another autoscaler, or fit on fewer days",
         )  # fmt: skip
-    log = read_scaling_log(archive, days, twin.deployments)
-    found, limit = simulated_again(twin, log), config.thresholds.run_bias_by_node
-    day = np.unique((log.time_s // DAY_S).astype(int), return_inverse=True)[1]
+    least, limit = config.intervals().min_units, config.thresholds.run_bias_by_node
+    ordered = sorted(train_days)
+    rolled = range(max(1, len(ordered) - max(least - len(days), 0)), len(ordered))
+    own = _held(twin, read_scaling_log(archive, days, twin.deployments))
+    parts = [_held_after(archive, ordered[:place], ordered[place], twin.deployments) for place in rolled]
+    earlier = [part for part in parts if part is not None]
+    found = jax.tree.map(lambda *leaves: np.concatenate(leaves), own, *earlier)
+    part = np.repeat(np.arange(1 + len(earlier)), [len(one.usable) for one in (own, *earlier)])
+    day = np.unique(np.stack([part, found.day]), axis=1, return_inverse=True)[1]
     num_days = int(day.max()) + 1
-    usable = ~log.censored
+    over = partial(_ratio, day)
     measured = {
-        "mean response": (found.mean_s, log.gateway["response_s"]),
-        "95 % quantile of the response": (found.p95_s, log.gateway["response_p95_s"]),
+        "mean response": (found.twin.mean_s, found.mean_s),
+        "95 % quantile of the response": (found.twin.p95_s, found.p95_s),
     }
-    used = log.columns["cpu_cores_used"] * log.columns["ready_replicas"]
     lines = [
-        about_zero("answers", f"{name}, off by", "share", _ratio(day, mine, logged, usable), num_days, limit,
+        about_zero("answers", f"{name}, off by", "share", over(mine, logged, found.usable), num_days, limit,
                    config.intervals(), deciding=True)
         for name, (mine, logged) in measured.items() if np.isfinite(logged).any()
     ]  # fmt: skip
     lines += [
         about_zero("use", f"cores of {name}, off by", "share",
-                   _ratio(day, found.cores_used[:, one], used[:, one], usable), num_days, limit, config.intervals())
+                   over(found.twin.cores_used[:, one], found.cores_used[:, one], found.usable), num_days, limit,
+                   config.intervals())
         for one, name in enumerate(twin.deployments)
     ]  # fmt: skip
-    by_deployment = beyond_training(twin, log)
-    beyond = np.any(by_deployment, axis=1).astype(float)
+    own_day = np.unique(own.day, return_inverse=True)[1]
+    beyond = np.any(own.beyond, axis=1).astype(float)
     lines.append(
         about_zero("coverage", "intervals beyond the training days", "share",
-                   _ratio(day, 1.0 + beyond, np.ones(len(beyond)), np.ones(len(beyond), bool)), num_days,
-                   config.thresholds.coverage, config.intervals(), one_sided=True)
+                   _ratio(own_day, 1.0 + beyond, np.ones(len(beyond)), np.ones(len(beyond), bool)),
+                   int(own_day.max()) + 1, config.thresholds.coverage, config.intervals(), one_sided=True)
     )  # fmt: skip
-    least = config.intervals().min_units
-    notes = [
-        f"Intervals are over held-out days, {least} or more; there {'is' if num_days == 1 else 'are'} {num_days}."
-        + (f" To have {least}, fit on fewer days ([days] last_day), or log more." if num_days < least else "")
+    notes = [_days_in_words(num_days, len(earlier), least)]
+    notes += [
+        f"{np.mean(~own.usable):.1%} of the held-out intervals were short of capacity and are left out."
     ]
-    notes += [f"{np.mean(~usable):.1%} of the held-out intervals were short of capacity and are left out."]
-    notes += beyond_in_words(twin, by_deployment)
+    notes += beyond_in_words(twin, own.beyond)
     return certificate_of(
         lines, ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash, train_days=train_days, days=days,
-        num_requests=int(np.nansum(log.gateway["request_rate_per_s"]) * log.interval_s), notes=notes,
+        num_requests=int(np.nansum(own.requests)), notes=notes,
     )  # fmt: skip
+
+
+class _Held(NamedTuple):
+    """Held-out intervals beside what a twin says of them; leaves [intervals, ...]."""
+
+    twin: ReplayedDays
+    mean_s: np.ndarray
+    p95_s: np.ndarray
+    cores_used: np.ndarray  # [intervals, deployments], in all replicas
+    usable: np.ndarray
+    beyond: np.ndarray  # [intervals, deployments]
+    day: np.ndarray  # since the first day of the log that was read
+    requests: np.ndarray
+
+
+def _held(twin: ApplicationTwin, log: ScalingLog) -> _Held:
+    used = log.columns["cpu_cores_used"] * log.columns["ready_replicas"]
+    return _Held(
+        simulated_again(twin, log), log.gateway["response_s"], log.gateway["response_p95_s"], used, ~log.censored,
+        beyond_training(twin, log), log.time_s // DAY_S, log.gateway["request_rate_per_s"] * log.interval_s,
+    )  # fmt: skip
+
+
+def _days_in_words(num_days: int, rolled: int, least: int) -> str:
+    words = f"Intervals are over {num_days} held-out {'day' if num_days == 1 else 'days'}"
+    if rolled:
+        words += f", {rolled} of them days of training, {'' if rolled == 1 else 'each '}from a twin of the days before"
+    if num_days < least:
+        words += (
+            f"; {least} are needed: log more, or fit on fewer days ([days] last_day) where there are more"
+        )
+    return f"{words}."
+
+
+def _held_after(
+    archive: Archive, before: Sequence[dt.date], day: dt.date, deployments: Sequence[str]
+) -> _Held | None:
+    """A day of training beside a twin of the days before it; None where these make none."""
+    try:
+        twin = fit_application(read_scaling_log(archive, before, deployments))
+        return _held(twin, read_scaling_log(archive, [day], deployments))
+    except (ArchiveError, ConfigError):
+        return None
 
 
 def beyond_training(twin: ApplicationTwin, log: ScalingLog) -> np.ndarray:
