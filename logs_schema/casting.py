@@ -103,9 +103,8 @@ def seconds_to_instant(seconds: pa.Array) -> tuple[pa.Array, Masks]:
     finite = np.isfinite(numbers)
     inside = (numbers >= EARLIEST_S) & (numbers <= LATEST_S)
     safe = np.where(finite & inside, numbers, 0)
-    safe = safe.astype(
-        np.int64 if safe.dtype.kind in "iu" else np.float64
-    )  # microseconds do not fit narrower ones
+    # Microseconds do not fit narrower ones
+    safe = safe.astype(np.int64 if safe.dtype.kind in "iu" else np.float64)
     micros = safe * 1_000_000 if safe.dtype.kind in "iu" else np.rint(safe * 1e6)
     good = known & finite & inside
     instants = pa.array(micros.astype(np.int64), pa.int64(), mask=~good).cast(INSTANT)

@@ -55,9 +55,8 @@ class Clocks:
             return
         begin = min(one[0].min() for one in whole.values())
         length = int(max(one[0].max() for one in whole.values()) - begin) + 1
-        if (
-            not LEAST_PAIRS + MOST_LAG < length <= 100 * MOST_ROWS
-        ):  # beyond: instants of other units, which a fit refuses
+        # Beyond: instants of other units, which a fit refuses
+        if not LEAST_PAIRS + MOST_LAG < length <= 100 * MOST_ROWS:
             return
         dense = {name: _dense(one, int(begin), length) for name, one in whole.items()}
         users = dense.pop(GATEWAY, None)

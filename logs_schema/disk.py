@@ -40,9 +40,8 @@ def room_for(goal: Path, folder: Path) -> Iterator[None]:
             raise
         written, free = size_of(folder), shutil.disk_usage(folder).free
         needed = max(written, size_of(goal))
-        place = next(
-            parent for parent in goal.parents if not parent.name.startswith(".")
-        )  # not in another's making
+        # Not in another's making
+        place = next(parent for parent in goal.parents if not parent.name.startswith("."))
         raise ProductError(
             f"{FULL[number]}: {goal.name} could not be written",
             where=f"{place}: {in_mib(written)} of it were written, {in_mib(free)} are free{_beside(free)}",

@@ -62,9 +62,8 @@ def build(kind: type[Config], content: Mapping[str, Any], where: str) -> Config:
     try:
         return kind(**values)
     except ConfigError as error:
-        error.where = (
-            f"{where.split(': ')[0]}: {error.where}" if error.where else where
-        )  # the file, and its table
+        # The file, and its table
+        error.where = f"{where.split(': ')[0]}: {error.where}" if error.where else where
         raise
 
 

@@ -244,9 +244,8 @@ def first_disagreement(logits: np.ndarray, action: np.ndarray, golden: dict[str,
         return f"the logits of golden row {row} are {times:.2g} times the tolerance of {TOLERANCE:g} away"
     rows = np.arange(len(action))
     best, taken = (golden["logits"][rows, chosen] for chosen in (golden["action"], action))
-    differs = np.flatnonzero(
-        np.abs(best - taken) > 2 * allowed[rows, golden["action"]]
-    )  # else it is rounding
+    # Else it is rounding
+    differs = np.flatnonzero(np.abs(best - taken) > 2 * allowed[rows, golden["action"]])
     if len(differs):
         row = int(differs[0])
         return (

@@ -65,9 +65,8 @@ class Problem(NamedTuple):
 
     num_seats: int  # of all groups together
     start: Callable[[Outcome], PyTree]  # first outcome -> state
-    observe: Callable[
-        [PyTree], PyTree
-    ]  # state -> what each seat's site may observe; leaves [..., seats, *streams]
+    # State -> what each seat's site may observe; leaves [..., seats, *streams]
+    observe: Callable[[PyTree], PyTree]
     observe_global: Callable[[PyTree], PyTree]  # state -> what a centralised critic may observe
     legal: Callable[[PyTree], PyTree]
     # state -> beside every action leaf a mask [choices, seats, *streams], an `Interval`, or either `Given`
@@ -77,9 +76,8 @@ class Problem(NamedTuple):
     remaining: Callable[[PyTree], Records]  # state -> the records still held by it, settled or not
     decision_info: Callable[[PyTree, PyTree], PyTree]
     # (state, action) -> what is known of the decisions at once and needed to value them; leaves [..., seats, *streams]
-    reward: Callable[
-        [PyTree, PyTree], Array
-    ]  # (decision_info, outcome) -> worth of each decision, any shared batch axes
+    # (decision_info, outcome) -> worth of each decision, any shared batch axes
+    reward: Callable[[PyTree, PyTree], Array]
     keeps_done: bool = (
         False  # `apply` itself leaves streams alone whose decision is -1 (else the environment does)
     )
@@ -125,9 +123,8 @@ class Environment(NamedTuple):
 
     problem: Problem
     reset: Callable[[Array, Streams], EnvironmentState]  # (key, streams)
-    step: Callable[
-        [Array, EnvironmentState, PyTree], tuple[EnvironmentState, Transition]
-    ]  # (key, state, action)
+    # (key, state, action)
+    step: Callable[[Array, EnvironmentState, PyTree], tuple[EnvironmentState, Transition]]
     settle: Callable[[EnvironmentState], Records]  # the records still held, fates already drawn filled in
 
 

@@ -141,9 +141,8 @@ def credit(left: Records, remaining: Records, active: Array) -> tuple[Array, PyT
         flat(passed, held)
         for passed, held in zip(jax.tree.leaves(left), jax.tree.leaves(remaining), strict=True)
     )
-    row = jnp.where(
-        (decision >= 0) & (decision < total), decision, total
-    )  # out of range: dropped by the scatter
+    # Out of range: dropped by the scatter
+    row = jnp.where((decision >= 0) & (decision < total), decision, total)
     stream = jnp.broadcast_to(jnp.arange(width)[None], row.shape)
 
     def home(value: Array) -> Array:

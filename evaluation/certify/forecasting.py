@@ -54,9 +54,8 @@ class Forecast(NamedTuple):
     draws_status: np.ndarray
     draws_wait_s: np.ndarray  # given acceptance
     draws_run_s: np.ndarray
-    surprise: np.ndarray = np.zeros(
-        0
-    )  # minus the log probability of the logged decisions under the clone, nats
+    # Minus the log probability of the logged decisions under the clone, nats
+    surprise: np.ndarray = np.zeros(0)
     entropy: np.ndarray = np.zeros(0)  # entropy of the clone there, nats
 
     @property

@@ -135,9 +135,8 @@ def _is_users(error: Exception) -> bool:
     from logs_schema.errors import SchedtwinError
 
     if isinstance(error, OSError):
-        return (
-            error.filename is not None or error.errno in FULL
-        )  # no name: of what is printed, or an open file
+        # No name: of what is printed, or an open file
+        return error.filename is not None or error.errno in FULL
     return isinstance(error, SchedtwinError)
 
 

@@ -174,9 +174,8 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         view="full" if setting.sees_all else "summary",
     )
     days = judged.train_days
-    if (
-        setting.trained_until_s != judged.trained_until_s
-    ):  # the encoding uses only the time elapsed since then
+    # The encoding uses only the time elapsed since then
+    if setting.trained_until_s != judged.trained_until_s:
         days = (EPOCH_DATE + dt.timedelta(seconds=setting.trained_until_s) - dt.timedelta(days=1),)
     return replace(
         judged,

@@ -92,9 +92,8 @@ class Judge(NamedTuple):
     """A system that evaluates candidates on some days."""
 
     name: str
-    evaluate: Callable[
-        [Array, Sequence[Candidate]], list[Evaluation]
-    ]  # (key, candidates) -> a result for each
+    # (key, candidates) -> a result for each
+    evaluate: Callable[[Array, Sequence[Candidate]], list[Evaluation]]
 
 
 def _logged_actions(windows: Windows) -> Array:

@@ -72,9 +72,8 @@ class WorldAgents(NamedTuple):
     scenario: np.ndarray  # [agents]
     accepts: np.ndarray  # [NUM_LINKS, agents]
     taste: np.ndarray  # [services, scenarios], standard normal
-    affinity: (
-        np.ndarray
-    )  # [2, services, nodes], standard normal: the pattern of day 0, and the one that replaces it
+    # [2, services, nodes], standard normal: the pattern of day 0, and the one that replaces it
+    affinity: np.ndarray
 
 
 def world_draw(world: World) -> WorldAgents:

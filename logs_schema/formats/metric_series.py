@@ -115,9 +115,8 @@ class Samples:
     rows: dict[str, dict[int, int]] = field(default_factory=dict)
     columns: dict[str, "array[float]"] = field(default_factory=dict)
     num_rows: int = 0
-    _combined: dict[str, "array[float]"] = field(
-        default_factory=dict
-    )  # of how many numbers those of a column are
+    # Of how many numbers those of a column are
+    _combined: dict[str, "array[float]"] = field(default_factory=dict)
     _met: set[int] = field(default_factory=set)  # hashes of the lines that are combined: none counts twice
 
     def off_grid(self, time_s: float) -> bool:

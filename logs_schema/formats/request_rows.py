@@ -114,9 +114,8 @@ def _value(
         values = [value for part in parts if (value := _written(one, part, instants)) is not None]
         if values and all(isinstance(value, int | float) for value in values):
             return sum(values)
-        if values and all(
-            type(value) is tuple and value[1] == values[0][1] for value in values
-        ):  # for every core or node
+        # For every core or node
+        if values and all(type(value) is tuple and value[1] == values[0][1] for value in values):
             return sum(amount for amount, _ in values), values[0][1]
         if values and one.column == "finish":
             return max(values)

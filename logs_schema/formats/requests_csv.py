@@ -160,9 +160,8 @@ def _refuse_copies(files: Sequence[Path]) -> None:
     by_content: dict[str, Path] = {}
     times = Counter(path.stat().st_size for path in files)
     for path in files:
-        if (
-            times[path.stat().st_size] == 1 or len(first_lines(path)) < 2
-        ):  # a header alone is an hour without jobs
+        # A header alone is an hour without jobs
+        if times[path.stat().st_size] == 1 or len(first_lines(path)) < 2:
             continue
         if (other := by_content.setdefault(file_hash(path), path)) is not path:
             raise FormatError(

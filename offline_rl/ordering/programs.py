@@ -105,9 +105,8 @@ class Programs(NamedTuple):
     """Compiled programs for one pool."""
 
     network: Actor
-    follow_log: Callable[
-        [Array, JobWindows], Trajectory
-    ]  # decisions of the jobs' priorities, one stream a window
+    # Decisions of the jobs' priorities, one stream a window
+    follow_log: Callable[[Array, JobWindows], Trajectory]
     clone: Callable[[Array, Trajectory], tuple[PyTree, Array]]  # -> scorer, agreement [updates]
     begin: Callable[[Array, PyTree], PyTree]  # (key, scorer) -> PPO's state
     improve: Callable[[Array, PyTree, PyTree, JobWindows, Array], tuple[PyTree, PyTree]]

@@ -142,9 +142,8 @@ def referee(
     width = windows.num_windows
     keys = jax.random.split(key, (2, -(-NUM_REQUESTS // (width * windows.num_steps))))
     arrays = jax.tree.map(jnp.asarray, windows)
-    parameters = jax.tree.map(
-        lambda leaf: jnp.asarray(leaf)[:, None], model.parameters
-    )  # one member at a time
+    # One member at a time
+    parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:, None], model.parameters)
     shared, compiling = dict(known), Lock()  # several threads may ask; the program is compiled once
 
     @cache

@@ -38,9 +38,8 @@ class Schedulers(NamedTuple):
     from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
     rules: Mapping[str, PyTree]
     # name of a rule, or of the policy that corrects one -> its parameters (`offline_rl.rules`)
-    ladder: Mapping[
-        str, RungStep
-    ]  # name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
+    # Name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
+    ladder: Mapping[str, RungStep]
     searches: Mapping[str, LearnerSearch]  # name of a learner that needs no twin -> how it was tuned
 
     @property

@@ -53,18 +53,15 @@ class NodeFacts(NamedTuple):
 
     site: np.ndarray  # [nodes] int64 index of the node's site
     same_site: np.ndarray  # [sites, nodes] bool: the node stands there
-    kind: (
-        np.ndarray
-    )  # [sites, nodes] int64, index into `RequestNumbers.accepts` of an offer of the node by that site
+    # [sites, nodes] int64, index into `RequestNumbers.accepts` of an offer of the node by that site
+    kind: np.ndarray
     is_cloud: np.ndarray  # [nodes] float32
     cores: np.ndarray  # [nodes] at least 1e-9, inf where no limit is known
-    limits: (
-        np.ndarray
-    )  # [2 * resources, nodes] float32, as in training: of the largest machine, then of the node
+    # [2 * resources, nodes] float32, as in training: of the largest machine, then of the node
+    limits: np.ndarray
     least: tuple[float, ...]  # [2 * resources] the least of each of those
-    scale: (
-        np.ndarray
-    )  # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
+    # [load rows, nodes] what a load is multiplied by to become a feature (before the logarithm)
+    scale: np.ndarray
     whole: np.ndarray  # [resources, nodes] 1 where there is any capacity, else 0
     run_units: np.ndarray  # [services, nodes] time units that a service runs there, per second expected of it
     time_unit_s: float

@@ -40,9 +40,8 @@ RANGE_SLACK = 1e-5
 """A feature may leave the range seen in training by so much, for rounding."""
 
 
-_FACTS = attrgetter(
-    "name", "site", "is_cloud", *RESOURCES, *(f"machine_{name}" for name in RESOURCES)
-)  # what a table depends on
+# What a table depends on
+_FACTS = attrgetter("name", "site", "is_cloud", *RESOURCES, *(f"machine_{name}" for name in RESOURCES))
 
 
 class DecisionArrays(NamedTuple):
@@ -53,9 +52,8 @@ class DecisionArrays(NamedTuple):
     legal: np.ndarray  # [rows] bool
     candidate: np.ndarray  # [rows] bool: the request may run there by its candidate list
     large_enough: np.ndarray  # [rows] bool
-    as_trained: (
-        np.ndarray
-    )  # [rows, F] float32: the choices without what the ledger has learned; ranges are about these
+    # [rows, F] float32: the choices without what the ledger has learned; ranges are about these
+    as_trained: np.ndarray
 
 
 @dataclass(frozen=True)

@@ -282,9 +282,8 @@ async def _send(send: Send, status: int, content: Any) -> None:
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    for begin in range(
-        0, len(body), PIECE_BYTES
-    ):  # the last piece is sent when most of the others have been taken
+    # The last piece is sent when most of the others have been taken
+    for begin in range(0, len(body), PIECE_BYTES):
         piece, more = body[begin : begin + PIECE_BYTES], begin + PIECE_BYTES < len(body)
         await send({"type": "http.response.body", "body": piece, "more_body": more})
 

@@ -76,10 +76,11 @@ class LiveCluster:
     def __init__(self, policy: ServedPolicy) -> None:
         self.inventory, self.tallies = Inventory(), Tallies()
         self.placements: dict[str, PlacedRequest] = {}
+        # Share of the requests that left of which something was reported
         self._reported, self._num_left = (
             0.0,
             0,
-        )  # share of the requests that left of which something was reported
+        )
         self._ends: list[tuple[float, str, float, bool]] = []
         self._sets = CandidateSets()
         self._overdue = Overdue(self._sets)

@@ -94,9 +94,8 @@ class LedgerBooks(Ledger):
         self, policy: Policy, request: Request, clock_s: float, nodes: tuple[Node, ...]
     ) -> Question:
         held, table = self.load(clock_s), self._as_it_is(request, clock_s)
-        if (
-            nodes
-        ):  # laying facts over those of training takes time: not here, but where the question is answered
+        # Laying facts over those of training takes time: not here, but where the question is answered
+        if nodes:
             return partial(self._decide_about, policy, nodes, table, held, request, clock_s)
         return partial(policy.decide_on, table, held, self._available.copy(), request, clock_s)
 

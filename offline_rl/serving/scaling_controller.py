@@ -90,9 +90,8 @@ class Controller:
                                   allowed="together with --kube")  # fmt: skip
             return
         asked = self.writes or names
-        if not set(asked) & set(
-            self.kube.deployments(self.namespace)
-        ):  # of some, every decision says who has gone
+        # Of some, every decision says who has gone
+        if not set(asked) & set(self.kube.deployments(self.namespace)):
             raise ConfigError(
                 f"the namespace has no deployment {' or '.join(sorted(asked))}", where=f"namespace {self.namespace}",
                 allowed="the namespace of the bundle's deployments", advice="name it with --namespace",
@@ -235,9 +234,8 @@ class Controller:
         otherwise = granted_by(samples, place, names)
         if self.kube is None:
             return otherwise
-        unwritten = np.array(
-            [name not in self.writes for name in names]
-        )  # of what is written, objects alone tell
+        # Of what is written, objects alone tell
+        unwritten = np.array([name not in self.writes for name in names])
         otherwise = otherwise._replace(replicas=np.where(unwritten, otherwise.replicas, math.nan))
         with self.kube.read_as("a deployment"):
             return granted_in(self.kube.deployments(self.namespace), names, otherwise)

@@ -28,9 +28,8 @@ def odd_use(setting: ScalingSetting, granted: Granted, now: Reading) -> list[str
         idle = now.rate_per_s < LEAST_WORK * setting.limit("most_rate_per_s")
         takes = work > LEAST_WORK * granted.cpu_cores * granted.replicas
         much = now.cpu_cores_used > OF_ANOTHER_UNIT * granted.cpu_cores
-        little = (
-            (used * OF_ANOTHER_UNIT < work) & takes & ~idle & (failing(setting, now) <= 0.0)
-        )  # then it is short
+        # Then it is short
+        little = (used * OF_ANOTHER_UNIT < work) & takes & ~idle & (failing(setting, now) <= 0.0)
     asks = "is the unit right that the mapping names, and is it of all pods?"
     return [
         f"{now.cpu_cores_used[place]:.3g} cores used by a replica of {granted.cpu_cores[place]:.3g}: {asks}" if high

@@ -98,9 +98,8 @@ def test_answers_are_never_worse_than_insertion_and_keep_to_their_time(bundle):
         costs = drawn(seed, 3, 12).costs
         inserted_s = makespan_s(costs, insertion(costs))
         assert makespan_s(costs, assigner.assign(costs)) <= inserted_s
-        assert (
-            assigner.assign(costs, LocalSearchConfig(time_s=0.0)).tolist() == insertion(costs).tolist()
-        )  # no time for more
+        # No time for more
+        assert assigner.assign(costs, LocalSearchConfig(time_s=0.0)).tolist() == insertion(costs).tolist()
     large = drawn(0, 40, 1500).costs
     begun_s = time.monotonic()
     found = assigner.assign(large, LocalSearchConfig(time_s=0.2, restarts=True))

@@ -65,11 +65,12 @@ def test_rules_send_nothing_where_it_is_not_hosted(costs):
 
 def test_simple_rules_by_hand():
     costs = plain_costs([[1.0, 2.0, 3.0], [np.inf, 2.0, 1.0], [3.0, 2.0, 1.0]], source=[1, 0, -1])
+    # The second is not hosted where it came, the third came from outside
     assert local(costs).tolist() == [
         1,
         2,
         2,
-    ]  # the second is not hosted where it came, the third came from outside
+    ]
     assert predicted(costs, np.array([2, 0, 1])).tolist() == [2, 2, 1]
     assert largest_first(plain_costs([[3.0, 1.0], [9.0, 2.0], [2.0, 2.0]])).tolist() == [1, 2, 0]
 

@@ -163,9 +163,8 @@ def test_the_vertical_rule_remembers_the_peaks_of_memory_by_days():
     wide = GrantLimits(*(jnp.full(1, value) for value in (0.25, 2.0, 0.125, 64.0, 1.0, 10.0)))
     peak, *later = granted_memory(vertical_pod(config, wide), 6.0, *[0.5] * (24 * 14))
     assert 1.15 * 6.0 <= peak <= 1.15 * 1.1 * 6.0 + 1e-4  # the upper end of a bucket
-    np.testing.assert_allclose(
-        later[: 24 * 3], peak
-    )  # until it is less than a twentieth of what is remembered
+    # Until it is less than a twentieth of what is remembered
+    np.testing.assert_allclose(later[: 24 * 3], peak)
     assert later[-1] == pytest.approx(1.15 * 0.5, rel=0.1)
 
 

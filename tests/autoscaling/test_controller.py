@@ -258,9 +258,8 @@ def test_the_command_recommends(tmp_path, deciding_once, stand_in, capsys):
     assert main([*deciding_once, "--mapping", str(mapping), "--json"]) == 0
     assert {row["arm"] for row in json.loads(capsys.readouterr().out)["deployments"]} == {HOLD}
     stand_in.status = 500
-    assert (
-        main([*deciding_once, "--mapping", str(mapping), "--json"]) == 2
-    )  # as many as asked for have failed
+    # As many as asked for have failed
+    assert main([*deciding_once, "--mapping", str(mapping), "--json"]) == 2
     assert main([*deciding_once[:-1], "0", "--mapping", str(mapping)]) == 2
     assert "--decisions 0" in capsys.readouterr().err
     stand_in.status = 200

@@ -95,9 +95,8 @@ def test_the_rule_that_is_handed_over_is_that_of_the_comparison(tmp_path, size):
     config, _ = config_of(setting)
     rule = bundled_autoscaler(tmp_path / "bundle", setting.names, policy_of)
     state = _drawn_state(np.random.default_rng(9), config, setting)
-    low = state.grants._replace(
-        replicas=jnp.ones_like(state.grants.replicas)
-    )  # nothing desired before holds it up
+    # Nothing desired before holds it up
+    low = state.grants._replace(replicas=jnp.ones_like(state.grants.replicas))
     _, wished = rule.decide(KEY, rule.init(low), state)
     now, changed = _reading(config, state, 0), 0
     for row in range(20):

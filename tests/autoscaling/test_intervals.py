@@ -52,11 +52,12 @@ def test_the_twins_value_of_logged_grants_is_off_by_what_violations_cost_more_or
     log = cut(LOG)
     logged_s, mine_s = log.gateway["response_p95_s"], np.full(len(log.time_s), 0.4)
     logged_s[:] = 0.2
+    # The last two do not count
     mine_s[:10], logged_s[10], log.gateway["num_failures"][11] = (
         0.05,
         np.nan,
         1e6,
-    )  # the last two do not count
+    )
     played = certifying.ReplayedDays(mine_s, mine_s, mine_s, mine_s[:, None])
     monkeypatch.setattr(certifying, "simulated_again", lambda _twin, _log: played)
     assert value_off_by(None, log, AutoscalingConfig(slo_s=0.3)) == pytest.approx(

@@ -151,12 +151,10 @@ def test_the_most_desired_within_the_window_stabilises_a_removal():
 
 def test_policies_bound_how_many_replicas_come_at_once():
     past = jnp.full((4, 1), 100.0)
-    assert (
-        float(stabilised(CONFIG, PodAutoscalerConfig(), jnp.asarray([3.0]), past)[0]) == 12.0
-    )  # doubled twice
-    assert (
-        float(stabilised(CONFIG, PodAutoscalerConfig(), jnp.asarray([1.0]), past)[0]) == 9.0
-    )  # 4 and 4 more
+    # Doubled twice
+    assert float(stabilised(CONFIG, PodAutoscalerConfig(), jnp.asarray([3.0]), past)[0]) == 12.0
+    # 4 and 4 more
+    assert float(stabilised(CONFIG, PodAutoscalerConfig(), jnp.asarray([1.0]), past)[0]) == 9.0
 
 
 @pytest.mark.parametrize(

@@ -60,9 +60,8 @@ def test_as_many_days_of_training_as_an_interval_lacks_are_held_out_from_twins_t
     found = certificate(6, 1)
     mean, _quantile, _cores, beyond = found.lines
     assert mean.value.value == pytest.approx(0.05)  # less where a twin knew its day
-    assert (
-        mean.value.num_units == 5
-    )  # the first day, and the second from a twin that one day does not make, are not
+    # The first day, and the second from a twin that one day does not make, are not
+    assert mean.value.num_units == 5
     assert "5 held-out days, 4 of them days of training" in found.notes[0]
     assert "6 are needed" in found.notes[0]
     assert beyond.value.num_units == 1  # what lies beyond its training days is said of the twin at hand alone

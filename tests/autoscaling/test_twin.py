@@ -37,9 +37,8 @@ def made_log(num_days=2, seed=0):
     use = np.repeat(random.uniform(0.3, 0.9, (rows // 20, 2)), 20, axis=0)
     replicas = np.ceil(rate * WORK_S / cores / use)
     new = np.maximum(np.diff(replicas, axis=0, prepend=replicas[:1]), 0.0)
-    ready = (
-        replicas - new - 0.5 * np.roll(new, 1, axis=0)
-    )  # none in the first 30 s, half of the next 30 s without
+    # None in the first 30 s, half of the next 30 s without
+    ready = replicas - new - 0.5 * np.roll(new, 1, axis=0)
     ready = np.maximum(np.minimum(ready, replicas), 0.5)
     rho = rate * WORK_S / ready / cores
     own = FLOOR_S / cores * (1.0 + BETA * rho**2 / np.maximum(1.0 - rho, 0.02))

@@ -144,10 +144,11 @@ def test_memory_that_is_measured_but_missing_now_is_not_taken_for_none():
     """Seen as 0 the policy would think the replicas' memory empty."""
     samples = Monitored().samples(0.0, 0.0, INTERVAL_S)
     twos = np.full(2, 2.0)
+    # Nothing measures it
     assert reading_of(samples, LAST, NAMES, twos).memory_gib_used.tolist() == [
         0.0,
         0.0,
-    ]  # nothing measures it
+    ]
     add_all(samples, {NAMES[0]: {"memory_gib_used": 0.3}})
     found = reading_of(samples, LAST, NAMES, twos).memory_gib_used
     assert found[0] == 0.3

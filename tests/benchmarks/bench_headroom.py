@@ -71,9 +71,8 @@ class Training:
 class Headroom(NamedTuple):
     """What came of it."""
 
-    looks: (
-        np.ndarray
-    )  # on time on other episodes of day 0: of the rule, then of the correction every five updates
+    # On time on other episodes of day 0: of the rule, then of the correction every five updates
+    looks: np.ndarray
     rule: dict[int, float]  # day -> on time
     gain: dict[int, float]  # day -> the correction less the rule, paired
     error: dict[int, float]  # day -> standard error of the gain, over replications

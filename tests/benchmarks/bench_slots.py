@@ -105,9 +105,8 @@ def _runner(system: Any, policy: Policy, num_slots: int = SLOTS) -> Callable[[En
         seen = problem.observe(state.problem), problem.legal(state.problem)
         observation, legal = jax.lax.optimization_barrier(seen)
         action = policy(key_policy, observation, legal)
-        used = (
-            observation.node[0, 0] + observation.request[0] < jnp.inf
-        )  # whatever the policy does, they are built
+        # Whatever the policy does, they are built
+        used = observation.node[0, 0] + observation.request[0] < jnp.inf
         number = jnp.sum(problem.active(state.problem))
         return system.step(key_response, state, jnp.where(used, action, 0))[0], number
 

@@ -30,9 +30,8 @@ from tests.evaluation.test_certify_forecasts import ACCEPTANCE, BESIDE, PERSISTE
 from tests.evaluation.true_twins import control_world, one_step_lines, true_twin
 from twin.placement.log_windows import encode_days
 
-pytestmark = (
-    pytest.mark.slow
-)  # simulates days of a world; what the lines say of known forecasts is tested quickly elsewhere
+# Simulates days of a world; what the lines say of known forecasts is tested quickly elsewhere
+pytestmark = pytest.mark.slow
 
 TRAIN = [dt.date(2024, 1, 1), dt.date(2024, 1, 2)]
 HELD = [dt.date(2024, 1, 3), dt.date(2024, 1, 4)]
@@ -76,9 +75,8 @@ def test_the_truth_as_a_twin_of_itself_passes(made):
     assert not failed
     assert told.verdict is Verdict.PASS
     closed = [line for line in told.lines if line.section == "closed loop" and line.deciding]
-    assert {line.verdict for line in closed} == {
-        Verdict.PASS
-    }  # the clone decides as the log did, and levels agree
+    # The clone decides as the log did, and levels agree
+    assert {line.verdict for line in closed} == {Verdict.PASS}
 
 
 def test_the_clone_is_as_sure_of_the_log_as_the_behaviour_was(made):

@@ -73,10 +73,11 @@ def test_partners_are_real_days_of_the_same_kind_and_never_held_out():
     def january(*days):
         return [dt.date(2024, 1, day) for day in days]
 
+    # The 6th, 7th and 13th are a weekend's
     held, others = (
         january(8, 9, 13),
         january(1, 2, 3, 4, 5, 6, 7, 10),
-    )  # the 6th, 7th and 13th are a weekend's
+    )
     partners, notes = _partners(held, others, january(1, 2, 3, 4, 5, 6, 7))
     assert partners == tuple(january(10, 5, 7))
     assert not notes

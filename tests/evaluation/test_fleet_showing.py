@@ -58,9 +58,8 @@ def test_metrics_say_the_state_in_prometheus_own_format(tmp_path: Path) -> None:
     assert running is not None
     hash_ = read_manifest(running).content_hash
     assert value("bundle_info", cluster="edge", content_hash=hash_, problem="placement") == 1.0
-    twin_day = dt.datetime(
-        2024, 1, 3, tzinfo=dt.UTC
-    )  # of the first cluster: until the end of the second of January
+    # Of the first cluster: until the end of the second of January
+    twin_day = dt.datetime(2024, 1, 3, tzinfo=dt.UTC)
     assert value("twin_last_day_timestamp_seconds", cluster="edge") == twin_day.timestamp()
     outcome = read_outcome(fleet.clusters[0].work)
     assert outcome is not None

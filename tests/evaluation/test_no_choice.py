@@ -123,9 +123,8 @@ def test_without_nodes_nothing_is_placed(tmp_path):
     archive = archive_of(tmp_path / "log", [None], num_nodes=0)
     with pytest.raises(ConfigError, match="the archive lists no nodes") as caught:
         no_choice(archive, fit_encoding(archive, DAYS[:1]), DAYS[:1])
-    assert caught.value.advice.endswith(
-        "--problem ordering --processors SIZE"
-    )  # such as SWF without a header
+    # Such as SWF without a header
+    assert caught.value.advice.endswith("--problem ordering --processors SIZE")
 
 
 @pytest.mark.parametrize(("cores", "told"), [(2.0, "of this one the order"), (None, "of one with cpu_cores")])

@@ -85,9 +85,8 @@ def test_a_better_policy_is_exported_a_worse_one_is_not(folder: Path) -> None:
         again, same = refreshed(folder, running)
         assert (again, created(same)) == (decision, created(products)), running
 
-    build_bundle(
-        folder / "same", products["policy"], licence="MIT"
-    )  # no better than itself under another licence
+    # No better than itself under another licence
+    build_bundle(folder / "same", products["policy"], licence="MIT")
     kept, products = refreshed(folder, "same")
     assert kept.result is Result.KEPT, kept.in_words()
     assert kept.new == decision.new

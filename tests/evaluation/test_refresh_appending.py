@@ -237,9 +237,8 @@ def test_news_is_what_no_refresh_has_decided_about(
     log, place = tmp_path / "log", tmp_path / "work"
     served(log, [row(0, "completed"), row(1, "waiting")])
     assert refreshed(base, place, log)["is_news"]
-    monkeypatch.setattr(
-        "evaluation.pipeline.refresh.standing.STALE", dt.timedelta(0)
-    )  # given up before it was decided
+    # Given up before it was decided
+    monkeypatch.setattr("evaluation.pipeline.refresh.standing.STALE", dt.timedelta(0))
     served(log, [row(0, "completed")])
     again = refreshed(base, place, log)
     assert (again["requests_added"], again["turn"], again["is_news"]) == (0, 1, True)

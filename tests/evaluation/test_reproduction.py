@@ -87,9 +87,8 @@ def test_the_whole_table_from_nothing(tmp_path):
     assert by_policy["ladder"]["promised"] in {
         by_policy[name]["promised"] for name in (*DESCRIPTIONS, "twin", "residual", "cql")
     }
-    assert (
-        by_policy["reference"]["on_time"] >= by_policy[best]["on_time"]
-    )  # hardly trained, and already no worse
+    # Hardly trained, and already no worse
+    assert by_policy["reference"]["on_time"] >= by_policy[best]["on_time"]
     assert {one["reference"] for one in found["differences"]} >= {"random", "bc", "behaviour", "cql"}
     json.dumps(found, allow_nan=False)
     assert as_table(found)
@@ -151,9 +150,8 @@ def test_seeds_and_lives_are_both_drawn_and_differences_are_paired():
     twin = next(row for row in found["rows"] if row["policy"] == "twin")
     assert twin["on_time_over_random"] == pytest.approx(0.22)
     assert twin["best_rule"] == "expected_on_time"
-    assert twin["share_of_reference"] == pytest.approx(
-        0.4
-    )  # .12 of the .3 between the best rule and the reference
+    # .12 of the .3 between the best rule and the reference
+    assert twin["share_of_reference"] == pytest.approx(0.4)
     assert twin["failures_avoided"] == pytest.approx(0.12 / (0.4 - replications.mean()), rel=0.05)
     assert found["beaten"] == []
     width, paired = (

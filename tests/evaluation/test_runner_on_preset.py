@@ -34,9 +34,8 @@ def test_episodes_of_a_preset_are_seen_and_decided_as_in_training(tmp_path: Path
     archive = Archive(tmp_path / "log")
     days = archive.days("requests")
     encoding = fit_encoding(archive, days)
-    encoding = replace(
-        encoding, cluster=replace(encoding.cluster, dynamics=RunDynamics())
-    )  # books learn earlier
+    # Books learn earlier
+    encoding = replace(encoding, cluster=replace(encoding.cluster, dynamics=RunDynamics()))
     windows = encode_days(archive, encoding, days, num_steps=64)
     windows = select(windows, np.linspace(0, windows.num_windows - 1, 6).astype(int))
     assert windows.num_overflow == 0

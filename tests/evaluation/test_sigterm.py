@@ -69,9 +69,8 @@ def test_a_step_that_is_terminated_leaves_nothing_beside_its_product(tmp_path: P
     until(lambda: remains(tmp_path), process)
     process.terminate()
     with process:
-        _, errors = process.communicate(
-            timeout=150
-        )  # what is compiled when the signal comes is compiled first
+        # What is compiled when the signal comes is compiled first
+        _, errors = process.communicate(timeout=150)
     assert (process.returncode, errors.decode()) == (TERMINATED, "interrupted; run again to resume\n")
     assert not list(tmp_path.iterdir())
 

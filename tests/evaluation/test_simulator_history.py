@@ -91,9 +91,8 @@ def test_permuting_or_padding_nodes_changes_nothing(num_extra):
     node = np.array([1, 0, 4], np.int32)
     expected_free_s, expected = one_answer(today, names, free_s, node)
 
-    order = np.concatenate(
-        [random.permutation(nodes), np.zeros(num_extra, np.int64)]
-    )  # extra nodes copy node 0
+    # Extra nodes copy node 0
+    order = np.concatenate([random.permutation(nodes), np.zeros(num_extra, np.int64)])
     place = np.argsort(order[:nodes])
     moved = today._replace(
         core_exists=today.core_exists[:, order], speed=today.speed[order],

@@ -39,12 +39,13 @@ def test_series_of_pods_are_combined_as_the_mapping_says(tmp_path, how, cores):
     folder = write(tmp_path / "metrics", combining(how), cpu=cpu, memory=memory, errors=errors)
     report, rows = imported(tmp_path, folder)
     assert column(rows, "cpu_cores_used") == pytest.approx(cores)
+    # Increases of each: a pod that goes resets nothing
     assert column(rows, "num_failures") == [
         4,
         8,
         1,
         None,
-    ]  # increases of each: a pod that goes resets nothing
+    ]
     assert not report.quarantined
 
 

@@ -76,9 +76,8 @@ def test_nested_columns_zones_and_units_of_parquet(tmp_path: Path) -> None:
     assert (report.lines.read, set(rows)) == (3, {"a", "c"})
     job = rows["a"]
     assert job["arrival"] == NOON + timedelta(microseconds=1)
-    assert job["start"] == NOON + timedelta(
-        microseconds=2000
-    )  # without a zone: of Berlin, of which it is 13 o'clock
+    # Without a zone: of Berlin, of which it is 13 o'clock
+    assert job["start"] == NOON + timedelta(microseconds=2000)
     assert job["finish"] - job["start"] == timedelta(seconds=1.5)
     assert (job["cpu_cores"], job["memory_gib"], job["agent"]) == (2.0, 2.0, "x")
     assert (job["ran_node"], job["ran_nodes"], job["status"]) == ("n1", ["n1", "n2"], "completed")

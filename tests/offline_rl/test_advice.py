@@ -27,10 +27,11 @@ SMALL = StepwiseConfig(GraphConfig(4, (4,)), hidden=(8, 4))
 def test_the_likeliest_changes_are_the_advice_until_something_is_learned():
     """Two additions of one service at two nodes; one less of a service and nothing; nothing at all."""
     num_services, num_nodes = EDGE.num_services, EDGE.num_nodes
+    # [H, streams]
     advice = Scaling(
         np.array([[1, 2, 0], [3, 1, 0]], np.int32),
         np.array([[2, num_services, 0], [2, 0, 0]], np.int32),
-    )  # [H, streams]
+    )
     streams = 3
     legal = Scaling(
         np.ones((num_nodes, NUM_SEATS, streams), bool),

@@ -141,9 +141,8 @@ def test_dispatchers_and_orchestrator_learn_what_is_best():
     run = jax.jit(lambda key: rollout(key, system, learner.greedy(state), LENGTH, (64,)))
     trajectory = jax.tree.map(np.asarray, run(jax.random.key(1)))
     kind = np.argmax(trajectory.global_observation[0], axis=1)[:-1]
-    wanted = np.where(
-        np.arange(LENGTH)[:, None] % FRAME == 0, 0.0, best[kind]
-    )  # the first slot has what was there
+    # The first slot has what was there
+    wanted = np.where(np.arange(LENGTH)[:, None] % FRAME == 0, 0.0, best[kind])
     later = np.arange(LENGTH) % FRAME > 0
     np.testing.assert_allclose(trajectory.reward["dispatch"].mean(axis=1)[later], wanted[later], rtol=1e-5)
     np.testing.assert_allclose(

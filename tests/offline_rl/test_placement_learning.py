@@ -30,9 +30,8 @@ def test_ppo_learns_which_node_suits_which_service():
     trajectory = run(jax.random.key(1))
     assert float(info.reward[0]) < 0.5
     assert float(info.reward[-5:].mean()) > 0.8 * ACCEPTED
-    service = jnp.argmax(
-        trajectory.observation.request[:, -5:-1, 0], axis=1
-    )  # the last vocabularies: services, queue
+    # The last vocabularies: services, queue
+    service = jnp.argmax(trajectory.observation.request[:, -5:-1, 0], axis=1)
     agrees = np.asarray(trajectory.action[:, 0] == jnp.asarray(FAVOURITE)[service])
     assert agrees.mean() > 0.98
     reward = np.asarray(trajectory.reward)[np.asarray(trajectory.settled)]

@@ -48,9 +48,8 @@ def offered(seats=1):
 def test_scores_are_the_chance_to_be_on_time_less_a_price_for_cores():
     observation, legal = offered()
     found = np.asarray(replica_rule().logits(PARAMS, observation, legal))[:, 0] / SHARPNESS
-    left = np.array(
-        [3.5, 2.5, 1.5, 2.5]
-    )  # 1 s for the replica; 2 s for a core; 2 x .5 s to the cloud and back
+    # 1 s for the replica; 2 s for a core; 2 x .5 s to the cloud and back
+    left = np.array([3.5, 2.5, 1.5, 2.5])
     busy = np.array([0.0, 0.5, 1.0, 0.0])
     wanted = norm.cdf(np.log(left) / 0.5) - 0.1 * np.log1p(0.25) * (1.0 + busy)
     np.testing.assert_allclose(found, wanted, rtol=1e-4)

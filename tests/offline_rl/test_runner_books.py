@@ -110,13 +110,11 @@ def test_books_count_the_start_up_of_a_service_that_did_not_run_lately(bundles):
         20.0 * policy.setting.nodes[1].run_ratio[1] + STARTUP_S, rel=1e-3
     )
     ledger.start(1, later_s)
-    ledger.finish(
-        1, later_s + filed_s * ratio
-    )  # as long as it should: nothing is learned of the node but its offset
+    # As long as it should: nothing is learned of the node but its offset
+    ledger.finish(1, later_s + filed_s * ratio)
     assert abs(math.log(shown(end_s) / (20.0 * ratio))) < 0.05
-    unsure = policy.ledger(
-        nodes_of(policy)
-    )  # whether a first run starts cold is not known: nothing is learned of it
+    # Whether a first run starts cold is not known: nothing is learned of it
+    unsure = policy.ledger(nodes_of(policy))
     before = shown(NOW_S, books=unsure)
     unsure.place(1, "edge-0", REQUEST, NOW_S)
     unsure.start(1, NOW_S)

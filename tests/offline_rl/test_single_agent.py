@@ -95,9 +95,8 @@ def test_the_buffer_of_ddpg_holds_all_parts_of_several_trajectories():
     state, step = jax.jit(algorithm.init)(KEY), jax.jit(algorithm.step)
     made = jax.jit(lambda state: experience(KEY, algorithm.policy(state), steps, streams))(state)
     place = jnp.broadcast_to(jnp.arange(steps * streams).reshape(steps, 1, streams), made.reward.shape)
-    for number in range(
-        5
-    ):  # every trajectory is longer than its share, and observes the places of its moments
+    # Every trajectory is longer than its share, and observes the places of its moments
+    for number in range(5):
         told = (place + 1000.0 * number)[:, None]
         state, _ = step(jax.random.key(number), state, made._replace(observation=told))
     kept = np.asarray(state.buffer.stored.observation[0, 0]).astype(int)

@@ -91,9 +91,8 @@ def test_killed_and_run_again_it_says_the_same_to_the_bit(archive, tmp_path):
     for _ in range(2):
         with started("rough") as process:
             before = units
-            while (
-                len(units - before) < 5
-            ):  # killed in the middle: clones, indices, orders, what they are worth
+            # Killed in the middle: clones, indices, orders, what they are worth
+            while len(units - before) < 5:
                 assert process.poll() is None
                 units = set(tmp_path.glob(".unfinished-orders-*/[!.]*"))
                 time.sleep(0.02)

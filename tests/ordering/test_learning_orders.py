@@ -66,12 +66,13 @@ def test_histories_at_arrival_are_those_of_finished_jobs():
     np.testing.assert_allclose(seen["user_haste"], [0.0, 0.2, 0.15, 0.0], rtol=1e-6)
     np.testing.assert_allclose(seen["width"][2], np.log(4) / np.log(17), rtol=1e-6)
     later = seen_at(jobs, jobs.arrival_s, POOL, jobs.arrival_s + np.array([0.0, 0.0, 25.0, 0.0]))
+    # Its own end tells of the user too
     assert later[SEEN.index("user_ratio")].tolist() == [
         1.0,
         0.5,
         0.5,
         1.0,
-    ]  # its own end tells of the user too
+    ]
     np.testing.assert_allclose(labels_of(jobs), [[0.2, 0.1, 0.4, 1.0], [0.5, 1.0, 0.25, 0.01]], rtol=1e-6)
 
 

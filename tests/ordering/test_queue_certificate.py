@@ -90,9 +90,8 @@ def test_a_right_twin_fails_nowhere_and_carries_its_certificate(made):
     assert status == EXIT_STATUS[certificate.verdict]
     assert certificate.verdict is not Verdict.FAIL
     told = verdicts(certificate)
-    assert (
-        sum(one is Verdict.PASS for one in told.values()) > len(told) / 4
-    )  # six weeks of 140 jobs say little
+    # Six weeks of 140 jobs say little
+    assert sum(one is Verdict.PASS for one in told.values()) > len(told) / 4
     assert told["rate by week"] is told["users by week"] is Verdict.PASS
     assert {line.section for line in certificate.lines} == {section.name for section in certificate.sections}
     assert len(certificate.days) == len(certificate.partners) == 42

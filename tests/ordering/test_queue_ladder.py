@@ -86,9 +86,8 @@ def test_an_order_is_taken_where_every_half_week_says_so_and_not_where_one_does(
 def test_longer_waits_at_the_end_and_unfairness_forbid_an_order_where_they_are_sure(chosen_among):
     late = 1.2 * HELD  # and less slowdown
     uneven = np.where(np.arange(80) % 8 == 0, HELD, 0.05 * HELD)
-    once = np.where(
-        np.arange(80) == 5, 2.0 * HELD.max(), HELD
-    )  # the longest wait of all, in one week of four
+    # The longest wait of all, in one week of four
+    once = np.where(np.arange(80) == 5, 2.0 * HELD.max(), HELD)
     for name in ("better", USUAL):
         assert chosen_among(**{"rule": seen(HELD, HELD), name: seen(HELD * 0.5, late)}).order == "rule"
         assert chosen_among(**{"rule": seen(HELD, HELD), name: seen(HELD * 0.5, once)}).order == name

@@ -204,9 +204,8 @@ def test_without_a_passed_certificate_only_force_and_a_better_order_export(folde
     decision = folder / "strict" / "refresh" / "decision"
     before = read_manifest(decision).created
     for more in ([], ["--bundle", told["bundle"]], ["--bundle", str(bundles[1])]):
-        assert (
-            main([*words, *more, "--json", "--no-progress"]) == 0
-        )  # repeated without --force: the same decision
+        # Repeated without --force: the same decision
+        assert main([*words, *more, "--json", "--no-progress"]) == 0
         assert (json.loads(capsys.readouterr().out), read_manifest(decision).created) == (told, before)
     assert_fails_its_certificate([*words, "--accept", "not-worse"], capsys)  # another question
 

@@ -188,9 +188,8 @@ def test_a_rule_or_what_won_a_comparison_is_exported(trained, tmp_path, capsys):
     winner = winner_of(compared)
     contract = json.loads((tmp_path / "bundle" / "contract.json").read_text())
     assert contract["trained_on"]["chosen"] == winner.words
-    assert (
-        winner.rule is None
-    )  # the ladder's index, with its own exponents, and the rule that stands in for it
+    # The ladder's index, with its own exponents, and the rule that stands in for it
+    assert winner.rule is None
     assert f"not a rule but {index_name(winner.exponents)}" in winner.words
     np.testing.assert_allclose(
         load_order(tmp_path / "bundle")[0].exponents, winner.exponents, rtol=1e-5, atol=1e-6

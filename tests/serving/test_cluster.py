@@ -97,9 +97,8 @@ def test_books_learn_from_runs_whose_end_was_seen_where_they_ran():
         cluster.report(RequestEvent(identity, 1.0 if identity == "early" else 5.0, told, status))
     ends = [one for one in made[0].ended if one[1] is not None]
     assert ends == [("ran", 5.0)]
-    cluster.stock(
-        [Node("node-9", cpu_cores=4.0)]
-    )  # a new node: new books, which know what the old ones learned
+    # A new node: new books, which know what the old ones learned
+    cluster.stock([Node("node-9", cpu_cores=4.0)])
     cluster.question(query(), 9.0)
     assert len(made) == 2
     assert made[1].older is made[0]
@@ -113,10 +112,11 @@ def test_events_before_the_decision_are_not_believed():
     cluster = LiveCluster(made_policy())
     placed(cluster, "a", "node-1", 100.0)
     ended = cluster.report(RequestEvent("a", 5.0, None, "completed"))
+    # When it began is not known: no run of 0 s is logged
     assert (ended.start_s, ended.finish_s) == (
         None,
         100.0,
-    )  # when it began is not known: no run of 0 s is logged
+    )
 
 
 def test_what_cannot_be_is_told_from_what_cannot_be_now():
@@ -162,9 +162,8 @@ def test_questions_are_answered_as_the_runner_answers_the_same_description(bundl
         nodes = [Node(name, held=tuple(one)) for name, one in held.items()]
         asked = PlacementQuery(f"r{number}", now_s, wanted, NAMES)
         question = cluster.question(asked, now_s)
-        cluster.place(
-            cluster.placement(asked, cluster.view(asked), node, now_s)
-        )  # must not change the question
+        # Must not change the question
+        cluster.place(cluster.placement(asked, cluster.view(asked), node, now_s))
         expected, found = policy.decide(nodes, wanted, now_s), question()
         assert found.node == expected.node
         np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-5)
@@ -269,9 +268,8 @@ def test_one_reporter_among_many_that_report_nothing_does_not_speak_for_them():
         placed(cluster, f"b{number}", "node-1", 30.0)
         cluster.report(RequestEvent(f"b{number}", 31.0, None, None))
     assert cluster.hears_events
-    alone = LiveCluster(
-        made_policy()
-    )  # a caller that comes first speaks for others until something is known of them
+    # A caller that comes first speaks for others until something is known of them
+    alone = LiveCluster(made_policy())
     placed(alone, "mine", "node-1", 0.0)
     alone.report(RequestEvent("mine", 1.0, None, None))
     placed(alone, "theirs", "node-1", 0.0)

@@ -376,6 +376,5 @@ def test_a_crowd_of_questions_is_answered(num_bursts):
 
     for number in range(num_bursts):
         answers = asyncio.run(burst(number))
-        assert all(
-            answer.node in NAMES for answer in answers
-        )  # by the policy, or where too many wait by the fallback
+        # By the policy, or where too many wait by the fallback
+        assert all(answer.node in NAMES for answer in answers)

@@ -170,9 +170,8 @@ def test_same_key_same_bits_other_key_other_bits_and_no_second_trace(case):
     two, other = unroll(jax.random.key(11)), unroll(jax.random.key(12))
     assert len(traced) == num_traces
     assert_same(one, two, rtol=0, atol=0)
-    pairs = zip(
-        jax.tree.leaves(one), jax.tree.leaves(other), strict=True
-    )  # time alone may be fixed, as in slots
+    # Time alone may be fixed, as in slots
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
     assert not all(np.array_equal(left, right) for left, right in pairs)
 
 

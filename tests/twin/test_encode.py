@@ -112,9 +112,8 @@ def test_nothing_after_the_cutoff_reaches_the_arrays(encoding: Encoding) -> None
 def test_what_was_dropped_at_an_unknown_instant_was_dropped(encoding: Encoding) -> None:
     common = {"offered_node": "edge-0", "status": "dropped"}
     rows = [logged("a", 0.0, **common), logged("b", 1.0, finish=7.0, **common), logged("c", 80.0, **common)]
-    rows.append(
-        logged("d", 2.0, offered_node="edge-0", status="failed")
-    )  # when its node is free is not known
+    # When its node is free is not known
+    rows.append(logged("d", 2.0, offered_node="edge-0", status="failed"))
     found = encode_rows(table_of(rows), encoding, START_S + 60.0)
     assert found.status.tolist() == [DROPPED, DROPPED, UNKNOWN, UNKNOWN]
     np.testing.assert_array_equal(found.finish_s - START_S, [0.0, 7.0, np.inf, np.inf])

@@ -24,9 +24,8 @@ def test_an_episode_after_a_warm_up_is_the_end_of_a_longer_one() -> None:
         )
 
     whole, end = played(system, BEFORE + STEPS), played(later, STEPS)
-    assert (
-        np.asarray(end.settled).sum() < np.asarray(end.settled).size
-    )  # some is under way at the end, as before it
+    # Some is under way at the end, as before it
+    assert np.asarray(end.settled).sum() < np.asarray(end.settled).size
     for name in ("observation", "settled", "reward", "outcome", "elapsed_s"):
         for long, short in zip(*(jax.tree.leaves(getattr(one, name)) for one in (whole, end)), strict=True):
             np.testing.assert_allclose(np.asarray(long)[BEFORE:], short, rtol=1e-6)

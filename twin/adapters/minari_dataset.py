@@ -57,9 +57,8 @@ def to_minari(trajectory: Trajectory, dataset_id: str, **facts: Any) -> "minari.
         raise ConfigError("no decision has a known outcome", where="to_minari", advice="export other days")
     numbered = [EpisodeBuffer(id=number, **parts) for number, parts in enumerate(episodes)]
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", UserWarning
-        )  # Minari warns of every piece of metadata that is left out
+        # Minari warns of every piece of metadata that is left out
+        warnings.simplefilter("ignore", UserWarning)
         return minari.create_dataset_from_buffers(
             dataset_id,
             numbered,
@@ -81,9 +80,8 @@ def _episode(
     trajectory: Trajectory, features: np.ndarray, legal: np.ndarray, stream: int, first: int, last: int
 ) -> dict[str, Any]:
     length, num_steps = last - first, features.shape[0]
-    seen = np.minimum(
-        np.arange(first, last + 1), num_steps - 1
-    )  # the last observation stands for its successor
+    # The last observation stands for its successor
+    seen = np.minimum(np.arange(first, last + 1), num_steps - 1)
     ended = np.zeros(length, bool)
     ended[-1] = True
     terminated = np.asarray(trajectory.terminated)[first:last, stream]

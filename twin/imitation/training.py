@@ -253,9 +253,8 @@ def _held_out(
     windows: Windows, encoding: Encoding, config: ImitationConfig, limits: Limits, widening: Leaf
 ) -> _HeldOut:
     times = config.num_members
-    windows = select(
-        windows, 2 * windows.length >= windows.length.max()
-    )  # one short window would end all looks early
+    # One short window would end all looks early
+    windows = select(windows, 2 * windows.length >= windows.length.max())
     logged = logged_decisions(windows, encoding)
     shortest = int(windows.length.min())
     horizons = sorted(

@@ -29,17 +29,14 @@ class Chance(NamedTuple):
     begin_s: float | Array
     day_s: float  # time of day at which requests end to come, and the episode with them
     weekday: int  # 0 for Monday
-    numbers: Callable[
-        [Array, Streams], PyTree
-    ]  # (key, streams) -> what the next five are made of, for one slot
-    first_s: Callable[
-        [Array, Streams], Array
-    ]  # (key, streams) -> [seats, *streams] first arrivals, on the clock
+    # (key, streams) -> what the next five are made of, for one slot
+    numbers: Callable[[Array, Streams], PyTree]
+    # (key, streams) -> [seats, *streams] first arrivals, on the clock
+    first_s: Callable[[Array, Streams], Array]
     arrival: Callable[[PyTree, int, Array], tuple[Requests, Array]]
     # (numbers, which of a slot's arrivals, when [seats, *streams]) -> the request, the gap to the next one
-    answer: Callable[
-        [PyTree, Requests, Array], SlotAnswer
-    ]  # (numbers, requests in hand, node [seats, *streams])
+    # (numbers, requests in hand, node [seats, *streams])
+    answer: Callable[[PyTree, Requests, Array], SlotAnswer]
     available: Callable[[PyTree | None, Array | None, Array], Array]
     # (numbers, available [nodes, *streams] before, clock_s [*streams]) -> available; without the first two at the start
     fails: bool  # whether a node can ever be down

@@ -187,9 +187,8 @@ def _node_features(case: EdgeCloud, state: SlotState, in_full: bool) -> Array:
     site = case.cluster.site_of_node
     same_service = here.same_service
     if not in_full:
-        of_site = jnp.asarray(
-            site[:, None] == np.arange(len(case.cluster.sites)), jnp.float32
-        )  # [nodes, sites]
+        # [nodes, sites]
+        of_site = jnp.asarray(site[:, None] == np.arange(len(case.cluster.sites)), jnp.float32)
         mean = jnp.tensordot(
             (of_site / jnp.maximum(of_site.sum(axis=0, keepdims=True), 1.0)).T, same_service, axes=1
         )

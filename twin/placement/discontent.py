@@ -125,9 +125,8 @@ def fit_reaction(
     if not scale > 0.0 or both / scale > -max(LEAST_EFFECT, _CERTAIN / np.sqrt(len(left))):
         return None
     num_slots = min(2 ** int(np.ceil(np.log2(2 * len(np.unique(agent[known]))))), _MOST_AGENTS)
-    effect = both / np.sum(
-        moved * cause
-    )  # sums, not products of vectors, whose last digits depend on the processors
+    # Sums, not products of vectors, whose last digits depend on the processors
+    effect = both / np.sum(moved * cause)
     return Reaction(num_slots, float(np.clip(effect, -1.0, 0.0)), float(discontent[known].mean()))
 
 

@@ -298,9 +298,8 @@ def _held(
     for first in first_row:
         until = int(np.searchsorted(may_hold, first))
         held = np.concatenate([held, may_hold[seen:until]])
-        held = held[
-            rows.finish_s[held] > rows.arrival_s[first]
-        ]  # a finished request is in no later window either
+        # A finished request is in no later window either
+        held = held[rows.finish_s[held] > rows.arrival_s[first]]
         seen, here = until, held[np.argsort(rows.node[held], kind="stable")]
         _, count = np.unique(rows.node[here], return_counts=True)
         kept = np.minimum(count, depth)  # the latest of every node

@@ -106,9 +106,10 @@ class Encoding:
             name: np.array(value, _OTHERS.get(name, np.float64)) if name in _ARRAYS else value
             for name, value in with_tuples(content["cluster"]).items()
         }
+        # Earlier twins have one rate for both
         cluster["dynamics"] = RunDynamics(
             **{"aged_per_day": cluster["dynamics"].get("drift_per_day", 0.0)} | cluster["dynamics"]
-        )  # earlier twins have one rate for both
+        )
         cluster |= {name: Tide(**cluster.get(name, {})) for name in ("tide", "node_tide")}
         if cold := cluster.get("cold"):
             cluster["cold"] = cold_starts_of(cold)

@@ -67,9 +67,8 @@ def pieces(
         for begin, end in pairwise(edges):
             length = max(1, int(share * (end - begin)))
             first = begin + int(number * GOLDEN % 1.0 * (end - begin - length + 1))
-            piece = rows.take(
-                pa.array(range(first, first + length))
-            )  # a slice would keep the whole row group
+            # A slice would keep the whole row group
+            piece = rows.take(pa.array(range(first, first + length)))
             ahead, begins = rows.slice(0, first), piece["arrival"][0].as_py()
             held = in_flight(before, begins, columns)
             yield _with_earlier([*held, ahead.filter(_lasts(ahead, begins))], piece)

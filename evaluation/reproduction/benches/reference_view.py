@@ -174,9 +174,8 @@ def _runs(
     if not shares:
         return work_s[:, None] / pace[None]
     work_s = work_s[:, None] / (pace / hidden.speed)[None]
-    beside = jnp.minimum(
-        hidden.left_s[None], work_s[:, :, None]
-    )  # what each in service takes meanwhile, at most
+    # What each in service takes meanwhile, at most
+    beside = jnp.minimum(hidden.left_s[None], work_s[:, :, None])
     return jnp.maximum(work_s, (work_s + jnp.sum(beside, axis=2)) / cores[None]) / hidden.speed[None]
 
 

@@ -136,9 +136,8 @@ def _runner(
     def slot(state: EnvironmentState, key: Array) -> tuple[EnvironmentState, None]:
         key_policy, key_response = jax.random.split(key)
         seen = problem.observe(state.problem), problem.legal(state.problem)
-        observation, legal = jax.lax.optimization_barrier(
-            seen
-        )  # built even though the policy looks at the mask only
+        # Built even though the policy looks at the mask only
+        observation, legal = jax.lax.optimization_barrier(seen)
         choice = best_legal(jax.random.uniform(key_policy, legal.shape), legal)
         choice = jnp.where(observation.node[0, 0] < jnp.inf, choice, 0)
         return system.step(key_response, state, choice)[0], None

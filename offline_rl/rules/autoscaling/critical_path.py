@@ -168,9 +168,8 @@ def _faults(
         wanted = wanted._replace(replicas=jnp.where(faulty, fewer, wanted.replicas))
         state, _ = system.step(key_step, state, action_towards(free, state.problem.grants, wanted))
         past = jnp.concatenate([past[1:], faulty[None]])
-        blame = (
-            past[0] & broken(config, state.problem)[None]
-        )  # of the interval whose metrics are known by now
+        # Of the interval whose metrics are known by now
+        blame = past[0] & broken(config, state.problem)[None]
         return (state, memory, past), (signs(config, state.problem), blame)
 
     @jax.jit

@@ -161,9 +161,8 @@ def _changes(
         used_gib = used_gib + jnp.where(where, takes_gib[None], 0.0)
         free = free + jnp.where(whose[:, None] & where[None], jnp.minimum(step, 0.0)[None, None], 0.0)
         has = has + jnp.where(whose, step[None], 0.0)
-        has = has + jnp.where(
-            one_hot(service, num_services) & removes[None], 1.0, 0.0
-        )  # its turn comes when there is room
+        # Its turn comes when there is room
+        has = has + jnp.where(one_hot(service, num_services) & removes[None], 1.0, 0.0)
         nodes.append(node)
         changes.append(jnp.where(adds, moved, jnp.where(removes, num_services - 1 + moved, 0)))
     return Scaling(jnp.stack(nodes), jnp.stack(changes))

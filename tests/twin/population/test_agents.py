@@ -72,18 +72,18 @@ def test_agents_may_give_several_rows_all_equally_many(tmp_path: Path) -> None:
     table, report = draw_agents(archive, DAYS[:1], rows_an_agent=6)
     assert (report.rows_a_unit, report.num_rows, report.num_units) == (6, 18, 3)
     service, cores = table.categorical["service"], table.continuous["cpu_cores"]
+    # An agent that asks less often gives some again
     for agent, different in (
         ("keen", 6),
         ("calm", 6),
         ("rare", 4),
-    ):  # an agent that asks less often gives some again
+    ):
         assert np.sum(service == agent) == 6
         assert len(set(cores[service == agent])) == different
     assert [len(set(service[table.unit == unit])) for unit in range(3)] == [1, 1, 1]
     assert sorted(set(table.continuous[ACTIVITY])) == [4.0, 6.0, 90.0]
-    assert (
-        draw_agents(archive, DAYS[:1], rows_an_agent=6, max_rows=10)[1].rows_a_unit == 3
-    )  # all agents have room
+    # All agents have room
+    assert draw_agents(archive, DAYS[:1], rows_an_agent=6, max_rows=10)[1].rows_a_unit == 3
     assert draw_agents(archive, DAYS[:1], rows_an_agent=6, max_rows=2)[1].num_units == 2
 
 
