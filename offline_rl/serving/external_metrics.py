@@ -101,12 +101,17 @@ def offering(
         ConfigError: There is no such address, it is taken, or certificate or key cannot be read.
     """
     host, _, port = address.rpartition(":")
+    allowed = "HOST:PORT, such as 0.0.0.0:8443 or 127.0.0.1:9465"
+    if not host or not port.isdecimal():  # without a host it would be every address of the machine
+        raise ConfigError(
+            "this is no address to offer anything at", where=f"--external {address}", allowed=allowed
+        )
     try:
         server = ThreadingHTTPServer((host.strip("[]"), int(port)), _handler_of(wanted))
-    except (OSError, ValueError, OverflowError) as error:
+    except (OSError, OverflowError) as error:
         raise ConfigError(
             f"the wanted replicas cannot be offered there ({error})", where=f"--external {address}",
-            allowed="HOST:PORT, such as 0.0.0.0:8443 or 127.0.0.1:9465", advice="name a port that is free",
+            allowed=allowed, advice="name a port that is free",
         ) from error  # fmt: skip
     server.daemon_threads = True
     with server:

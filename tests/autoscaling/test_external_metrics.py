@@ -106,7 +106,8 @@ def test_it_is_offered_by_tls(tmp_path, wanted):
 
 
 def test_the_command_refuses_an_address_that_is_none(tmp_path, deciding_once, capsys):
-    arguments = [*deciding_once, "--mapping", str(mapping_in(tmp_path)), "--external", "localhost"]
-    assert main(arguments) == 2
-    assert "--external localhost" in capsys.readouterr().err
-    assert main([*arguments[:-1], "127.0.0.1:0"]) == 0
+    arguments = [*deciding_once, "--mapping", str(mapping_in(tmp_path)), "--external"]
+    for address in ("localhost", "9465", ":9465", "127.0.0.1:http"):  # a port alone would open every address
+        assert main([*arguments, address]) == 2
+        assert f"no address to offer anything at\n  where: --external {address}\n" in capsys.readouterr().err
+    assert main([*arguments, "127.0.0.1:0"]) == 0
