@@ -27,6 +27,8 @@ LOOKBACK_DAYS = 60
 GOLDEN = 0.6180339887498949
 TABLE = "requests"
 SECOND = dt.timedelta(seconds=1)
+Kept = dict[tuple[str, int], pa.Table]
+"""By file and number of their row group: the rows of it that last."""
 
 
 def pieces(
@@ -58,10 +60,12 @@ def pieces(
     groups = archive.row_groups(TABLE, days=days)
     chosen = _evenly(len(groups), min(MAX_GROUPS, max(MIN_GROUPS, most // LEAST_STRETCH)))
     share, number = min(1.0, most / sum(groups[index].num_rows for index in chosen)), 0
+    others = [one for one in _earlier(archive, max(days), min(days)) if one.day not in days]
+    kept: Kept = {}
     for index in chosen:
         rows, day = groups[index].read(columns), groups[index].day or min(days)
         near = [one for one in groups[:index] if one.day is None or (day - one.day).days <= LOOKBACK_DAYS]
-        before = [one for one in _earlier(archive, day) if one.day not in days] + near
+        before = [one for one in others if one.day and 0 < (day - one.day).days <= LOOKBACK_DAYS] + near
         num_parts = 1 if each is None else max(1, round(share * rows.num_rows / each))
         edges = np.linspace(0, rows.num_rows, num_parts + 1).astype(int).tolist()
         for begin, end in pairwise(edges):
@@ -70,27 +74,42 @@ def pieces(
             # A slice would keep the whole row group
             piece = rows.take(pa.array(range(first, first + length)))
             ahead, begins = rows.slice(0, first), piece["arrival"][0].as_py()
-            held = in_flight(before, begins, columns)
+            held = in_flight(before, begins, columns, kept)
             yield _with_earlier([*held, ahead.filter(_lasts(ahead, begins))], piece)
             number += 1
 
 
-def in_flight(groups: Sequence[RowGroup], begins: dt.datetime, columns: Sequence[str]) -> list[pa.Table]:
+def in_flight(
+    groups: Sequence[RowGroup],
+    begins: dt.datetime,
+    columns: Sequence[str],
+    kept: Kept | None = None,
+) -> list[pa.Table]:
     """Of the requests of some row groups those known to end at a moment or later.
 
     Args:
         groups: Of the table `requests`.
         begins: The moment.
         columns: What is wanted of them, `finish` among it.
+        kept: What earlier calls found, for moments that were not later: so each row group is read once, however long
+            some requests last.
     """
-    may = [one for one in groups if one.latest.get("finish", begins - SECOND) >= begins]
-    read = (one.read(columns) for one in may)
-    return [table.filter(_lasts(table, begins)) for table in read]
+    found = []
+    for one in groups:
+        if one.latest.get("finish", begins - SECOND) >= begins:
+            name = one.file, one.number
+            rows = kept[name] if kept and name in kept else one.read(columns)
+            lasting = rows.filter(_lasts(rows, begins))
+            if kept is not None:
+                kept[name] = lasting if lasting.num_rows else rows.schema.empty_table()
+            found.append(lasting)
+    return found
 
 
-def _earlier(archive: Archive, day: dt.date) -> list[RowGroup]:
-    days = [one for one in archive.days(TABLE) if 0 < (day - one).days <= LOOKBACK_DAYS]
-    return archive.row_groups(TABLE, days=days)
+def _earlier(archive: Archive, day: dt.date, since: dt.date | None = None) -> list[RowGroup]:
+    """Row groups of up to `LOOKBACK_DAYS` before a day, or before every day from `since` on."""
+    first = (since or day) - dt.timedelta(days=LOOKBACK_DAYS)
+    return archive.row_groups(TABLE, days=[one for one in archive.days(TABLE) if first <= one < day])
 
 
 def _evenly(count: int, most: int) -> list[int]:
