@@ -2,6 +2,7 @@
 
 import datetime as dt
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -47,8 +48,10 @@ def end_of_log_s(archive: Archive) -> float:
     """
     last = days_of(archive, "requests")[-1]
     midnight_s = day_start_s(last) + DAY_S
-    rows = archive.read("requests", days=[last], columns=["start", "finish"])
-    if not pc.any(pc.and_(pc.is_valid(rows["start"]), pc.is_null(rows["finish"]))).as_py():
+    batches = archive.scan("requests", days=[last], columns=["start", "finish"])
+    if not any(
+        pc.any(pc.and_(pc.is_valid(one["start"]), pc.is_null(one["finish"]))).as_py() for one in batches
+    ):
         return midnight_s
     groups = archive.row_groups("requests")
     instants = [group.latest[name] for group in groups for name in _INSTANTS if name in group.latest]
@@ -157,20 +160,21 @@ def _weekend(day: dt.date) -> bool:
 
 def unseen_labels(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> tuple[str, ...]:
     """Notes on labels of these days that are not in the training data (or too rare to be kept)."""
-    rows = archive.read("requests", days=list(days), columns=[*_VOCABULARIES, "offered_node", "ran_node"])
     nodes = sorted({*encoding.node_of_name, *encoding.cluster.node_names})
-    labels_of = {name: (rows[name], getattr(encoding.cluster, of)) for name, of in _VOCABULARIES.items()}
-    notes = []
-    for name, (column, known) in {**labels_of, DECIDED: (decided_node(rows), nodes)}.items():
-        column = pc.cast(column, pa.string())
-        strange = pc.and_(
-            pc.is_valid(column), pc.invert(pc.is_in(column, value_set=pa.array(known, pa.string())))
-        )
-        count = pc.sum(strange).as_py() or 0
-        if count:
-            labels = sorted(set(column.filter(strange).to_pylist()))
-            notes.append(
-                f"{name}: {count:,} of {len(rows):,} requests have a label that is not in the training data, "
-                f"{_TREATED.get(name, 'taken as unknown')} ({first(labels)})"
-            )
-    return tuple(notes)
+    known = {name: getattr(encoding.cluster, of) for name, of in _VOCABULARIES.items()} | {DECIDED: nodes}
+    known_labels = {name: pa.array(labels, pa.string()) for name, labels in known.items()}
+    strange: dict[str, Counter[str]] = {name: Counter() for name in known}
+    for batch in archive.scan("requests", days=days, columns=[*_VOCABULARIES, "offered_node", "ran_node"]):
+        rows = pa.Table.from_batches([batch])
+        columns = {name: rows[name] for name in _VOCABULARIES} | {DECIDED: decided_node(rows)}
+        for name, column in columns.items():
+            labels = pc.drop_null(pc.cast(column, pa.string()))
+            unseen = labels.filter(pc.invert(pc.is_in(labels, value_set=known_labels[name])))
+            strange[name].update(unseen.to_pylist())
+    total = archive.num_rows_on("requests", days)
+    return tuple(
+        f"{name}: {counts.total():,} of {total:,} requests have a label that is not in the training data, "
+        f"{_TREATED.get(name, 'taken as unknown')} ({first(sorted(counts))})"
+        for name, counts in strange.items()
+        if counts
+    )

@@ -18,9 +18,10 @@ from logs_schema import Archive
 
 def unspecified(archive: Archive, days: Sequence[dt.date]) -> dict[str, str]:
     """Needs of metrics (`comparison.decisions.NEEDS`) that no request of these days meets, with the reason."""
-    rows = archive.read("requests", days=list(days), columns=("accepted", "start", "finish", "status"))
-    statuses = set(pc.unique(rows["status"]).to_pylist())
-    silent = {name: rows[name].null_count == len(rows) for name in ("accepted", "start", "finish")}
+    statuses, silent = set[str](), dict.fromkeys(("accepted", "start", "finish"), True)
+    for batch in archive.scan("requests", days=days, columns=(*silent, "status")):
+        statuses |= set(pc.unique(batch["status"]).to_pylist())
+        silent = {name: silent[name] and batch[name].null_count == len(batch) for name in silent}
     found = {
         "answers": (silent["accepted"] and "rejected" not in statuses, "what agents answered"),
         "waits": (silent["start"], "when requests started"),
