@@ -18,7 +18,7 @@ from logs_schema.progress import Progress
 from offline_rl.networks import example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.scorer import scorer
-from twin.placement.history import MOST_NODES, replay_log
+from twin.placement.history import MOST_NODES, choices_in_log
 
 NAME = "surprise of the clone at the logged decisions, over its own entropy"
 NUM_STREAMS, HELD_OUT = 16, 0.15
@@ -27,7 +27,7 @@ NUM_STREAMS, HELD_OUT = 16, 0.15
 
 def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Progress) -> CloneBehaviour:
     """The clone of the behaviour on the training days."""
-    history = replay_log(tested.windows, tested.encoding)
+    history = choices_in_log(tested.windows, tested.encoding)
     example = example_in(history)
     network = scorer(example)
     if tested.encoding.cluster.num_nodes < 2:  # all policies decide the same

@@ -44,6 +44,7 @@ def fit_clone(
         The actor's parameters, and the curve [looks, 2] of mean cross-entropy of training and held-out windows, nats.
     """
     algorithm = behaviour_cloning(example, BehaviourCloningConfig(), network)
+    history = history._replace(global_observation=None)  # no clone sees it, and it is half of the memory
     train, held_out = split_windows(history, held_out_share)
     num_streams = min(num_streams, train.active.shape[-1])
     num_looks, look_every = looks_of(num_updates)

@@ -64,8 +64,29 @@ class Followed(NamedTuple):
 
 def replay_log(windows: Windows, encoding: Encoding) -> Trajectory:
     """History as a trajectory: the logged decisions followed through the bookkeeping, one stream a window."""
-    parts = [followed.history for _, followed in followed_parts(windows, encoding)]
-    return jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *parts)
+    return _of_all(windows, encoding, lambda history: history)
+
+
+def choices_in_log(windows: Windows, encoding: Encoding) -> Trajectory:
+    """`replay_log` without what a critic observes: all that a clone learns from, in half the memory."""
+    return _of_all(windows, encoding, lambda history: history._replace(global_observation=None))
+
+
+def _of_all(windows: Windows, encoding: Encoding, kept: Callable[[Trajectory], Trajectory]) -> Trajectory:
+    """What is kept of the history of all windows, filled in part by part."""
+    whole: Trajectory | None = None
+    num_windows = windows.num_windows
+    for here, followed in followed_parts(windows, encoding):
+        part = kept(followed.history)
+        if whole is None:
+            whole = jax.tree.map(lambda leaf: np.empty((*leaf.shape[:-1], num_windows), leaf.dtype), part)
+
+        def put(all_of: np.ndarray, leaf: np.ndarray, here: np.ndarray = here) -> None:
+            all_of[..., here] = leaf
+
+        jax.tree.map(put, whole, part)
+    assert whole is not None
+    return whole
 
 
 def shapes_of_replay(windows: Windows, encoding: Encoding) -> Trajectory:
