@@ -18,7 +18,7 @@ from twin.contracts import Array
 from twin.imitation.fidelity import STATES
 from twin.placement.encoding import Encoding
 from twin.placement.history import followed_parts
-from twin.placement.log_windows import encode_days
+from twin.placement.log_windows import MAX_REQUESTS, encode_days, looked_at
 from twin.placement.types import COMPLETED, FAILED, REJECTED, STATUS_NAMES
 from twin.placement.windows import Windows, joined
 
@@ -60,11 +60,15 @@ def days_windows(
     """
     found = []
     for day in days:
-        apart = -(-archive.num_rows("requests", day) // MAX_WINDOWS)
+        total = archive.num_rows("requests", day)
+        apart = -(-total // MAX_WINDOWS)
+        stride, most, each = max(1, num_steps // OVERLAP, apart), MAX_REQUESTS, None
+        if total > looked_at(encoding):  # stretches of one window each
+            most, each = MAX_WINDOWS * num_steps, num_steps
         try:
             found.append(
                 encode_days(
-                    archive, encoding, [day], num_steps=num_steps, stride=max(1, num_steps // OVERLAP, apart)
+                    archive, encoding, [day], num_steps=num_steps, stride=stride, most=most, each=each
                 )
             )
         except ConfigError as error:

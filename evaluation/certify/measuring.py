@@ -37,6 +37,7 @@ from evaluation.certify.simulating import Simulation
 from evaluation.certify.since_training import explained, last_windows
 from evaluation.certify.tested_system import SystemUnderTest, of_twin, seen_in_full
 from evaluation.certify.two_samples import pairs_chart
+from evaluation.comparison.formatting import share_in_words
 from evaluation.comparison.report import Chart
 from evaluation.jobs.unfinished import Unfinished
 from logs_schema import Archive
@@ -50,6 +51,10 @@ PARTS = (ANSWERS, POLICIES, POPULATION)
 """The parts that tasks measure; the answers, and all lines from the same simulated days, are one part."""
 MOST_OF_A_DAY = 40_000
 """Requests of a day that are forecast, about at most: of more, windows spread evenly over it."""
+
+
+ALL = 0.9
+"""Share of the requests from which on nothing is said of those left out."""
 
 
 @dataclass(frozen=True)
@@ -207,8 +212,21 @@ def measure(
         OFFLOAD: offload_charts,
         HORIZON: horizon_charts,
     }
+    played = share_played(archive, chosen, len(forecasts.unit), sum(len(day.logged.known) for day in held))
     return MeasuredSections(
-        tuple(lines), charts, (), len(trio.real.unit), int((~forecasts.known).sum()), since_training
+        tuple(lines), charts, played, len(trio.real.unit), int((~forecasts.known).sum()), since_training
+    )
+
+
+def share_played(
+    archive: Archive, chosen: HeldOutDays, num_forecast: int, num_played: int
+) -> tuple[str, ...]:
+    """What share of the held-out days' requests the lines rest on, in words; nothing where it is nearly all of them."""
+    total = archive.num_rows_on("requests", chosen.days)
+    shares = {"forecast": num_forecast, "counted in closed loop": num_played}
+    some = [f"{share_in_words(part, total)} are {how}" for how, part in shares.items() if part < ALL * total]
+    return (
+        (f"of the held-out days {', '.join(some)}, in stretches spread evenly over each day",) if some else ()
     )
 
 

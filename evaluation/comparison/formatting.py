@@ -38,6 +38,11 @@ def with_interval(estimate: Estimate, *, signed: bool = False) -> str:
     return f"{number(estimate.value, signed=signed)} {interval(estimate, signed=signed)}"
 
 
+def share_in_words(part: int, whole: int) -> str:
+    """For example "8,388 of 3,030,304 requests (0.28 %)"."""
+    return f"{part:,} of {whole:,} requests ({100.0 * part / whole:.2g} %)"
+
+
 def shift_label(shift_days: int) -> str:
     """For example "0 days", "1 day", "1 week", "1 month", "10 days"."""
     named = {1: "1 day", 7: "1 week", 30: "1 month"}

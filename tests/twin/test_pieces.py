@@ -9,12 +9,13 @@ import pytest
 
 from evaluation.simulator.logs import simulate
 from logs_schema import Archive
+from logs_schema.row_groups import RowGroup
 from offline_rl.recipes.config import MIN_EPISODES, TrainingConfig, episodes_of
-from twin.placement import history
+from twin.placement import history, log_windows
 from twin.placement.encode import cut_windows, read_pieces, read_rows
 from twin.placement.encoding import fit_encoding
-from twin.placement.history import labelled_offers
-from twin.placement.log_windows import encode_days, training_windows
+from twin.placement.history import choices_in_log, labelled_offers, replay_log
+from twin.placement.log_windows import encode_days, looked_at, training_windows
 from twin.placement.model import PlacementTwin
 from twin.placement.pieces import pieces
 from twin.placement.windows import joined, lengthened, select
@@ -171,3 +172,46 @@ def test_days_of_more_requests_than_are_looked_at_give_windows_from_all_over_the
     every, chosen = ((one.arrival_s + one.origin_s)[one.valid()].round(3) for one in (whole, some))
     assert np.isin(chosen, every).all()
     assert np.histogram(chosen % 86_400.0, 8, (0.0, 86_400.0))[0].min() > 0
+
+
+def test_each_row_group_is_read_once_for_what_its_requests_hold_later(
+    archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    days, reads = archive.days("requests"), list[str]()
+    whole = RowGroup.read
+    monkeypatch.setattr(
+        RowGroup, "read", lambda group, columns: reads.append(group.file) or whole(group, columns)
+    )
+    far = {"finish": dt.datetime.max.replace(tzinfo=dt.UTC)}
+    monkeypatch.setattr(
+        "logs_schema.row_groups._latest", lambda _: far
+    )  # as if some in each lasted very long
+    found = list(pieces(archive, days, most=MOST, columns=COLUMNS, each=50))
+    assert len(found) > 5 * len(days)
+    assert max(reads.count(name) for name in reads) == 2  # for its own pieces, and for all later ones
+
+
+def test_of_many_nodes_fewer_requests_are_judged(archive: Archive, monkeypatch: pytest.MonkeyPatch) -> None:
+    day = archive.days("requests")[-1]
+    encoding = fit_encoding(archive, archive.days("requests")[:-1])
+    whole = encode_days(archive, encoding, [day], num_steps=16)
+    assert int(whole.valid().sum()) == archive.num_rows("requests", day) < looked_at(encoding)
+    monkeypatch.setattr(log_windows, "LEAST_REQUESTS", 100)
+    monkeypatch.setattr(log_windows, "MAX_JUDGED_VIEWS", 400 * encoding.cluster.num_nodes)
+    assert looked_at(encoding) == 400
+    some = encode_days(archive, encoding, [day], num_steps=16)
+    assert int(some.valid().sum()) == pytest.approx(400, rel=0.2)
+    every = encode_days(archive, encoding, [day], num_steps=16, most=None)
+    assert every.valid().sum() == whole.valid().sum()
+
+
+def test_what_a_clone_learns_from_is_the_log_without_what_a_critic_sees(archive: Archive) -> None:
+    encoding = fit_encoding(archive, archive.days("requests")[:1])
+    windows = encode_days(archive, encoding, archive.days("requests")[:1], num_steps=64)
+    few = select(windows, np.arange(18))  # followed in two parts
+    whole, seen = replay_log(few, encoding), choices_in_log(few, encoding)
+    assert seen.global_observation is None
+    expected = jax.tree.leaves(whole._replace(global_observation=None))
+    assert all(
+        np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, jax.tree.leaves(seen), strict=True)
+    )

@@ -19,6 +19,8 @@ most would be seen a few times or never, and memory would grow with them."""
 MAX_VIEWS, LEAST_REQUESTS = 1 << 23, 8_192
 """Requests times nodes that it learns from at most, if that is more requests than the second: of each request the
 state of every node is recorded."""
+MAX_JUDGED_VIEWS = MAX_VIEWS // 2
+"""The same of days that are judged on: what is decided there is simulated several times over."""
 STRETCH_WINDOWS = 4
 """Windows one after another where days have more requests than are looked at."""
 
@@ -31,6 +33,7 @@ def encode_days(
     num_steps: int,
     stride: int | None = None,
     most: int | None = MAX_REQUESTS,
+    each: int | None = None,
 ) -> Windows:
     """The requests of `days` and all that came of them, as windows; of very many, windows spread evenly over them.
 
@@ -40,18 +43,25 @@ def encode_days(
         days: Days to encode.
         num_steps: Requests per window.
         stride: Requests from one window's start to the next; no overlap by default.
-        most: Requests looked at, about at most; None: all of them, in memory at once.
+        most: Requests looked at, about at most, and of many nodes fewer (`looked_at`); None: all, in memory at once.
+        each: Requests of a stretch where not all are looked at, about; by default those of `STRETCH_WINDOWS` windows.
 
     Raises:
         ConfigError: No request with a known decision.
     """
     found = read_pieces(
-        archive, encoding, sorted(days), most=most, each=STRETCH_WINDOWS * num_steps, known_until_s=np.inf
-    )
+        archive, encoding, sorted(days), most=None if most is None else looked_at(encoding, most),
+        each=STRETCH_WINDOWS * num_steps if each is None else each, known_until_s=np.inf,
+    )  # fmt: skip
     windows, error = _cut(found, encoding, num_steps, (stride,))
     if error is not None:
         raise error
     return windows[0]
+
+
+def looked_at(encoding: Encoding, most: int = MAX_REQUESTS) -> int:
+    """Requests of the same days that `encode_days` looks at, at most: `most`, and of many nodes fewer."""
+    return min(most, max(LEAST_REQUESTS, MAX_JUDGED_VIEWS // max(encoding.cluster.num_nodes, 1)))
 
 
 def _cut(

@@ -29,7 +29,7 @@ from twin.networks import flatten_features
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
-from twin.placement.log_windows import MAX_REQUESTS
+from twin.placement.log_windows import looked_at
 from twin.placement.windows import Windows, pad_windows, take
 
 NUM_DRAWS = 32
@@ -205,7 +205,7 @@ def _put_logged(
 ) -> bool:
     """Replaces the estimated probabilities of the chosen actions by the logged propensities and rescales the others of
     the decision; False if the log has all propensities. Of days that are not looked at whole, none is taken."""
-    if archive.num_rows_on("requests", days) > MAX_REQUESTS:
+    if archive.num_rows_on("requests", days) > looked_at(encoding):
         return True
     requests = archive.read("requests", days=list(days), columns=("request_id", "propensity"))
     known = requests.filter(pc.is_valid(requests["propensity"]))

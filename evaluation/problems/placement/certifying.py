@@ -84,7 +84,13 @@ def certify(
     ranked, workload = parts.part(POLICIES, progress), parts.part(POPULATION, progress)
     lines = [*workload.lines, *measured.lines, *ranked.lines]
     charts = {**workload.charts, **measured.charts, **ranked.charts}
-    notes = [*notes, *chosen.notes, *workload.notes, *unseen_labels(archive, encoding, chosen.days)]
+    notes = [
+        *notes,
+        *chosen.notes,
+        *measured.notes,
+        *workload.notes,
+        *unseen_labels(archive, encoding, chosen.days),
+    ]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
     if measured.num_unknown:
         notes.append(f"{measured.num_unknown:,} requests are left out: their outcomes are not in the log")

@@ -13,6 +13,7 @@ import jax
 
 from evaluation.comparison.comparison import REFERENCES, Comparison, compare
 from evaluation.comparison.entries import OffPolicyRow, PolicyFacts, Run, ShiftFacts
+from evaluation.comparison.formatting import share_in_words
 from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan_shifts
 from evaluation.jobs.unfinished import Unfinished
@@ -50,13 +51,13 @@ from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import Array
 from twin.placement.fit import FitProgram
 from twin.placement.learned import AnswerConfig
-from twin.placement.log_windows import MAX_REQUESTS, encode_days
+from twin.placement.log_windows import encode_days, looked_at
 from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
 """The further judge of every shift."""
-COMPARISON_CODE = 20
+COMPARISON_CODE = 21
 """Raised when changes of the code change comparisons: those of older code are made again."""
 
 
@@ -130,15 +131,15 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
     tested = answerable(case.plan)
     judge_notes = notes_on_fits(case.config)
     notes = [f"shift {shift.name}: {shift.note}" for shift in case.plan.shifts if shift.note]
-    for shift in tested:
-        if (total := case.archive.num_rows_on("requests", shift.days)) > MAX_REQUESTS:
-            notes.append(
-                f"shift {shift.name}: some {MAX_REQUESTS:,} of {total:,} requests, spread evenly, are judged"
-            )
     windows = [
         encode_days(case.archive, case.twin.encoding, shift.days, num_steps=case.config.num_steps)
         for shift in tested
     ]
+    for shift, part in zip(tested, windows, strict=True):
+        total = case.archive.num_rows_on("requests", shift.days)
+        if total > looked_at(case.twin.encoding):
+            judged = share_in_words(int(part.valid().sum()), total)
+            notes.append(f"shift {shift.name}: {judged} are judged, in stretches spread evenly over the days")
     ours = candidates(case.schedulers, case.twin.encoding.cluster, case.config.compared())
     taken = dict.fromkeys(
         [*(one.name for one in ours), *(one.name for one in case.config.compared_in_truth())]
