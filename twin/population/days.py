@@ -44,7 +44,10 @@ def draw_requests(key: Array, workload: WorkloadModel, day: dt.date) -> pa.Table
     time_s = np.sort(np.asarray(drawn, float))
     part = np.minimum((time_s / DAY_S * NUM_PARTS).astype(int), NUM_PARTS - 1)
     agents, agent = _agents(key_agents, random, workload, np.bincount(part, minlength=NUM_PARTS))
-    rows = as_requests(agents.take(agent))
+    used, place = np.unique(agent, return_inverse=True)
+    rows = as_requests(agents.take(used)).take(
+        pa.array(place)
+    )  # of each agent once, however many requests it makes
     microseconds = pa.array(np.round((midnight_s + time_s) * 1e6).astype(np.int64))
     columns = {
         "arrival": microseconds,

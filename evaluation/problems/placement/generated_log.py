@@ -44,6 +44,8 @@ from twin.population.days import draw_requests
 from twin.rollout import rollout
 
 PIECE = 512
+MOST_BEFORE = 1 << 15
+"""Requests that ended before a piece and are looked at for what they tell of run times, start-ups and agents."""
 CLONE = "clone"
 Play = Callable[[Array, int, Windows], tuple[np.ndarray, ...]]
 """(key, member, window) -> node, start_s, finish_s, status, each [PIECE], on the window's clock."""
@@ -191,10 +193,10 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
     key_rows, key_play = jax.random.split(key)
     rows = _undecided(draw_requests(key_rows, source.workload, day), source.twin.encoding.cluster)
     tide, of_nodes = _tides(jax.random.fold_in(key, 2), source.twin.encoding.cluster, rows)
-    done = [rows.slice(0, 0) if earlier is None else earlier]
+    before, done = rows.slice(0, 0) if earlier is None else earlier, [rows.slice(0, 0)]
     for piece, begin in enumerate(range(0, len(rows), PIECE)):
         part = rows.slice(begin, PIECE)
-        before = pa.concat_tables(done).unify_dictionaries()
+        before = _that_matter(before, part["arrival"][0])
         encoded = encode_rows(
             pa.concat_tables([before, part]).unify_dictionaries(), source.twin.encoding, np.inf
         )
@@ -208,7 +210,23 @@ def _day(key: Array, source: _Source, day: dt.date, number: int, earlier: pa.Tab
         member = number % source.twin.config.num_members
         episodes = source.play(jax.random.fold_in(key_play, piece), member, windows)
         done.append(_settled(part, episodes, float(windows.origin_s[0]), source.twin.encoding.cluster))
-    return pa.concat_tables([done[0].slice(0, 0), *done[1:]])
+        before = pa.concat_tables([before, done[-1]]).unify_dictionaries()
+    return pa.concat_tables(done)
+
+
+def _that_matter(before: pa.Table, begins: pa.Scalar) -> pa.Table:
+    """Of the requests before a piece the last `MOST_BEFORE`, and all others that may still be in flight.
+
+    What those that ended longer ago tell of nodes, services and agents is not looked up again: a day takes time by its
+    requests, not by their square.
+    """
+    num_old = len(before) - MOST_BEFORE
+    if num_old <= 0:
+        return before
+    old = before.slice(0, num_old)
+    lost = pc.equal(pc.cast(old["status"], pa.string()), "unknown")
+    lasting = pc.or_(pc.fill_null(pc.greater_equal(old["finish"], begins), False), lost)
+    return pa.concat_tables([old.filter(lasting), before.slice(num_old)])
 
 
 def _tides(key: Array, cluster: Cluster, rows: pa.Table) -> tuple[np.ndarray, np.ndarray | None]:
