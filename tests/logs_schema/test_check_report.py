@@ -5,7 +5,7 @@ import pytest
 
 from logs_schema import NODES, REQUESTS, Archive, ArchiveError, ArchiveWriter
 from logs_schema.capabilities import percent
-from logs_schema.check import check_archive, render
+from logs_schema.check import capabilities_of, check_archive, render
 from logs_schema.check_report import in_digits
 from logs_schema.formats.reading import tabulate
 from logs_schema.tables import DEPLOYMENT_SAMPLES
@@ -59,7 +59,9 @@ def checked(folder, requests, *, nodes=(NODE,), rejects=0, facts=None):
             writer.write("requests", tabulate(REQUESTS, requests), source="log.csv")
         for row in range(rejects):
             writer.reject("requests", "field_count", "log.csv", 1000 + row, "?")
-    return check_archive(folder / "archive")
+    report = check_archive(folder / "archive")
+    assert capabilities_of(Archive(folder / "archive")) == report.capabilities
+    return report
 
 
 def capability(report, name):

@@ -13,8 +13,7 @@ from evaluation.comparison.shifts import ShiftPlan
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.calibration import calibration_charts
 from evaluation.problems.placement.choices import NO_CHOICE
-from logs_schema import Archive
-from logs_schema.check import check_archive
+from logs_schema import Archive, check
 from logs_schema.product import Manifest
 from logs_schema.records import to_plain
 from offline_rl.recipes.cloning import looks_of
@@ -122,7 +121,7 @@ def capabilities_of(archive: Archive) -> tuple[CapabilityRow, ...]:
     """What an archive supports; it is read once."""
     return tuple(
         CapabilityRow(line.name, _SUPPORT[line.answer], line.fraction, line.reason)
-        for line in check_archive(archive.path).capabilities
+        for line in check.capabilities_of(archive)
     )
 
 
