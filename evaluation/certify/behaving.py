@@ -18,11 +18,11 @@ from logs_schema.progress import Progress
 from offline_rl.networks import example_in
 from offline_rl.recipes.cloning import fit_clone
 from offline_rl.scorer import scorer
-from twin.placement.history import MOST_NODES, choices_in_log
+from twin.placement.history import choices_in_log
 
 NAME = "surprise of the clone at the logged decisions, over its own entropy"
 NUM_STREAMS, HELD_OUT = 16, 0.15
-"""Windows of a gradient step, with at most `MOST_NODES` nodes; with more fewer, since memory grows with both."""
+"""Windows of a gradient step, and the share of all windows that decide when to stop."""
 
 
 def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Progress) -> CloneBehaviour:
@@ -32,10 +32,9 @@ def fit_behaviour(tested: SystemUnderTest, config: CertifyConfig, progress: Prog
     network = scorer(example)
     if tested.encoding.cluster.num_nodes < 2:  # all policies decide the same
         return CloneBehaviour(network, network.init(jax.random.key(config.seed)))
-    num_streams = max(2, NUM_STREAMS * MOST_NODES // max(MOST_NODES, tested.encoding.cluster.num_nodes))
     with progress.stage("clone the behaviour", total=config.clone_updates, unit="updates") as stage:
         params, _ = fit_clone(
-            jax.random.key(config.seed), history, example, network, config.clone_updates, num_streams,
+            jax.random.key(config.seed), history, example, network, config.clone_updates, NUM_STREAMS,
             HELD_OUT, stage,
         )  # fmt: skip
     return CloneBehaviour(network, params)

@@ -17,6 +17,8 @@ from twin.placement.windows import take
 
 PATIENCE = 6
 """Looks without a lower held-out loss after which cloning stops."""
+MOST_CHOICES = 128
+"""With more choices a gradient step takes fewer windows: its time and memory grow with both."""
 
 
 def fit_clone(
@@ -36,7 +38,7 @@ def fit_clone(
         history: The log as a trajectory of disjoint windows.
         example, network: Shapes and actor.
         num_updates: Gradient steps at most.
-        num_streams: Windows in each of them.
+        num_streams: Windows in each of them, where there are at most `MOST_CHOICES` choices.
         held_out_share: Share of the windows that decide when to stop.
         stage: Called with the progress.
 
@@ -46,7 +48,7 @@ def fit_clone(
     algorithm = behaviour_cloning(example, BehaviourCloningConfig(), network)
     history = history._replace(global_observation=None)  # no clone sees it, and it is half of the memory
     train, held_out = split_windows(history, held_out_share)
-    num_streams = min(num_streams, train.active.shape[-1])
+    num_streams = min(affordable(num_streams, example), train.active.shape[-1])
     num_looks, look_every = looks_of(num_updates)
     run = updates(algorithm, look_every)
     experience = from_logs(train, num_streams)
@@ -63,6 +65,12 @@ def fit_clone(
         on_look=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
     )  # fmt: skip
     return fit.best, np.stack([fit.curves, fit.losses], axis=1)
+
+
+def affordable(num_streams: int, example: Example) -> int:
+    """So many windows of a gradient step, or fewer (two at least) of very many choices."""
+    num_choices = jax.tree.leaves(example.legal)[0].shape[0]
+    return min(num_streams, max(2, num_streams * MOST_CHOICES // max(MOST_CHOICES, num_choices)))
 
 
 def looks_of(num_updates: int) -> tuple[int, int]:

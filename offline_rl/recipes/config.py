@@ -38,7 +38,7 @@ class TrainingConfig:
         num_streams: Parallel rollouts, rounded down to a multiple of PPO's minibatches and of the members trained
             with (`num_held_out_members` of the ensemble are not).
         clone_updates: Gradient steps of the clone at most.
-        clone_streams: Windows in each of them.
+        clone_streams: Windows in each of them; of more than 128 nodes fewer.
         held_out: Share of the windows that decide when the clone stops, and that learners from logs are tuned on.
         kl_to_clone: Weight of `KL(policy || clone)`.
         disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
