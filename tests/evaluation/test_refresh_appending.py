@@ -7,11 +7,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from evaluation.commands.cli import main
 from evaluation.jobs.job import run_job
-from evaluation.pipeline.refresh.appending import in_words
+from evaluation.pipeline.refresh.appending import blocks, in_words, settled_among
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
 from evaluation.pipeline.refresh.job import history_step
 from evaluation.pipeline.refresh.standing import STALE, is_under_way
@@ -319,3 +321,29 @@ def test_training_ends_on_a_day_that_the_log_has() -> None:
     assert newest_days(archive, 4) == HistorySplit(tuple(days[1:]), days[0])
     with pytest.raises(ConfigError, match="has 5 days with requests, and 5 of them"):
         newest_days(archive, 5)
+
+
+def test_a_history_is_looked_up_by_blocks_as_large_as_what_is_looked_for(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = [pa.record_batch({"number": list(range(first, first + 3))}) for first in range(0, 12, 3)]
+    assert [part.num_rows for part in blocks(batches, 5)] == [6, 6]
+    assert [part["number"].to_pylist() for part in blocks(batches, 9)] == [list(range(9)), [9, 10, 11]]
+    assert list(blocks([], 5)) == []
+    archive, looked = Archive(base), list[int]()
+    ids = pa.array([f"new-{number}" for number in range(100)])
+    whole = pc.is_in
+
+    def counted(values: pa.Array, value_set: pa.Array) -> pa.Array:
+        looked.append(len(value_set))
+        return whole(values, value_set=value_set)
+
+    few = archive.scan
+    monkeypatch.setattr(
+        Archive,
+        "scan",
+        lambda _, *names, **options: [one for one in few(*names, **options) for _ in range(10)],
+    )
+    monkeypatch.setattr(pc, "is_in", counted)
+    assert settled_among(archive, ids).num_rows == 0
+    assert looked.count(100) == 1

@@ -12,7 +12,7 @@ log is refused.
 import datetime as dt
 import hashlib
 import shutil
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -160,13 +160,26 @@ def settled_among(archive: Archive, ids: pa.Array) -> pa.Table:
     """Those of `ids` whose end is known in an archive: `request_id` and `arrival`."""
     columns = ["request_id", "arrival", "status", "finish"]
     found = [pa.table({"request_id": pa.array([], pa.string()), "arrival": pa.array([], INSTANT)})]
-    for batch in archive.scan(REQUESTS.name, columns=columns) if len(ids) else ():
-        status = pc.cast(batch["status"], pa.string())
-        silent = pc.and_(pc.equal(status, "unknown"), pc.is_null(batch["finish"]))
+    # every look-up arranges its ids anew: of a day of millions in a history of a thousand batches it did little else
+    for rows in blocks(archive.scan(REQUESTS.name, columns=columns), len(ids)) if len(ids) else ():
+        status = pc.cast(rows["status"], pa.string())
+        silent = pc.and_(pc.equal(status, "unknown"), pc.is_null(rows["finish"]))
         open_ended = pc.or_(pc.is_in(status, value_set=pa.array(UNFINISHED)), silent)
-        known = pc.and_(pc.is_in(batch["request_id"], value_set=ids), pc.invert(open_ended))
-        found.append(pa.table({name: batch[name].filter(known) for name in columns[:2]}))
+        known = pc.and_(pc.is_in(rows["request_id"], value_set=ids), pc.invert(open_ended))
+        found.append(pa.table({name: rows[name].filter(known) for name in columns[:2]}))
     return pa.concat_tables(found)
+
+
+def blocks(batches: Iterable[pa.RecordBatch], least: int) -> Iterator[pa.Table]:
+    """Batches put together to so many rows at least, but for the last."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(map(len, held)) >= least:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 def _refuse_other(counts: Mapping[str, int], files: Sequence[Path]) -> None:
