@@ -162,7 +162,8 @@ def ppo(start: Trained | None = None, **settings: Any) -> Recipe:
         )  # fmt: skip
         twin = rollouts.twin
         start.refuse_other_system(example_for(twin.encoding, twin.windows), "ppo(start=...)")
-        config = even_streams(with_settings(config, settings, "ppo"), twin.config.num_members)
+        config = with_settings(config, settings, "ppo")
+        config = even_streams(config, twin.config.num_members, twin.encoding.cluster.num_nodes)
         key = jax.random.key(0)  # each seed's own is folded in, so it learns the same alone or beside others
         judge = referee_of(key, twin, config, [(start.network, clone)]).select
         runs = train_in_twin(key, twin, start.example, start.network, clone, judge, config, progress, None)

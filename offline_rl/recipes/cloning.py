@@ -13,12 +13,11 @@ from offline_rl.networks import Actor, Example
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
 from twin.fitting_loop import fit_keeping_best
+from twin.placement.history import fewer_of
 from twin.placement.windows import take
 
 PATIENCE = 6
 """Looks without a lower held-out loss after which cloning stops."""
-MOST_CHOICES = 128
-"""With more choices a gradient step takes fewer windows: its time and memory grow with both."""
 
 
 def fit_clone(
@@ -38,7 +37,7 @@ def fit_clone(
         history: The log as a trajectory of disjoint windows.
         example, network: Shapes and actor.
         num_updates: Gradient steps at most.
-        num_streams: Windows in each of them, where there are at most `MOST_CHOICES` choices.
+        num_streams: Windows in each of them; of very many choices fewer, see `affordable`.
         held_out_share: Share of the windows that decide when to stop.
         stage: Called with the progress.
 
@@ -70,7 +69,7 @@ def fit_clone(
 def affordable(num_streams: int, example: Example) -> int:
     """So many windows of a gradient step, or fewer (two at least) of very many choices."""
     num_choices = jax.tree.leaves(example.legal)[0].shape[0]
-    return min(num_streams, max(2, num_streams * MOST_CHOICES // max(MOST_CHOICES, num_choices)))
+    return min(num_streams, max(2, fewer_of(num_streams, num_choices)))
 
 
 def looks_of(num_updates: int) -> tuple[int, int]:

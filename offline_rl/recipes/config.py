@@ -11,6 +11,7 @@ from offline_rl.algorithms import PPOConfig
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.log_learners import LEARNERS
 from offline_rl.scorer import ScorerConfig, scorer
+from twin.placement.history import fewer_of
 from twin.placement.model import PlacementTwin
 from twin.placement.randomisation import Randomisation
 from twin.placement.windows import Windows, lengthened
@@ -36,7 +37,7 @@ class TrainingConfig:
         num_updates: PPO updates from the clone, each from a fresh rollout in the twin; 0: no policy starts from it.
         learning_rate, gae_lambda, entropy: Of PPO, see `PPOConfig`.
         num_streams: Parallel rollouts, rounded down to a multiple of PPO's minibatches and of the members trained
-            with (`num_held_out_members` of the ensemble are not).
+            with (`num_held_out_members` of the ensemble are not); of more than 128 nodes fewer, in proportion.
         clone_updates: Gradient steps of the clone at most.
         clone_streams: Windows in each of them; of more than 128 nodes fewer.
         held_out: Share of the windows that decide when the clone stops, and that learners from logs are tuned on.
@@ -49,7 +50,7 @@ class TrainingConfig:
         from_logs: Learners that need no twin, of `LEARNERS`.
         from_logs_updates: Gradient steps of each of them at most.
         tuning_streams: Windows of the twin whose worth of requests every candidate for a rule's numbers plays in a
-            round, rounded down to a multiple of the members trained with; 0: rules are not tuned.
+            round, rounded down to a multiple of the members trained with, and fewer as above; 0: rules are not tuned.
         episode_requests: Requests of an episode in which rules are tuned, policies looked at and held against each
             other, at most; fewer where the log has no `MIN_EPISODES` of them. Shorter ones end before the queues that
             a policy leads to have replaced those of the log.
@@ -136,8 +137,9 @@ def episodes_of(twin: PlacementTwin, config: TrainingConfig) -> Windows:
     return lengthened(twin.windows, max(shortest, min(config.episode_requests, num_requests // MIN_EPISODES)))
 
 
-def even_streams(config: TrainingConfig, num_members: int) -> TrainingConfig:
-    """The configuration with streams that can be dealt to the members that are trained with.
+def even_streams(config: TrainingConfig, num_members: int, num_nodes: int = 1) -> TrainingConfig:
+    """The configuration with streams that can be dealt to the members that are trained with; of very many nodes with
+    fewer of them (`fewer_of`).
 
     Raises:
         ConfigError: There are fewer streams than that takes.
@@ -145,6 +147,8 @@ def even_streams(config: TrainingConfig, num_members: int) -> TrainingConfig:
     num_trained = num_members - num_held_out_members(num_members)
     each = math.lcm(num_trained, PPOConfig().num_minibatches)
     streams, tuning = config.num_streams // each * each, config.tuning_streams // num_trained * num_trained
+    streams = min(streams, max(each, fewer_of(streams, num_nodes) // each * each))
+    tuning = min(tuning, max(num_trained, fewer_of(tuning, num_nodes) // num_trained * num_trained))
     if not streams or (config.tuning_streams and not tuning):
         raise ConfigError(
             f"num_streams = {config.num_streams}, tuning_streams = {config.tuning_streams} cannot be dealt to the "

@@ -41,13 +41,15 @@ from offline_rl.confidence import half_width
 from offline_rl.networks import Actor, greedy_policy
 from twin.contracts import Array, PyTree
 from twin.mapped import mapped
+from twin.placement.history import fewer_of
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
 from twin.placement.types import COMPLETED
 from twin.placement.windows import Windows
 
 NUM_REQUESTS = 32_768
-"""Requests played by every policy with every member, every window several times where there are fewer."""
+"""Requests played by every policy with every member, every window several times where there are fewer; of very many
+nodes not so many, see `fewer_of`."""
 UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
 """Mean reward of a decision that a rung must gain in a twin that failed its certificate. The first is what certificates
 allow levels to be off by; the second is of what corrects the rule that is held, and of rules that are not surely
@@ -140,7 +142,8 @@ def referee(
         The judges; one program is compiled for all known networks, and one for each other network.
     """
     width = windows.num_windows
-    keys = jax.random.split(key, (2, -(-NUM_REQUESTS // (width * windows.num_steps))))
+    num_requests = fewer_of(NUM_REQUESTS, twin.encoding.cluster.num_nodes)
+    keys = jax.random.split(key, (2, -(-num_requests // (width * windows.num_steps))))
     arrays = jax.tree.map(jnp.asarray, windows)
     # One member at a time
     parameters = jax.tree.map(lambda leaf: jnp.asarray(leaf)[:, None], model.parameters)

@@ -140,7 +140,7 @@ def train_contenders(
         ahead: Called with the names of parts that `train_part` can make, each alone, before they are needed.
         begun: `start_of` this very twin's log, where it was begun before the twin was there.
     """
-    config = even_streams(config, twin.config.num_members)
+    config = even_streams(config, twin.config.num_members, twin.encoding.cluster.num_nodes)
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
     start = begun.result() if begun else _start(key, twin, config, progress, keep)
     in_twin = config.seeds if config.num_updates else ()
@@ -233,7 +233,7 @@ def train_part(key: Array, twin: PlacementTwin, config: TrainingConfig, keep: Pa
         key, twin, config, keep: As of `train_contenders`, which takes the part from `keep`.
         name: Of the part.
     """
-    config = even_streams(config, twin.config.num_members)
+    config = even_streams(config, twin.config.num_members, twin.encoding.cluster.num_nodes)
     start, quiet = _start(key, twin, config, SilentProgress(), keep), SilentProgress()
     kind, _, seed = name.partition(" ")
     if kind == SEED:

@@ -35,6 +35,11 @@ _COMPILING = Lock()
 """A job follows its log in two threads at once; the second finds the program compiled."""
 
 
+def fewer_of(count: int, num_nodes: int) -> int:
+    """So many of what takes time and memory by nodes; of more than `MOST_NODES` nodes fewer, in proportion."""
+    return count * MOST_NODES // max(MOST_NODES, num_nodes)
+
+
 def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable | None = None) -> Environment:
     """The environment that replays `windows`: history where decisions agree, the donor rule where they do not."""
     if table is None:
