@@ -23,7 +23,8 @@ UNKNOWN = {
     "node not described": "taken as not available and idle, with the capacity it had in training",
     "site": "taken as the first site of training",
     "scenario, service, queue": "taken as 'unknown', which training used for rare and missing labels",
-    "candidates": "kept to exactly; one unseen in training is shown to the policy as the smallest known one around it",
+    "candidates": "kept to exactly; one unseen in training is shown to the policy as the smallest known one around it; "
+    "where a request lists none, a policy bound to its nodes takes those of nodes_of_queue, which the log never left",
     "agent": "taken to accept what its scenario accepts",
     "run time": "where a request states none, the median run time of its service in training",
 }
@@ -118,7 +119,9 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "run_dynamics": asdict(cluster.dynamics) if cluster.dynamics.moves else None,
         "trained_until_s": encoding.trained_until_s,
         "cold_starts": None if cluster.cold is None else _cold_starts(cluster.cold),
-    } | _run_labels(encoding)
+        **_run_labels(encoding),
+        **_nodes_of_queue(encoding),
+    }
 
 
 def _cold_starts(cold: ColdStarts) -> dict[str, Any]:
@@ -133,6 +136,12 @@ def _run_labels(encoding: Encoding) -> dict[str, Any]:
     if labels is None:
         return {}
     return {"run_labels": {"of_scenario": labels.of_scenario.tolist(), "of_queue": labels.of_queue.tolist()}}
+
+
+def _nodes_of_queue(encoding: Encoding) -> dict[str, Any]:
+    names = encoding.cluster.node_names
+    of_queue = {queue: [names[node] for node in nodes] for queue, nodes in encoding.nodes_of_queue.items()}
+    return {"nodes_of_queue": of_queue} if of_queue else {}
 
 
 def feature_facts(features: Sequence[Feature]) -> tuple[FeatureFacts, ...]:

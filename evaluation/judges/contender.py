@@ -184,6 +184,10 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
         problem=problem,
         train_days=days,
         run_labels=run_labels_of(None if setting.run_labels is None else vars(setting.run_labels)),
+        nodes_of_queue={
+            queue: tuple(row for row, name in enumerate(names) if name in allowed)
+            for queue, allowed in setting.nodes_of_queue.items()
+        },
     )
 
 

@@ -264,15 +264,18 @@ def replay_judge(
 
 
 def rarely_tried(windows: Windows, num_nodes: int) -> np.ndarray:
-    """[nodes, T, W] bool: the log of these windows ran the request's service on the node fewer than `RARE` times, so
-    that replay borrows the outcome from requests of other services, or from one or two of the same service."""
+    """[nodes, T, W] bool: the log of these windows ran the request's service, or requests of its queue, on the node
+    fewer than `RARE` times, so that replay borrows the outcome from others, or from one or two of the same kind."""
     valid = windows.valid()
-    service = np.asarray(windows.request.service) + 1  # 0: unknown
-    tried = np.zeros((num_nodes, int(service[valid].max(initial=0)) + 1), np.int64)
     first = np.unique(windows.row[valid], return_index=True)[1]
-    node, requested = windows.node[valid][first], service[valid][first]
-    np.add.at(tried, (node[node >= 0], requested[node >= 0]), 1)
-    return np.asarray(tried < RARE)[:, np.where(valid, service, 0)]
+    node = windows.node[valid][first]
+
+    def rare(label: np.ndarray) -> np.ndarray:
+        tried = np.zeros((num_nodes, int(label[valid].max(initial=0)) + 1), np.int64)
+        np.add.at(tried, (node[node >= 0], label[valid][first][node >= 0]), 1)
+        return np.asarray(tried < RARE)[:, np.where(valid, label, 0)]
+
+    return rare(np.asarray(windows.request.service)) | rare(np.asarray(windows.request.queue))
 
 
 def _as_in_table(judged: Judged, table: ReplayTable) -> Judged:
@@ -372,6 +375,6 @@ def _result(
 
 
 RARE = 5
-"""Requests of a service on a node below which replay of that choice counts as out of support."""
+"""Requests of a service or queue on a node below which replay of that choice counts as out of support."""
 _EPOCH_ORDINAL = 719_163
 """`datetime.date(1970, 1, 1).toordinal()`."""

@@ -184,7 +184,11 @@ class Policy:
         """
         numbers = reading.request_numbers(request, clock_s, known, self.setting, self.vocabulary)
         bound = not self.contract.network.any_choices
-        candidate, shown = reading.candidates_of(request.candidates, known, self.setting, bound=bound)
+        listed = request.candidates
+        if listed is None and bound and request.queue is not None:
+            of_queue = self.setting.nodes_of_queue.get(request.queue)
+            listed = None if of_queue is None else sorted(of_queue)
+        candidate, shown = reading.candidates_of(listed, known, self.setting, bound=bound)
         large_enough = features.fits(known.facts, numbers)
         choices = features.observe_nodes(known.facts, load, numbers, shown & large_enough)
         context = features.observe_request(

@@ -5,7 +5,7 @@ The JSON form (`PolicyContract.setting`) is made by `offline_rl.placement_contra
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -80,6 +80,7 @@ class PlacementSetting:
         dynamics: How run times move, for a ledger kept by events; None: it does not learn.
         trained_until_s: Seconds since 1970 of the end of training.
         cold: Start-up times of services, for a ledger kept by events; None: the log shows none.
+        nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
     """
 
     nodes: tuple[KnownNode, ...]
@@ -100,6 +101,7 @@ class PlacementSetting:
     trained_until_s: float = 0.0
     cold: KnownColdStarts | None = None
     run_labels: KnownRunLabels | None = None
+    nodes_of_queue: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -159,6 +161,9 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             trained_until_s=float(content.get("trained_until_s", 0.0)),
             cold=_cold_starts(content.get("cold_starts")),
             run_labels=_run_labels(content.get("run_labels")),
+            nodes_of_queue={
+                str(queue): frozenset(each) for queue, each in content.get("nodes_of_queue", {}).items()
+            },
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -196,6 +201,9 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "the first candidate set must hold all nodes, the others some of them": setting.candidate_sets
         and setting.candidate_sets[0] == names
         and all(one <= names for one in setting.candidate_sets),
+        "the nodes of a queue must be one of the candidate sets": all(
+            one in setting.candidate_sets for one in setting.nodes_of_queue.values()
+        ),
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
         "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
         and 0.0 < setting.memory_s < math.inf,

@@ -110,6 +110,19 @@ def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tupl
     assert result.out_of_support == pytest.approx(expected.mean())
 
 
+def test_nodes_that_a_queue_hardly_took_are_rare_though_its_service_ran_there(logged: tuple) -> None:
+    rows, encoding, _ = logged
+    request = rows.request._replace(
+        service=np.zeros_like(rows.request.service), queue=(rows.node == 0).astype(np.int32)
+    )
+    windows = cut_windows(rows._replace(request=request), np.arange(150) < 90, encoding, num_steps=64)
+    valid, is_first = windows.valid(), request.queue[:90][windows.row[windows.valid()]] == 1
+    rare = rarely_tried(windows, encoding.cluster.num_nodes)[:, valid]
+    assert 5 < is_first.sum() < 85
+    np.testing.assert_array_equal(rare[0], ~is_first)
+    np.testing.assert_array_equal(rare[1:], np.tile(is_first, (3, 1)))
+
+
 @pytest.mark.slow
 def test_padding_changes_nothing_and_compiles_nothing(logged: tuple, program: tuple) -> None:
     _, encoding, windows = logged

@@ -17,7 +17,7 @@ from logs_schema.calendar import DAY_S, MONDAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
 from twin.placement.acceptance import acceptance_of
-from twin.placement.columns import amount, instant_s, label_index, node_index, outcomes, refused
+from twin.placement.columns import amount, index_of, instant_s, label_index, node_index, outcomes, refused
 from twin.placement.encoded_rows import EncodedRows as EncodedRows
 from twin.placement.encoded_rows import (
     discontent_of_rows,
@@ -66,7 +66,7 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
     finish_s, status = outcomes(rows, known_until_s)
     node = node_index(rows, encoding.node_of_name, encoding.cluster.num_nodes)
     return EncodedRows(
-        arrival_s, start_s, finish_s, status, node, _requests(rows, encoding, arrival_s),
+        arrival_s, start_s, finish_s, status, node, _requests(rows, encoding, arrival_s, node),
         rows["request_id"].to_numpy(zero_copy_only=False), _silent(rows),
     )  # fmt: skip
 
@@ -80,7 +80,7 @@ def _silent(rows: pa.Table) -> np.ndarray:
     return np.asarray(silent & ~refused(rows))
 
 
-def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requests:
+def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray, node: np.ndarray) -> Requests:
     cluster = encoding.cluster
     service, scenario, queue = labels = labels_of(rows, cluster)
     expected_s = expected_run_s(rows, labels, encoding.run_of_service_s, encoding.run_labels)
@@ -97,7 +97,7 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray) -> Requ
         service=service,
         queue=queue,
         agent=agent_index.astype(np.int32),
-        rule=_rule(rows, encoding),
+        rule=_by_queue(_rule(rows, encoding), rows, encoding, node),
         demand=np.where(known_resource[:, None], demand, 0.0).astype(np.float32),
         num_nodes=amount(rows, "num_nodes", 1.0).astype(np.float32),
         expected_run_s=expected_s.astype(np.float32),
@@ -124,6 +124,22 @@ def _rule(rows: pa.Table, encoding: Encoding) -> np.ndarray:
             known[wanted] = min(holds, key=lambda i: int(cluster.rules[i].sum()))
         rule_of[names] = known[wanted]
     return np.array([rule_of[names] for names in lists], np.int32)
+
+
+def _by_queue(rule: np.ndarray, rows: pa.Table, encoding: Encoding, node: np.ndarray) -> np.ndarray:
+    """The candidate sets, of requests that list none by their queue; one whose logged node is closed to its queue (a
+    job that was moved) may use all nodes."""
+    if not encoding.nodes_of_queue:
+        return rule
+    rules = encoding.cluster.rules
+    nodes = np.arange(rules.shape[1])
+    queue = index_of(rows["queue"], list(encoding.nodes_of_queue), missing=-1)
+    lists_none = pc.is_null(rows["candidates"]).to_numpy(zero_copy_only=False)
+    for number, each in enumerate(encoding.nodes_of_queue.values()):
+        allowed = np.isin(nodes, each)
+        known = int(np.flatnonzero(np.all(rules == allowed, axis=1))[0])
+        rule[(queue == number) & lists_none & ((node < 0) | allowed[node])] = known
+    return rule
 
 
 def read_rows(

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NoReturn
 
 import numpy as np
@@ -29,6 +29,7 @@ from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
+from twin.placement.queue_nodes import nodes_of_queues
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.service_times import OFFER_KINDS, without_history
@@ -66,6 +67,8 @@ class Encoding:
         problem: The placement problem's configuration for this archive.
         train_days: The days it was fitted on.
         run_labels: What scenario and queue say of run times that are not stated; None: nothing.
+        nodes_of_queue: Nodes that a queue's requests may use where they list no candidates, of queues that the log
+            shows to be bound to some (see `queue_nodes`).
     """
 
     cluster: Cluster
@@ -76,6 +79,7 @@ class Encoding:
     problem: PlacementConfig
     train_days: tuple[dt.date, ...]
     run_labels: RunLabels | None = None
+    nodes_of_queue: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def trained_until_s(self) -> float:
@@ -96,6 +100,8 @@ class Encoding:
         }
         if self.run_labels is not None:
             content["run_labels"] = _plain(self.run_labels)
+        if self.nodes_of_queue:
+            content["nodes_of_queue"] = dict(self.nodes_of_queue)
         return json.dumps(content, indent=1, sort_keys=True)
 
     @staticmethod
@@ -125,6 +131,7 @@ class Encoding:
             problem=PlacementConfig(**content["problem"]),
             train_days=tuple(dt.date.fromisoformat(day) for day in content["train_days"]),
             run_labels=run_labels_of(content.get("run_labels")),
+            nodes_of_queue={name: tuple(each) for name, each in content.get("nodes_of_queue", {}).items()},
         )
 
 
@@ -170,6 +177,10 @@ def fit_encoding(
     service = labels[0]
     run_of_service = _median_by(service, run_s, len(cluster.services))
     node = node_index(rows, node_of_name, cluster.num_nodes)
+    bound = {}
+    if rows["candidates"].null_count == len(rows):
+        bound = nodes_of_queues(labels[2], node, cluster.queues, cluster.num_nodes)
+        cluster = replace(cluster, rules=_with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
     expected_s = expected_run_s(rows, labels, run_of_service, run_labels)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
@@ -209,6 +220,7 @@ def fit_encoding(
         problem,
         tuple(train_days),
         run_labels,
+        bound,
     )
 
 
@@ -353,6 +365,13 @@ def _rules(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.n
     sets = {candidate_set(names, node_of_name, num_nodes) for names in lists}
     everything = tuple([True] * num_nodes)
     return np.array([everything, *sorted(sets - {everything})])
+
+
+def _with_sets(rules: np.ndarray, bound: Mapping[str, tuple[int, ...]]) -> np.ndarray:
+    """Candidate sets, and those of queues that are bound to nodes."""
+    nodes = np.arange(rules.shape[1])
+    sets = sorted({tuple(np.isin(nodes, each).tolist()) for each in bound.values()})
+    return np.array([*rules.tolist(), *sets], bool)
 
 
 def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[float]:

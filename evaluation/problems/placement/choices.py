@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from logs_schema import Archive
-from logs_schema.errors import ConfigError
+from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.tables import REQUESTS
 from twin.placement.encoding import Encoding
@@ -14,6 +14,8 @@ from twin.placement.model import load_encoding
 
 NO_CHOICE = "no_choice"
 """Key in the manifest of a twin without choices: why."""
+OWN_NODES = "own_nodes"
+"""Key in the manifest of a twin with queues that are bound to nodes: which."""
 IN_ITS_PLACE = "to learn the order of a queue: schedtwin fit --problem ordering"
 """What such a log may be wanted for."""
 
@@ -40,13 +42,31 @@ def no_choice(archive: Archive, encoding: Encoding, days: Sequence[dt.date]) -> 
                 '([days] granularity = "node" names machines)'
             )
         return f"there is only one node, {names[0]}: nothing to choose"
-    known = encoding.node_of_name
-    for batch in archive.scan(REQUESTS.name, days=days, columns=["candidates"]):
-        for candidates in batch["candidates"].to_pylist():
+    known, of_queue = encoding.node_of_name, encoding.nodes_of_queue
+    for batch in archive.scan(REQUESTS.name, days=days, columns=["candidates", "queue"]):
+        for candidates, queue in zip(
+            batch["candidates"].to_pylist(), batch["queue"].to_pylist(), strict=True
+        ):
             legal = {known[name] for name in candidates or () if name in known}
-            if len(legal) != 1:  # no list, or none of it known: every node
+            if len(legal or of_queue.get(queue, ())) != 1:  # no list, or none of it known: every node
                 return ""
-    return "every request of the training days had one legal node (column candidates): nothing to choose"
+    why = "by its queue" if of_queue else "column candidates"
+    return f"every request of the training days had one legal node ({why}): nothing to choose"
+
+
+def own_nodes(encoding: Encoding) -> str:
+    """Which queues keep to nodes of their own by the log, in words; empty where none does."""
+    total, names = encoding.cluster.num_nodes, encoding.cluster.node_names
+    each = [
+        f"{queue} to {names[nodes[0]] if len(nodes) == 1 else f'{len(nodes)} of {total}'}"
+        for queue, nodes in sorted(encoding.nodes_of_queue.items())
+    ]
+    if not each:
+        return ""
+    return (
+        f"no request lists candidates, and by the log queues are bound to nodes ({first(each)}): policies keep to "
+        "that; a column candidates says otherwise"
+    )
 
 
 def no_choice_in(twin: Path) -> str:

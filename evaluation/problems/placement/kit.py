@@ -26,7 +26,13 @@ from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Job, Kit, StepPlan
 from evaluation.problems.placement.case import Case, refuse_uneven
 from evaluation.problems.placement.certifying import certify, refused
-from evaluation.problems.placement.choices import NO_CHOICE, no_choice_in, refuse_no_choice, untrainable
+from evaluation.problems.placement.choices import (
+    NO_CHOICE,
+    OWN_NODES,
+    no_choice_in,
+    refuse_no_choice,
+    untrainable,
+)
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.dependences import dependences_in_words
 from evaluation.problems.placement.generated_log import CLONE, generate_log
@@ -261,6 +267,7 @@ def fitted(facts: Facts) -> list[str]:
     lines += [f"warning: {facts[KEPT_BACK]}"] if KEPT_BACK in facts else []
     if NO_CHOICE in facts:
         lines.append(f"warning: {untrainable(facts[NO_CHOICE])}")
+    lines += [facts[OWN_NODES]] if OWN_NODES in facts else []
     lines.append(spread_in_words(facts["spread"]))
     if "dependences" in facts:  # earlier twins have none
         lines.append(dependences_in_words(facts["dependences"]))

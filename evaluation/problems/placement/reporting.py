@@ -12,7 +12,7 @@ from evaluation.comparison.report import CapabilityRow, Chart, Curve, Fact, Reje
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.calibration import calibration_charts
-from evaluation.problems.placement.choices import NO_CHOICE
+from evaluation.problems.placement.choices import NO_CHOICE, OWN_NODES
 from logs_schema import Archive, check
 from logs_schema.product import Manifest
 from logs_schema.records import to_plain
@@ -179,6 +179,8 @@ def limits_of(comparison: Comparison, made: Mapping[str, Manifest]) -> tuple[str
     limits = []
     if without := made["twin"].extra.get(NO_CHOICE):
         limits.append(f"This log leaves a scheduler no choice of node: {without}. So nothing was trained.")
+    if bound := made["twin"].extra.get(OWN_NODES):
+        limits.append(f"{bound[0].upper()}{bound[1:]}.")
     if not any(judge.name == "truth" for judge in comparison.judges):
         limits.append(
             "No judge here is the real system. A policy that looks better in replay and in the twin of shifted days is "

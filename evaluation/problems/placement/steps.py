@@ -30,7 +30,14 @@ from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import Case
-from evaluation.problems.placement.choices import NO_CHOICE, no_choice, refuse_no_choice, untrainable
+from evaluation.problems.placement.choices import (
+    NO_CHOICE,
+    OWN_NODES,
+    no_choice,
+    own_nodes,
+    refuse_no_choice,
+    untrainable,
+)
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.dependences import dependences_of
 from evaluation.problems.placement.encodings import encoding_of
@@ -71,7 +78,7 @@ POPULATION = "population"
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
-TWIN_CODE = 23
+TWIN_CODE = 24
 """Raised when changes of the code change fits: those of older code are made again."""
 POLICY_CODE = 21
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
@@ -110,6 +117,9 @@ def build_twin(
     without = no_choice(archive, encoding, train_days)
     if without:
         progress.note(f"warning: {untrainable(without)}")
+    bound = own_nodes(encoding)
+    if bound:
+        progress.note(bound)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
     game: dict[str, Any] = {}
@@ -133,6 +143,7 @@ def build_twin(
         "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),
         **({NO_CHOICE: without} if without else {}),
+        **({OWN_NODES: bound} if bound else {}),
         **game,
     }
 
