@@ -23,6 +23,11 @@ from `UNTRUSTED_GAIN` on, that of a rule, and of what corrects the rule that is 
 A correction needs 90 % confidence as well; a rule with that much confidence may gain as little as it likes, for where
 hardly anything fails, little is all there is to gain.
 
+What the logged behaviour was worth is known: the mean reward of the logged decisions on the same windows. Every rung's
+gain over it, `over_log`, is kept, and of a chosen rung that is not surely above it this is said. In a twin that failed
+its certificate a rung is handed over only if it is surely better than the clone of the behaviour, by `UNTRUSTED_GAIN`
+where it is not surely above the log's own value as well; else the clone is: nothing is known to beat what ran.
+
 What counts late requests as lost may let them wait for good. So the mean response time of every rung is measured on
 the same windows; and with `most_response` none is taken that is surely, with every member, above that multiple of the
 first rung's.
@@ -105,6 +110,10 @@ class RungStep(NamedTuple):
     is_chosen: bool
     response_s: float = float("nan")  # mean over members and windows
     too_slow: bool = False  # surely above the multiple of the first rung's response time that is allowed
+    over_log: float = float("nan")  # its value in the twin, less the value of the logged decisions in the log
+    over_log_low: float = float("nan")  # how low that may be
+    over_clone: float = float("nan")  # its gain over the clone, both in the twin
+    over_clone_low: float = float("nan")
 
 
 Judge = Callable[[Actor, PyTree], RungResult]
@@ -196,7 +205,13 @@ def referee(
 
 
 def climb(
-    rungs: Sequence[Rung], judge: Judge, *, is_trusted: bool = True, most_response: float | None = None
+    rungs: Sequence[Rung],
+    judge: Judge,
+    *,
+    is_trusted: bool = True,
+    most_response: float | None = None,
+    logged: np.ndarray | None = None,
+    clone: str = "",
 ) -> dict[str, RungStep]:
     """Takes one rung after another: a rule where it is expected to be better than the one held, a network where it
     surely is.
@@ -206,14 +221,17 @@ def climb(
         judge: Of a referee.
         is_trusted: False of a twin that failed its certificate: small gains do not count.
         most_response: Multiple of the first rung's mean response time that a rung may not surely exceed; None: any.
+        logged: [windows] mean reward of the logged decisions in the referee's episodes, NaN where it is not known;
+            None: nothing is known of it.
+        clone: Name of the rung that clones the logged behaviour; empty: none does.
 
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
     """
     held: Rung | None = None
-    best, first, steps = _NOTHING, _NOTHING, {}
+    best, first, steps, all_played = _NOTHING, _NOTHING, {}, {}
     for rung in rungs:
-        played = judge(rung.network, rung.params)
+        played = all_played[rung.name] = judge(rung.network, rung.params)
         first = first if held else played
         gain = gain_of(played, best) if held else RungGain()
         too_slow = (
@@ -228,7 +246,29 @@ def climb(
         if taken:
             held, best = rung, played
     chosen = held.name if held else ""
+    for name, played in all_played.items():
+        steps[name] = _beside_behaviour(steps[name], played, logged, all_played.get(clone))
+    if not is_trusted and clone in steps and not _is_above_behaviour(steps[chosen]):
+        chosen = clone
     return {name: step._replace(is_chosen=name == chosen) for name, step in steps.items()}
+
+
+def _beside_behaviour(
+    step: RungStep, played: RungResult, logged: np.ndarray | None, clone: RungResult | None
+) -> RungStep:
+    """The step with its gains over the logged behaviour, in the log and cloned in the twin."""
+    if logged is not None:
+        over = played.value - logged
+        step = step._replace(over_log=_mean(over), over_log_low=_low(over, _SURE))
+    if clone is not None:
+        gain = gain_of(played, clone)
+        step = step._replace(over_clone=gain.mean, over_clone_low=gain.low)
+    return step
+
+
+def _is_above_behaviour(step: RungStep) -> bool:
+    """Whether a rung is better than the logged behaviour as far as a twin that failed its certificate can say."""
+    return step.over_clone_low > 0.0 and (not step.over_log_low <= 0.0 or step.over_clone >= UNTRUSTED_GAIN)
 
 
 def _is_enough(gain: RungGain, rung: Rung, held: Rung, is_trusted: bool) -> bool:
@@ -277,35 +317,6 @@ def select_row(judge: Judge, network: Actor, stacked: PyTree) -> int:
     return int(np.argmax([judge(network, params).mean for params in each]))
 
 
-def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
-    """Which rung won, and by how much over the one below; or why the first stayed."""
-    first, chosen = next(iter(steps)), chosen_of(steps)[0]
-    if chosen != first:
-        step = steps[chosen]
-        caveat = "" if is_trusted else "; the twin failed its certificate"
-        took = "" if np.isnan(step.response_s) else f"; mean response {_times(step, steps[first])} {first}'s"
-        likely = "likely better" if step.gain > 0.0 else "not surely worse"
-        least = "at least" if step.low > 0.0 else f"{likely}, perhaps"
-        return (
-            f"{chosen}: {step.gain:+.4f} over the rung below, {least} {step.low:+.4f}, with members held out"
-            f"{took}{caveat}"
-        )
-    rivals = {name: step for name, step in steps.items() if name != first and step.gain > 0.0}
-    if not rivals:
-        return f"{first}: no other rung was better"
-    name, step = max(rivals.items(), key=lambda pair: pair[1].gain)
-    if step.too_slow:
-        return f"{first}: the best other, {name}, is {step.gain:+.4f} at {_times(step, steps[first])} its mean response"
-    low = f"perhaps {step.low:+.4f}" if np.isfinite(step.low) else "of too few windows for an interval"
-    why = "is too uncertain" if is_trusted else "failed its certificate, and shows too little,"
-    return f"{first}: the twin {why} to leave it; the best other, {name}, is {step.gain:+.4f}, {low}"
-
-
-def _times(step: RungStep, first: RungStep) -> str:
-    """The mean response time of a rung as a multiple of the first one's."""
-    return f"{step.response_s / first.response_s:.2f} times"
-
-
 def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool | None]]:
     """The steps as plain values, in their order; `low` is None where there were too few windows for an interval."""
     return [
@@ -314,9 +325,14 @@ def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool
             "low": step.low if np.isfinite(step.low) else None,
             "out_of_support": step.out_of_support, "taken": bool(step.taken), "chosen": bool(step.is_chosen),
             "response_s": step.response_s if np.isfinite(step.response_s) else None, "too_slow": bool(step.too_slow),
+            **{of: _finite(getattr(step, of)) for of in ("over_log", "over_log_low", "over_clone", "over_clone_low")},
         }
         for name, step in steps.items()
     ]  # fmt: skip
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def chosen_of(steps: Mapping[str, RungStep]) -> tuple[str, int]:

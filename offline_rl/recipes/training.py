@@ -34,10 +34,10 @@ from offline_rl.recipes.ladder import (
     RungStep,
     chosen_of,
     climb,
-    in_words,
     referee,
     select_row,
 )
+from offline_rl.recipes.ladder_words import beside_the_log, in_words
 from offline_rl.recipes.log_learners import LearnerSearch, learn_from_log
 from offline_rl.recipes.schedulers import TWIN, Schedulers, best_seed, policy_params, stacked
 from offline_rl.recipes.twin_experience import members_of, rollouts_in
@@ -59,7 +59,7 @@ _LADDER = 4
 """Likewise for the ladder's referee."""
 _RESIDUAL = 5
 """Likewise for the policy that corrects a rule."""
-RESIDUAL, SEED, CLONE = "residual", "seed", "clone.npz"
+RESIDUAL, SEED, CLONE, CLONED = "residual", "seed", "clone.npz", "bc_greedy"
 RESIDUAL_KL = 0.003
 """Weight of the divergence from the rule that a residual begins at; its entropy has none."""
 
@@ -72,6 +72,7 @@ class Contenders(NamedTuple):
     correctors: Mapping[str, Actor]
     found: Schedulers  # without a ladder
     most_response: float | None  # see `TrainingConfig`
+    logged: np.ndarray  # [windows] what the logged decisions were worth in the referee's episodes
 
     def ranked(self, progress: Progress, *, is_trusted: bool) -> Schedulers:
         """The schedulers with the ladder's choice.
@@ -168,7 +169,22 @@ def train_contenders(
         {},
         searches,
     )
-    return Contenders(judges, start.network, correctors, found, config.most_response)
+    logged = logged_value(start.history, twin.disjoint_windows(), episodes_of(twin, config))
+    return Contenders(judges, start.network, correctors, found, config.most_response, logged)
+
+
+def logged_value(history: Trajectory, windows: Windows, episodes: Windows) -> np.ndarray:
+    """[episodes] mean reward of the logged decisions that settled in every episode, NaN where none did; `history`: the
+    log of `windows`, which hold the same requests."""
+    known = windows.valid() & np.asarray(history.active & history.settled)[:, 0]
+    reward = dict(
+        zip(windows.row[known].tolist(), np.asarray(history.reward)[:, 0][known].tolist(), strict=True)
+    )
+    each = [
+        [reward[row] for row in episodes.row[:length, number].tolist() if row in reward]
+        for number, length in enumerate(episodes.length.tolist())
+    ]
+    return np.array([np.mean(values) if values else np.nan for values in each])
 
 
 def _referee(
@@ -294,14 +310,18 @@ def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dic
         params = found.rules[RESIDUAL]
         corrector = contenders.correctors[str(network_facts(params).corrects)]
         rungs.append(Rung(RESIDUAL, 0, corrector, params, corrects_rule=True))
-    rungs.append(Rung("bc_greedy", 0, network, found.clone))
+    rungs.append(Rung(CLONED, 0, network, found.clone))
     rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
     if found.num_trained:
         rows[TWIN] = best_seed(found)
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
     with progress.stage("ladder"):
-        steps = climb(rungs, judges.judge, is_trusted=is_trusted, most_response=contenders.most_response)
-    progress.note(f"ladder: {in_words(steps, is_trusted=is_trusted)}")
+        steps = climb(
+            rungs, judges.judge, is_trusted=is_trusted, most_response=contenders.most_response,
+            logged=contenders.logged, clone=CLONED,
+        )  # fmt: skip
+    worse = "warning: " if beside_the_log(steps) else ""
+    progress.note(f"{worse}ladder: {in_words(steps, is_trusted=is_trusted)}")
     return steps
 
 

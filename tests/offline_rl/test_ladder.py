@@ -1,5 +1,7 @@
 """The ladder takes what is better with confidence, on paired windows, and stays where it cannot tell."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_rel
@@ -12,10 +14,11 @@ from offline_rl.recipes.ladder import (
     chosen_of,
     climb,
     gain_of,
-    in_words,
     rungs_of,
     select_row,
 )
+from offline_rl.recipes.ladder_words import beside_the_log, in_words
+from offline_rl.recipes.training import logged_value
 
 NO_ENTRANTS = Actor(None, None)  # type: ignore[arg-type]
 LUCK = 0.2 * np.random.default_rng(0).standard_normal((2, 64))
@@ -216,3 +219,56 @@ def test_the_interval_is_student_s_over_windows_that_both_settled() -> None:
 def test_seeds_are_chosen_by_value() -> None:
     stacked = {"value": np.array([0.1, 0.3, 0.2])}
     assert select_row(judged, NO_ENTRANTS, stacked) == 1
+
+
+def beside_the_behaviour(logged: float, *, is_trusted: bool, correction: float = 0.53) -> dict[str, RungStep]:
+    """A rule of .5, what corrects it, and a clone of the behaviour of .52 in the twin; the log's own value is known of
+    all windows but one."""
+    rungs = [
+        Rung("rule", 0, NO_ENTRANTS, {"value": 0.5}, is_rule=True),
+        Rung("residual", 0, NO_ENTRANTS, {"value": correction, "own": 1e-4}, corrects_rule=True),
+        Rung("bc_greedy", 0, NO_ENTRANTS, {"value": 0.52}),
+    ]
+    known = np.append(np.full(63, logged) + LUCK.mean(axis=0)[:63], np.nan)
+    return climb(rungs, judged, is_trusted=is_trusted, logged=known, clone="bc_greedy")
+
+
+def test_in_a_failed_twin_the_clone_is_handed_over_where_every_rung_loses_to_the_logged_behaviour() -> None:
+    lost = beside_the_behaviour(0.6, is_trusted=False)
+    assert [name for name, step in lost.items() if step.taken] == ["rule", "residual"]
+    assert chosen_of(lost)[0] == "bc_greedy"
+    words = in_words(lost, is_trusted=False)
+    assert words.startswith("bc_greedy: the twin failed its certificate")
+    assert "residual, +0.0100 over its clone" in words
+    assert "bc_greedy IS NO BETTER in the twin than the logged decisions were in the log: 0.5" in words
+    assert rungs_of(lost)[1]["over_log"] == pytest.approx(-0.07, abs=1e-3)
+    for logged, correction in (
+        (0.4, 0.53),
+        (0.6, 0.56),
+    ):  # above both; far above the clone, where the level is off
+        kept = beside_the_behaviour(logged, is_trusted=False, correction=correction)
+        assert chosen_of(kept)[0] == "residual"
+        assert ("residual IS NO BETTER" in in_words(kept, is_trusted=False)) == (logged == 0.6)
+    alike = beside_the_behaviour(0.4, is_trusted=False, correction=0.52)
+    assert chosen_of(alike)[0] == "bc_greedy"
+    assert not beside_the_log(alike)
+
+
+def test_in_a_twin_that_passed_the_choice_stays_and_the_value_of_the_log_is_said() -> None:
+    lost = beside_the_behaviour(0.6, is_trusted=True)
+    assert chosen_of(lost)[0] == "residual"
+    assert "residual IS NO BETTER in the twin than" in in_words(lost)
+    assert not beside_the_log(beside_the_behaviour(0.4, is_trusted=True))
+    unknown = climbed(rule={"value": 0.5}, other={"value": 0.9})
+    assert not beside_the_log(unknown)
+    assert rungs_of(unknown)[1]["over_log"] is None
+
+
+def test_what_the_log_was_worth_in_an_episode_is_the_mean_of_its_settled_requests() -> None:
+    row = np.array([[0, 2], [1, 3], [-1, 4]])  # of two windows; 3 and 4 in the second
+    windows = SimpleNamespace(row=row, valid=lambda: row >= 0)
+    settled = np.array([[[True, True]], [[True, False]], [[False, True]]])
+    history = SimpleNamespace(active=np.ones_like(settled), settled=settled, reward=1.0 + row[:, None])
+    episodes = SimpleNamespace(row=np.array([[0, 3], [1, 3], [2, 3], [4, 3]]), length=np.array([3, 1]))
+    found = logged_value(history, windows, episodes)
+    np.testing.assert_array_equal(found, [2.0, np.nan])  # the mean of 1, 2 and 3; request 3 did not settle

@@ -53,7 +53,8 @@ from logs_schema.progress import Progress
 from offline_rl.export import export_policy, network_facts
 from offline_rl.placement_contract import placement_contract
 from offline_rl.recipes.config import TrainingConfig
-from offline_rl.recipes.ladder import in_words, rungs_of
+from offline_rl.recipes.ladder import rungs_of
+from offline_rl.recipes.ladder_words import beside_the_log, in_words
 from offline_rl.recipes.log_learners import tuned_as
 from offline_rl.recipes.schedulers import (
     best_row,
@@ -75,6 +76,8 @@ from twin.population import PopulationConfig, learn_workload_model
 
 POPULATION = "population"
 """Folder of the population within a twin's."""
+BESIDE_LOG = "beside_log"
+"""Key in the manifest of a policy: that it is not surely better than the logged behaviour, in words; else empty."""
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
@@ -230,6 +233,7 @@ def build_policy(
         "kl_to_clone": [round(float(curve[-1]), 6) for curve in schedulers.kl_curve],
         "ladder": in_words(schedulers.ladder, is_trusted=is_trusted),
         "rungs": rungs_of(schedulers.ladder),
+        BESIDE_LOG: beside_the_log(schedulers.ladder),
         "tuned": {name: tuned_as(search) for name, search in schedulers.searches.items()},
         **(certification or {}),
     }
@@ -326,6 +330,12 @@ def build_comparison(
             limits = [training_in_words(policy_path), *limits]
             if not in_certified_twin(policy_path):
                 warnings = [*warnings, f"{limits[0]} A bundle of them is for shadow mode at most."]
+            trained = made["policy"].extra
+            limits += [f"The ladder chose {trained['ladder']}."] if "ladder" in trained else []
+            warnings = [
+                *warnings,
+                *([f"Of the ladder, {said}."] if (said := trained.get(BESIDE_LOG)) else []),
+            ]
         report = replace(report, limits=(*limits, *report.limits), warnings=tuple(warnings))
         facts = write_comparison(report, out)
     keep.remove()
