@@ -29,6 +29,11 @@ class TableCounts:
         """Rows in quarantine without those that are left out on purpose."""
         return sum(number for rule, number in self.rules.items() if rule.split(":")[0] not in OF_NO_REQUEST)
 
+    @property
+    def left_out(self) -> float:
+        """Share of the rows of the log that were left out on purpose."""
+        return (self.quarantined - self.broken) / max(self.rows + self.quarantined, 1)
+
 
 @dataclass(frozen=True)
 class PlaceUse:

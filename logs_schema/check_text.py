@@ -20,6 +20,8 @@ from logs_schema.log_days import LogDays
 MARKS = {"yes": ("✓ yes", "green"), "partial": ("~ partial", "yellow"), "no": ("✗ no", "red")}
 LEVELS = " ▁▂▃▄▅▆▇█"
 MAX_WARNING_LINES = 12
+MANY_LEFT_OUT = 0.5
+"""Share of a table's rows from which on the verdict says that they were left out."""
 
 
 def render(report: CheckReport, *, width: int | None = None, colour: bool | None = None) -> str:
@@ -70,6 +72,13 @@ def _verdict(report: CheckReport) -> RenderableType:
     lines = Text("usable" if report.usable else "not usable", style=f"bold {style}")
     for problem in report.problems:
         lines.append(f"\n✗ {problem}", style="red")
+    for name, table in report.tables.items():
+        if table.left_out > MANY_LEFT_OUT:
+            lines.append(
+                f"\n~ {name}: {100 * table.left_out:.0f} % of the rows were left out as no requests of their own; "
+                "right for steps of jobs, wrong where they are what ran: then mend [only] of the mapping",
+                style="yellow",
+            )
     log = f"format {report.facts.get('format', 'unknown')}, content {report.content_hash[:12]}"
     lines.append(f"\n{log}", style="dim")
     if report.facts.get("clock") == "relative":

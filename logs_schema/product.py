@@ -140,10 +140,11 @@ def writing(
         remove_unread(temporary)
 
 
-def refuse_place(path: Path, replace: bool) -> None:
-    """ProductError where no product can be written: the path is taken, or inside another product."""
+def refuse_place(path: Path, replace: bool, more: str = "") -> None:
+    """ProductError where no product can be written: the path is taken, or inside another product; `more` is what else
+    its writer can be advised to do where it is taken."""
     _refuse_inside(path)
-    _refuse_taken(path, replace)
+    _refuse_taken(path, replace, more)
 
 
 def remove_once_in_place(out: Path, folder: Path) -> None:
@@ -309,13 +310,13 @@ def _refuse_inside(path: Path) -> None:
         )  # fmt: skip
 
 
-def _refuse_taken(path: Path, replace: bool) -> None:
+def _refuse_taken(path: Path, replace: bool, more: str = "") -> None:
     if not path.exists() and not path.is_symlink():
         return
     if path.is_dir() and not any(path.iterdir()):
         return
     if not replace:
-        advice = "choose another path, or replace it (--replace)"
+        advice = "; ".join(filter(None, ["choose another path, or replace it (--replace)", more]))
         raise ProductError(
             "the path is taken", where=str(path), allowed="a path that does not exist", advice=advice
         )

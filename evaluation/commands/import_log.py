@@ -23,6 +23,7 @@ LATER_DAYS = (
     "Days that came later: name their files beside the older ones, and --replace; a row that is in both is\n"
     "taken once. The daily job that also trains again is schedtwin refresh."
 )
+TO_ADD = "to add days, name their files beside the older ones and --replace, or run the daily job, schedtwin refresh"
 
 
 def add_arguments(parser: ArgumentParser) -> None:
@@ -37,7 +38,7 @@ def add_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "paths", metavar="PATH", nargs="+", type=Path, help="files of the log, or a folder of them"
     )
-    parser.set_defaults(publishes=True)
+    parser.set_defaults(publishes=True, if_taken=TO_ADD)
     add_out(
         parser, "archive", "folder to write, or address in an object store (s3://BUCKET/NAME, gs://..., file:///...)"
     )  # fmt: skip

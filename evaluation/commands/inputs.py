@@ -95,7 +95,7 @@ def _refuse_place(arguments: Namespace) -> None:
         _refuse_other_schemes(out)
         from logs_schema.product import refuse_place
 
-        refuse_place(out.absolute(), arguments.replace)
+        refuse_place(out.absolute(), arguments.replace, getattr(arguments, "if_taken", ""))
 
 
 def _refuse_address(out: Path, arguments: Namespace) -> None:

@@ -155,6 +155,17 @@ def test_import_help_lists_the_formats(capsys):
     assert all(name in shown for name in ("swf", "wagap", "lumos", "openb", "alibaba2018", "philly"))
 
 
+def test_an_import_to_a_path_that_is_taken_says_how_days_are_added(tmp_path, capsys):
+    (tmp_path / "archive").mkdir()
+    (tmp_path / "archive" / "manifest.json").write_text("{}")
+    log = tmp_path / "log.swf"
+    log.write_text("; nothing\n")
+    assert run("import", "swf", log, "--out", tmp_path / "archive") == 2
+    said = capsys.readouterr().err
+    assert "the path is taken" in said
+    assert "to add days, name their files beside the older ones and --replace" in said
+
+
 def test_a_single_step_needs_no_log_and_warns_of_one_that_is_not_there(tmp_path, capsys):
     config = tmp_path / "job.toml"
     for text, warning in (

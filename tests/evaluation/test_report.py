@@ -94,11 +94,30 @@ def test_one_table_of_the_judges_is_shown_at_a_time_without_a_script(plain):
 def test_the_picture_comes_first_then_the_verdict_in_two_sentences(plain):
     first, second = verdict(made_comparison())
     assert first.startswith(
-        "Judged by replay, ppo is better than bc_greedy, history and random after 0 days and 1 week; "
+        "Judged by replay, which borrows 60 % of its outcomes from other requests, ppo is better than bc_greedy, "
+        "history and random after 0 days and 1 week; "
         "it is not distinguishable from bc_greedy, history and random after 1 day (on_time after 1 week: ppo "
     )
     assert second == "Confirmed of these 9 verdicts: 9 by twin."
     assert plain.index("<svg") < plain.index(first) < plain.index(second) < plain.index("<table")
+
+
+def test_the_verdict_is_that_of_the_first_judge_that_does_not_guess():
+    comparison = made_comparison()
+
+    def guessing(*judges):
+        tallies = [
+            replace(one, out_of_support=0.6 if (one.judge, one.policy) in judges else 0.0)
+            for one in comparison.tallies
+        ]
+        return verdict(replace(comparison, tallies=tuple(tallies)))[0]
+
+    assert guessing().startswith("Judged by replay, which borrows")
+    assert guessing(("replay", "ppo")).startswith("Judged by twin, ppo is")
+    assert guessing(("replay", "bc_greedy")).startswith("Judged by twin, ppo is")
+    assert guessing(("replay", "ppo"), ("twin", "ppo")).startswith(
+        f"Judged by replay{FAR_MARK}, which borrows"
+    )
 
 
 def test_warnings_stand_before_the_picture():
@@ -172,7 +191,7 @@ def test_a_guess_is_marked_in_table_summary_and_limits():
     assert any("Judged by replay, ppo" in one and f"1 week{FAR_MARK}" in one for one in said)
     assert not any(FAR_MARK in one for one in said if "Judged by twin" in one)
     assert last.startswith(f"{FAR_MARK} a guess")
-    assert verdict(guessed)[0].startswith(f"Judged by replay{FAR_MARK}, ppo")
+    assert verdict(guessed)[0].startswith("Judged by twin, ppo")
     assert FAR_MARK not in verdict(comparison)[0]
     page = render(replace(made_report(), comparison=guessed))
     value = number(guessed.cell("replay", 7, "ppo", "on_time").value)

@@ -12,7 +12,7 @@ import pytest
 from evaluation.commands.cli import main
 from evaluation.comparison.survey import day_counts
 from evaluation.comparison.survey.day_counts import BINS_A_DECADE, OTHERS, DayCounts, bin_of, count_day
-from evaluation.comparison.survey.showing import darkest
+from evaluation.comparison.survey.showing import darkest, day_labels
 from evaluation.comparison.survey.survey import (
     Aspect,
     AtShift,
@@ -115,6 +115,12 @@ def test_the_figure_of_days_tells_far_days_apart_and_keeps_its_scale_for_near_on
     far = np.arange(0.0, 40.0)
     assert 36.0 < darkest(far) < 39.0
     assert darkest(np.array([0.0, 0.5, 1.1, np.nan])) == darkest(np.array([np.nan])) == 2.0
+
+
+def test_days_of_several_years_are_labelled_with_them() -> None:
+    days = [dt.date(2023, 12, 30), dt.date(2023, 12, 31)]
+    assert day_labels(days) == ["Dec 30", "Dec 31"]
+    assert day_labels([*days, dt.date(2024, 1, 1)]) == ["Dec 30 2023", "Dec 31 2023", "Jan 01 2024"]
 
 
 def test_rare_labels_become_others(changed: Archive, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ ALIKE = pa.table({"node_id": ["a1", "a2", "b1"], "node_class": ["a", "a", "a"]})
 
 
 def overlap_of(rows, nodes=NODES):
-    """The line for rows of (site, service, node, how many), in two batches; every other node is one that a request
-    ran on, whose offer the log does not name."""
+    """The line for rows of (site, service or service/queue, node, how many), in two batches; every other node is one
+    that a request ran on, whose offer the log does not name."""
     each = [
         (site, service, None if number % 2 else node, node if number % 2 else None)
         for site, service, node, count in rows
@@ -19,7 +19,8 @@ def overlap_of(rows, nodes=NODES):
     ]
     found = Overlap()
     for part in (each[::2], each[1::2]):
-        columns = [pa.array([row[place] for row in part], pa.string()) for place in range(4)]
+        part = [(site, *(service or "").partition("/")[::2], *nodes) for site, service, *nodes in part]
+        columns = [pa.array([row[place] or None for row in part], pa.string()) for place in range(5)]
         found.add(pa.record_batch([one.dictionary_encode() for one in columns], names=COLUMNS))
     return found.finish(nodes)
 
@@ -57,3 +58,9 @@ def test_requests_without_a_decision_are_in_the_whole_and_a_log_without_any_says
     line = overlap_of([("s", "ocr", "a1", 50), ("s", "ocr", "b1", 50), ("s", "ocr", None, 100)])
     assert (line.answer, line.fraction) == ("partial", 0.5)
     assert overlap_of([("s", "ocr", None, 10)]).reason == "the log has no decisions"
+
+
+def test_queues_with_nodes_of_their_own_tried_nothing_else():
+    assert overlap_of([("s", "ocr", "a1", 50), ("s", "ocr", "b1", 50)]).fraction == 1.0
+    assert overlap_of([("s", "ocr/batch", "a1", 50), ("s", "ocr/debug", "b1", 50)]).fraction == 0.0
+    assert overlap_of([("s", "/batch", "a1", 50), ("s", "/debug", "b1", 50)]).fraction == 0.0

@@ -51,14 +51,14 @@ def request(number, arrival_s, **changes):
     }
 
 
-def checked(folder, requests, *, nodes=(NODE,), rejects=0, facts=None):
+def checked(folder, requests, *, nodes=(NODE,), rejects=0, facts=None, rule="field_count"):
     with ArchiveWriter(folder / "archive", facts=facts or {}) as writer:
         if nodes:
             writer.write("nodes", tabulate(NODES, list(nodes)), source="nodes.csv")
         if requests:
             writer.write("requests", tabulate(REQUESTS, requests), source="log.csv")
         for row in range(rejects):
-            writer.reject("requests", "field_count", "log.csv", 1000 + row, "?")
+            writer.reject("requests", rule, "log.csv", 1000 + row, "?")
     report = check_archive(folder / "archive")
     assert capabilities_of(Archive(folder / "archive")) == report.capabilities
     return report
@@ -76,6 +76,18 @@ def test_a_clean_log_has_no_warnings(tmp_path):
     assert [(line.resource, line.num_places, line.largest_share) for line in report.capacities] == [
         ("cpu_cores", 1, 0.5)
     ]
+
+
+@pytest.mark.parametrize(("rejects", "told"), [(2, False), (57, True)])
+def test_an_archive_of_which_most_was_left_out_on_purpose_is_usable_and_the_verdict_says_it(
+    tmp_path, rejects, told
+):
+    report = checked(
+        tmp_path, [request(n, n * DAY_S) for n in range(3)], rejects=rejects, rule="other_row:JobID"
+    )
+    assert report.usable
+    verdict = render(report, width=120, colour=False).partition("Tables")[0]
+    assert ("requests: 95 % of the rows were left out" in verdict) == told
 
 
 def test_too_many_cores_at_once_are_a_warning_that_names_the_node(tmp_path):

@@ -8,10 +8,16 @@ from evaluation.comparison.formatting import FAR_MARK, shift_label, with_interva
 from evaluation.comparison.report.roles import TRAINED, USER, strong_policies, strongest_rule
 from evaluation.comparison.report.words import WORDS, listed
 
+REPLAY, IN_MODEL = "replay", "training twin"
+"""The judge that borrows outcomes, and the one that policies were trained with."""
+MOST = 0.5
+"""Share of borrowed outcomes from which on the verdict says it."""
+
 
 def verdict(comparison: Comparison) -> list[str]:
-    """The result in at most two sentences: the first judge's comparison of the policy of interest with the other main
-    policies, and the agreement of the other judges."""
+    """The result in at most two sentences: a judge's comparison of the policy of interest with the other main policies,
+    and the agreement of the other judges. It is the first whose values of these are no guesses, else the first; never
+    the twin that the policies were trained in, where there is another."""
     names = [one.policy for one in strong_policies(comparison)]
     mine = _of_interest(comparison)
     references = [
@@ -21,16 +27,33 @@ def verdict(comparison: Comparison) -> list[str]:
     ]
     judges = [judge.name for judge in comparison.judges]
     verdicts = {judge: _verdicts(comparison, judge, mine, references) for judge in judges} if mine else {}
-    lead = next((judge for judge in judges if verdicts.get(judge)), None)
-    if mine is None or lead is None:
+    measured = [judge for judge in judges if verdicts.get(judge)]
+    if mine is None or not measured:
         return ["No difference between policies could be measured; the details give the reasons."]
-    guessed = any(
-        comparison.is_far(lead, shift, one) for name, shift in verdicts[lead] for one in (mine, name)
-    )
-    by = lead + (FAR_MARK if guessed else "")
+    guessed = {
+        judge: any(
+            comparison.is_far(judge, shift, one) for name, shift in verdicts[judge] for one in (mine, name)
+        )
+        for judge in measured
+    }
+    lead = min(measured, key=lambda judge: (judge == IN_MODEL, guessed[judge]))
+    by = lead + (FAR_MARK if guessed[lead] else "") + _borrowed(comparison, lead, mine)
     first = f"Judged by {by}, {mine} {_standing(verdicts[lead])}{_values(comparison, lead, mine)}."
     others = {judge: found for judge, found in verdicts.items() if judge != lead and found}
     return [first, _agreement(verdicts[lead], others)]
+
+
+def _borrowed(comparison: Comparison, judge: str, policy: str) -> str:
+    """What share of a policy's outcomes replay borrows from other requests, where it is most of them."""
+    agreements = [
+        one.agreement
+        for one in comparison.tallies
+        if (one.judge, one.policy) == (judge, policy) and one.agreement is not None
+    ]
+    borrowed = 1.0 - min(agreements, default=1.0)
+    if judge != REPLAY or borrowed <= MOST:
+        return ""
+    return f", which borrows {100 * borrowed:.0f} % of its outcomes from other requests"
 
 
 def _of_interest(comparison: Comparison) -> str | None:

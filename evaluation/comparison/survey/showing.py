@@ -1,5 +1,7 @@
 """Output of a survey: as JSON, as text, and as a page with figures."""
 
+import datetime as dt
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +158,12 @@ def darkest(distance: np.ndarray) -> float:
     return max(2.0, float(np.quantile(known, 0.95)) if known.size else 0.0)
 
 
+def day_labels(days: Sequence[dt.date]) -> list[str]:
+    """The days as short labels, with their years where these differ."""
+    years = len({day.year for day in days}) > 1
+    return [day.strftime("%b %d %Y" if years else "%b %d") for day in days]
+
+
 def _days_plot(found: DaySurvey, one: Aspect) -> str:
     """An aspect's distance between every two days, in multiples of its limit."""
     from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
@@ -170,7 +178,7 @@ def _days_plot(found: DaySurvey, one: Aspect) -> str:
         norm = TwoSlopeNorm(vmin=0.0, vcenter=1.0, vmax=(most := darkest(distance)))
         drawn = axes.imshow(distance, cmap=colours, norm=norm)
         ticks = np.unique(np.linspace(0, len(shown) - 1, 6).round().astype(int))
-        names = [found.days[shown[tick]].strftime("%b %d") for tick in ticks]
+        names = day_labels([found.days[shown[tick]] for tick in ticks])
         axes.set_xticks(ticks, names, rotation=45, ha="right", fontsize=9)
         axes.set_yticks(ticks, names, fontsize=9)
         scale = np.unique([0.0, *np.linspace(1.0, most, 4).round()])
