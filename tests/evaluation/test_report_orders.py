@@ -74,3 +74,22 @@ def test_values_far_apart_stand_on_a_logarithmic_axis(comparison):
     without = replace(comparison, policies=comparison.policies[1:])  # ljf
     (panel,) = panels(without).values()
     assert 100.0 not in ticks_of(panel)
+
+
+def test_about_zero_no_axis_is_finer_than_intervals(comparison):
+    """Values of 60, .5 and -.5: with intervals of .2 the axis is logarithmic, with those of 6 it is not."""
+
+    def ticks(width):
+        cells = []
+        for place, one in enumerate(comparison.cells):
+            value = 60.0 if one.policy == "ljf" else 0.5 * (-1) ** place
+            cells.append(
+                replace(
+                    one, estimate=replace(one.estimate, value=value, low=value - width, high=value + width)
+                )
+            )
+        (panel,) = panels(replace(comparison, cells=tuple(cells))).values()
+        return ticks_of(panel)
+
+    assert {1.0, 10.0} <= ticks(0.1)
+    assert 1.0 not in ticks(3.0)

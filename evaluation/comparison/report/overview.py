@@ -183,13 +183,16 @@ def _panel(
 
 def _scale(axes: "Axes", lines: Sequence[_Line], strong: dict[str, Strong]) -> None:
     """One scale for all panels: logarithmic where the range of values is large, and linear about zero where some of
-    them are not positive."""
+    them are not positive, at least as far as intervals reach."""
     shown = [line.y for line in lines]
     shown += [bound for line in lines if line.policy in strong for bound in (line.low, line.high)]
     low, high = float(np.nanmin(np.concatenate(shown))), float(np.nanmax(np.concatenate(shown)))
     values = np.concatenate([line.y for line in lines])
     sizes = np.abs(values[np.isfinite(values)])
     usual = float(np.quantile(sizes, 0.25))
+    widths = np.concatenate([line.high - line.low for line in lines])
+    if np.nanmin(values) <= 0.0 and np.isfinite(widths).any():
+        usual = max(usual, 0.5 * float(np.nanmedian(widths)))
     if np.max(sizes) <= LOGARITHMIC_FROM * usual or usual == 0.0:
         margin = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
         axes.set_ylim(low - margin, high + margin)
