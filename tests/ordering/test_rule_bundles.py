@@ -1,14 +1,17 @@
 """Published rules in bundles: they decide as the rules do, and replace an index that is worse."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison
-from evaluation.comparison.entries import Cell, Difference, ShiftFacts
+from evaluation.comparison.entries import Cell, Difference, JudgeFacts, MetricFacts, PolicyFacts, ShiftFacts
+from evaluation.comparison.report.roles import strong_policies
 from evaluation.problems.ordering.exporting import export_rule, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import OWN_BACKFILL, fixed_order
-from evaluation.problems.ordering.winning import winner_of
+from evaluation.problems.ordering.winning import winner_of, with_exported_last
 from logs_schema.errors import ConfigError, ProductError
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import RunningJob, WaitingJob, load_queue
@@ -152,3 +155,19 @@ def test_the_ladder_s_index_is_handed_over_with_its_exponents():
         told({"ladder": (BETTER, LEVEL)}, {}, ladder="index(0.5,1,0,1,0.06)", best_rule="saf+easy")
     )
     assert own.exponents is None  # the index of the comparison was surely better
+
+
+@pytest.mark.parametrize(("verdicts", "last"), [((BETTER, LEVEL), "index"), ((LEVEL, LEVEL), "ladder")])
+def test_reports_name_what_is_exported(verdicts, last):
+    kinds = {"ladder": "trained", "sjf+easy": "baseline", "ppo": "trained", "index": "trained"}
+    policies = tuple(PolicyFacts(name, kind, "") for name, kind in kinds.items())
+    found = told({"ladder": verdicts}, {}, ladder="index(0.5,1,0,1,0.06)", best_rule="sjf+easy")
+    comparison = with_exported_last(
+        replace(
+            found,
+            policies=policies,
+            judges=(JudgeFacts("replay", ""),),
+            metrics=(MetricFacts("bounded_slowdown", "1", "lower", ""),),
+        )
+    )
+    assert {one.policy: one.role for one in strong_policies(comparison)}[last] == "exported by training"

@@ -22,7 +22,7 @@ from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
 from evaluation.problems.ordering.user_orders import UserOrders, user_orders
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, log_days, plan_weeks
-from evaluation.problems.ordering.winning import winner_of
+from evaluation.problems.ordering.winning import winner_of, with_exported_last
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
@@ -121,7 +121,7 @@ def compare_queue(
     )  # fmt: skip
     if policy is not None:
         winner = f"recommended for export (schedtwin export --comparison): {winner_of(comparison).words}"
-        comparison = replace(comparison, notes=(*comparison.notes, winner))
+        comparison = with_exported_last(replace(comparison, notes=(*comparison.notes, winner)))
     comparison = with_training_days(own.entered.left_out_of(comparison), users)
     days = [
         _judged_days(archive, twin, plan, shift) for shift in sorted({one.shift_days for one in plan.weeks})

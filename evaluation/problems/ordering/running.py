@@ -25,7 +25,7 @@ from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.weeks import anchor_days, plan_weeks
-from evaluation.problems.ordering.winning import Winner, winner_of
+from evaluation.problems.ordering.winning import Winner, winner_of, with_exported_last
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress, Stage
@@ -133,7 +133,7 @@ def order_archive(
             certification or {}, logged_ranges(jobs, pool, judged_config(training), plan.anchors[-1], num_days),
         )  # fmt: skip
     verb = "exported" if out is not None else "recommended for export"
-    return replace(comparison, notes=(*comparison.notes, f"{verb}: {winner.words}"))
+    return with_exported_last(replace(comparison, notes=(*comparison.notes, f"{verb}: {winner.words}")))
 
 
 def refuse_unplayable(path: Path, config: OrderConfig) -> None:

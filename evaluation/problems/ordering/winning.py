@@ -1,5 +1,6 @@
 """The order to export: the ladder's, unless the learned order is better in the replay of a comparison."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from evaluation.comparison.bootstrap import DifferenceVerdict
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import shift_label
+from evaluation.comparison.report.roles import TRAINED
 from evaluation.problems.ordering.comparing import REPLAY
 from evaluation.problems.ordering.fixed_orders import OWN_BACKFILL
 from evaluation.problems.ordering.index_orders import index_exponents
@@ -47,6 +49,14 @@ def winner_of(comparison: Comparison) -> Winner:
         words = f"the index: in {REPLAY} better than the ladder after {shifts}, and worse at no shift"
         return Winner(None, words, rule)
     return winner_of_ladder(ladder, rule, f"in {REPLAY} {INDEX} is not surely better")
+
+
+def with_exported_last(comparison: Comparison) -> Comparison:
+    """The comparison with the order that is exported as the last of its trained policies: reports name it so."""
+    winner = winner_of(comparison)
+    name = INDEX if winner.rule is None and winner.exponents is None else LADDER
+    policies = sorted(comparison.policies, key=lambda one: one.name == name and one.kind == TRAINED)
+    return replace(comparison, policies=tuple(policies))
 
 
 def winner_of_ladder(order: str, rule: str, why: str) -> Winner:
