@@ -16,7 +16,7 @@ from offline_rl.distributions import joint_entropy, joint_log_prob
 from twin.contracts import Array, Outcome, PyTree, Response
 from twin.environment import environment
 from twin.placement.bookkeeping import placement
-from twin.placement.history import answers_of_history
+from twin.placement.history import answers_of_history, fewer_of
 from twin.placement.replay import ReplayTable, replayed_answers
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
@@ -29,7 +29,8 @@ MIN_DAYS = 8
 """From so many days on, whole days are the units; below, four stretches of a window each."""
 BLOCKS_PER_WINDOW = 4
 MOST_ANSWERS = 1 << 25
-"""Logged answers of all nodes in memory at once, one a request and member; of more, windows are taken in turn."""
+"""Logged answers of all nodes in memory at once, one a request and member; of more, windows are taken in turn. Of very
+many nodes fewer (`fewer_of`): each window holds the books of all nodes besides."""
 RESOLUTION, LEAST_S = 0.01, 1e-3
 """Durations within one per cent, or a millisecond, count as equal."""
 
@@ -89,7 +90,8 @@ def forecast(
     """
     whole, members = joined(parts), tested.num_members
     num_draws = -(-NUM_DRAWS // members)
-    most = max(1, MOST_ANSWERS // (tested.encoding.cluster.num_nodes * whole.num_steps * members))
+    num_nodes = tested.encoding.cluster.num_nodes
+    most = max(1, fewer_of(MOST_ANSWERS, num_nodes) // (num_nodes * whole.num_steps * members))
     width = min(most, whole.num_windows)
     every = np.tile(np.arange(width), members)
     run = jax.jit(
