@@ -53,7 +53,8 @@ def tabulate(comparison: Comparison, *, metric: str | None = None) -> Group:
         tables.append(table if table.row_count else Text(f"judge {judge.name} has no values of {name}"))
     if any(is_far(tally.out_of_support) for tally in comparison.tallies):
         tables.append(Text(f"{FAR_MARK} {GUESS}"))
-    tables += [Text(f"note: {note}") for note in (*_shift_notes(comparison), *comparison.judge_notes)]
+    notes = (*_without_interval(comparison, name), *_shift_notes(comparison), *comparison.judge_notes)
+    tables += [Text(f"note: {note}") for note in notes]
     return Group(*tables)
 
 
@@ -82,6 +83,16 @@ def _cell(
     if found is None or found.verdict not in _SIGN:
         return Text(text)
     return Text(f"{text} {_SIGN[found.verdict]}", style=_STYLE[found.verdict])
+
+
+def _without_interval(comparison: Comparison, metric: str) -> list[str]:
+    """Why values of the metric have no interval, each reason once, with the judges and shifts that it is of."""
+    found: dict[str, dict[str, None]] = {}
+    for one in comparison.cells:
+        if one.metric == metric and one.estimate.value is not None and one.estimate.low is None:
+            where = f"{one.judge} after {shift_label(one.shift_days)}"
+            found.setdefault(one.estimate.reason, {})[where] = None
+    return [f"{reason} ({', '.join(where)})" for reason, where in found.items()]
 
 
 def _shift_notes(comparison: Comparison) -> list[str]:

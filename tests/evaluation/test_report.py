@@ -206,3 +206,9 @@ def test_how_far_the_judges_can_be_believed_stands_on_the_page(plain):
     assert header.index("rank correlation") == 2  # in sight on narrow windows
     for figure in ("0.510", "0.530", "0.020", "0.0215", "0.0123", "0.800"):
         assert figure in section
+
+
+def test_the_terminal_says_why_there_is_no_interval():
+    text = as_text(tabulate(made_comparison()))
+    reasons = [line for line in text.splitlines() if line.startswith("note: no interval")]
+    assert reasons == ["note: no interval: 4 units are fewer than 6 (replay after 1 day, twin after 1 day)"]
