@@ -66,6 +66,18 @@ def test_the_load_factor_is_the_ratio_of_the_numbers_of_visits(load):
     assert np.mean(counts) == pytest.approx(60 * load, rel=0.06)
 
 
+def test_without_users_the_load_factor_keeps_hours_and_not_whole_days():
+    """A job every ten minutes: at half the load each day keeps about half of its 24 hours, six jobs each."""
+    rows = [(600.0 * number, 1, 600, 60) for number in range(14 * 144)]
+    month = jobs_of(*rows, agent=np.full(len(rows), -1))._replace(origin_us=round(MONDAY * DAY_S * 1e6))
+    population = fit_population(month, MONDAY, 14)
+    jobs = generate(population, 0, MONDAY, 40, replace(EXACT, load_low=0.5, load_high=0.5))
+    each = np.bincount((jobs.arrival_s // DAY_S).astype(int), minlength=40)
+    assert np.all(each % 6 == 0)
+    assert each.mean() == pytest.approx(72.0, rel=0.1)
+    assert each.std() == pytest.approx(6.0 * np.sqrt(24 * 0.25), rel=0.35)
+
+
 def test_generated_days_have_the_load_of_the_training_days_on_average():
     rng = np.random.default_rng(0)
     arrival_s = np.sort(rng.uniform(0, 28 * DAY_S, 600))
@@ -161,9 +173,9 @@ def test_the_check_names_what_the_training_days_did_not_foretell():
 
 def test_impossible_populations_are_refused():
     month = working_month()
-    with pytest.raises(OrderingError, match="no population"):
+    with pytest.raises(OrderingError, match="too few to generate weeks from"):
         fit_population(month, MONDAY, 2)
-    with pytest.raises(OrderingError, match="no population"):
+    with pytest.raises(OrderingError, match="too few to generate weeks from"):
         fit_population(month, MONDAY + 4000, 28)
     with pytest.raises(OrderingError, match="no job in 1 generated days"):
         generate(fit_population(month, MONDAY, 5), 0, MONDAY, 1, JobPopulationConfig(1e-9, 1e-9))

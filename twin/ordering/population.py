@@ -2,7 +2,7 @@
 
 A *visit* is what one user submits on one day. Visits are the bursts that a Poisson process would miss (people submit in
 batches), and the jobs of one user resemble each other, all the more those that follow one another. So whole pieces of
-history are drawn, never single jobs:
+history are drawn, never single jobs. Where the log names no users, what is submitted within an hour is a visit:
 
     day         each generated day takes the visits of a training day of the same kind (working day, weekend)
     load        every visit is kept with probability min(1, r), or doubled with probability r - 1, where r is
@@ -32,7 +32,7 @@ from twin.ordering.types import Jobs, OrderingError
 from twin.ordering.windows import chosen
 
 EPOCH_WEEKDAY = 3  # 1970-01-01 was a Thursday
-MIN_DAYS = 3
+MIN_DAYS, HOURS = 3, 24
 NUM_DAYS_BEFORE = 28
 """Days of the log that generated ones continue."""
 USED_UP = 0.95
@@ -127,24 +127,28 @@ def fit_population(jobs: Jobs, first_day: int, num_days: int) -> JobPopulation:
     index = np.flatnonzero((day >= 0) & (day < num_days))
     if num_days < MIN_DAYS or not len(index):
         raise OrderingError(
-            f"{len(index)} jobs on {num_days} training days are no population",
+            f"{len(index):,} jobs on {num_days} training days are too few to generate weeks from",
             where=f"{date_of(first_day)} to {date_of(first_day + num_days - 1)}",
             allowed=f"at least {MIN_DAYS} days, and a job",
             advice="train on more days",
         )
     agent, user = np.unique(jobs.agent[index], return_inverse=True)
-    by_visit = np.lexsort((np.arange(len(index)), user, day[index]))
-    visit_key = day[index][by_visit] * len(agent) + user[by_visit]
-    keys, visit_first = np.unique(visit_key, return_index=True)
+    second = (jobs.arrival_s[index] + jobs.origin_us / 1e6) % DAY_S
+    hour = (second // 3600.0).astype(np.int64) * (
+        not np.any(jobs.agent[index] >= 0)
+    )  # without users, by the hour
+    key = (day[index] * HOURS + hour) * len(agent) + user
+    by_visit = np.argsort(key, kind="stable")
+    keys, visit_first = np.unique(key[by_visit], return_index=True)
     by_user = np.argsort(user, kind="stable")
     chosen = index[by_user]
     weekday = (first_day + np.arange(num_days) + EPOCH_WEEKDAY) % 7
     return JobPopulation(
         day_weekend=weekday >= 5,
-        day_visits=np.searchsorted(keys // len(agent), np.arange(num_days + 1)),
+        day_visits=np.searchsorted(keys // (HOURS * len(agent)), np.arange(num_days + 1)),
         visit_user=keys % len(agent),
         visit_jobs=np.append(visit_first, len(index)),
-        offset_s=(jobs.arrival_s[index][by_visit] + jobs.origin_us / 1e6) % DAY_S,
+        offset_s=second[by_visit],
         user_jobs=np.searchsorted(user[by_user], np.arange(len(agent) + 1)),
         user_agent=agent,
         processors=jobs.processors[chosen],
