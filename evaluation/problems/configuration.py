@@ -74,7 +74,7 @@ class WeeksConfig:
         num_train_days: training days before each anchor.
         num_test_days: days that are evaluated.
         shifts: days between training and test.
-        num_anchors: anchors, spread evenly over the log.
+        num_anchors: anchors, spread evenly over the log; a single one is the latest.
         num_drain_days: days after a test during which jobs keep arriving.
         warm: what runs and waits when a week begins: as logged, as under fcfs with EASY, or nothing (empty).
         between: dates in which anchors and the days that are evaluated lie; all of the log if empty.

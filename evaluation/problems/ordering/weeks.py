@@ -116,7 +116,7 @@ def plan_weeks(jobs: Jobs, pool: Pool, config: WeeksConfig, anchors: Sequence[in
 
 
 def anchor_days(jobs: Jobs, config: WeeksConfig) -> list[int]:
-    """The anchors that `config` spreads over a log, as days since 1970 (UTC).
+    """The anchors that `config` spreads over a log, as days since 1970 (UTC); a single one is the latest.
 
     Raises:
         ConfigError: the log is too short for one anchor with its largest shift.
@@ -124,8 +124,8 @@ def anchor_days(jobs: Jobs, config: WeeksConfig) -> list[int]:
     earliest, span = log_days(jobs)[0] + config.num_train_days, config.span()
     if span is not None:
         earliest = max(earliest, span[0])
-    spread = np.linspace(earliest, _latest_anchor(jobs, config, earliest), config.num_anchors).round()
-    return list(dict.fromkeys(int(day) for day in spread))
+    spread = np.linspace(_latest_anchor(jobs, config, earliest), earliest, config.num_anchors).round()
+    return list(dict.fromkeys(int(day) for day in spread[::-1]))
 
 
 def _latest_anchor(jobs: Jobs, config: WeeksConfig, wanted: int) -> int:
