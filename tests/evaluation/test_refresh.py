@@ -10,7 +10,7 @@ from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import ExportDecision, Result
 from evaluation.pipeline.refresh.job import refresh
 from evaluation.problems.configuration import load_config
-from evaluation.problems.placement.steps import build_bundle
+from evaluation.problems.placement.exporting import build_bundle
 from logs_schema import Archive
 from logs_schema.product import read_manifest, verify
 from logs_schema.progress import SilentProgress

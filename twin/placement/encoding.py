@@ -177,10 +177,8 @@ def fit_encoding(
     service = labels[0]
     run_of_service = _median_by(service, run_s, len(cluster.services))
     node = node_index(rows, node_of_name, cluster.num_nodes)
-    bound = {}
-    if rows["candidates"].null_count == len(rows):
-        bound = nodes_of_queues(labels[2], node, cluster.queues, cluster.num_nodes)
-        cluster = replace(cluster, rules=_with_sets(cluster.rules, bound))
+    bound = _bound_queues(rows, labels[2], node, cluster)
+    cluster = replace(cluster, rules=_with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
     expected_s = expected_run_s(rows, labels, run_of_service, run_labels)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
@@ -365,6 +363,15 @@ def _rules(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.n
     sets = {candidate_set(names, node_of_name, num_nodes) for names in lists}
     everything = tuple([True] * num_nodes)
     return np.array([everything, *sorted(sets - {everything})])
+
+
+def _bound_queues(
+    rows: pa.Table, queue: np.ndarray, node: np.ndarray, cluster: Cluster
+) -> dict[str, tuple[int, ...]]:
+    """Queue -> its nodes, of queues that are bound to some; none where requests list candidates."""
+    if rows["candidates"].null_count < len(rows):
+        return {}
+    return nodes_of_queues(queue, node, cluster.queues, cluster.num_nodes)
 
 
 def _with_sets(rules: np.ndarray, bound: Mapping[str, tuple[int, ...]]) -> np.ndarray:

@@ -35,6 +35,7 @@ from evaluation.problems.placement.choices import (
 )
 from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_case
 from evaluation.problems.placement.dependences import dependences_in_words
+from evaluation.problems.placement.exporting import build_bundle
 from evaluation.problems.placement.generated_log import CLONE, generate_log
 from evaluation.problems.placement.refreshing import placement_parts
 from evaluation.problems.placement.shifted import ShiftedTwins, fit_beside
@@ -44,7 +45,6 @@ from evaluation.problems.placement.steps import (
     POLICY_CODE,
     POPULATION,
     TWIN_CODE,
-    build_bundle,
     build_comparison,
     build_policy,
     build_twin,

@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 
 from evaluation.comparison.comparison import Comparison
+from evaluation.comparison.products import in_certified_twin, training_in_words
 from evaluation.comparison.report import CapabilityRow, Chart, Curve, Fact, Rejected, Report
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.calibration import calibration_charts
 from evaluation.problems.placement.choices import NO_CHOICE, OWN_NODES
 from logs_schema import Archive, check
-from logs_schema.product import Manifest
+from logs_schema.product import Manifest, read_manifest
 from logs_schema.records import to_plain
 from offline_rl.recipes.cloning import looks_of
 from offline_rl.recipes.config import TrainingConfig
@@ -26,6 +27,8 @@ from twin.placement.model import PlacementTwin
 
 OF_TWIN = ("days", "twin", "population", "imitation")
 """Tables of settings that a twin is made with."""
+BESIDE_LOG = "beside_log"
+"""Key in the manifest of a policy: that it is not surely better than the logged behaviour, in words; else empty."""
 _SUPPORT = {"yes": "yes", "partial": "partly", "no": "no"}
 
 
@@ -187,3 +190,22 @@ def limits_of(comparison: Comparison, made: Mapping[str, Manifest]) -> tuple[str
             "a candidate for shadow mode, not a proof."
         )
     return tuple(limits)
+
+
+def limits_of_training(policy: Path) -> list[str]:
+    """What limits the policies of a page: the twin that they were trained in, and what the ladder went by."""
+    trained = read_manifest(policy, "policy").extra
+    return [
+        training_in_words(policy),
+        *([f"The ladder chose {trained['ladder']}."] if "ladder" in trained else []),
+    ]
+
+
+def warnings_of_training(policy: Path) -> list[str]:
+    """What a page says of its policies first: no passed certificate, or nothing that is surely better than the log."""
+    found = []
+    if not in_certified_twin(policy):
+        found.append(f"{training_in_words(policy)} A bundle of them is for shadow mode at most.")
+    if beside := read_manifest(policy, "policy").extra.get(BESIDE_LOG):
+        found.append(f"The ladder's choice: {beside}.")
+    return found

@@ -1,4 +1,4 @@
-"""The main job as steps, each of which makes one product folder: archive, twin, policy, comparison, bundle.
+"""The main job as steps, each of which makes one product folder: twin, policy, comparison.
 
 The same functions serve the single commands and the resumable job.
 """
@@ -14,18 +14,14 @@ import numpy as np
 
 from evaluation.comparison.products import (
     archive_facts,
-    in_certified_twin,
     refuse_other_days,
     refuse_other_twin,
-    trained_in,
-    training_in_words,
 )
 from evaluation.comparison.report import write_comparison
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
 from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
@@ -42,7 +38,12 @@ from evaluation.problems.placement.comparing import COMPARISON_CODE, compare_cas
 from evaluation.problems.placement.dependences import dependences_of
 from evaluation.problems.placement.encodings import encoding_of
 from evaluation.problems.placement.judging_tasks import judge_ahead
-from evaluation.problems.placement.reporting import make_report
+from evaluation.problems.placement.reporting import (
+    BESIDE_LOG,
+    limits_of_training,
+    make_report,
+    warnings_of_training,
+)
 from evaluation.problems.placement.shifted import ShiftedTwins
 from evaluation.problems.placement.spreading import spread_of
 from logs_schema import Archive
@@ -50,23 +51,15 @@ from logs_schema.background import Background
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.export import export_policy, network_facts
-from offline_rl.placement_contract import placement_contract
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.ladder import rungs_of
 from offline_rl.recipes.ladder_words import beside_the_log, in_words
 from offline_rl.recipes.log_learners import tuned_as
 from offline_rl.recipes.schedulers import (
-    best_row,
-    best_rule,
-    load_observed,
     load_schedulers,
-    policy_params,
-    row_of_seed,
     save_schedulers,
 )
 from offline_rl.recipes.training import Contenders, TrainingStart, train_contenders, train_part
-from offline_rl.recipes.training_days import load_training_days
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
 from twin.imitation.refining import imitated_twin
@@ -76,8 +69,6 @@ from twin.population import PopulationConfig, learn_workload_model
 
 POPULATION = "population"
 """Folder of the population within a twin's."""
-BESIDE_LOG = "beside_log"
-"""Key in the manifest of a policy: that it is not surely better than the logged behaviour, in words; else empty."""
 CURVES = "game.npz"
 """File in a twin's folder: every evaluation of the adversarial game, if there was one."""
 NO_GAME = GameConfig()
@@ -327,15 +318,8 @@ def build_comparison(
         report = make_report(title, comparison, archive_path, twin, schedulers, plan, config, hashes, made)
         limits = [f"Training: {few}."] if (few := read_manifest(twin_path).extra.get(KEPT_BACK)) else []
         if policy_path is not None:
-            limits = [training_in_words(policy_path), *limits]
-            if not in_certified_twin(policy_path):
-                warnings = [*warnings, f"{limits[0]} A bundle of them is for shadow mode at most."]
-            trained = made["policy"].extra
-            limits += [f"The ladder chose {trained['ladder']}."] if "ladder" in trained else []
-            warnings = [
-                *warnings,
-                *([f"Of the ladder, {said}."] if (said := trained.get(BESIDE_LOG)) else []),
-            ]
+            limits = [*limits_of_training(policy_path), *limits]
+            warnings = [*warnings, *warnings_of_training(policy_path)]
         report = replace(report, limits=(*limits, *report.limits), warnings=tuple(warnings))
         facts = write_comparison(report, out)
     keep.remove()
@@ -361,57 +345,3 @@ def refuse_other_nodes(archive: Archive, twin_path: Path) -> None:
             advice="fit a twin on this archive",
         )
     refuse_other_days(archive, twin_path)
-
-
-def build_bundle(
-    out: Path,
-    policy_path: Path,
-    *,
-    policy: str | None = None,
-    seed: int | None = None,
-    licence: str | None = None,
-    replace: bool = False,
-) -> dict[str, Any]:
-    """Exports a policy as the bundle `out`: the named one, as in comparisons, else the one that training chose.
-
-    Of a policy with seeds it is the given seed, else the best in the twin; a seed without a name selects the policy
-    trained in the twin.
-
-    Raises:
-        ConfigError: No such policy or seed.
-        ProductError: This is no policy, or the exported copies do not decide as it does.
-    """
-    manifest = read_manifest(policy_path, "policy")
-    schedulers, encoding = load_schedulers(policy_path)
-    seeds = list(manifest.extra["seeds"])
-    if policy is None:
-        policy = schedulers.chosen[0] if seed is None else TWIN_POLICY
-    row = best_row(schedulers, policy) if seed is None else row_of_seed(schedulers, policy, seed, seeds)
-    params = policy_params(schedulers, policy, row)
-    days = load_training_days(policy_path)
-    contract = placement_contract(
-        encoding,
-        network_facts(params),
-        ranges=None if days is None else (days.low, days.high),
-        alarm=None if days is None else days.alarm,
-        trained_on=trained_in(manifest),
-        certificate=manifest.extra.get("certificate"),
-        licence=licence,
-    )
-    export_policy(
-        params,
-        out,
-        contract,
-        observed=load_observed(policy_path),
-        made_from={"policy": manifest.content_hash},
-        seed=seeds[row],
-        extra={
-            "train_days": [day.isoformat() for day in encoding.train_days],
-            "seed_chosen_by": "value in the twin" if seed is None else "the user",
-            "policy": policy,
-            "ladder": manifest.extra.get("ladder", "none was climbed"),
-        },
-        stand_in=best_rule(schedulers),
-        replace=replace,
-    )
-    return {"seed": seeds[row], "policy": policy}
