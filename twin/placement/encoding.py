@@ -29,7 +29,7 @@ from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
-from twin.placement.queue_nodes import nodes_of_queues
+from twin.placement.queue_nodes import nodes_of_queues, with_sets
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.service_times import OFFER_KINDS, without_history
@@ -178,7 +178,7 @@ def fit_encoding(
     run_of_service = _median_by(service, run_s, len(cluster.services))
     node = node_index(rows, node_of_name, cluster.num_nodes)
     bound = _bound_queues(rows, labels[2], node, cluster)
-    cluster = replace(cluster, rules=_with_sets(cluster.rules, bound))
+    cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
     expected_s = expected_run_s(rows, labels, run_of_service, run_labels)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
@@ -372,13 +372,6 @@ def _bound_queues(
     if rows["candidates"].null_count < len(rows):
         return {}
     return nodes_of_queues(queue, node, cluster.queues, cluster.num_nodes)
-
-
-def _with_sets(rules: np.ndarray, bound: Mapping[str, tuple[int, ...]]) -> np.ndarray:
-    """Candidate sets, and those of queues that are bound to nodes."""
-    nodes = np.arange(rules.shape[1])
-    sets = sorted({tuple(np.isin(nodes, each).tolist()) for each in bound.values()})
-    return np.array([*rules.tolist(), *sets], bool)
 
 
 def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[float]:

@@ -7,7 +7,7 @@ none of the queue's requests named it, and chance, by the nodes' shares of all r
 `ENOUGH` of them there: on this node, or, where it belongs to another component, on all of that one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -45,6 +45,13 @@ def nodes_of_queues(
         if closed.any():
             found[queues[number]] = tuple(np.flatnonzero(~closed).tolist())
     return found
+
+
+def with_sets(rules: np.ndarray, bound: Mapping[str, tuple[int, ...]]) -> np.ndarray:
+    """[sets, nodes] bool: candidate sets, and those of queues that are bound to nodes."""
+    nodes = np.arange(rules.shape[1])
+    sets = sorted({tuple(np.isin(nodes, each).tolist()) for each in bound.values()})
+    return np.array([*rules.tolist(), *sets], bool)
 
 
 def _components(joined: np.ndarray) -> np.ndarray:
