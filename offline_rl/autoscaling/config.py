@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-SCALE_CODE = 15
+SCALE_CODE = 16
 """Raised when code changes what is learned of applications."""
 
 

@@ -15,7 +15,7 @@ from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.shifts import ShiftConfig, TestDays, plan_shifts
 from evaluation.problems import usual_refresh as usual_refresh_module
 from evaluation.problems.autoscaling import comparing
-from evaluation.problems.autoscaling.comparing import rows_of_episode, starts_of
+from evaluation.problems.autoscaling.episodes import rows_of_episode, starts_of, sums_in_log
 from evaluation.problems.autoscaling.forecasts import cut_out
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.refresh_parts import NEW, RUNNING
@@ -33,7 +33,7 @@ from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.workload import fit_load
 
 DAY = made_log(1)
-TASK = ScalingTask(CONFIG, LIMITS)
+TASK, WORTH = ScalingTask(CONFIG, LIMITS), cost_under_slo()
 MORNING = slice(960, 1680)
 """From 08:00 to 14:00."""
 
@@ -68,10 +68,10 @@ def test_a_log_that_begins_at_eight_is_played_at_eight(monkeypatch):
     monkeypatch.setattr(comparing, "twin_response", response("twin"))
     monkeypatch.setattr(comparing, "application_response", response("truth"))
     log = cut_out(DAY, MORNING)
-    twin = comparing._twin_day(log, 0, TASK)
+    twin = comparing._twin_day(log, 0, TASK, WORTH)
     facts = {"preset": "chain", "interval_s": 30.0, "seed": 0, "first_day": "2024-01-01"}
     names = [service.name for service in application("chain").services]
-    truth = comparing._true_day(facts, dt.date(2024, 1, 2), 0, TASK, names, log)
+    truth = comparing._true_day(facts, dt.date(2024, 1, 2), 0, TASK, names, WORTH, log)
     for day, place in ((twin, 3), (truth, 2)):
         day.respond(239, LIMITS)
         given, named = told[day.judge]
@@ -81,10 +81,29 @@ def test_a_log_that_begins_at_eight_is_played_at_eight(monkeypatch):
         np.testing.assert_array_equal(day.starts, [0, 240, 480])
 
 
+def test_what_the_log_earned_is_counted_as_what_is_played():
+    """Over the intervals that an episode counts, one over the other, with what is not known left out."""
+    log = cut_out(DAY, MORNING)
+    log.gateway["response_s"][[400, 700]] = log.gateway["response_p95_s"][[400, 700]] = np.nan
+    log.gateway["request_rate_per_s"][400] = log.gateway["num_failures"][400] = (
+        0.0  # nobody asked: the objective is kept
+    )
+    sums = sums_in_log(log, starts_of(log.gateway["request_rate_per_s"], 30.0), TASK, WORTH)
+    rows = np.concatenate([np.arange(begin + 21, begin + 240) for begin in (0, 240, 480)])
+    rows = rows[rows != 700]
+    assert sums["intervals"].tolist() == [219.0, 219.0, 218.0]
+    held = log.columns["num_replicas"] * log.columns["cpu_cores"]
+    assert sums["cores"].sum() == pytest.approx(held[rows].sum(), rel=1e-5)
+    answered = log.gateway["request_rate_per_s"] * 30.0 - log.gateway["num_failures"]
+    assert sums["answered"].sum() == pytest.approx(answered[rows].sum(), rel=1e-5)
+    least = (held + log.columns["num_replicas"] * log.columns["memory_gib"] / 8.0)[rows].sum()
+    assert sums["reward"].sum() <= -least * (1.0 - 1e-5)  # and the price of violations
+
+
 @pytest.mark.slow
 def test_too_few_episodes_cannot_tell(monkeypatch):
     monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
-    day = comparing._twin_day(cut_out(DAY, MORNING), 0, TASK)
+    day = comparing._twin_day(cut_out(DAY, MORNING), 0, TASK, WORTH)
     found = {
         name: comparing._sums(
             day, TASK, [horizontal_pod(*TASK, PodAutoscalerConfig(target=target))], cost_under_slo(), 0
@@ -106,7 +125,7 @@ def test_the_log_plays_its_own_grants_and_who_asks_for_no_numbers_is_left_out(mo
     log = cut_out(DAY, MORNING)
     narrow = ScalingTask(CONFIG, LIMITS._replace(max_cpu_cores=0.5 + 0 * LIMITS.max_cpu_cores,
                                                  max_replicas=3.0 + 0 * LIMITS.max_replicas))  # fmt: skip
-    day = comparing._twin_day(log, 0, narrow)
+    day = comparing._twin_day(log, 0, narrow, WORTH)
     monkeypatch.setattr(comparing, "_days", lambda *_: ((), [day]))
     lost = Autoscaler(lambda _: (), lambda _key, memory, state: (
         memory, state.grants._replace(replicas=jnp.nan * state.grants.replicas)))  # fmt: skip
@@ -159,9 +178,9 @@ def test_a_day_that_is_not_whole_says_so(monkeypatch):
     monkeypatch.setattr(
         comparing, "read_scaling_log", lambda _archive, days, _names: logs[(days[0] - first).days]
     )
-    monkeypatch.setattr(comparing, "_twin_day", lambda _log, shift, _task: shift)
+    monkeypatch.setattr(comparing, "_twin_day", lambda _log, shift, *_: shift)
     shifts = [TestDays(one, (), None) for one in (0, 1, 2)]
-    facts, days = comparing._days(archive, [first], shifts, TASK, ("a", "b"))
+    facts, days = comparing._days(archive, [first], shifts, TASK, ("a", "b"), WORTH)
     assert days == [0]
     assert [one.note for one in facts] == [
         "the log holds 3 of 12 episodes of 2024-01-02", "the log holds no episode of 2024-01-03",
@@ -169,7 +188,7 @@ def test_a_day_that_is_not_whole_says_so(monkeypatch):
     ]  # fmt: skip
     assert [one.days for one in facts] == [("2024-01-02",), (), ()]
     with pytest.raises(ConfigError, match="holds no episode"):
-        comparing._days(archive, [first], shifts[1:2], TASK, ("a", "b"))
+        comparing._days(archive, [first], shifts[1:2], TASK, ("a", "b"), WORTH)
 
 
 def test_a_day_that_makes_no_twin_is_noted_and_the_others_are_judged(monkeypatch):
@@ -181,15 +200,17 @@ def test_a_day_that_makes_no_twin_is_noted_and_the_others_are_judged(monkeypatch
     twin_day = comparing._twin_day
     monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
     monkeypatch.setattr(
-        comparing, "_twin_day", lambda log, shift, task: twin_day(log, shift, task) if log is short else shift
+        comparing,
+        "_twin_day",
+        lambda log, shift, *rest: twin_day(log, shift, *rest) if log is short else shift,
     )
     shifts = [TestDays(one, (), None) for one in (0, 1)]
-    facts, days = comparing._days(archive, [day_of(1)], shifts, TASK, ("a", "b"))
+    facts, days = comparing._days(archive, [day_of(1)], shifts, TASK, ("a", "b"), WORTH)
     assert days == [1]
     assert facts[0].note.startswith("no twin of 2024-01-02: 0 intervals show how")
     assert [one.days for one in facts] == [(), ("2024-01-03",)]
     with pytest.raises(ConfigError, match="no twin of 2024-01-02"):
-        comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"))
+        comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"), WORTH)
 
 
 def test_a_day_that_lacks_a_deployment_is_named_and_the_others_are_judged(monkeypatch):
@@ -199,17 +220,17 @@ def test_a_day_that_lacks_a_deployment_is_named_and_the_others_are_judged(monkey
         return DAY
 
     monkeypatch.setattr(comparing, "read_scaling_log", read)
-    monkeypatch.setattr(comparing, "_twin_day", lambda _log, shift, _task: shift)
+    monkeypatch.setattr(comparing, "_twin_day", lambda _log, shift, *_: shift)
     archive = SimpleNamespace(days=lambda _table: [day_of(2), day_of(3)], facts={}, path="here")
     shifts = [TestDays(one, (), None) for one in (0, 1)]
-    facts, days = comparing._days(archive, [day_of(1)], shifts, TASK, ("a", "b"))
+    facts, days = comparing._days(archive, [day_of(1)], shifts, TASK, ("a", "b"), WORTH)
     assert days == [1]
     assert [one.note for one in facts] == [
         "2024-01-02 cannot be judged by its log: the log does not know carts", "",
     ]  # fmt: skip
     assert facts[0].days == ()
     with pytest.raises(ConfigError, match="does not know carts"):
-        comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"))
+        comparing._days(archive, [day_of(1)], shifts[:1], TASK, ("a", "b"), WORTH)
 
 
 def day_of(number):
@@ -247,8 +268,10 @@ def test_days_judged_together_are_one_stretch_of_episodes(monkeypatch):
         return made_log(3)
 
     monkeypatch.setattr(comparing, "read_scaling_log", read)
-    monkeypatch.setattr(comparing, "_twin_day", lambda log, shift, _task: (len(log.time_s), shift))
-    facts, found = comparing._days(archive, [day_of(1)], [TestDays(0, tuple(days), None)], TASK, ("a", "b"))
+    monkeypatch.setattr(comparing, "_twin_day", lambda log, shift, *_: (len(log.time_s), shift))
+    facts, found = comparing._days(
+        archive, [day_of(1)], [TestDays(0, tuple(days), None)], TASK, ("a", "b"), WORTH
+    )
     assert (told, found) == ([days], [(3 * 2880, 0)])
     assert facts[0].days == ("2024-01-02", "2024-01-04")
     (usual,) = plan_shifts({day_of(1): 9, day_of(2): 600}, [day_of(1)], ShiftConfig("0d")).shifts

@@ -56,7 +56,8 @@ class ScalingEvents(NamedTuple):
 def quantile_s(latency: Array, share: float | Array) -> Array:
     """Quantile [*streams] of latency histograms [buckets, *streams]; the last edge where it lies beyond it.
 
-    Within a bucket the logarithm of the latency is taken to be uniform. Without requests it is 0.
+    Within a bucket the logarithm of the latency is taken to be uniform. Without requests it is 0, and of an unknown
+    histogram NaN.
     """
     total = jnp.cumsum(latency, axis=0)
     wanted = share * total[-1]
@@ -67,7 +68,7 @@ def quantile_s(latency: Array, share: float | Array) -> Array:
     edges = jnp.log(jnp.asarray(LATENCY_S, jnp.float32))
     step = edges[1] - edges[0]
     log_s = jnp.minimum(edges[0] + step * (index - 1 + place), edges[-1])
-    return jnp.where(total[-1] > 0.0, jnp.exp(log_s), 0.0)
+    return jnp.where(total[-1] <= 0.0, 0.0, jnp.exp(log_s))
 
 
 def kept_objective(latency: Array, num_failures: Array, share: float, within_s: float) -> Array:

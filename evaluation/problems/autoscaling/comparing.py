@@ -32,6 +32,16 @@ from evaluation.comparison.shifts import TestDays
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
+from evaluation.problems.autoscaling.episodes import (
+    EPISODES,
+    WARM_UP_S,
+    as_that_day,
+    counted,
+    grants_of,
+    rows_of_episode,
+    starts_of,
+    sums_in_log,
+)
 from evaluation.problems.autoscaling.judged_days import judged_days, without_days
 from evaluation.problems.autoscaling.own import SIGNATURE
 from evaluation.problems.refresh_parts import RUNNING
@@ -42,22 +52,19 @@ from logs_schema import Archive
 from logs_schema.errors import ArchiveError, ConfigError
 from logs_schema.progress import Progress
 from offline_rl.recipes.scaling_training import POD_RULES, ScalingTask
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, free_limits
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config, free_limits
 from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import GrantLimits
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.rewards import Reward
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
-from twin.autoscaling.state import ScalingState
-from twin.autoscaling.types import Grants, kept_objective
+from twin.autoscaling.types import Grants
 from twin.contracts import Array, Response
 
 TWIN, TRUTH, LOGGED = "twin", "truth", "logged"
-EPISODES, WARM_UP_S = 12, 600.0
-"""Episodes of a whole day, and the beginning of each that does not count."""
-LEAST_LOGGED = 0.5
-"""Share of an episode's intervals whose load the log tells, at least."""
+MIN_RANKED = 3
+"""Policies that the twin is held against the truth on, at least."""
 JUDGES = {
     TWIN: "the application as learned from the shifted day alone, under the load of that day",
     TRUTH: "the simulated application that wrote the log, under its load of that day",
@@ -102,6 +109,9 @@ class Day(NamedTuple):
     starts: np.ndarray  # [episodes] rows of the day that its episodes begin with
     respond: Callable[[int, GrantLimits], Response]
     logged: Grants | None  # leaves [intervals of the day, deployments]
+    in_log: Mapping[str, np.ndarray] | None = (
+        None  # what the log says came of its grants, sums over each episode
+    )
 
 
 def compare_autoscalers(
@@ -124,14 +134,14 @@ def compare_autoscalers(
         ConfigError: The log holds no episode of any of the shifted days, and is not simulated.
     """
     config = config or IntervalConfig()
-    facts, days = _days(archive, train_days, shifts, task, deployments)
+    facts, days = _days(archive, train_days, shifts, task, deployments, reward)
     cells: list[Cell] = []
     differences: list[Difference] = []
     tallies: list[Tally] = []
     refused: dict[str, str] = {}
     with progress.stage("judge", unit="days") as stage:
         for done, day in enumerate(days, 1):
-            found = {}
+            found: dict[str, Mapping[str, np.ndarray]] = {}
             for row, one in enumerate(contenders):
                 stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
                 if one.facts.name not in refused:
@@ -150,6 +160,8 @@ def compare_autoscalers(
                 # the day may have left the bounds
                 free = ScalingTask(task.scaling, free_limits(len(deployments)))
                 found[LOGGED] = _sums(day, free, [as_that_day(day.logged, day.starts)], reward, seed)
+            elif day.in_log is not None:
+                found[LOGGED] = day.in_log
             made = _judged(day, found, references, config)
             cells += made[0]
             differences += made[1]
@@ -177,33 +189,9 @@ def compare_autoscalers(
     )  # fmt: skip
 
 
-def as_that_day(grants: Grants, starts: np.ndarray) -> Autoscaler:
-    """Whoever wrote the log of a day: every episode follows its own hours of it."""
-    first = jnp.asarray(starts)
-
-    def decide(_key: Array, memory: Array, _state: ScalingState) -> tuple[Array, Grants]:
-        rows = first + memory + 1
-        return memory + 1, Grants(*(leaf[rows].T for leaf in grants))
-
-    return Autoscaler(lambda _grants: jnp.int32(0), decide)
-
-
-def rows_of_episode(interval_s: float) -> int:
-    """Rows of an episode: the one that it begins from, and those that are decided on."""
-    return max(int(DAY_S / interval_s) // EPISODES, 2)
-
-
-def starts_of(asked: np.ndarray, interval_s: float) -> np.ndarray:
-    """[episodes] first rows of the episodes that the load [rows] of a day holds; none shares a row with another."""
-    length = rows_of_episode(interval_s)
-    starts = np.arange(len(asked) // length) * length
-    told = np.isfinite(asked[: len(starts) * length]).reshape(-1, length).mean(axis=1)
-    return starts[told >= LEAST_LOGGED]
-
-
 def _days(
     archive: Archive, train_days: Sequence[dt.date], shifts: Sequence[TestDays], task: ScalingTask,
-    deployments: Sequence[str],
+    deployments: Sequence[str], reward: Reward,
 ) -> tuple[tuple[ShiftFacts, ...], list[Day]]:  # fmt: skip
     facts, days = [], []
     truth = archive.facts.get("ground_truth")
@@ -224,24 +212,21 @@ def _days(
         judged = bool(truth and number)
         if log is not None and number:
             try:
-                days.append(_twin_day(log, shift, task))
+                days.append(_twin_day(log, shift, task, reward))
                 judged = True
             except ConfigError as error:
                 notes.append(f"no twin of {name}: {error.what}")
         known = tuple(day.isoformat() for day in dates) if judged else ()
         facts.append(ShiftFacts(shift, known, None, "; ".join(notes)))
         if truth and (number or not truth.get("series")):  # how a series of rates goes on is not known
-            days.append(_true_day(truth, date, shift, task, deployments, log if number else None))
+            days.append(_true_day(truth, date, shift, task, deployments, reward, log if number else None))
     if not days:
         raise without_days(archive, train_days, (one.note for one in facts))
     return tuple(facts), days
 
 
-def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
+def _twin_day(log: ScalingLog, shift: int, task: ScalingTask, reward: Reward) -> Day:
     twin = fit_application(log)
-    columns = [without_gaps(log.columns[name]) for name in ("cpu_cores", "memory_gib", "num_replicas")]
-    columns[1] = np.where(np.isfinite(columns[1]), columns[1], np.asarray(task.limits.max_memory_gib)[None])
-    grants = Grants(*(jnp.asarray(one, jnp.float32) for one in columns))
     starts = starts_of(log.gateway["request_rate_per_s"], log.interval_s)
     rates, before = _from_midnight(log)
 
@@ -251,12 +236,12 @@ def _twin_day(log: ScalingLog, shift: int, task: ScalingTask) -> Day:
             twin.laws, free, limits, rates, length, typical_grants(log), starts=starts + before
         )
 
-    return Day(TWIN, shift, starts, respond, grants)
+    return Day(TWIN, shift, starts, respond, grants_of(log, task), sums_in_log(log, starts, task, reward))
 
 
 def _true_day(
     truth: Mapping[str, Any], date: dt.date, shift: int, task: ScalingTask, deployments: Sequence[str],
-    log: ScalingLog | None,
+    reward: Reward, log: ScalingLog | None,
 ) -> Day:  # fmt: skip
     """The simulated application under the load that the day's log has, or one like it where there is none."""
     app, interval_s = application(truth["preset"]), float(truth["interval_s"])
@@ -282,7 +267,8 @@ def _true_day(
             limits=limits,
         )
 
-    return Day(TRUTH, shift, starts, respond, None)
+    in_log = None if log is None else sums_in_log(log, starts, task, reward)
+    return Day(TRUTH, shift, starts, respond, None, in_log)
 
 
 def _from_midnight(log: ScalingLog) -> tuple[np.ndarray, int]:
@@ -304,7 +290,7 @@ def _sums(
         response = day.respond(length, task.limits)
         played = follow(key, response, *task, autoscaler, reward, length, day.starts.shape)
         unknown = jnp.sum(~played.asked, axis=0)
-        return _counted(jax.tree.map(lambda leaf: leaf[skip:], played), task) | {"unknown": unknown}
+        return counted(jax.tree.map(lambda leaf: leaf[skip:], played), task) | {"unknown": unknown}
 
     found = [
         jax.jit(partial(play, autoscaler=one))(jax.random.key(1000 * seed + row))
@@ -317,25 +303,6 @@ def _sums(
             allowed="finite cores, GiB and replicas of every deployment",
         )  # fmt: skip
     return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
-
-
-def _counted(played: Played, task: ScalingTask) -> dict[str, Array]:
-    gateway, scaling = played.gateway, task.scaling
-    asked = gateway.rate_per_s * scaling.interval_s
-    answered = jnp.maximum(asked - gateway.num_failures, 0.0)
-    latency = jnp.moveaxis(gateway.latency, 1, 0)
-    kept = kept_objective(latency, gateway.num_failures, scaling.slo_share, scaling.slo_s)
-    parts = {
-        "reward": jnp.sum(played.reward, axis=1),
-        "intervals": jnp.ones_like(asked),
-        "time_s": gateway.response_s * answered,
-        "answered": answered,
-        "kept": kept.astype(jnp.float32),
-        "failed": jnp.maximum(gateway.num_failures, 0.0),
-        "asked": asked,
-        "cores": jnp.sum(played.grants.replicas * played.grants.cpu_cores, axis=1),
-    }
-    return {name: jnp.sum(leaf, axis=0) for name, leaf in parts.items()}
 
 
 def _judged(
@@ -371,17 +338,22 @@ def _trust(cells: Sequence[Cell], days: Sequence[Day]) -> tuple[JudgeTrust, ...]
         }  # fmt: skip
 
     found = []
+    in_log = {day.shift_days: day.in_log for day in days if day.in_log is not None}
     for shift in dict.fromkeys(day.shift_days for day in days):
         in_twin, true = values(TWIN, shift), values(TRUTH, shift)
-        shared = [name for name in in_twin if name in true]
-        if len(shared) < 3:
+        if not in_twin:
             continue
-        mine, theirs = (np.array([one[name] for name in shared]) for one in (in_twin, true))
-        away = mine - theirs
-        found.append(
-            JudgeTrust(TWIN, shift, in_twin.get(LOGGED), None, float(np.abs(away).mean()), float(away.mean()),
-                       known_rank_correlation(mine, theirs), len(shared), None, 0)
-        )  # fmt: skip
+        told = in_log.get(shift)
+        logged = None if told is None else float(told["reward"].sum() / max(told["intervals"].sum(), 1.0))
+        trust = JudgeTrust(TWIN, shift, in_twin.get(LOGGED), logged)
+        shared = [name for name in in_twin if name in true]
+        if len(shared) >= MIN_RANKED:
+            mine, theirs = (np.array([one[name] for name in shared]) for one in (in_twin, true))
+            trust = replace(
+                trust, error=float(np.abs(mine - theirs).mean()), bias=float((mine - theirs).mean()),
+                rank_correlation=known_rank_correlation(mine, theirs), num_policies=len(shared),
+            )  # fmt: skip
+        found.append(trust)
     return tuple(found)
 
 
