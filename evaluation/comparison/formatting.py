@@ -9,7 +9,7 @@ FAR_MARK = "\N{DAGGER}"
 """Mark of a judge's value of a policy that left the support of the judge's log."""
 GUESS = (
     "a guess: the policy's decisions met longer queues than those in the twin's log, or are choices that the replayed "
-    "log hardly ever took"
+    "log hardly ever took, or for which a few requests lend their outcomes again and again"
 )
 _DECIMALS = ((1e-12, 3), (0.1, 4), (10.0, 3), (100.0, 2), (1000.0, 1))
 

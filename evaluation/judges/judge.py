@@ -29,7 +29,7 @@ from twin.mapped import mapped
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AnswerConfig, AnswerModel, learned_answers
-from twin.placement.replay import ReplayTable, replay_table, replayed_answers, with_logged_luck
+from twin.placement.replay import ReplayTable, replay_table, replayed_answers, times_lent, with_logged_luck
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import Leaf
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
@@ -85,7 +85,8 @@ class Evaluation(NamedTuple):
     num_illegal: int
     out_of_support: float | None = None
     """Share of decisions outside the support of the judge's log: in a twin on nodes with longer queues than in its
-    data, in replay choices that the log hardly ever took for the service; None in the truth."""
+    data, in replay choices that the log hardly ever took for the service or the queue, or whose outcome one request
+    lends to many; None in the truth."""
 
 
 class Judge(NamedTuple):
@@ -254,11 +255,17 @@ def replay_judge(
     }
     arrays = jax.tree.map(jnp.asarray, (padded, table, translations))
 
-    rare = rarely_tried(windows, encoding.cluster.num_nodes)
+    rare, lent = rarely_tried(windows, encoding.cluster.num_nodes), times_lent(windows)
+
+    def guessed(chosen: np.ndarray, same: np.ndarray) -> np.ndarray:
+        tried = ~np.take_along_axis(rare, chosen[None], axis=0)[0]
+        return ~same & (~tried | (lent(chosen) > MOST_LENT))
 
     def evaluate(key: Array, candidates: Sequence[Candidate]) -> list[Evaluation]:
         judged = all_at_once(program, key, candidates, *arrays)
-        return [_result(_as_in_table(one, table), encoding, windows, copies=1, rare=rare) for one in judged]
+        return [
+            _result(_as_in_table(one, table), encoding, windows, copies=1, guessed=guessed) for one in judged
+        ]
 
     return Judge(REPLAY, evaluate)
 
@@ -342,9 +349,15 @@ def window_units(windows: Windows) -> tuple[np.ndarray, np.ndarray, str]:
 
 
 def _result(
-    judged: Judged, encoding: Encoding, windows: Windows, *, copies: int, rare: np.ndarray | None = None
+    judged: Judged,
+    encoding: Encoding,
+    windows: Windows,
+    *,
+    copies: int,
+    guessed: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None,
 ) -> Evaluation:
-    """The result on the real windows, padding dropped; `rare` as from `rarely_tried`, for replay."""
+    """The result on the real windows, padding dropped; `guessed`, of replay: which decisions' outcomes are borrowed
+    without support, by the nodes chosen and whether they are the log's, all [T, W]."""
     total = judged.active.shape[-1]
     width = total // copies
     real = np.flatnonzero(np.arange(total) % width < windows.num_windows)
@@ -368,13 +381,15 @@ def _result(
     out_of_support = (
         None if judged.out_of_support is None else float(np.mean(judged.out_of_support[:, 0][active]))
     )
-    if rare is not None and active.any():
-        borrowed = np.take_along_axis(rare, np.asarray(judged.action).swapaxes(0, 1), axis=0)[0] & ~same
-        out_of_support = float(np.mean(borrowed[active]))
+    if guessed is not None and active.any():
+        out_of_support = float(np.mean(guessed(np.asarray(judged.action[:, 0]), np.asarray(same))[active]))
     return Evaluation(decisions, agreement, int(judged.illegal.sum()), out_of_support)
 
 
 RARE = 5
 """Requests of a service or queue on a node below which replay of that choice counts as out of support."""
+MOST_LENT = 10
+"""Decisions of a policy that may borrow one request's outcome; of more, replay of them counts as out of support: a
+handful of outcomes is weighed as if it were many, and an interval knows nothing of it."""
 _EPOCH_ORDINAL = 719_163
 """`datetime.date(1970, 1, 1).toordinal()`."""

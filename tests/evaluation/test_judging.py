@@ -8,6 +8,7 @@ from evaluation.baselines import BASELINES
 from evaluation.comparison.metrics import ACCEPTED_RATIO, MEAN_WAIT, ON_TIME
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.judge import (
+    MOST_LENT,
     RARE,
     Candidate,
     Evaluation,
@@ -24,6 +25,7 @@ from offline_rl.recipes.schedulers import example_for
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encode import EncodedRows, cut_windows
 from twin.placement.encoding import Encoding
+from twin.placement.replay import times_lent
 from twin.placement.types import COMPLETED, REJECTED
 from twin.placement.windows import Windows, pad_windows, with_room
 
@@ -105,7 +107,10 @@ def test_choices_that_the_log_hardly_took_for_a_service_are_counted(logged: tupl
     judge = replay_judge(run, encoding, windows, common_shape([windows]))
     (result,) = judge.evaluate(jax.random.key(1), [Candidate("random", "random", params)])
     chosen, row = result.decisions.node, windows.row[valid]
-    expected = (counts < RARE)[chosen, row] & (chosen != rows.node[row])
+    nodes = np.full(valid.shape, -1)
+    nodes[valid] = chosen  # in the order of the decisions
+    lent = times_lent(windows)(nodes)[valid] > MOST_LENT
+    expected = ((counts < RARE)[chosen, row] | lent) & (chosen != rows.node[row])
     assert 0.0 < expected.mean() < 1.0
     assert result.out_of_support == pytest.approx(expected.mean())
 

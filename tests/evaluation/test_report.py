@@ -196,7 +196,7 @@ def test_a_guess_is_marked_in_table_summary_and_limits():
     page = render(replace(made_report(), comparison=guessed))
     value = number(guessed.cell("replay", 7, "ppo", "on_time").value)
     assert f"{value}{FAR_MARK}<small>" in page
-    assert "hardly ever took for the service" in page
+    assert "hardly ever took for the service or the queue" in page
     assert f"{FAR_MARK} a guess" in as_text(tabulate(guessed))
 
 

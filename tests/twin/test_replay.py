@@ -11,7 +11,7 @@ from twin.placement.bookkeeping import placement
 from twin.placement.encode import EncodedRows, cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_environment
-from twin.placement.replay import nearest_donor, replay_table, with_logged_luck
+from twin.placement.replay import nearest_donor, replay_table, times_lent, with_logged_luck
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import COMPLETED, DROPPED, REJECTED, Fate
 from twin.placement.windows import Windows, replayed_arrivals
@@ -40,6 +40,26 @@ def hand_made(node: list[int], service: list[int], wait: list, run: list, status
 @pytest.mark.parametrize(("asked", "wanted"), [(0.0, 0), (4.9, 0), (5.0, 0), (5.1, 1), (99.0, 2)])
 def test_nearest_donor_and_the_earlier_of_equals(asked: float, wanted: int) -> None:
     assert nearest_donor(np.array([asked]), np.array([0.0, 10.0, 20.0])).tolist() == [wanted]
+
+
+def test_how_often_an_outcome_is_lent_by_hand() -> None:
+    """Services 1 and 2; node 1 ran one request of service 1, the last, which lends its outcome to all others."""
+    windows, _ = hand_made([0, 0, 0, 2, 1], [1, 1, 1, 2, 1], [0] * 5, [9] * 5, [COMPLETED] * 5)
+    lent = times_lent(windows)
+
+    def of(*chosen: int) -> list[int]:
+        return lent(np.array(chosen)[:, None])[:, 0].tolist()
+
+    assert of(0, 0, 0, 2, 1) == [0] * 5  # as logged
+    assert of(1, 1, 0, 2, 1) == [2, 2, 0, 0, 0]
+    assert of(1, 1, 1, 1, 1) == [4, 4, 4, 4, 0]  # of service 2 it is the nearest that node 1 ran
+    assert of(3, 3, 3, 0, 0) == [
+        0,
+        0,
+        0,
+        2,
+        2,
+    ]  # node 3 ran nothing; request 2 is the nearest to both of the last
 
 
 def test_donors_by_hand() -> None:

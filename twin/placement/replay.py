@@ -11,6 +11,7 @@ What this rule cannot give: what the donor's queue would have looked like after 
 is exact about the logged policy and blind to the crowding a new policy causes or cures.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -108,6 +109,26 @@ def _donors(rows: _DonorRows, workload: np.ndarray, node: int) -> np.ndarray:
         same_service = np.flatnonzero(wanted == service)
         donor[same_service] = same[nearest_donor(arrival_s[same_service], rows.arrival_s[same])]
     return donor
+
+
+def times_lent(windows: Windows) -> Callable[[np.ndarray], np.ndarray]:
+    """How often decisions lean on one outcome: a function of decisions [T, W] that gives for each the number of them
+    that borrow from the same donor; 0 where the outcome is the log's own, where there is no donor, and for padding.
+    """
+    rows, position = _rows(windows)
+    valid = windows.valid()
+
+    def lent(node: np.ndarray) -> np.ndarray:
+        chosen, donor = node[valid], np.full(int(valid.sum()), -1)
+        for one in np.unique(chosen):
+            here = (chosen == one) & (windows.node[valid] != one)
+            donor[here] = _donors(rows, position[valid][here], int(one))
+        times = np.bincount(donor[donor >= 0], minlength=len(rows.arrival_s))
+        found = np.zeros(valid.shape, np.int64)
+        found[valid] = np.where(donor >= 0, times[donor], 0)
+        return found
+
+    return lent
 
 
 def replay_table(

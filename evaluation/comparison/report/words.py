@@ -136,7 +136,8 @@ def standing_limits(comparison: Comparison) -> list[str]:
             f"{FAR_MARK} marks values outside the support of a judge's log. In a twin, more than {100 * FAR:.0f} % of "
             "the policy's decisions went to nodes with longer queues than 99 % of the logged offers to them found. In "
             f"replay, more than {100 * FAR:.0f} % of them are choices that the log of these days hardly ever took for "
-            f"the service: their outcomes are borrowed from other requests. {concerned}."
+            "the service or the queue, so that their outcomes are borrowed from other requests, or borrow the outcome "
+            f"of one request with more than ten others, which no interval accounts for. {concerned}."
         )
     silent = [shift for shift in comparison.shifts if not shift.days]
     if silent:
