@@ -119,7 +119,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "run_dynamics": asdict(cluster.dynamics) if cluster.dynamics.moves else None,
         "trained_until_s": encoding.trained_until_s,
         "cold_starts": None if cluster.cold is None else _cold_starts(cluster.cold),
-        **_run_labels(encoding),
+        **_of_runs(encoding),
         **_nodes_of_queue(encoding),
     }
 
@@ -128,14 +128,21 @@ def _cold_starts(cold: ColdStarts) -> dict[str, Any]:
     known: dict[str, Any] = {"memory_s": cold.memory_s, "startup_s": cold.startup_s.tolist()}
     if cold.room is not None and cold.slowness is not None:
         known |= {"room": cold.room.tolist(), "slowness": cold.slowness.tolist()}
+    if cold.part is not None:
+        known["part"] = cold.part.tolist()
     return known
 
 
-def _run_labels(encoding: Encoding) -> dict[str, Any]:
-    labels = encoding.run_labels
-    if labels is None:
-        return {}
-    return {"run_labels": {"of_scenario": labels.of_scenario.tolist(), "of_queue": labels.of_queue.tolist()}}
+def _of_runs(encoding: Encoding) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    if (labels := encoding.run_labels) is not None:
+        found["run_labels"] = {
+            "of_scenario": labels.of_scenario.tolist(),
+            "of_queue": labels.of_queue.tolist(),
+        }
+    if (habits := encoding.run_habits) is not None:
+        found["run_habits"] = dict(zip(habits.agents, habits.of_agent.T.tolist(), strict=True))
+    return found
 
 
 def _nodes_of_queue(encoding: Encoding) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from offline_rl.bundle import read_golden, read_network
 from offline_rl.contract import RULES, PolicyContract
 from offline_rl.numpy_rules import MEANINGS, standing_in
 from offline_rl.runner import queue_rules
+from offline_rl.runner.cold_starts import ALWAYS_THERE
 from offline_rl.runner.loading import Backend, load_network
 from offline_rl.runner.orchestrator import FACTS, NUM_FRAMES, load_orchestrator
 
@@ -127,6 +128,7 @@ def _what(facts: dict[str, Any]) -> Section:
         ("certificate", _certificate(contract)),
         ("alarm", _alarm(contract["alarm"])),
         *_run_labels(contract["setting"]),
+        *_run_habits(contract["setting"].get("run_habits")),
         *_cold_starts(contract["setting"].get("cold_starts")),
         *_pool(contract["setting"]),
         ("licence", contract["licence"]),
@@ -147,6 +149,12 @@ def _run_labels(setting: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return [("run times", f"as usual of {usual}, where none is requested")]
 
 
+def _run_habits(habits: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
+    if not habits:
+        return []
+    return [("habits", f"of {len(habits)} agents: what each usually takes of what it requests")]
+
+
 def _cold_starts(cold: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     if cold is None:
         return []
@@ -154,7 +162,9 @@ def _cold_starts(cold: Mapping[str, Any] | None) -> list[tuple[str, ...]]:
     most, memory = f"{longest_s:.4g} s", f"{cold['memory_s']:.4g} s"
     if room := cold.get("room"):
         since = f"{min(room):.3g} to {max(room):.3g} other services have run"
-        return [("start-ups", f"up to {most}, where {since} on a node since the service did")]
+        always = sum(one < ALWAYS_THERE for row in cold.get("part") or () for one in row)
+        but = f"; hardly any for {always} pairs of service and node" if always else ""
+        return [("start-ups", f"up to {most}, where {since} on a node since the service did{but}")]
     return [("start-ups", f"up to {most}, where a service has not run on a node for some {memory}")]
 
 

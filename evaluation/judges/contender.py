@@ -29,6 +29,7 @@ from twin.placement.bookkeeping import placement
 from twin.placement.cold_starts import ColdStarts
 from twin.placement.encoding import Encoding
 from twin.placement.run_filter import RunDynamics
+from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import run_labels_of
 from twin.placement.service_times import OFFER_KINDS
 from twin.placement.types import Cluster, Observation
@@ -188,7 +189,13 @@ def encoding_of(setting: PlacementSetting, judged: Encoding) -> Encoding:
             queue: tuple(row for row, name in enumerate(names) if name in allowed)
             for queue, allowed in setting.nodes_of_queue.items()
         },
+        run_habits=_run_habits(setting),
     )
+
+
+def _run_habits(setting: PlacementSetting) -> RunHabits | None:
+    known = setting.run_habits
+    return None if known is None else RunHabits(tuple(known), np.array(list(known.values())).T)
 
 
 def _cold_starts(setting: PlacementSetting, names: Sequence[str]) -> ColdStarts | None:

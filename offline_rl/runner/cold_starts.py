@@ -13,6 +13,8 @@ import numpy as np
 SHARPNESS = 4.0
 ROOM_SHARPNESS = 8.0
 MOST_MEMORIES = 100.0
+ALWAYS_THERE = 0.5
+"""Part of a start-up below which reports count a service as always on a node."""
 LONG = 2.0
 """Memories, or rooms, after which a service that was not seen is known to be cold."""
 
@@ -25,6 +27,7 @@ class KnownColdStarts:
     startup_s: tuple[float, ...]
     room: tuple[float, ...] | None = None  # of the nodes of training; None: the idle time counts
     slowness: tuple[float, ...] | None = None
+    part: tuple[tuple[float, ...], ...] | None = None  # [services][nodes of training]
 
     def are_sound(self, num_services: int, num_nodes: int) -> bool:
         """Whether the numbers are possible ones, and of so many services and nodes."""
@@ -38,15 +41,25 @@ class KnownColdStarts:
                 len(each) == num_nodes and all(0.0 <= one < math.inf for one in each) for each in of_nodes
             )
             and (self.room is None or min(self.room) > 0.0)
+            and (self.part is None or self._has_sound_parts(num_services, num_nodes))
         )
 
-    def of_rows(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray] | None:
-        """Room and slowness of rows, by their places among the nodes of training; -1, of none of them: the median."""
+    def _has_sound_parts(self, num_services: int, num_nodes: int) -> bool:
+        part = np.array(self.part, float)
+        is_whole = self.room is not None and part.shape == (num_services, num_nodes)
+        return is_whole and bool(np.all((part >= 0.0) & np.isfinite(part)))
+
+    def of_rows(self, rows: Sequence[int]) -> tuple[np.ndarray, np.ndarray, np.ndarray | None] | None:
+        """Room, slowness and parts of rows, by their places among the nodes of training; -1, of none of them: the
+        median, and whole start-ups."""
         if self.room is None or self.slowness is None:
             return None
         known = np.array([self.room, self.slowness])
         found = np.append(known, np.median(known, axis=1, keepdims=True), axis=1)[:, list(rows)]
-        return found[0], found[1]
+        if self.part is None:
+            return found[0], found[1], None
+        part = np.array(self.part)
+        return found[0], found[1], np.append(part, np.ones((len(part), 1)), axis=1)[:, list(rows)]
 
 
 class ServiceUse(NamedTuple):
@@ -87,8 +100,9 @@ class LedgerColdStarts:
         if self._by_others is None:
             idle_s = clock_s - self.last_end_s[service]
             return _due_s(startup_s, idle_s / self._known.memory_s, SHARPNESS)
-        room, slowness = self._by_others
-        return _due_s(startup_s * slowness, self._others(service) / room, ROOM_SHARPNESS)
+        room, slowness, part = self._by_others
+        factor = slowness if part is None else slowness * part[service]
+        return _due_s(startup_s * factor, self._others(service) / room, ROOM_SHARPNESS)
 
     def _others(self, service: int) -> np.ndarray:
         """[rows] how many services should have ended on every node after this one."""

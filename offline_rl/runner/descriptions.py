@@ -24,7 +24,8 @@ class Request:
         num_nodes: Machines it must be spread over.
         site: Where it arrived: the site that decides; by default the first of the contract.
         service, scenario, queue: Labels; those unseen in training count as "unknown".
-        requested_run_s: Run time requested; by default the median of the service in training.
+        requested_run_s: Run time requested; by default the median of the service in training. Where training has shown
+            that agents ask for too much, each in a way of its own, less is expected.
         deadline_s: Largest useful time from arrival to finish; None without one.
         input_mib: Input to be sent to the node.
         candidates: Names of the nodes that may run it; None allows all.
@@ -53,8 +54,8 @@ class Held:
     Attributes:
         arrival_s: When it was placed there.
         start_s: When it began to run; None while it waits.
-        expected_run_s: Requested run time, or the service's median; None takes the median of the service in training.
-        service, scenario, queue: Labels, for that median.
+        expected_run_s: What was expected of it (`Policy.expected_run_s`); None takes what is usual in training.
+        service, scenario, queue, agent: Labels, for what is usual.
         cpu_cores, memory_gib, gpus: Requested, in total.
     """
 
@@ -67,6 +68,7 @@ class Held:
     gpus: float = 0.0
     scenario: str | None = None
     queue: str | None = None
+    agent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

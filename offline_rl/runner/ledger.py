@@ -108,7 +108,8 @@ class Ledger:
         Raises:
             PolicyInputError: The request is in flight already.
         """
-        held = as_held(described(Request, request), clock_s)
+        asked = described(Request, request)
+        held = as_held(asked, clock_s, self._policy.expected_run_s(asked))
         self.hold(request_id, node, held, startup_s=self.startup_s(node, held))
 
     def hold(self, request_id: Any, node: str, held: Held, *, startup_s: float = 0.0) -> None:
@@ -126,7 +127,7 @@ class Ledger:
         if request_id in self._entries:
             raise PolicyInputError("this request is in flight already", where=repr(request_id))
         row = self._row(node)
-        run_s = self._expected_s(held, held.expected_run_s)
+        run_s = self._policy.expected_run_s(held)
         requested = (held.cpu_cores, held.memory_gib, held.gpus)
         known = self._policy.setting.demanded
         demand = tuple(float(each) if counts else 0.0 for each, counts in zip(requested, known, strict=True))
@@ -151,7 +152,7 @@ class Ledger:
     def startup_s(self, node: str, held: Held) -> float:
         """The start-up that is due on a node as a request arrives there; 0 where no run is expected."""
         row = self._row(node)
-        if self._cold is None or row < 0 or self._expected_s(held, held.expected_run_s) <= 0.0:
+        if self._cold is None or row < 0 or self._policy.expected_run_s(held) <= 0.0:
             return 0.0
         self._cold.begin(held.arrival_s)
         return float(
@@ -201,9 +202,6 @@ class Ledger:
             self._levels.remember(older._levels, *rows)
         if self._cold is not None and older._cold is not None:
             self._cold.remember(older._cold, *rows)
-
-    def _expected_s(self, asked: Request | Held, stated_s: float | None) -> float:
-        return self._policy.expected_run_s(asked) if stated_s is None else stated_s
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting = self._policy.setting
@@ -276,7 +274,7 @@ class Ledger:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
         if self._cold is not None:
             self._cold.begin(clock_s)
-            expected_s = self._expected_s(request, request.requested_run_s)
+            expected_s = self._policy.expected_run_s(request)
             before = self._trained_units[index] if self._levels is None else units
             np.multiply(before, 1.0 + self._cold.share(index, expected_s, clock_s), out=units)
         return self._table

@@ -44,13 +44,14 @@ def _placement(contract: PolicyContract, rng: np.random.Generator) -> Question:
             one["held"] = [_held(node, setting, clock_s, rng) for _ in range(rng.integers(1, 4))]
             one["recent_wait_s"], one["recent_starts"] = amounts(rng.random(2) * (60.0, 4.0))
         described.append(one)
+    agents = [*setting["acceptance_of_agent"], *(setting.get("run_habits") or ())]
     node, service = nodes[rng.integers(len(nodes))], int(rng.integers(len(setting["services"])))
     request = dict(zip(RESOURCES, _part_of(node, "machine_", rng), strict=True)) | {
         "site": one_of(setting["sites"], rng),
         "service": setting["services"][service],
         "scenario": one_of(setting["scenarios"], rng),
         "queue": one_of(setting["queues"], rng),
-        "agent": one_of([None, *list(setting["acceptance_of_agent"])[:1000]], rng),
+        "agent": one_of([None, *agents[:1000]], rng),
         "input_mib": amounts(rng.exponential(20.0, 1))[0],
         "requested_run_s": None
         if rng.random() < 0.3

@@ -249,8 +249,9 @@ class Policy:
         return known, *reading.load_of(ready, known, self.setting, clock_s, self.expected_run_s)
 
     def expected_run_s(self, asked: Request | Held) -> float:
-        """The run time to expect of a request that states none, by its labels."""
-        return reading.usual_run_s(self.setting, self.vocabulary, asked)
+        """The run time to expect of a request anywhere: what it states, or what is usual of its labels, by the habits
+        of its agent; of what is held, what was expected of it, if that is known."""
+        return reading.expected_run_s(self.setting, self.vocabulary, asked)
 
     def _decided(self, known: table.NodeTable, seen: DecisionArrays, request: Request) -> Decision:
         chosen = None

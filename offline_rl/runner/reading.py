@@ -30,9 +30,7 @@ def request_numbers(
     kinds = vocabulary.offsets.values()
     known = [index_of.get(label, 0) for label, (_, index_of) in zip(labels, kinds, strict=True)]  # type: ignore[arg-type]
     _, scenario, service, queue = known
-    expected_run_s = request.requested_run_s
-    if expected_run_s is None:
-        expected_run_s = _usual_run_s(setting, service, scenario, queue)
+    expected_run_s = _expected_run_s(setting, request, service, scenario, queue)
     accepts = setting.acceptance_of_agent.get(request.agent)  # type: ignore[arg-type]
     has_cores, has_memory, has_gpus = setting.demanded
     return RequestNumbers(
@@ -53,15 +51,24 @@ def request_numbers(
     )
 
 
-def usual_run_s(setting: PlacementSetting, vocabulary: Vocabulary, asked: Request | Held) -> float:
-    """The median run time of the service in training, by what scenario and queue say of it; of all services where it is
-    not known."""
+def expected_run_s(setting: PlacementSetting, vocabulary: Vocabulary, asked: Request | Held) -> float:
+    """What is requested, or else the median run time of the service in training (of all services where it is not
+    known), by what scenario and queue say of it; by the habits of the agent."""
+    if isinstance(asked, Held) and asked.expected_run_s is not None:
+        return asked.expected_run_s
     service = vocabulary.service_index(asked.service)
-    if setting.run_labels is None:
-        return setting.run_of_service_s[service]
     of_scenario, of_queue = (vocabulary.offsets[kind][1] for kind in ("scenario", "queue"))
     scenario, queue = of_scenario.get(asked.scenario, 0), of_queue.get(asked.queue, 0)  # type: ignore[arg-type]
-    return _usual_run_s(setting, service, scenario, queue)
+    return _expected_run_s(setting, asked, service, scenario, queue)
+
+
+def _expected_run_s(
+    setting: PlacementSetting, asked: Request | Held, service: int, scenario: int, queue: int
+) -> float:
+    stated_s = asked.requested_run_s if isinstance(asked, Request) else None
+    run_s = _usual_run_s(setting, service, scenario, queue) if stated_s is None else stated_s
+    factors = None if setting.run_habits is None else setting.run_habits.get(asked.agent)  # type: ignore[arg-type]
+    return run_s if factors is None else run_s * factors[service]
 
 
 def _usual_run_s(setting: PlacementSetting, service: int, scenario: int, queue: int) -> float:
@@ -211,16 +218,17 @@ def _sums(node: Node, clock_s: float, expected: Callable[[Held], float]) -> tupl
     )  # fmt: skip
 
 
-def as_held(request: Request, arrival_s: float) -> Held:
+def as_held(request: Request, arrival_s: float, expected_run_s: float) -> Held:
     """A request as a node holds it that has not begun."""
     return Held(
         arrival_s,
         None,
-        request.requested_run_s,
+        expected_run_s,
         request.service,
         request.cpu_cores,
         request.memory_gib,
         request.gpus,
         request.scenario,
         request.queue,
+        request.agent,
     )

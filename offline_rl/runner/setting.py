@@ -72,6 +72,7 @@ class PlacementSetting:
         run_of_service_s: Median run time of every service.
         run_labels: What it is multiplied by for the scenario and the queue of a request, [scenarios] and [queues] of
             every service; None: labels say nothing of run times.
+        run_habits: Agent -> what run times are multiplied by, [services], stated or not; None: agents say nothing.
         time_unit_s: Unit of durations in features.
         memory_s: Time in which the memory of recent waits fades to 1/e.
         node_of_machine: Machine -> node, where decisions name classes of machines.
@@ -102,6 +103,7 @@ class PlacementSetting:
     cold: KnownColdStarts | None = None
     run_labels: KnownRunLabels | None = None
     nodes_of_queue: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    run_habits: Mapping[str, tuple[float, ...]] | None = None
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -164,6 +166,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             nodes_of_queue={
                 str(queue): frozenset(each) for queue, each in content.get("nodes_of_queue", {}).items()
             },
+            run_habits=_run_habits(content.get("run_habits")),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -213,6 +216,12 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "factors of run times must be positive and finite, one of every service and label": setting.run_labels
         is None
         or setting.run_labels.fits(len(setting.services), len(setting.scenarios), len(setting.queues)),
+        "factors of run times must be positive and finite, one of every service of an agent": setting.run_habits
+        is None
+        or all(
+            len(row) == len(setting.services) and all(0.0 < one < math.inf for one in row)
+            for row in setting.run_habits.values()
+        ),
         "what books learn must be bounded": math.isfinite(setting.trained_until_s)
         and _bounded(setting.dynamics)
         and all(
@@ -253,7 +262,15 @@ def _cold_starts(content: Mapping[str, Any] | None) -> KnownColdStarts | None:
         None if content.get(name) is None else tuple(float(one) for one in content[name])
         for name in ("startup_s", "room", "slowness")
     )
-    return KnownColdStarts(float(content["memory_s"]), startup_s or (), room, slowness)
+    part = content.get("part")
+    part = None if part is None else tuple(tuple(float(one) for one in row) for row in part)
+    return KnownColdStarts(float(content["memory_s"]), startup_s or (), room, slowness, part)
+
+
+def _run_habits(content: Mapping[str, Any] | None) -> dict[str, tuple[float, ...]] | None:
+    if content is None:
+        return None
+    return {agent: tuple(float(one) for one in row) for agent, row in content.items()}
 
 
 def _run_labels(content: Mapping[str, Any] | None) -> KnownRunLabels | None:

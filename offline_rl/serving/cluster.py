@@ -261,9 +261,8 @@ class LiveCluster:
         return count
 
     def expected_run_s(self, query: PlacementQuery) -> float:
-        """The run time that a request states, or what is usual of its labels in training."""
-        stated = query.request.requested_run_s
-        return self._policy.expected_run_s(query.request) if stated is None else stated
+        """The run time to expect of a request, by what it states, its labels and its agent."""
+        return self._policy.expected_run_s(query.request)
 
     def _is_same(self, reported: str | None, node: str) -> bool:
         """Whether a node that an event names is the one meant: itself, a machine of its class, or not named at all."""

@@ -39,6 +39,10 @@ def test_labels_and_driven_out_services_are_named_with_their_sizes():
         "run times of a service that differ between scenarios (4.0 times)",
         "services that start cold after 1.5 to 4.5 other services ran on the node (up to 40 s)",
     ]
+    part = np.ones((3, cluster.num_nodes))
+    part[1, :2] = 0.1
+    *_, last = dependences_of(replace(cluster, cold=replace(cold, part=part)))
+    assert last == "2 pairs of a service and a node on which it hardly ever starts cold"
 
 
 def test_the_slow_drift_that_is_followed_in_any_case_is_nothing_that_a_log_shows():

@@ -128,13 +128,15 @@ def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Pat
 def test_a_bundle_brings_its_labels_and_the_rooms_of_its_nodes() -> None:
     cluster = made_cluster()
     room, slowness = np.arange(1.0, 1.0 + cluster.num_nodes), np.linspace(0.5, 2.0, cluster.num_nodes)
-    cold = ColdStarts(30.0, np.full(len(cluster.services), 5.0), room, slowness)
+    part = np.arange(1.0, 1.0 + len(cluster.services))[:, None] * room
+    cold = ColdStarts(30.0, np.full(len(cluster.services), 5.0), room, slowness, part)
     of_scenario = np.full((len(cluster.services), len(cluster.scenarios)), 2.0)
     labels = RunLabels(of_scenario, np.full((len(cluster.services), len(cluster.queues)), 3.0))
     trained = replace(made_encoding(replace(cluster, cold=cold)), run_labels=labels)
     seen = encoding_of(parse_setting(setting_of(trained)), turned(made_encoding(cluster)))
     np.testing.assert_array_equal(seen.cluster.cold.room, room[::-1])
     np.testing.assert_array_equal(seen.cluster.cold.slowness, slowness[::-1])
+    np.testing.assert_array_equal(seen.cluster.cold.part, part[:, ::-1])
     assert seen.run_labels.factor(1, 1, 0) == 6.0
 
 

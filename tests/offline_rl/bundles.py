@@ -49,11 +49,12 @@ def made_system(
     """A cluster and a random log on it in windows; times of day follow from the arrivals, as in real logs.
 
     Only the first node has a GPU; requests that want one and must not run there fit nowhere. Services start cold after
-    an idle time, or by how many others ran there since (`by_others`).
+    an idle time, or by how many others ran there since and where they are always (`by_others`).
     """
     made = made_cluster(**cluster)
     places = np.arange(made.num_nodes)
-    room = (0.5 + places % 2, 0.5 + places / 4.0) if by_others else ()
+    part = 0.5 * ((np.arange(len(made.services))[:, None] + places) % 3)
+    room = (0.5 + places % 2, 0.5 + places / 4.0, part) if by_others else ()
     gpus = np.eye(1, made.num_nodes)
     capacity, unit_capacity = (np.concatenate([one[:2], gpus]) for one in (made.capacity, made.unit_capacity))
     encoding = made_encoding(

@@ -22,9 +22,9 @@ STARTUP_S, RUN_S = 30.0, 20.0
 SLOWNESS = np.array([0.5, 1.0, 1.5])
 
 
-def logged(num_rows: int, seed: int):
-    """Runs on nodes that keep the services used last, so many of them; calls come in bursts and with long pauses, so
-    that idle times say little."""
+def logged(num_rows: int, seed: int, always: frozenset[tuple[int, int]] = frozenset()):
+    """Runs on nodes that keep the services used last, so many of them, and some of which `always` says so; calls come
+    in bursts and with long pauses, so that idle times say little."""
     rng = np.random.default_rng(seed)
     service = rng.integers(NUM_SERVICES, size=num_rows)
     node = rng.integers(len(ROOMS), size=num_rows)
@@ -34,7 +34,7 @@ def logged(num_rows: int, seed: int):
     held: list[OrderedDict[int, None]] = [OrderedDict() for _ in ROOMS]
     is_cold = np.zeros(num_rows, bool)
     for row, (one, at) in enumerate(zip(service.tolist(), node.tolist(), strict=True)):
-        is_cold[row] = one not in held[at]
+        is_cold[row] = one not in held[at] and (one, at) not in always
         held[at][one] = None
         held[at].move_to_end(one)
         if len(held[at]) > ROOMS[at]:
@@ -53,6 +53,20 @@ def test_how_many_services_every_node_keeps_is_found(seed):
     assert np.all(np.diff(cold.room) > 0.0)
     found_s = np.outer(cold.startup_s, cold.slowness)
     np.testing.assert_allclose(found_s, np.broadcast_to(STARTUP_S * SLOWNESS, found_s.shape), rtol=0.15)
+    assert cold.part is None  # all are alike
+
+
+def test_services_that_are_always_on_some_nodes_are_found():
+    always = frozenset({(0, 1), (1, 2), (3, 1), (4, 2)})
+    cold = logged(8_000, 3, always).cold
+    assert cold is not None
+    assert cold.part is not None
+    is_always = np.array([[(one, at) in always for at in range(SHAPE[1])] for one in range(SHAPE[0])])
+    assert cold.part[is_always].max() < 0.4
+    assert cold.part[~is_always].min() > 0.6
+    known = ColdStarts(cold.memory_s, cold.startup_s, cold.room, cold.slowness, cold.part)
+    due = known.due(np.zeros(2), np.full(2, 50.0), np.array([0, 7]), np.array([1, 1]))
+    np.testing.assert_allclose(due, cold.slowness[1] * cold.part[[0, 7], 1], rtol=1e-6)
 
 
 def test_others_since_are_those_of_a_plain_loop():
@@ -77,7 +91,8 @@ def test_a_start_up_is_due_once_there_is_no_more_room():
 def test_books_take_a_node_of_no_training_for_a_usual_one_and_texts_keep_all():
     cluster = made_cluster()
     room, slowness = np.arange(1.0, 1.0 + cluster.num_nodes), np.full(cluster.num_nodes, 2.0)
-    cold = ColdStarts(30.0, np.full(len(cluster.services), 10.0), room, slowness)
+    part = np.full((len(cluster.services), cluster.num_nodes), 0.5)
+    cold = ColdStarts(30.0, np.full(len(cluster.services), 10.0), room, slowness, part)
     encoding = made_encoding(replace(cluster, cold=cold))
     assert Encoding.from_json(encoding.to_json()).to_json() == encoding.to_json()
     known = parse_setting(placement_contract(encoding, MLP).setting).cold
@@ -87,6 +102,5 @@ def test_books_take_a_node_of_no_training_for_a_usual_one_and_texts_keep_all():
     np.testing.assert_array_equal(books.due_s(1, 1e6), 0.0)  # nothing else has run, however long ago it was
     for row in range(2):
         books.placed(0, row, 1e6, 5.0)
-    np.testing.assert_allclose(
-        books.due_s(1, 2e6), 20.0 * due_by_others(1.0, np.array([room[-1], np.median(room)]))
-    )
+    whole_s = 20.0 * due_by_others(1.0, np.array([room[-1], np.median(room)]))
+    np.testing.assert_allclose(books.due_s(1, 2e6), whole_s * [0.5, 1.0])

@@ -4,6 +4,7 @@ The start-up of a service is the median of what its runs after an idle time took
 node around then, by its runs without start-up. The memory is the one that forecasts best. All of it counts only where
 it forecasts halves of the log that it was not fitted on better than tables alone, of all runs or of those without
 start-up, beyond chance and by a share of the variance: where there are no cold starts, nothing changes.
+Parts of start-ups by pair, of services that are always on some nodes, have to do so beside start-ups without them.
 """
 
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from twin.placement.service_times import RunRatios, blocks_of, run_ratios
 MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)
 """Idle times that are tried."""
 LEAST_SLOWNESS = 0.1
+MOST_PART = 3.0
+"""Of a start-up, that a service pays on one node."""
 ROUNDS = 4
 """Of least squares, in which start-ups and slowness settle."""
 MAX_RUNS = 60_000
@@ -78,7 +81,7 @@ def fit_run_tables(
     if cold is None:
         return RunTables(ratios, None, expected_s)
     begin_s = arrival_s[np.searchsorted(stretch, stretch)]  # of the stretch of every row
-    share = cold.due(arrival_s - np.where(np.isneginf(last_s), begin_s, last_s), others, node)
+    share = cold.due(arrival_s - np.where(np.isneginf(last_s), begin_s, last_s), others, service, node)
     warm_s = warm_runs_s(cold, service, run_s, share)
     ratios = run_ratios(service, node, warm_s, expected_s, shape)
     ratio = ratios.ratio[service, node]
@@ -137,14 +140,19 @@ def fit_cold_starts(
             kept, least, most = begun, found.errors, found.gain
     memory_s = MEMORIES_S[0] if kept is None else kept.memory_s
     begun = ColdStarts(memory_s, np.zeros(shape[0]), np.full(shape[1], ROOMS[0]), np.ones(shape[1]))
-    found = trial.errors(_fit_rooms, begun)
-    if (
-        found is not None
-        and found.gain > most
-        and clear_gain(least - found.errors, trial.stretch, CLEAR) > 0.0
-    ):
-        return _fit_rooms(runs, begun, shape)[1]
-    return None if kept is None else _fit(runs, kept, shape)[1]
+    found, by_rooms = trial.errors(_fit_rooms, begun), False
+    if found is not None and found.gain > most:
+        by_rooms = clear_gain(least - found.errors, trial.stretch, CLEAR) > 0.0
+    if not by_rooms and kept is None:
+        return None
+    if found is not None:
+        least = found.errors if by_rooms else least
+        of_pairs = trial.errors(_fit_parts, begun)
+        assert of_pairs is not None, "the same runs are cold at first"
+        least_gain = LEAST_GAIN * float(trial.plain.mean())
+        if clear_gain(least - of_pairs.errors, trial.stretch, CLEAR) > least_gain:
+            return _fit_parts(runs, begun, shape)[1]
+    return (_fit_rooms(runs, begun, shape) if by_rooms or kept is None else _fit(runs, kept, shape))[1]
 
 
 _Fit = Callable[[_Runs, ColdStarts, tuple[int, int]], tuple[np.ndarray, ColdStarts]]
@@ -189,7 +197,7 @@ def warm_runs_s(cold: ColdStarts, service: np.ndarray, run_s: np.ndarray, share:
 
 def _is_cold(runs: _Runs, cold: ColdStarts) -> np.ndarray:
     flat = cold if cold.slowness is None else replace(cold, slowness=np.ones(len(cold.slowness)))
-    return np.asarray(flat.due(runs.idle_s, runs.others, runs.node) > 0.5)
+    return np.asarray(flat.due(runs.idle_s, runs.others, runs.service, runs.node) > 0.5)
 
 
 def _fit(runs: _Runs, begun: ColdStarts, shape: tuple[int, int]) -> tuple[np.ndarray, ColdStarts]:
@@ -209,7 +217,7 @@ def _fit(runs: _Runs, begun: ColdStarts, shape: tuple[int, int]) -> tuple[np.nda
             own = beyond_s[is_cold & (runs.service == one)]
             startup_s[one] = (len(own) * np.median(own) + FEWEST * overall) / (len(own) + FEWEST)
         found = replace(begun, startup_s=np.maximum(startup_s, 0.0))
-        share = found.due(runs.idle_s, runs.others, runs.node)
+        share = found.due(runs.idle_s, runs.others, runs.service, runs.node)
         warm_s = warm_runs_s(found, runs.service, runs.run_s, share)
     return run_ratios(runs.service, runs.node, warm_s, runs.expected_s, shape).ratio, found
 
@@ -232,6 +240,16 @@ def _fit_rooms(runs: _Runs, begun: ColdStarts, shape: tuple[int, int]) -> tuple[
     return ratio, best
 
 
+def _fit_parts(runs: _Runs, begun: ColdStarts, shape: tuple[int, int]) -> tuple[np.ndarray, ColdStarts]:
+    """The same with a part of every pair."""
+    ratio, found = _fit_rooms(runs, begun, shape)
+    for _ in range(2):
+        found = replace(found, part=np.ones(shape) if found.part is None else found.part)
+        ratio, found = _settled(runs, ratio, found, shape)
+        found = replace(found, room=_best_rooms(runs, ratio, found, shape[1]))
+    return _settled(runs, ratio, found, shape)
+
+
 def _best_rooms(runs: _Runs, ratio: np.ndarray, cold: ColdStarts, num_nodes: int) -> np.ndarray:
     """[nodes] the room that forecasts the runs of each best, start-ups given."""
     errors = [
@@ -244,33 +262,43 @@ def _best_rooms(runs: _Runs, ratio: np.ndarray, cold: ColdStarts, num_nodes: int
 def _settled(
     runs: _Runs, ratio: np.ndarray, cold: ColdStarts, shape: tuple[int, int]
 ) -> tuple[np.ndarray, ColdStarts]:
-    """Start-ups of services and slowness of nodes by least squares of log(run / forecast), in turns (Gauss-Newton),
-    drawn to the usual start-up and to 1, and the tables without them."""
+    """Start-ups of services, slowness of nodes and, where there are any, parts of pairs by least squares of
+    log(run / forecast), in turns (Gauss-Newton), drawn to the usual start-up and to 1, and the tables without them."""
     for _ in range(ROUNDS):
-        for of_nodes in (False, True):
-            share = cold.due(runs.idle_s, runs.others, runs.node)
-            startup_s, slowness = cold.startup_s[runs.service], np.asarray(cold.slowness)[runs.node]
-            forecast_s = runs.expected_s * ratio[runs.service, runs.node] + startup_s * share
-            error = np.log(runs.run_s / forecast_s)
-            error = error - _levels(error, share < 0.5, runs.node)
-            if of_nodes:
-                step = _steps(error, startup_s * share / slowness / forecast_s, runs.node, cold.slowness, 1.0)
-                cold = replace(cold, slowness=np.maximum(step, LEAST_SLOWNESS))
-            else:
-                usual_s = float(np.sum(startup_s * share) / np.maximum(share.sum(), 1e-9))
-                step = _steps(error, share / forecast_s, runs.service, cold.startup_s, usual_s)
-                cold = replace(cold, startup_s=np.maximum(step, 0.0))
-        share = cold.due(runs.idle_s, runs.others, runs.node)
+        for number in range(2 if cold.part is None else 3):
+            cold = _stepped(runs, ratio, cold, number)
+        share = cold.due(runs.idle_s, runs.others, runs.service, runs.node)
         warm_s = warm_runs_s(cold, runs.service, runs.run_s, share)
         ratio = run_ratios(runs.service, runs.node, warm_s, runs.expected_s, shape).ratio
     return ratio, cold
 
 
+def _stepped(runs: _Runs, ratio: np.ndarray, cold: ColdStarts, number: int) -> ColdStarts:
+    """The start-ups (0), slowness (1) or parts (2) a step on."""
+    assert cold.slowness is not None, "of start-ups by other services"
+    share = cold.due(runs.idle_s, runs.others, runs.service, runs.node)
+    startup_s, slowness = cold.startup_s[runs.service], cold.slowness[runs.node]
+    forecast_s = runs.expected_s * ratio[runs.service, runs.node] + startup_s * share
+    error = np.log(runs.run_s / forecast_s)
+    error = error - _levels(error, share < 0.5, runs.node)
+    if number == 0:
+        usual_s = float(np.sum(startup_s * share) / np.maximum(share.sum(), 1e-9))
+        step = _steps(error, share / forecast_s, runs.service, cold.startup_s, usual_s)
+        return replace(cold, startup_s=np.maximum(step, 0.0))
+    if number == 1:
+        step = _steps(error, startup_s * share / slowness / forecast_s, runs.node, cold.slowness, 1.0)
+        return replace(cold, slowness=np.maximum(step, LEAST_SLOWNESS))
+    assert cold.part is not None, "only then"
+    pair = runs.service * cold.part.shape[1] + runs.node
+    whole = replace(cold, part=None).due(runs.idle_s, runs.others, runs.service, runs.node)
+    step = _steps(error, startup_s * whole / forecast_s, pair, cold.part.ravel(), 1.0)
+    return replace(cold, part=np.clip(step, 0.0, MOST_PART).reshape(cold.part.shape))
+
+
 def _steps(
-    error: np.ndarray, slope: np.ndarray, group: np.ndarray, value: np.ndarray | None, usual: float
+    error: np.ndarray, slope: np.ndarray, group: np.ndarray, value: np.ndarray, usual: float
 ) -> np.ndarray:
     """[groups] values a Gauss-Newton step on, drawn to the usual one by `FEWEST` rows' worth of slopes."""
-    value = np.zeros(0) if value is None else value
     square, product = (np.bincount(group, slope * each, len(value)) for each in (slope, error))
     moved = slope > 0.0
     doubt = FEWEST * float(np.mean(slope[moved] ** 2)) if moved.any() else 1.0
@@ -281,7 +309,7 @@ def _errors(runs: _Runs, ratio: np.ndarray, cold: ColdStarts | None) -> np.ndarr
     """[rows] squared errors of the logarithm of run times, less their mean over the node's runs around then."""
     forecast_s = runs.expected_s * ratio[runs.service, runs.node]
     if cold is not None:
-        share = cold.due(runs.idle_s, runs.others, runs.node)
+        share = cold.due(runs.idle_s, runs.others, runs.service, runs.node)
         forecast_s = forecast_s + cold.startup_s[runs.service] * share
     error = np.log(runs.run_s / forecast_s)
     return np.asarray((error - _levels(error, np.ones(len(error), bool), runs.node, prior=0.0)) ** 2)

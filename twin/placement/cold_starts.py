@@ -1,7 +1,7 @@
 """What a run takes more where its service has not run for a while: containers to start, images to pull, caches to fill.
 
     run = run time by the tables + start-up of the service * r / (1 + r),     r = (idle time / memory) ** 4
-                                   or ... * slowness of the node,             r = (others since / room of the node) ** 8
+                                   or ... * slowness of the node * part,      r = (others since / room of the node) ** 8
 
 *Idle* is the time since the last run of the service on the node should have ended by the tables: arrival and usual run
 of the last request that the node took. Every side can compute that, from the log, in rollouts and in service; where no
@@ -10,11 +10,13 @@ run is known, it is the time since the log, the rollout or the service began.
 Where nodes keep what they loaded until others need the room (weights of models, images), a service is cold by the
 number of *other services that ran there since* (`evictions`), whatever time that took, and nodes have unlike room and
 load unlike fast. Which of the two holds is what forecasts the log better, beyond chance; idle times where that cannot
-be told.
+be told. Some services may always be on some nodes, whatever else runs there (replicas of a data set, images that are
+pinned): *part* is what share of the start-up a service pays on a node, where the log shows that it differs.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,26 +40,38 @@ class ColdStarts:
         room: [nodes] number of other services that have run there since, after which half of the start-up is due; None:
             the idle time counts instead.
         slowness: [nodes] what start-ups are multiplied by; with `room` alone.
+        part: [services, nodes] the same of every pair; with `room` alone, None: all are alike.
     """
 
     memory_s: float
     startup_s: np.ndarray
     room: np.ndarray | None = None
     slowness: np.ndarray | None = None
+    part: np.ndarray | None = None
 
-    def due(self, idle_s: np.ndarray, others: np.ndarray, node: np.ndarray) -> np.ndarray:
-        """[rows] share of the start-up of the service that is due on a node, by the idle time or the services since."""
-        if self.room is None or self.slowness is None:
+    def due(
+        self, idle_s: np.ndarray, others: np.ndarray, service: np.ndarray, node: np.ndarray
+    ) -> np.ndarray:
+        """[rows] share of the start-up of a service that is due on a node, by the idle time or the services since."""
+        if self.room is None:
             return np.asarray(due(idle_s, self.memory_s))
-        return np.asarray(due_by_others(others, self.room[node]) * self.slowness[node])
+        return np.asarray(due_by_others(others, self.room[node]) * self.factor[service, node])
+
+    @cached_property
+    def factor(self) -> np.ndarray:
+        """[services, nodes] what start-ups are multiplied by where services are driven out."""
+        assert self.slowness is not None, "of start-ups by other services"
+        all_alike = np.ones((len(self.startup_s), len(self.slowness)))
+        return self.slowness * (all_alike if self.part is None else self.part)
 
 
 def cold_starts_of(content: Mapping[str, Any]) -> ColdStarts:
     """The start-ups that an encoding's JSON holds."""
-    room, slowness = (
-        None if content.get(name) is None else np.array(content[name], float) for name in ("room", "slowness")
+    of_nodes = (
+        None if content.get(name) is None else np.array(content[name], float)
+        for name in ("room", "slowness", "part")
     )
-    return ColdStarts(content["memory_s"], np.array(content["startup_s"], float), room, slowness)
+    return ColdStarts(content["memory_s"], np.array(content["startup_s"], float), *of_nodes)
 
 
 def due(idle_s: Any, memory_s: float, np: Any = np) -> Any:
@@ -108,5 +122,5 @@ def filed_runs_s(
     else:
         others = others_since(pair, ends_s, (len(cold.startup_s), len(cold.room)))
         node = pair % len(cold.room)
-    startup_s = cold.startup_s[service] * cold.due(idle_s, others, node)
+    startup_s = cold.startup_s[service] * cold.due(idle_s, others, service, node)
     return np.asarray(expected_s + np.where((pair >= 0) & (expected_s > 0.0), startup_s / ratio, 0.0))

@@ -83,7 +83,9 @@ def _silent(rows: pa.Table) -> np.ndarray:
 def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray, node: np.ndarray) -> Requests:
     cluster = encoding.cluster
     service, scenario, queue = labels = labels_of(rows, cluster)
-    expected_s = expected_run_s(rows, labels, encoding.run_of_service_s, encoding.run_labels)
+    expected_s = expected_run_s(
+        rows, labels, encoding.run_of_service_s, encoding.run_labels, encoding.run_habits
+    )
     demand = np.stack([amount(rows, name, 1.0 if name == "cpu_cores" else 0.0) for name in RESOURCES])
     known_resource = np.isfinite(cluster.capacity).any(axis=1) & (cluster.capacity > 0.0).any(axis=1)
     agents = pc.dictionary_encode(pc.cast(rows["agent"], pa.string()))

@@ -31,6 +31,7 @@ from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
 from twin.placement.queue_nodes import nodes_of_queues, with_sets
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
+from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.service_times import OFFER_KINDS, without_history
 from twin.placement.tides import Tide, fit_tides
@@ -69,6 +70,7 @@ class Encoding:
         run_labels: What scenario and queue say of run times that are not stated; None: nothing.
         nodes_of_queue: Nodes that a queue's requests may use where they list no candidates, of queues that the log
             shows to be bound to some (see `queue_nodes`).
+        run_habits: What agents say of run times, stated or not; None: nothing.
     """
 
     cluster: Cluster
@@ -80,6 +82,7 @@ class Encoding:
     train_days: tuple[dt.date, ...]
     run_labels: RunLabels | None = None
     nodes_of_queue: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    run_habits: RunHabits | None = None
 
     @property
     def trained_until_s(self) -> float:
@@ -102,6 +105,8 @@ class Encoding:
             content["run_labels"] = _plain(self.run_labels)
         if self.nodes_of_queue:
             content["nodes_of_queue"] = dict(self.nodes_of_queue)
+        if self.run_habits is not None:
+            content["run_habits"] = _plain(self.run_habits)
         return json.dumps(content, indent=1, sort_keys=True)
 
     @staticmethod
@@ -132,11 +137,12 @@ class Encoding:
             train_days=tuple(dt.date.fromisoformat(day) for day in content["train_days"]),
             run_labels=run_labels_of(content.get("run_labels")),
             nodes_of_queue={name: tuple(each) for name, each in content.get("nodes_of_queue", {}).items()},
+            run_habits=run_habits_of(content.get("run_habits")),
         )
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels):
+    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits):
         return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
@@ -180,11 +186,14 @@ def fit_encoding(
     bound = _bound_queues(rows, labels[2], node, cluster)
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
-    expected_s = expected_run_s(rows, labels, run_of_service, run_labels)
+    expected_s, shape = expected_run_s(rows, labels, run_of_service, run_labels), cluster.run_ratio.shape
+    habits = fit_run_habits(service, rows["agent"].to_pylist(), node, run_s, expected_s, shape)
+    if habits is not None:
+        expected_s = expected_run_s(rows, labels, run_of_service, run_labels, habits)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
-    taken, shape = np.where(refused(rows), -1, node), cluster.run_ratio.shape
+    taken = np.where(refused(rows), -1, node)
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
@@ -219,6 +228,7 @@ def fit_encoding(
         tuple(train_days),
         run_labels,
         bound,
+        habits,
     )
 
 
@@ -252,15 +262,18 @@ def _gap_s(archive: Archive, train_days: Sequence[dt.date], arrival_s: np.ndarra
 
 
 def expected_run_s(
-    rows: pa.Table, labels: Labels, run_of_service_s: Sequence[float], run_labels: RunLabels | None
-) -> np.ndarray:
-    """[rows] the requested run time, else the median of the service, by what scenario and queue say of it."""
+    rows: pa.Table, labels: Labels, run_of_service_s: Sequence[float], run_labels: RunLabels | None,
+    run_habits: RunHabits | None = None,
+) -> np.ndarray:  # fmt: skip
+    """[rows] the requested run time, else the median of the service, by what scenario and queue say of it; by what is
+    usual of the agent."""
     service, scenario, queue = labels
     usual_s = np.asarray(run_of_service_s)[service]
     if run_labels is not None:
         usual_s = usual_s * run_labels.factor(service, scenario, queue)
     asked_s = amount(rows, "requested_run_s", np.nan)
-    return np.where(np.isnan(asked_s), usual_s, asked_s)
+    found_s = np.where(np.isnan(asked_s), usual_s, asked_s)
+    return found_s if run_habits is None else found_s * run_habits.factor(service, rows["agent"].to_pylist())
 
 
 def labels_of(rows: pa.Table, cluster: Cluster) -> Labels:

@@ -71,22 +71,23 @@ def startups_s(cluster: Cluster, state: PlacementState) -> Array | None:
         return None
     service = state.request.service
     last_s = jnp.take_along_axis(state.last_end_s[:, :, None], service[None, None], axis=0)[0]
-    share = _share_due(cluster.cold, state.clock_s, state.last_end_s, last_s)
+    share = _share_due(cluster.cold, state.clock_s, state.last_end_s, last_s, service)
     share = jnp.where(state.request.expected_run_s[None] > 0.0, share, 0.0)
     return jnp.asarray(cluster.cold.startup_s, jnp.float32)[service][None] * share
 
 
-def _share_due(cold: ColdStarts, clock_s: Array, ends_s: Array, last_s: Array) -> Array:
-    """[nodes, seats, *streams] of services whose last run should have ended at `last_s`, and that of any at `ends_s`
-    [services, nodes, *streams]."""
+def _share_due(cold: ColdStarts, clock_s: Array, ends_s: Array, last_s: Array, service: Array) -> Array:
+    """[nodes, seats, *streams] of services [seats, *streams] whose last run should have ended at `last_s`, and that of
+    any at `ends_s` [services, nodes, *streams]."""
     if cold.room is None:
         return jnp.asarray(due(clock_s[None, None] - last_s, cold.memory_s, jnp))
     others = jnp.sum(ends_s[:, :, None] > last_s[None], axis=0, dtype=jnp.float32)
-    room, slowness = (
-        jnp.asarray(leaf, jnp.float32).reshape((-1,) + (1,) * (last_s.ndim - 1))
-        for leaf in (cold.room, cold.slowness)
-    )
-    return jnp.asarray(due_by_others(others, room, jnp) * slowness)
+    room = jnp.asarray(cold.room, jnp.float32).reshape((-1,) + (1,) * (last_s.ndim - 1))
+    if cold.part is None:
+        factor = jnp.asarray(cold.slowness, jnp.float32).reshape(room.shape)
+    else:
+        factor = jnp.moveaxis(jnp.asarray(cold.factor, jnp.float32)[service], -1, 0)
+    return jnp.asarray(due_by_others(others, room, jnp) * factor)
 
 
 def filed_run_s(cluster: Cluster, state: PlacementState, seat: int, node: Array) -> Array:

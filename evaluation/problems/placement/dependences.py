@@ -2,13 +2,17 @@
 
 import numpy as np
 
+from offline_rl.runner.cold_starts import ALWAYS_THERE
+from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
 from twin.placement.types import Cluster
 
 NOTHING = "nothing beyond the means of services, nodes and agents"
 
 
-def dependences_of(cluster: Cluster, labels: RunLabels | None = None) -> list[str]:
+def dependences_of(
+    cluster: Cluster, labels: RunLabels | None = None, habits: RunHabits | None = None
+) -> list[str]:
     """One entry for each dependence that a fit has found; empty where it has found none."""
     found = []
     if labels is not None:
@@ -17,6 +21,11 @@ def dependences_of(cluster: Cluster, labels: RunLabels | None = None) -> list[st
             f"{name} ({most:.1f} times)" for name, table in parts.items() if (most := _range(table)) > 1.0
         ]
         found.append(f"run times of a service that differ between {' and '.join(named)}")
+    if habits is not None:
+        found.append(
+            f"run times that differ between {len(habits.agents)} agents for the same service and request "
+            f"({_range(habits.of_agent):.1f} times)"
+        )
     if cluster.dynamics.moved:
         found.append("run times of nodes and services that move, and are followed")
     if cluster.tide.variance:
@@ -36,6 +45,9 @@ def dependences_of(cluster: Cluster, labels: RunLabels | None = None) -> list[st
             else f"{np.min(room):.3g} to {np.max(room):.3g} other services ran on the node"
         )
         found.append(f"services that start cold after {after} (up to {longest_s:.3g} s)")
+        if cold.part is not None:
+            always = int(np.sum(cold.part < ALWAYS_THERE))
+            found.append(f"{always} pairs of a service and a node on which it hardly ever starts cold")
     if cluster.reaction is not None:
         found.append(
             f"agents who accept less when they were served ill lately (by up to {-cluster.reaction.effect:.0%})"

@@ -132,7 +132,7 @@ def build_twin(
         "num_held_out_offers": twin.report.num_held_out,
         "held_out_log_likelihood": float(np.mean(best)),
         "spread": spread_of(twin.report),
-        "dependences": dependences_of(encoding.cluster, encoding.run_labels),
+        "dependences": dependences_of(encoding.cluster, encoding.run_labels, encoding.run_habits),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),

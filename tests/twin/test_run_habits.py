@@ -1,0 +1,102 @@
+"""What agents say of run times, whatever they request: found in a log, and used everywhere alike."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from evaluation.commands.bundle_text import bundle_facts, bundle_text
+from evaluation.judges.contender import encoding_of
+from evaluation.problems.placement.dependences import dependences_of
+from offline_rl.placement_contract import setting_of
+from offline_rl.runner import Request, load
+from tests.offline_rl.bundles import MLP, made_policy
+from tests.twin.made import made_cluster, made_encoding
+from tests.twin.test_fit_encoding import DAYS, archived, request
+from twin.placement.encode import read_rows
+from twin.placement.encoding import Encoding, fit_encoding
+from twin.placement.run_habits import MIN_RUNS_EACH, RunHabits, fit_run_habits
+
+ASKED_TOO_MUCH = {"careful": 1.5, "usual": 4.0, "careless": 12.0}
+SPEED = np.array([0.5, 1.0, 2.0])
+SHAPE = (2, 3)
+
+
+def runs_of(num_rows: int, asked: dict[str, float], seed: int = 0) -> tuple:
+    """Runs of two services on three nodes; careless agents meet the quick node more often, and all ask for more than
+    they need."""
+    rng = np.random.default_rng(seed)
+    agents = rng.choice(list(asked), num_rows)
+    service = rng.integers(2, size=num_rows)
+    node = np.where((agents == "careless") & (rng.random(num_rows) < 0.6), 0, rng.integers(3, size=num_rows))
+    work_s = 20.0 * np.exp(rng.normal(size=num_rows))
+    expected_s = work_s * np.array([asked[one] for one in agents])
+    run_s = work_s * SPEED[node] * np.exp(0.2 * rng.normal(size=num_rows))
+    return service, agents.tolist(), node, run_s, expected_s
+
+
+def test_what_agents_ask_for_too_much_is_found_whatever_nodes_they_ran_on():
+    found = fit_run_habits(*runs_of(6_000, ASKED_TOO_MUCH), SHAPE)
+    assert found is not None
+    assert found.agents == ("careful", "careless", "usual")
+    np.testing.assert_allclose(found.of_agent[:, 0] / found.of_agent[:, 1], 12.0 / 1.5, rtol=0.1)
+    np.testing.assert_array_equal(found.factor(np.zeros(2, int), [None, "a stranger"]), 1.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nothing_is_found_where_agents_ask_alike(seed):
+    assert fit_run_habits(*runs_of(6_000, dict.fromkeys("abcdef", 3.0), seed), SHAPE) is None
+
+
+def test_agents_of_few_runs_have_no_factor_of_their_own():
+    service, agents, node, run_s, expected_s = runs_of(2_000, ASKED_TOO_MUCH)
+    agents[: MIN_RUNS_EACH - 1] = ["rare"] * (MIN_RUNS_EACH - 1)
+    assert "rare" not in fit_run_habits(service, agents, node, run_s, expected_s, SHAPE).agents
+    assert fit_run_habits(service, ["one"] * 2_000, node, run_s, expected_s, SHAPE) is None
+    assert fit_run_habits(service, [None] * 2_000, node, run_s, expected_s, SHAPE) is None
+
+
+def test_a_log_expects_runs_by_who_asks_for_them(tmp_path: Path):
+    rng = np.random.default_rng(1)
+    nodes = [{"node_id": "m0", "site": "here", "tier": "pool", "cpu_cores": 4.0}]
+    requests = [
+        request(number, 0, 20.0 * number, run_s, ran_node="m0", service="a", agent=("ann", "bob")[number % 2],
+                requested_run_s=run_s * (2.0, 10.0)[number % 2])
+        for number, run_s in enumerate((10.0 * np.exp(0.5 * rng.normal(size=1_200))).tolist())
+    ]  # fmt: skip
+    archive = archived(tmp_path / "archive", nodes, requests)
+    encoding = fit_encoding(archive, DAYS[:1])
+    rows, _ = read_rows(archive, encoding, DAYS[:1], known_until_s=np.inf)
+    run_s = rows.finish_s - rows.start_s
+    ratio = encoding.cluster.run_ratio[encoding.cluster.services.index("a"), 0]
+    np.testing.assert_allclose(ratio * rows.request.expected_run_s, run_s, rtol=0.05)
+    assert Encoding.from_json(encoding.to_json()).to_json() == encoding.to_json()
+    assert "run_habits" not in replace(encoding, run_habits=None).to_json()
+    words, *_ = dependences_of(encoding.cluster, None, encoding.run_habits)
+    assert words == "run times that differ between 2 agents for the same service and request (5.0 times)"
+
+
+def test_runner_books_and_a_bundle_in_a_comparison_expect_what_training_does(tmp_path: Path):
+    cluster = made_cluster()
+    services = cluster.services
+    habits = RunHabits(("ann", "bob"), np.random.default_rng(0).uniform(0.2, 5.0, (len(services), 2)))
+    encoding = replace(made_encoding(cluster), run_habits=habits)
+    assert "run_habits" not in setting_of(made_encoding(cluster))
+    made_policy(tmp_path / "bundle", encoding, MLP)
+    assert "of 2 agents" in bundle_text(bundle_facts(tmp_path / "bundle"))
+    policy, nodes = load(tmp_path / "bundle"), [{"name": name} for name in cluster.node_names]
+    seen = encoding_of(policy.setting, made_encoding(cluster)).run_habits
+    assert seen.agents == habits.agents
+    np.testing.assert_array_equal(seen.of_agent, habits.of_agent)
+    for index, agent, stated_s in ((1, "ann", None), (2, "bob", 40.0), (1, "a stranger", 40.0)):
+        asked = Request(service=services[index], agent=agent, requested_run_s=stated_s)
+        whole_s = encoding.run_of_service_s[index] if stated_s is None else stated_s
+        expected_s = whole_s * float(habits.factor(np.array([index]), [agent])[0])
+        shown = policy.explain(nodes, asked, 1e9).request["expected_run"]
+        assert encoding.problem.time_unit_s * np.expm1(shown) == pytest.approx(expected_s, rel=1e-5)
+        books = policy.ledger(nodes)
+        books.place(1, cluster.node_names[0], asked, 1e9)
+        (held,) = books.nodes(1e9)[0].held
+        assert held.expected_run_s == pytest.approx(expected_s)
+        assert policy.expected_run_s(held) == pytest.approx(expected_s)
