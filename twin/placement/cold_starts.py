@@ -16,7 +16,6 @@ pinned): *part* is what share of the start-up a service pays on a node, where th
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,7 +56,7 @@ class ColdStarts:
             return np.asarray(due(idle_s, self.memory_s))
         return np.asarray(due_by_others(others, self.room[node]) * self.factor[service, node])
 
-    @cached_property
+    @property
     def factor(self) -> np.ndarray:
         """[services, nodes] what start-ups are multiplied by where services are driven out."""
         assert self.slowness is not None, "of start-ups by other services"
