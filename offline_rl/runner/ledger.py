@@ -174,6 +174,8 @@ class Ledger:
     def finish(self, request_id: Any, ran_until_s: float | None = None, *, refused: bool = False) -> bool:
         """A request left its node: completed, failed, killed or dropped; False where it is not in flight.
 
+        One that others drove out, and that waits again, is finished without `ran_until_s` and placed anew.
+
         Args:
             request_id: As it was placed.
             ran_until_s: When its run ended, if it ran: the ledger learns from it how long such runs take there.
