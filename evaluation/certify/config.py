@@ -36,6 +36,7 @@ class Thresholds:
             since sharing has an effect only while a node has more requests than cores.
         cold_start: The same with the time since the service last ran on the node.
         reaction: Largest correlation of acceptance residuals with how the agent's last requests were served.
+        repeats: Largest share of the requests that repeat failed ones.
         horizon: State distance in deviations, over the floor.
         rank_correlation: Least Spearman correlation of policies' values with the truth.
         value_error: Mean absolute error of policies' values against the truth.
@@ -66,6 +67,7 @@ class Thresholds:
     co_running: float = 0.05
     cold_start: float = 0.05
     reaction: float = 0.05
+    repeats: float = 0.03
     horizon: float = 0.10
     rank_correlation: float = 0.97
     value_error: float = 0.02

@@ -33,6 +33,7 @@ from evaluation.certify.offloading import offload_lines
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.reactions import reaction_line
+from evaluation.certify.repeating import repeat_line
 from evaluation.certify.simulating import Simulation
 from evaluation.certify.since_training import explained, last_windows
 from evaluation.certify.tested_system import SystemUnderTest, of_twin, seen_in_full
@@ -234,4 +235,4 @@ def _one_step(forecasts: Forecast, config: CertifyConfig) -> tuple[list[Line], t
     """The lines of one-step forecasts that need no other days, and the charts of their calibration."""
     calibrated, charts = calibration_lines(forecasts, config)
     lines = [*bias_lines(forecasts, config), *calibrated, *model_class_lines(forecasts, config)]
-    return [*lines, reaction_line(forecasts, config)], charts
+    return [*lines, reaction_line(forecasts, config), repeat_line(forecasts, config)], charts
