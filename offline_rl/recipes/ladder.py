@@ -59,6 +59,8 @@ UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
 """Mean reward of a decision that a rung must gain in a twin that failed its certificate. The first is what certificates
 allow levels to be off by; the second is of what corrects the rule that is held, and of rules that are not surely
 better."""
+MOST_GUESSED = 0.05
+"""Share of a rung's decisions on queues that the log does not know, above which what the twin says of it is a guess."""
 _SURE, _LIKELY = 0.9, 2.0 / 3.0
 """Confidence, to one side, that a network is better than what is held, and that one which corrects a rule is."""
 

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from offline_rl.recipes.ladder import RungStep, chosen_of
+from offline_rl.recipes.ladder import MOST_GUESSED, RungStep, chosen_of
 
 
 def in_words(steps: Mapping[str, RungStep], *, is_trusted: bool = True) -> str:
-    """Which rung won, and by how much over the one below; or why the first stayed; and where it is not known to be
-    better than the logged behaviour."""
-    return "; ".join(filter(None, [_won(steps, is_trusted), beside_the_log(steps)]))
+    """Which rung won, and by how much over the one below; or why the first stayed; which other the twin only guesses
+    about, where it knows the one that won; and where that is not known to be better than the logged behaviour."""
+    return "; ".join(filter(None, [_won(steps, is_trusted), _guessed(steps), beside_the_log(steps)]))
 
 
 def beside_the_log(steps: Mapping[str, RungStep]) -> str:
@@ -52,6 +52,18 @@ def _won(steps: Mapping[str, RungStep], is_trusted: bool) -> str:
     low = f"perhaps {step.low:+.4f}" if np.isfinite(step.low) else "of too few windows for an interval"
     why = "is too uncertain" if is_trusted else "failed its certificate, and shows too little,"
     return f"{first}: the twin {why} to leave it; the best other, {name}, is {step.gain:+.4f}, {low}"
+
+
+def _guessed(steps: Mapping[str, RungStep]) -> str:
+    """The best of the rungs that lead to queues which the log does not know, unless the one that won does so, too."""
+    guessed = {name: step for name, step in steps.items() if step.out_of_support > MOST_GUESSED}
+    if not guessed or chosen_of(steps)[0] in guessed:
+        return ""
+    name, step = max(guessed.items(), key=lambda pair: pair[1].value)
+    return (
+        f"what the twin says of {name} is a guess, for {step.out_of_support:.0%} of its decisions lead to longer queues "
+        "than the log knows: try it in shadow mode"
+    )
 
 
 def _fallen_back(steps: Mapping[str, RungStep], clone: str) -> str:

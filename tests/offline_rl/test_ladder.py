@@ -69,6 +69,17 @@ def test_every_rung_is_held_against_the_one_that_stands() -> None:
     assert steps["third"].gain == pytest.approx(-0.05)
 
 
+def test_a_rung_that_the_twin_only_guesses_about_is_named_beside_one_that_it_knows() -> None:
+    """The first leads a tenth of its requests to queues that the log does not know; the one that is taken none."""
+    first = {"value": 0.6, "out_of_support": 0.1}
+    steps = climbed(rule=first, poor={"value": 0.4, "out_of_support": 0.2}, clone={"value": 0.7})
+    assert chosen_of(steps)[0] == "clone"
+    assert "; what the twin says of rule is a guess, for 10% of its decisions" in in_words(steps)
+    for known in ({"rule": first | {"out_of_support": 0.04}}, {"rule": {"value": 0.6}}):
+        assert "guess" not in in_words(climbed(**known, clone={"value": 0.7}))
+    assert "guess" not in in_words(climbed(rule=first, clone={"value": 0.7, "out_of_support": 0.1}))
+
+
 def test_the_members_must_agree_that_it_is_better() -> None:
     """Better by .02 in the mean, by .04 with one member and by nothing with the other."""
     steps = climbed(rule={"value": 0.9}, split={"value": 0.92, "apart": 0.041, "own": 1e-4})
