@@ -142,7 +142,7 @@ class ServedPolicy:
         any_nodes: Whether it can also score nodes that were not in training.
         node_of_machine: Machine -> node, where the policy names classes of machines.
         site: Where a request counts as arrived that names no site.
-        expected_run_s: Request -> usual run time of its labels, in training.
+        expected_run_s: Request -> run time to expect, by what it states, its labels and its agent.
         watch: Whether requests and run times are still those of training; its ledger updates it with runs.
         has_rule: Whether its ledger has questions for a rule (`rule_question`), which then is the fallback.
         queue: Of a queue's bundle: what orders it; it has no nodes then.
@@ -155,7 +155,9 @@ class ServedPolicy:
     any_nodes: bool = False
     node_of_machine: Mapping[str, str] = field(default_factory=dict)
     site: str = "default"
-    expected_run_s: Callable[[Request], float] = lambda request: 60.0
+    expected_run_s: Callable[[Request], float] = lambda request: (
+        60.0 if request.requested_run_s is None else request.requested_run_s
+    )
     watch: Watch = field(default_factory=lambda: Watch(None))
     has_rule: bool = False
     queue: QueuePolicy | None = None
