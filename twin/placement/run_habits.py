@@ -55,15 +55,15 @@ def run_habits_of(content: Mapping[str, Any] | None) -> RunHabits | None:
     return RunHabits(tuple(content["agents"]), np.array(content["of_agent"], float))
 
 
-class _Runs(NamedTuple):
+class _AgentRuns(NamedTuple):
     service: np.ndarray
     agent: np.ndarray  # index; the last one stands for all others
     node: np.ndarray
     run_s: np.ndarray
     expected_s: np.ndarray
 
-    def some(self, rows: np.ndarray) -> "_Runs":
-        return _Runs(*(leaf[rows] for leaf in self))
+    def some(self, rows: np.ndarray) -> "_AgentRuns":
+        return _AgentRuns(*(leaf[rows] for leaf in self))
 
 
 def fit_run_habits(
@@ -97,7 +97,7 @@ def fit_run_habits(
         return None
     place = np.full(len(names), len(kept))
     place[kept] = np.arange(len(kept))
-    runs = _Runs(service[rows], place[index], node[rows], run_s[rows], expected_s[rows])
+    runs = _AgentRuns(service[rows], place[index], node[rows], run_s[rows], expected_s[rows])
     stretch, sizes = stretches(len(rows)), (shape[0], len(kept))
     gains, plain = np.empty(len(rows)), np.empty(len(rows))
     for fitted, held in halves_in_turn(stretch):
@@ -109,7 +109,7 @@ def fit_run_habits(
     return RunHabits(tuple(names[kept].tolist()), _fit(runs, shape, sizes)[:, :-1])
 
 
-def _fit(runs: _Runs, shape: tuple[int, int], sizes: tuple[int, int]) -> np.ndarray:
+def _fit(runs: _AgentRuns, shape: tuple[int, int], sizes: tuple[int, int]) -> np.ndarray:
     """[services, agents + 1] factors; 1 of the others."""
     num_services, num_agents = sizes
     effect = np.zeros((num_services, num_agents + 1))
@@ -124,12 +124,12 @@ def _fit(runs: _Runs, shape: tuple[int, int], sizes: tuple[int, int]) -> np.ndar
     return np.exp(effect)
 
 
-def _errors(fitted: _Runs, held: _Runs, shape: tuple[int, int], factor: np.ndarray) -> np.ndarray:
+def _errors(fitted: _AgentRuns, held: _AgentRuns, shape: tuple[int, int], factor: np.ndarray) -> np.ndarray:
     """[held rows] squared errors of the logarithm of run times, by tables of other rows."""
     return np.asarray(_residual(fitted, held, shape, factor) ** 2)
 
 
-def _residual(fitted: _Runs, held: _Runs, shape: tuple[int, int], factor: np.ndarray) -> np.ndarray:
+def _residual(fitted: _AgentRuns, held: _AgentRuns, shape: tuple[int, int], factor: np.ndarray) -> np.ndarray:
     """[held rows] log(run / expected), what the tables of the fitted rows say of service and node taken off."""
     expected_s = fitted.expected_s * factor[fitted.service, fitted.agent]
     ratio = run_ratios(fitted.service, fitted.node, fitted.run_s, expected_s, shape).ratio
