@@ -61,8 +61,8 @@ def _guessed(steps: Mapping[str, RungStep]) -> str:
         return ""
     name, step = max(guessed.items(), key=lambda pair: pair[1].value)
     return (
-        f"what the twin says of {name} is a guess, for {step.out_of_support:.0%} of its decisions lead to longer queues "
-        "than the log knows: try it in shadow mode"
+        f"what the twin says of {name} is a guess, for {step.out_of_support:.0%} of its decisions lead to longer "
+        "queues than the log knows: try it in shadow mode"
     )
 
 

@@ -29,7 +29,7 @@ from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import largest_use
 from twin.placement.pieces import pieces
-from twin.placement.queue_nodes import nodes_of_queues, with_sets
+from twin.placement.queue_nodes import bound_queues, with_sets
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
@@ -183,7 +183,7 @@ def fit_encoding(
     service = labels[0]
     run_of_service = _median_by(service, run_s, len(cluster.services))
     node = node_index(rows, node_of_name, cluster.num_nodes)
-    bound = _bound_queues(rows, labels[2], node, cluster)
+    bound = bound_queues(rows, labels[2], node, cluster.queues, cluster.num_nodes)
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
     expected_s, shape = expected_run_s(rows, labels, run_of_service, run_labels), cluster.run_ratio.shape
@@ -215,9 +215,8 @@ def fit_encoding(
         acceptance_of_scenario=usual.of_scenario,
     )
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
-    problem = _problem(archive, train_days, rows, run_s, view)
     depth = _depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
-    problem = replace(problem, depth=depth)
+    problem = replace(_problem(archive, train_days, rows, run_s, view), depth=depth)
     return Encoding(
         cluster,
         node_of_name,
@@ -376,15 +375,6 @@ def _rules(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.n
     sets = {candidate_set(names, node_of_name, num_nodes) for names in lists}
     everything = tuple([True] * num_nodes)
     return np.array([everything, *sorted(sets - {everything})])
-
-
-def _bound_queues(
-    rows: pa.Table, queue: np.ndarray, node: np.ndarray, cluster: Cluster
-) -> dict[str, tuple[int, ...]]:
-    """Queue -> its nodes, of queues that are bound to some; none where requests list candidates."""
-    if rows["candidates"].null_count < len(rows):
-        return {}
-    return nodes_of_queues(queue, node, cluster.queues, cluster.num_nodes)
 
 
 def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[float]:

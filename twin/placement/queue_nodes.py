@@ -10,9 +10,19 @@ none of the queue's requests named it, and chance, by the nodes' shares of all r
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pyarrow as pa
 
 ENOUGH = 20.0
 """Requests that chance would have had on closed nodes, at least: none of them by luck has probability 2e-9."""
+
+
+def bound_queues(
+    rows: pa.Table, queue: np.ndarray, node: np.ndarray, queues: Sequence[str], num_nodes: int
+) -> dict[str, tuple[int, ...]]:
+    """`nodes_of_queues` of a log's requests; nothing where one of them lists candidates."""
+    if rows["candidates"].null_count < len(rows):
+        return {}
+    return nodes_of_queues(queue, node, queues, num_nodes)
 
 
 def nodes_of_queues(
