@@ -23,6 +23,7 @@ from evaluation.judges.players import HISTORY, SAMPLED, PlayerInput, Players, ch
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example
+from offline_rl.recipes.cloning import affordable
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
 from twin.networks import flatten_features
@@ -180,7 +181,7 @@ def _behaviour(
     halves = (
         [np.arange(num_windows) % 2 == half for half in (0, 1)] if num_windows > 1 else [np.ones(1, bool)] * 2
     )
-    size = min(CLONE_STREAMS, *(int(half.sum()) for half in halves))
+    size = min(affordable(CLONE_STREAMS, example), *(int(half.sum()) for half in halves))
     run, begin, logits = updates(algorithm, CLONE_UPDATES), jax.jit(algorithm.init), jax.jit(network.logits)
     for number, half in enumerate(halves):
         learned = jax.jit(take)(history, np.flatnonzero(half))
