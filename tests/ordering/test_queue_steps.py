@@ -278,4 +278,9 @@ def test_a_clone_is_trained_kept_and_judged_too(queue_made, tmp_path):
     words = (folder / "archive", folder / "twin", tmp_path / "policy", "--config", tmp_path / "order.toml")
     assert run("compare", *words, "--out", tmp_path / "comparison") == 0
     comparison = load_comparison(tmp_path / "comparison")
-    assert [policy.name for policy in comparison.policies][-3:] == ["bc", "bc_greedy", "index"]
+    assert [policy.name for policy in comparison.policies][-4:] == [
+        "bc",
+        "bc_greedy",
+        "index",
+        "ladder",
+    ]  # exported last
