@@ -184,7 +184,13 @@ clone_updates = 5
     assert run(*words, "--json", "--no-progress") == 0
     result = json.loads(capsys.readouterr().out)
     found = result["comparison_data"]
-    assert [policy["name"] for policy in found["policies"]][-4:] == ["bc", "bc_greedy", "ppo", "index"]
+    assert [policy["name"] for policy in found["policies"]][-5:] == [
+        "bc",
+        "bc_greedy",
+        "ppo",
+        "index",
+        "ladder",
+    ]
     values = {
         cell["policy"]: cell["estimate"]["value"]
         for cell in found["cells"]
