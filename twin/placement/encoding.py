@@ -188,8 +188,7 @@ def fit_encoding(
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
     expected_s, shape = expected_run_s(rows, labels, run_of_service, run_labels), cluster.run_ratio.shape
     habits = fit_run_habits(service, rows["agent"].to_pylist(), node, run_s, expected_s, shape)
-    if habits is not None:
-        expected_s = expected_run_s(rows, labels, run_of_service, run_labels, habits)
+    expected_s = expected_run_s(rows, labels, run_of_service, run_labels, habits)
     arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
