@@ -213,7 +213,6 @@ def fit_encoding(
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,
     )
-    states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     depth = _depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
     problem = replace(_problem(archive, train_days, rows, run_s, view), depth=depth)
     return Encoding(
@@ -221,7 +220,7 @@ def fit_encoding(
         node_of_name,
         by_class,
         tuple(run_of_service),
-        states_run,
+        rows["requested_run_s"].null_count < 0.5 * len(rows),
         problem,
         tuple(train_days),
         run_labels,
