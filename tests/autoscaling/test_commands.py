@@ -241,7 +241,6 @@ def test_seeds_of_training_follow_the_seed_of_the_command():
 def test_the_truth_of_a_logged_day_has_the_load_of_its_log(monkeypatch):
     app, told = application("chain"), []
     monkeypatch.setattr(comparing, "application_response", lambda _a, _c, rates, *_, **__: told.append(rates))
-    monkeypatch.setattr(comparing, "sums_in_log", lambda *_: None)
     asked = np.linspace(100.0, 200.0, 2880)
     asked[5] = np.nan
     log = SimpleNamespace(gateway={"request_rate_per_s": asked}, time_s=np.zeros(1), interval_s=30.0)
@@ -249,7 +248,7 @@ def test_the_truth_of_a_logged_day_has_the_load_of_its_log(monkeypatch):
     task = SimpleNamespace(scaling=AutoscalingConfig(), limits=None)
     names = [service.name for service in app.services]
     for known in (log, None):
-        comparing._true_day(truth, dt.date(2024, 1, 3), 1, task, names, None, known).respond(240, None)
+        comparing._true_day(truth, dt.date(2024, 1, 3), 1, task, names, known).respond(240, None)
     asked[5] = asked[4]
     np.testing.assert_allclose(told[0].sum(axis=1), asked, rtol=1e-5)
     np.testing.assert_allclose(told[0].sum(axis=1)[0] * told[1][0] / told[1][0].sum(), told[0][0], rtol=1e-5)

@@ -68,10 +68,10 @@ def test_a_log_that_begins_at_eight_is_played_at_eight(monkeypatch):
     monkeypatch.setattr(comparing, "twin_response", response("twin"))
     monkeypatch.setattr(comparing, "application_response", response("truth"))
     log = cut_out(DAY, MORNING)
-    twin = comparing._twin_day(log, 0, TASK, WORTH)
+    twin = comparing._twin_day(log, 0, TASK)
     facts = {"preset": "chain", "interval_s": 30.0, "seed": 0, "first_day": "2024-01-01"}
     names = [service.name for service in application("chain").services]
-    truth = comparing._true_day(facts, dt.date(2024, 1, 2), 0, TASK, names, WORTH, log)
+    truth = comparing._true_day(facts, dt.date(2024, 1, 2), 0, TASK, names, log)
     for day, place in ((twin, 3), (truth, 2)):
         day.respond(239, LIMITS)
         given, named = told[day.judge]
@@ -103,7 +103,7 @@ def test_what_the_log_earned_is_counted_as_what_is_played():
 @pytest.mark.slow
 def test_too_few_episodes_cannot_tell(monkeypatch):
     monkeypatch.setattr(comparing, "fit_application", roughly_fitted)
-    day = comparing._twin_day(cut_out(DAY, MORNING), 0, TASK, WORTH)
+    day = comparing._twin_day(cut_out(DAY, MORNING), 0, TASK)
     found = {
         name: comparing._sums(
             day, TASK, [horizontal_pod(*TASK, PodAutoscalerConfig(target=target))], cost_under_slo(), 0
@@ -125,7 +125,7 @@ def test_the_log_plays_its_own_grants_and_who_asks_for_no_numbers_is_left_out(mo
     log = cut_out(DAY, MORNING)
     narrow = ScalingTask(CONFIG, LIMITS._replace(max_cpu_cores=0.5 + 0 * LIMITS.max_cpu_cores,
                                                  max_replicas=3.0 + 0 * LIMITS.max_replicas))  # fmt: skip
-    day = comparing._twin_day(log, 0, narrow, WORTH)
+    day = comparing._twin_day(log, 0, narrow)
     monkeypatch.setattr(comparing, "_days", lambda *_: ((), [day]))
     lost = Autoscaler(lambda _: (), lambda _key, memory, state: (
         memory, state.grants._replace(replicas=jnp.nan * state.grants.replicas)))  # fmt: skip

@@ -63,6 +63,8 @@ from twin.autoscaling.types import Grants
 from twin.contracts import Array, Response
 
 TWIN, TRUTH, LOGGED = "twin", "truth", "logged"
+Sums = Mapping[str, np.ndarray]
+"""Sums over each episode, [episodes]; metrics are one over the other (`PARTS`)."""
 MIN_RANKED = 3
 """Policies that the twin is held against the truth on, at least."""
 JUDGES = {
@@ -109,9 +111,7 @@ class Day(NamedTuple):
     starts: np.ndarray  # [episodes] rows of the day that its episodes begin with
     respond: Callable[[int, GrantLimits], Response]
     logged: Grants | None  # leaves [intervals of the day, deployments]
-    in_log: Mapping[str, np.ndarray] | None = (
-        None  # what the log says came of its grants, sums over each episode
-    )
+    in_log: Sums | None = None  # what the log says came of its grants
 
 
 def compare_autoscalers(
@@ -141,7 +141,7 @@ def compare_autoscalers(
     refused: dict[str, str] = {}
     with progress.stage("judge", unit="days") as stage:
         for done, day in enumerate(days, 1):
-            found: dict[str, Mapping[str, np.ndarray]] = {}
+            found: dict[str, Sums] = {}
             for row, one in enumerate(contenders):
                 stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
                 if one.facts.name not in refused:
@@ -203,7 +203,9 @@ def _days(
         except ArchiveError as error:  # such as a deployment that has come or gone
             unread = error.what
         asked = np.zeros(0) if log is None else log.gateway["request_rate_per_s"]
-        number, whole = len(starts_of(asked, task.scaling.interval_s)), EPISODES * len(dates)
+        starts, whole = starts_of(asked, task.scaling.interval_s), EPISODES * len(dates)
+        number = len(starts)
+        in_log = None if log is None or not number else sums_in_log(log, starts, task, reward)
         name = f"{date}" if len(dates) < 2 else f"{date} to {dates[-1]}"
         told = f"holds {number} of {whole} episodes of {name}" if number else f"holds no episode of {name}"
         note = f"the log has no samples of {name}" if log is None else f"the log {told}"
@@ -212,20 +214,20 @@ def _days(
         judged = bool(truth and number)
         if log is not None and number:
             try:
-                days.append(_twin_day(log, shift, task, reward))
+                days.append(_twin_day(log, shift, task, in_log))
                 judged = True
             except ConfigError as error:
                 notes.append(f"no twin of {name}: {error.what}")
         known = tuple(day.isoformat() for day in dates) if judged else ()
         facts.append(ShiftFacts(shift, known, None, "; ".join(notes)))
         if truth and (number or not truth.get("series")):  # how a series of rates goes on is not known
-            days.append(_true_day(truth, date, shift, task, deployments, reward, log if number else None))
+            days.append(_true_day(truth, date, shift, task, deployments, log if number else None, in_log))
     if not days:
         raise without_days(archive, train_days, (one.note for one in facts))
     return tuple(facts), days
 
 
-def _twin_day(log: ScalingLog, shift: int, task: ScalingTask, reward: Reward) -> Day:
+def _twin_day(log: ScalingLog, shift: int, task: ScalingTask, in_log: Sums | None = None) -> Day:
     twin = fit_application(log)
     starts = starts_of(log.gateway["request_rate_per_s"], log.interval_s)
     rates, before = _from_midnight(log)
@@ -236,12 +238,12 @@ def _twin_day(log: ScalingLog, shift: int, task: ScalingTask, reward: Reward) ->
             twin.laws, free, limits, rates, length, typical_grants(log), starts=starts + before
         )
 
-    return Day(TWIN, shift, starts, respond, grants_of(log, task), sums_in_log(log, starts, task, reward))
+    return Day(TWIN, shift, starts, respond, grants_of(log, task), in_log)
 
 
 def _true_day(
     truth: Mapping[str, Any], date: dt.date, shift: int, task: ScalingTask, deployments: Sequence[str],
-    reward: Reward, log: ScalingLog | None,
+    log: ScalingLog | None, in_log: Sums | None = None,
 ) -> Day:  # fmt: skip
     """The simulated application under the load that the day's log has, or one like it where there is none."""
     app, interval_s = application(truth["preset"]), float(truth["interval_s"])
@@ -267,7 +269,6 @@ def _true_day(
             limits=limits,
         )
 
-    in_log = None if log is None else sums_in_log(log, starts, task, reward)
     return Day(TRUTH, shift, starts, respond, None, in_log)
 
 
