@@ -1,9 +1,32 @@
 """Whether something forecasts a log better: fitted on every second stretch of it, held against the others."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 NUM_STRETCHES, BEYOND_CHANCE = 16, 4.0
 """Stretches of a log over which an advantage is averaged, and standard errors that it must exceed."""
+
+MIN_RUNS, LEAST_GAIN = 320, 0.02
+"""Rows without which nothing is fitted by `forecasts_better`, and the share of the variance that it must gain: less is
+not worth tables of its own."""
+
+
+def forecasts_better(
+    num_rows: int, errors: Callable[[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+) -> bool:
+    """Whether a fit forecasts what is left out of it, beyond chance and by a share of the variance.
+
+    Args:
+        num_rows: Of the log.
+        errors: (rows that are fitted, rows that are left out), bool [rows] -> squared errors of the latter without the
+            fit, and with it.
+    """
+    stretch, plain, gains = stretches(num_rows), np.empty(num_rows), np.empty(num_rows)
+    for fitted, held in halves_in_turn(stretch):
+        plain[held], found = errors(fitted, held)
+        gains[held] = plain[held] - found
+    return clear_gain(gains, stretch) > LEAST_GAIN * float(plain.mean())
 
 
 def stretches(num_rows: int) -> np.ndarray:

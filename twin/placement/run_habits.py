@@ -16,16 +16,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.placement.left_out import clear_gain, halves_in_turn, stretches
+from twin.placement.left_out import MIN_RUNS, forecasts_better
 from twin.placement.service_times import run_ratios, shrunk_means
 
 MAX_AGENTS = 256
 """Agents that have a factor, those of the most runs first."""
 MIN_RUNS_EACH = 20
 """Runs that an agent needs for it."""
-MIN_RUNS = 320
-LEAST_GAIN = 0.02
-"""Of the variance of logarithms of run times: less is not worth tables of its own."""
 
 
 @dataclass(frozen=True)
@@ -98,13 +95,14 @@ def fit_run_habits(
     place = np.full(len(names), len(kept))
     place[kept] = np.arange(len(kept))
     runs = _AgentRuns(service[rows], place[index], node[rows], run_s[rows], expected_s[rows])
-    stretch, sizes = stretches(len(rows)), (shape[0], len(kept))
-    gains, plain = np.empty(len(rows)), np.empty(len(rows))
-    for fitted, held in halves_in_turn(stretch):
+    sizes = shape[0], len(kept)
+
+    def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         some, left_out = runs.some(fitted), runs.some(held)
-        plain[held] = _errors(some, left_out, shape, np.ones((sizes[0], sizes[1] + 1)))
-        gains[held] = plain[held] - _errors(some, left_out, shape, _fit(some, shape, sizes))
-    if clear_gain(gains, stretch) <= LEAST_GAIN * float(plain.mean()):
+        plain = _errors(some, left_out, shape, np.ones((sizes[0], sizes[1] + 1)))
+        return plain, _errors(some, left_out, shape, _fit(some, shape, sizes))
+
+    if not forecasts_better(len(rows), errors):
         return None
     return RunHabits(tuple(names[kept].tolist()), _fit(runs, shape, sizes)[:, :-1])
 

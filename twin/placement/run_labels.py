@@ -14,12 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.placement.left_out import clear_gain, halves_in_turn, stretches
+from twin.placement.left_out import MIN_RUNS, forecasts_better
 from twin.placement.service_times import run_ratios, shrunk_means
-
-MIN_RUNS = 320
-LEAST_GAIN = 0.02
-"""Of the variance of logarithms of run times: less is not worth tables of its own."""
 
 
 @dataclass(frozen=True)
@@ -76,14 +72,13 @@ def fit_run_labels(runs: LabelledRuns, num_nodes: int, num_labels: tuple[int, in
     if known.sum() < MIN_RUNS:
         return None
     runs = runs.some(np.flatnonzero(known))
-    stretch = stretches(len(runs.node))
-    gains, plain = np.empty(len(runs.node)), np.empty(len(runs.node))
-    for fitted, held in halves_in_turn(stretch):
+
+    def errors(fitted: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         some, left_out = runs.some(fitted), runs.some(held)
-        found = _fit(some, num_nodes, num_labels)
-        plain[held] = _errors(some, left_out, num_nodes, num_labels, None)
-        gains[held] = plain[held] - _errors(some, left_out, num_nodes, num_labels, found)
-    if clear_gain(gains, stretch) <= LEAST_GAIN * float(plain.mean()):
+        plain = _errors(some, left_out, num_nodes, num_labels, None)
+        return plain, _errors(some, left_out, num_nodes, num_labels, _fit(some, num_nodes, num_labels))
+
+    if not forecasts_better(len(runs.node), errors):
         return None
     return _fit(runs, num_nodes, num_labels)
 
