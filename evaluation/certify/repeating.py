@@ -61,9 +61,8 @@ def _asked_again(forecast: Forecast, within_s: float) -> tuple[np.ndarray, np.nd
     arrival_s = forecast.arrival_s - forecast.arrival_s.min()
     apart = 2.0 * (arrival_s.max() + within_s) + 1.0
     ended_s = forecast.finish_s - forecast.arrival_s.min()
-    end_s = pair * apart + np.where(
-        np.isfinite(ended_s), ended_s, arrival_s
-    )  # unknown: it came to nothing at once
+    # Unknown: it came to nothing at once
+    end_s = pair * apart + np.where(np.isfinite(ended_s), ended_s, arrival_s)
     sorted_s = np.append(np.sort(pair * apart + arrival_s), np.inf)
     next_s = sorted_s[np.searchsorted(sorted_s, end_s, side="right")]
     return pair, (next_s <= end_s + within_s).astype(float)

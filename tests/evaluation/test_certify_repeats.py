@@ -25,10 +25,11 @@ def with_failures(seed: int, share_again: float = 0.0):
     ended_s = arrival_s + np.nan_to_num(told.wait_s + told.run_s, nan=30.0)
     first, second = np.flatnonzero(failed)[::2], np.flatnonzero(failed)[1::2][: (failed.sum() + 1) // 2]
     again = random.random(len(second)) < share_again
+    # The second of such a pair is the first one, once more
     one, two = (
         first[: len(second)][again],
         second[again],
-    )  # the second of such a pair is the first one, once more
+    )
     arrival_s[two], agent[two], service[two] = ended_s[one] + 20.0, agent[one], service[one]
     failed[two] = False
     order = np.argsort(arrival_s)

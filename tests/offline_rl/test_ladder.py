@@ -253,10 +253,11 @@ def test_in_a_failed_twin_the_clone_is_handed_over_where_every_rung_loses_to_the
     assert "residual, +0.0100 over its clone" in words
     assert "bc_greedy IS NO BETTER in the twin than the logged decisions were in the log: 0.5" in words
     assert rungs_of(lost)[1]["over_log"] == pytest.approx(-0.07, abs=1e-3)
+    # Above both; far above the clone, where the level is off
     for logged, correction in (
         (0.4, 0.53),
         (0.6, 0.56),
-    ):  # above both; far above the clone, where the level is off
+    ):
         kept = beside_the_behaviour(logged, is_trusted=False, correction=correction)
         assert chosen_of(kept)[0] == "residual"
         assert ("residual IS NO BETTER" in in_words(kept, is_trusted=False)) == (logged == 0.6)

@@ -313,9 +313,8 @@ def test_anchors_and_their_test_days_lie_between_two_dates(queue_made):
     last = date_of(first + 69)
     part = WeeksConfig(shifts=shifts, num_anchors=3, between=f"{date_of(first + 40)}..{last}")
     assert anchor_days(jobs, part) == [first + 40, first + 48, first + 56]  # 7 days, 7 days on, ends the span
-    assert anchor_days(jobs, replace(part, num_anchors=1)) == [
-        first + 56
-    ]  # what is exported is of the newest days
+    # What is exported is of the newest days
+    assert anchor_days(jobs, replace(part, num_anchors=1)) == [first + 56]
     whole = WeeksConfig(shifts=shifts, num_anchors=2)
     wide = replace(whole, between="1990-01-01..2090-01-01")
     assert anchor_days(jobs, whole) == anchor_days(jobs, wide) == [first + 28, end - 14]

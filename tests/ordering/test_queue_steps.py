@@ -278,9 +278,10 @@ def test_a_clone_is_trained_kept_and_judged_too(queue_made, tmp_path):
     words = (folder / "archive", folder / "twin", tmp_path / "policy", "--config", tmp_path / "order.toml")
     assert run("compare", *words, "--out", tmp_path / "comparison") == 0
     comparison = load_comparison(tmp_path / "comparison")
+    # Exported last
     assert [policy.name for policy in comparison.policies][-4:] == [
         "bc",
         "bc_greedy",
         "index",
         "ladder",
-    ]  # exported last
+    ]

@@ -183,9 +183,8 @@ def test_each_row_group_is_read_once_for_what_its_requests_hold_later(
         RowGroup, "read", lambda group, columns: reads.append(group.file) or whole(group, columns)
     )
     far = {"finish": dt.datetime.max.replace(tzinfo=dt.UTC)}
-    monkeypatch.setattr(
-        "logs_schema.row_groups._latest", lambda _: far
-    )  # as if some in each lasted very long
+    # As if some in each lasted very long
+    monkeypatch.setattr("logs_schema.row_groups._latest", lambda _: far)
     found = list(pieces(archive, days, most=MOST, columns=COLUMNS, each=50))
     assert len(found) > 5 * len(days)
     assert max(reads.count(name) for name in reads) == 2  # for its own pieces, and for all later ones

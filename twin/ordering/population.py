@@ -134,9 +134,8 @@ def fit_population(jobs: Jobs, first_day: int, num_days: int) -> JobPopulation:
         )
     agent, user = np.unique(jobs.agent[index], return_inverse=True)
     second = (jobs.arrival_s[index] + jobs.origin_us / 1e6) % DAY_S
-    hour = (second // 3600.0).astype(np.int64) * (
-        not np.any(jobs.agent[index] >= 0)
-    )  # without users, by the hour
+    # Without users, by the hour
+    hour = (second // 3600.0).astype(np.int64) * (not np.any(jobs.agent[index] >= 0))
     key = (day[index] * HOURS + hour) * len(agent) + user
     by_visit = np.argsort(key, kind="stable")
     keys, visit_first = np.unique(key[by_visit], return_index=True)

@@ -45,9 +45,8 @@ def draw_requests(key: Array, workload: WorkloadModel, day: dt.date) -> pa.Table
     part = np.minimum((time_s / DAY_S * NUM_PARTS).astype(int), NUM_PARTS - 1)
     agents, agent = _agents(key_agents, random, workload, np.bincount(part, minlength=NUM_PARTS))
     used, place = np.unique(agent, return_inverse=True)
-    rows = as_requests(agents.take(used)).take(
-        pa.array(place)
-    )  # of each agent once, however many requests it makes
+    # Of each agent once, however many requests it makes
+    rows = as_requests(agents.take(used)).take(pa.array(place))
     microseconds = pa.array(np.round((midnight_s + time_s) * 1e6).astype(np.int64))
     columns = {
         "arrival": microseconds,
