@@ -15,6 +15,7 @@ def add_arguments(parser: ArgumentParser) -> None:
 
     add_options(
         parser, DrpcConfig, "preset", "log_days", "minutes", "shifts", "autoscalers", "updates", "seed",
+        "refreshed_days",
         seeds="num_seeds",
     )  # fmt: skip
     parser.add_argument(

@@ -82,6 +82,8 @@ class DrpcConfig:
         autoscalers: Names (default: all of them). For `ladder`, what `train` would hand over, all networks are trained
             that it chooses from, and both rules are calibrated.
         updates: Trajectories that a teacher learns from.
+        refreshed_days: Days by which the log, and all that is learned from it, is newer, as after a refresh. Traces
+            stay those of the first log, at shifts of no fewer days.
     """
 
     preset: str = "boutique"
@@ -92,6 +94,7 @@ class DrpcConfig:
     seed: int = 0
     autoscalers: tuple[str, ...] = ()
     updates: int = 150
+    refreshed_days: int = 0
 
     def __post_init__(self) -> None:
         application(self.preset)
@@ -99,6 +102,13 @@ class DrpcConfig:
             raise ConfigError(
                 "traces that cannot be", where="reproduce drpc",
                 allowed="1 day and seed or more, 20 to 1200 minutes, shifts of 0 days or more",
+            )  # fmt: skip
+
+        if not 0 <= self.refreshed_days <= min(self.shifts):
+            raise ConfigError(
+                f"what is learned {self.refreshed_days} days later would be judged on days before its own",
+                where="reproduce drpc", allowed=f"--refreshed-days from 0 to the least shift, {min(self.shifts)}",
+                advice="name the shifts that are meant with --shifts",
             )  # fmt: skip
 
         known = (*RULES, *KINDS, LADDER)
@@ -229,11 +239,11 @@ def _log_step(config: DrpcConfig) -> Step:
     def build(out: Path, _: Mapping[str, Path], _progress: Progress) -> Mapping[str, Any]:
         report = simulate_application(
             application(config.preset), config.log_days, OPERATOR, config.seed, out / ARCHIVE,
-            first_day=FIRST_DAY,
+            first_day=FIRST_DAY, begin=config.refreshed_days,
         )  # fmt: skip
         return {"num_rows": report.num_rows}
 
-    settings = {"preset": config.preset, "days": config.log_days}
+    settings = {"preset": config.preset, "days": config.log_days, "refreshed_days": config.refreshed_days}
     return Step("archive", "job-archive", build, config=settings, seed=config.seed)
 
 

@@ -65,8 +65,9 @@ def scaling_config(application: Application, interval_s: float = 30.0) -> Autosc
 def simulate_application(
     application: Application, num_days: int, behaviour: str, seed: int, out: Path, *,
     first_day: dt.date, interval_s: float = 30.0, series: np.ndarray | None = None, replace: bool = False,
+    begin: int = 0,
 ) -> ApplicationReport:  # fmt: skip
-    """Writes days 0 to `num_days - 1` of an application as an archive.
+    """Writes days `begin` to `begin + num_days - 1` of an application as an archive.
 
     Args:
         application: Which.
@@ -78,6 +79,7 @@ def simulate_application(
         interval_s: Length of an interval.
         series: A real series of request rates to lay under it.
         replace: Whether an archive that is already there may be replaced.
+        begin: First day that is written; load grows, and its mix drifts, from day 0 on.
 
     Raises:
         ConfigError: Unknown behaviour, no days, or an interval that does not divide a day.
@@ -88,9 +90,9 @@ def simulate_application(
             f"cannot write {num_days} days of intervals of {interval_s:g} s under '{behaviour}'", where="simulate",
             allowed=f"1 day or more, intervals that divide a day, a behaviour among {', '.join(OPERATORS)}",
         )  # fmt: skip
-    validate_days(first_day, num_days)
+    validate_days(first_day, begin + num_days)
     config = scaling_config(application, interval_s)
-    rates = made_rates(application, num_days, interval_s, seed, series=series)
+    rates = made_rates(application, num_days, interval_s, seed, first_day=begin, series=series)
     truth = {
         "preset": application.name, "behaviour": behaviour, "seed": seed, "num_days": num_days,
         "interval_s": interval_s, "first_day": first_day.isoformat(), "series": series is not None,
@@ -102,7 +104,7 @@ def simulate_application(
     with ArchiveWriter(out, source={}, facts=facts, replace=replace) as archive:
         for day in range(num_days):
             rows = jax.tree.map(lambda leaf, day=day: leaf[..., day], played)
-            table = samples_table(application, config, rows, first_day + dt.timedelta(days=day))
+            table = samples_table(application, config, rows, first_day + dt.timedelta(days=begin + day))
             archive.write("deployment_samples", table, source="simulation", first_row=num_rows + 1)
             num_rows += len(table)
     requests = played.gateway.rate_per_s * interval_s
