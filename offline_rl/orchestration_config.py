@@ -1,13 +1,22 @@
 """What the orchestration problem adds to a configuration: the table [orchestration]."""
 
+import math
 from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-ORCHESTRATION_CODE = 5
+ORCHESTRATION_CODE = 6
 """Raised when code changes what a training makes."""
 COPIES = 8
 """Streams of a block that meets the same requests."""
+QUANTITIES = (
+    "num_updates",
+    "num_streams",
+    "num_frames",
+    "num_slots",
+    "num_warm_up_slots",
+    "num_trial_frames",
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +30,8 @@ class TrainingBudget:
         num_slots: Length of a dispatcher's.
         num_warm_up_slots: Before them, others dispatch, better in some streams than in others.
         num_trial_frames: Frames of the twin in which what was trained is tried beside the rules it began as.
+        delay_s: Seconds that decisions come late if one place, which sees every node in full, dispatches for all access
+            points: the rule and what is trained are tried there, too. None: access points dispatch.
     """
 
     num_updates: int = 40
@@ -29,9 +40,15 @@ class TrainingBudget:
     num_slots: int = 300
     num_warm_up_slots: int = 200
     num_trial_frames: int = 40
+    delay_s: float | None = None
 
     def __post_init__(self) -> None:
-        least = {name: 0 if name == "num_warm_up_slots" else 1 for name in self.__dataclass_fields__}
+        if self.delay_s is not None and not 0.0 <= self.delay_s < math.inf:
+            raise ConfigError(
+                f"delay_s = {self.delay_s:g}", where="[orchestration]", allowed="0 seconds or more",
+                advice="leave it out where access points dispatch",
+            )  # fmt: skip
+        least = {name: 0 if name == "num_warm_up_slots" else 1 for name in QUANTITIES}
         for name, limit in least.items():
             if getattr(self, name) < limit:
                 raise ConfigError(

@@ -65,6 +65,7 @@ def export_pair(
     out: Path,
     *,
     margin: float,
+    delay_s: float | None = None,
     trained_on: Mapping[str, Any],
     certificate: str | None = None,
     licence: str | None = None,
@@ -80,6 +81,8 @@ def export_pair(
         config: Of the stepwise actor.
         out: Folder of the bundle.
         margin: Nats below the best logit within which the dispatcher drew in the twin.
+        delay_s: Seconds that its decisions come late, in one place that sees every node in full; None: it decides at
+            access points, which see other sites by the means of their nodes.
         trained_on: Facts about the data window.
         certificate: Content hash of the certificate that the twin passed; None if it passed none.
         licence: Under which terms the bundle may be used.
@@ -104,6 +107,7 @@ def export_pair(
         setting={
             "margin": margin, "slot_s": plan.edge.config.slot_s, "sites": list(cluster.sites),
             "services": list(cluster.services),
+            **({} if delay_s is None else {"view": "full", "delay_s": delay_s}),
         },
         certificate=certificate,
         licence=licence or NOT_STATED,

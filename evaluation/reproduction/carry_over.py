@@ -19,7 +19,7 @@ from evaluation.problems.orchestration.bench import (
 from evaluation.problems.orchestration.references import PLANNED
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.trained import GPG
-from evaluation.reproduction.orchestration import OrchestrationConfig, as_row, joined, source_of, twin_of
+from evaluation.reproduction.orchestration import OrchestrationConfig, as_row, source_of, twin_of
 from evaluation.reproduction.orchestration_pairs import trained_sides
 from evaluation.simulator.world import World
 from logs_schema.progress import Progress
@@ -99,7 +99,7 @@ def carry_over(
     bench = with_changes(config.bench, config.num_changes)
     small, large = (twin_of(one, config, bench, out / one.name, progress) for one in worlds)
     carry = trained_to_carry(small, budget, config.seed, progress)
-    entrants = joined(rivals(large), carry(large))
+    entrants = rivals(large).joined(carry(large))
     with progress.stage(f"judge on {worlds[1].name}", unit="scores") as stage:
         found = bench_orchestration(
             worlds[1], config.days, CARRIED, bench, lambda done, what: stage(done, text=what), entrants

@@ -5,7 +5,7 @@ same day and of later ones judges everybody on the same requests, days beginning
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,13 +22,12 @@ from evaluation.problems.orchestration.bench import (
     with_changes,
 )
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
-from evaluation.problems.orchestration.rivals import rivals
+from evaluation.problems.orchestration.rivals import CENTRAL_RULE, central_rivals, rivals
 from evaluation.problems.orchestration.simulating import FIRST_DAY, SlotLogConfig, simulate_slots
 from evaluation.reproduction.orchestration_learners import Learn
 from evaluation.reproduction.orchestration_pairs import (
     BASELINE_PAIRS,
     CENTRAL_AT_ONCE,
-    CENTRAL_RULE,
     QUICK_PAIRS,
     RIVAL_PAIRS,
     absent,
@@ -44,9 +43,7 @@ from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.recipes.slot_training import DECISION_DELAY_S
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule
 from twin.orchestration.centralised import centrally
-from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster, fit_orchestration
-from twin.orchestration.frame_mechanics import Dispatch
 
 OF_SEEDS = IntervalConfig(min_units=3)
 """Training seeds are few; the intervals are widened for that."""
@@ -144,14 +141,10 @@ def twin_of(
 
 
 def with_central(known: Entrants, fitted: FittedCluster) -> Entrants:
-    """The rivals, and the rule in one place that sees everything, late and at once."""
-    delays = {CENTRAL_RULE: DECISION_DELAY_S, CENTRAL_AT_ONCE: 0.0}
-
-    def central(delay_s: float) -> Callable[[EdgeCloud], Dispatch]:
-        return lambda case: centrally(case, dispatch_rule(fitted, delay_s))
-
-    own = {name: central(delay_s) for name, delay_s in delays.items()}
-    return replace(known, dispatch={**known.dispatch, **own}, delay_s=delays)
+    """The rivals, and those in one place that sees everything, late; the rule also at once."""
+    rule = dispatch_rule(fitted)
+    at_once = Entrants({CENTRAL_AT_ONCE: lambda case: centrally(case, rule)})
+    return known.joined(central_rivals(fitted, DECISION_DELAY_S)).joined(at_once)
 
 
 def _learned_rows(
@@ -169,7 +162,7 @@ def _learned_rows(
     for seed in config.train_seeds:
         everybody = known
         for learn in learners.values():
-            everybody = joined(everybody, learn(fitted, seed, progress))
+            everybody = everybody.joined(learn(fitted, seed, progress))
         with progress.stage(f"judge what seed {seed} trained", unit="scores") as stage:
             for score in bench_orchestration(
                 world, config.days, pairs, bench, lambda done, what: stage(done, text=what), everybody
@@ -177,17 +170,6 @@ def _learned_rows(
                 if score.pair in pairs:
                     found.setdefault((score.pair, score.day), []).append(score)
     return [as_row_of_seeds(scores) for scores in found.values()]
-
-
-def joined(some: Entrants, others: Entrants) -> Entrants:
-    """Both; of equal names the others'."""
-    return replace(
-        some,
-        dispatch={**some.dispatch, **others.dispatch},
-        orchestration={**some.orchestration, **others.orchestration},
-        delay_s={**some.delay_s, **others.delay_s},
-        indifferent=some.indifferent | others.indifferent,
-    )
 
 
 def as_row(score: PairScore, trained_in: str) -> dict[str, Any]:

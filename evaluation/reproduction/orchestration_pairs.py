@@ -5,6 +5,7 @@ from typing import Any
 
 from evaluation.problems.orchestration.bench import Pair
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
+from evaluation.problems.orchestration.rivals import CENTRAL_RULE
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.recipes.slot_learners import dispatchers, orchestrators
 
@@ -15,15 +16,15 @@ BASELINE_PAIRS = (
     Pair("least_loaded", "greedy_scaling"),
 )  # fmt: skip
 """The papers' baselines without learning."""
-CENTRAL_RULE, CENTRAL_AT_ONCE = "expected_on_time_central", "expected_on_time_central_at_once"
-"""The rule in one place that sees all nodes in full; its decisions come late, or (what that costs) at once."""
+CENTRAL_AT_ONCE = "expected_on_time_central_at_once"
+"""`CENTRAL_RULE` whose decisions do not come late: what that costs."""
 RIVAL_PAIRS = (
     Pair(EXPECTED_ON_TIME, "static"), Pair(EXPECTED_ON_TIME, PLANNED), Pair(CENTRAL_AT_ONCE, PLANNED),
-    Pair(CENTRAL_RULE, PLANNED), Pair("least_loaded", PLANNED), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
-    Pair("least_loaded", LOOKAHEAD),
+    Pair(CENTRAL_RULE, PLANNED), Pair("firmament_central", "static"), Pair(EXPECTED_ON_TIME, LOOKAHEAD),
+    Pair("least_loaded", PLANNED), Pair("least_loaded", LOOKAHEAD),
 )  # fmt: skip
 """What the papers lack: the strongest rule from logs, and orchestrators that plan with the log's tables or the twin."""
-QUICK_PAIRS = (*BASELINE_PAIRS, *RIVAL_PAIRS[:4], RIVAL_PAIRS[5])
+QUICK_PAIRS = (*BASELINE_PAIRS, *RIVAL_PAIRS[:6])
 """Every lookahead is a simulator more to compile, so the quick form keeps one."""
 LEARNED_PAIRS = (
     *(Pair(name, PLANNED) for name in dispatchers()),

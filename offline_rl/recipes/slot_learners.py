@@ -35,8 +35,10 @@ from twin.orchestration.frames import few_waiting, on_time_share
 SMALL = StepwiseConfig(GraphConfig(16, (32,)), hidden=(64, 32))
 RESIDUAL = "residual"
 """A network that corrects the expected on-time rule."""
+RESIDUAL_CENTRAL = "residual_central"
+"""The same in one place, see `in_one_place`."""
 ANY_SIZE = "residual_any_size"
-"""The same, for clusters of any size."""
+"""As `residual`, for clusters of any size."""
 
 
 class DispatchLearner(NamedTuple):
@@ -113,9 +115,9 @@ def by_node(make: Callable[[Example, PyTree, Actor], DispatchLearner]) -> MakeDi
     return lambda example, rule: make(example, rule, scorer(example, config))
 
 
-def coordinated_in_one_place(example: Example, rule: PyTree) -> DispatchLearner:
-    """The same agents in the cloud: they see every node in full, and their decisions come late (KaiS, figure 8c)."""
-    return coordinated(example, rule)._replace(central=True)
+def in_one_place(make: MakeDispatch) -> MakeDispatch:
+    """The same learner in the cloud: it sees every node in full, and its decisions come late (KaiS, figure 8c)."""
+    return lambda example, rule: make(example, rule)._replace(central=True)
 
 
 def actor_critic(example: Example, _rule: PyTree) -> DispatchLearner:
@@ -135,9 +137,10 @@ def deterministic(example: Example, _rule: PyTree) -> DispatchLearner:
 def dispatchers() -> dict[str, MakeDispatch]:
     """Who learns to dispatch, by name."""
     return {
-        RESIDUAL: residual, ANY_SIZE: residual_any_size, "mappo": mappo, "mappo_by_node": by_node(mappo),
-        "cmmac": coordinated, "cmmac_by_node": by_node(coordinated),
-        "cmmac_central": coordinated_in_one_place, "ac": actor_critic, "ddpg": deterministic,
+        RESIDUAL: residual, RESIDUAL_CENTRAL: in_one_place(residual), ANY_SIZE: residual_any_size,
+        "mappo": mappo, "mappo_by_node": by_node(mappo), "cmmac": coordinated,
+        "cmmac_by_node": by_node(coordinated), "cmmac_central": in_one_place(coordinated),
+        "ac": actor_critic, "ddpg": deterministic,
     }  # fmt: skip
 
 

@@ -18,8 +18,7 @@ from offline_rl.advice import advised, advised_actor
 from offline_rl.networks import Actor, Example, example_of, near_best_policy, sampling_policy
 from offline_rl.orchestration_config import COPIES, TrainingBudget
 from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
-from offline_rl.rules.on_time_by_replicas import replica_rule_params
-from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, latencies
+from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
 from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.training_loop import in_twin, train
@@ -42,7 +41,8 @@ from twin.orchestration.slots import SlotState, slot_problem
 from twin.warm_up import warmed
 
 DECISION_DELAY_S = 0.5
-"""Of centralised dispatch, from what an access point sees to the decision; KMPS's figure 12 has .35 to 1 s."""
+"""Of centralised dispatch where none is given, from what an access point sees to the decision; KMPS's figure 12 has .35
+to 1 s."""
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
@@ -75,14 +75,15 @@ def train_dispatch(
     name: str, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
 ) -> TrainedDispatch:
     """One of `dispatchers`, trained in slots under the planned deployment."""
-    edge = fitted.edge
+    edge, make = fitted.edge, dispatchers()[name]
     begin_s = _begins(fitted, budget.num_streams)
-    spread = max(float(np.std(fitted.tables.scatter)), 0.05)
     problem, example = slot_problem(edge), dispatch_example(fitted)
-    learner = dispatchers()[name](example, replica_rule_params(latencies(fitted), spread=spread))
+    learner = make(example, rule_params(fitted))
     chance = learned_chance(edge, fitted.tables, begin_s)
     if learner.central:
-        problem, chance = in_full(problem), late(chance, DECISION_DELAY_S)
+        delay_s = DECISION_DELAY_S if budget.delay_s is None else budget.delay_s
+        learner = make(example, rule_params(fitted, delay_s))
+        problem, chance = in_full(problem), late(chance, delay_s)
     system = environment(problem, slot_response(edge, chance, _planned_by_slots(fitted, begin_s)))
     system = warmed(system, _unevenly(fitted, budget.num_streams), budget.num_warm_up_slots)
     with progress.stage(f"train {name}, seed {seed}"):

@@ -5,17 +5,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
+from evaluation.problems.orchestration import training
+from evaluation.problems.orchestration.bench import Pair
+from evaluation.problems.orchestration.comparing import PlayConfig, play_pairs
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
+from evaluation.problems.orchestration.rivals import CENTRAL_RULE, central_rivals, rivals
 from evaluation.problems.orchestration.simulating import simulate_slots
 from logs_schema import Archive
 from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
+from offline_rl import load_network
 from tests.evaluation.test_slot_logs import LOG, WORLD
 from twin.orchestration.fit import fit_orchestration
+from twin.orchestration.learned import learned_chance
+from twin.orchestration.persistence import load_fitted
 
 pytestmark = pytest.mark.slow
 CONFIG = """
@@ -98,3 +106,39 @@ def test_a_trained_pair_is_exported_and_decides_without_jax(folder: Path) -> Non
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 0  # nothing is deployed: replicas are added
     assert main(["export", str(folder / "policy"), "--rule", "f1", "--out", str(folder / "other")]) != 0
+
+
+def test_what_dispatches_in_one_place_is_handed_over_as_that_and_compared_with_its_like(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, config = "residual_central+planned", tmp_path / "settings.toml"
+    config.write_text(CONFIG + "delay_s = 0.5\n")
+    monkeypatch.setattr(training, "chosen_pair", lambda tried: next(one for one in tried if one == chosen))
+    words = ["train", str(folder / "twin"), "--force", "--out", str(tmp_path / "policy")]
+    assert main([*words, "--config", str(config)]) == 0
+    tried = read_manifest(tmp_path / "policy").extra["tried"]
+    assert {one.split("+")[0] for one in tried} == {
+        "expected_on_time", "expected_on_time_central", "residual_central",
+    }  # fmt: skip
+    assert main(["export", str(tmp_path / "policy"), "--out", str(tmp_path / "bundle")]) == 0
+    setting = load_network(tmp_path / "bundle").contract.setting
+    assert (setting["view"], setting["delay_s"]) == ("full", 0.5)
+    words = ["compare", str(folder / "log"), str(folder / "twin"), str(tmp_path / "policy"), "--shifts", "0d"]
+    assert main([*words, "--out", str(tmp_path / "with"), "--config", str(config)]) == 0
+    told = json.loads((tmp_path / "with" / "comparison.json").read_text())
+    assert {chosen, "expected_on_time_central+planned", "firmament_central+static"} <= {
+        cell["policy"] for cell in told["cells"]
+    }
+
+
+def test_decisions_of_one_place_come_late_in_a_comparison(folder: Path) -> None:
+    fitted, config = load_fitted(folder / "twin"), PlayConfig(num_frames=4, num_runs=2)
+    pair, chance = Pair(CENTRAL_RULE, "static"), learned_chance(fitted.edge, fitted.tables)
+    at_once, late = (
+        play_pairs(
+            fitted.edge, chance, fitted, [pair], config, rivals(fitted).joined(central_rivals(fitted, delay_s))
+        )[pair]
+        for delay_s in (0.0, 3.0)
+    )  # fmt: skip
+    np.testing.assert_array_equal(at_once[0], late[0])  # the same requests arrive
+    assert late[1].sum() < at_once[1].sum()

@@ -18,7 +18,7 @@ from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
 from evaluation.problems.orchestration.training import chosen_pair
 from evaluation.reproduction import orchestration_repeats
-from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of_seeds, joined
+from evaluation.reproduction.orchestration import OrchestrationConfig, as_row_of_seeds
 from evaluation.reproduction.orchestration_learners import learners
 from evaluation.reproduction.orchestration_pairs import LEARNED_PAIRS, NAMES, absent, name_of, pairs_of
 from evaluation.reproduction.orchestration_repeats import BEST_BASELINE, over_worlds, repeated
@@ -50,7 +50,7 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> FittedCluster:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", LEARNERS)
 def test_it_is_trained_in_the_twin_and_judged_in_the_truth(name: str, fitted: FittedCluster) -> None:
-    own = joined(rivals(fitted), LEARNERS[name](fitted, 0, SilentProgress()))
+    own = rivals(fitted).joined(LEARNERS[name](fitted, 0, SilentProgress()))
     (pair, *_) = pairs_of([name])
     bench = OrchestrationBenchConfig(1, 2, num_frames=2, slots=SLOTS, frames=FRAMES)
     scores = bench_orchestration(small_kais(2, 2), (0,), [pair], bench, entrants=own)
@@ -63,7 +63,7 @@ def test_a_decision_that_comes_at_once_is_the_decision_and_a_late_one_is_worse(f
     """The same rule, said to be 0 s and 1.5 s late: 0 changes nothing, 1.5 s are long beside the deadlines here."""
     known = rivals(fitted)
     rule = known.dispatch["expected_on_time"]
-    own = joined(known, Entrants({"at_once": rule, "late": rule}, delay_s={"at_once": 0.0, "late": 1.5}))
+    own = known.joined(Entrants({"at_once": rule, "late": rule}, delay_s={"at_once": 0.0, "late": 1.5}))
     bench = OrchestrationBenchConfig(2, 2, num_frames=4, slots=SLOTS, frames=FRAMES)
     pairs = [Pair(name, "static") for name in ("expected_on_time", "at_once", "late")]
     usual, at_once, late = (
@@ -190,3 +190,10 @@ def test_the_rules_are_left_only_for_what_is_surely_better() -> None:
     assert chosen_pair(tried) == "better"
     assert chosen_pair({"rules": runs, "luck": runs + 0.01 + scatter}) == "rules"
     assert chosen_pair({"rules": runs, "worse": runs - 0.1}) == "rules"
+
+
+@pytest.mark.parametrize("delay_s", [-0.1, float("inf"), float("nan")])
+def test_decisions_come_no_time_that_cannot_be_late(delay_s: float) -> None:
+    with pytest.raises(ConfigError, match="delay_s") as refused:
+        TrainingBudget(delay_s=delay_s)
+    assert refused.value.where == "[orchestration]"

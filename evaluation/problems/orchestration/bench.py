@@ -96,11 +96,13 @@ class Entrants:
     indifferent: frozenset[str] = frozenset()
 
     def joined(self, others: "Entrants") -> "Entrants":
-        """These with the dispatchers and orchestrators of others, which take the place of those of equal names."""
+        """These and others, which take the place of those of equal names; in this vocabulary."""
         return replace(
             self,
             dispatch={**self.dispatch, **others.dispatch},
             orchestration={**self.orchestration, **others.orchestration},
+            delay_s={**self.delay_s, **others.delay_s},
+            indifferent=self.indifferent | others.indifferent,
         )
 
 

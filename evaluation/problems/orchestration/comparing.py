@@ -112,7 +112,7 @@ def compare_pairs(
     """
     refuse_taken(judges or {}, (TWIN, TRUTH), "judge")
     runs: list[Run] = []
-    pairs = pairs if trained is None else list(dict.fromkeys([*pairs, trained.pair]))
+    pairs = pairs if trained is None else list(dict.fromkeys([*pairs, *trained.rivals, trained.pair]))
     entrants = rivals(fitted) if trained is None else rivals(fitted).joined(trained.entrants)
     names = {pair: name_of(pair) for pair in pairs}
     taken = [*names.values(), *(side for pair in pairs for side in pair)]
@@ -195,7 +195,8 @@ def play_pairs(
 
     `own` are policies beside the baselines; `shown` is called with the share of the pairs that has played.
     """
-    sides = sides_of(edge, fitted.frames, pairs, rivals(fitted) if own is None else own)
+    own = rivals(fitted) if own is None else own
+    sides = sides_of(edge, fitted.frames, pairs, own)
     program = pair_program(
         edge, chance, fitted.frames, list(sides.dispatch.values()), list(sides.orchestrate.values()),
         config.num_frames, (config.num_runs,),
@@ -203,7 +204,8 @@ def play_pairs(
     found = {}
     for index, pair in enumerate(pairs):
         kind = list(sides.dispatch).index(pair.dispatch)
-        counts = program(jax.random.key(config.seed), jnp.int32(kind), jnp.int32(index))
+        late_s = jnp.float32(own.delay_s.get(pair.dispatch, 0.0))
+        counts = program(jax.random.key(config.seed), jnp.int32(kind), jnp.int32(index), late_s)
         found[pair] = np.asarray(counts.arrived), np.asarray(counts.on_time)
         shown((index + 1) / len(pairs))
     return found

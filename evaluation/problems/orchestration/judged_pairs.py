@@ -84,8 +84,9 @@ def judged_pairs(
 
     def player(pair: Pair) -> Callable[[Array, Chance, int, int], Counts]:
         kinds = list(sides.dispatch).index(pair.dispatch), list(sides.orchestrate).index(pair)
+        late_s = jnp.float32(own.delay_s.get(pair.dispatch, 0.0))
         return lambda key, chance, num_frames, num_runs: program(chance, num_frames, num_runs)(
-            key, *map(jnp.int32, kinds)
+            key, *map(jnp.int32, kinds), late_s
         )
 
     return {

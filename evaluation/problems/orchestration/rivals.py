@@ -2,11 +2,13 @@
 
 from collections.abc import Callable
 
+from evaluation.baselines import BASELINES
 from evaluation.problems.orchestration.bench import Entrants
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED, planning
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule
 from offline_rl.rules.orchestration.planned import load_levels
+from twin.orchestration.centralised import centrally
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
@@ -15,6 +17,10 @@ from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.frame_state import FrameState
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.orchestrating import Orchestrate
+
+CENTRAL_RULE = "expected_on_time_central"
+CENTRAL = (CENTRAL_RULE, "firmament_central", "least_loaded_central")
+"""What dispatches in one place, which sees every node in full."""
 
 
 def rivals(fitted: FittedCluster) -> Entrants:
@@ -40,4 +46,19 @@ def rivals(fitted: FittedCluster) -> Entrants:
         {EXPECTED_ON_TIME: lambda case: observing(case, rule)},
         {name: planner(name) for name in (PLANNED, LOOKAHEAD)},
         fitted.edge.cluster,
+    )
+
+
+def central_rivals(fitted: FittedCluster, delay_s: float) -> Entrants:
+    """`CENTRAL`: the rule of expected on-time dispatch and two baselines in one place, `delay_s` late."""
+    named = {one.name: one for one in BASELINES}
+
+    def baseline(name: str) -> Callable[[EdgeCloud], Dispatch]:
+        return lambda case: centrally(case, named[name.removesuffix("_central")].policy(case.cluster))
+
+    dispatch = {name: baseline(name) for name in CENTRAL[1:]}
+    rule = dispatch_rule(fitted, delay_s)
+    return Entrants(
+        {CENTRAL_RULE: lambda case: centrally(case, rule), **dispatch},
+        delay_s=dict.fromkeys(CENTRAL, delay_s),
     )

@@ -5,16 +5,18 @@ from typing import Any, NamedTuple
 
 import jax
 
-from evaluation.problems.orchestration.bench import Entrants, Pair
+from evaluation.problems.orchestration.bench import STATIC, Entrants, Pair
+from evaluation.problems.orchestration.references import PLANNED
+from evaluation.problems.orchestration.rivals import CENTRAL, CENTRAL_RULE, central_rivals
 from logs_schema.product import read_manifest
 from offline_rl.networks import near_best_policy
-from offline_rl.recipes.slot_learners import RESIDUAL, residual
+from offline_rl.recipes.slot_learners import RESIDUAL, RESIDUAL_CENTRAL, residual
 from offline_rl.recipes.slot_training import corrected_plan, dispatch_example, orchestrating, shown_plan
-from offline_rl.rules.on_time_by_replicas import replica_rule_params
-from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, latencies
+from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, rule_params
 from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import load_arrays
 from twin.contracts import PyTree
+from twin.orchestration.centralised import centrally
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
@@ -24,6 +26,8 @@ from twin.orchestration.persistence import load_fitted
 
 DISPATCHER, ORCHESTRATOR = "dispatcher.npz", "orchestrator.npz"
 GPG = "gpg"
+IN_ONE_PLACE = (CENTRAL_RULE, RESIDUAL_CENTRAL)
+"""Dispatchers of a training that decide in one place."""
 
 
 class KeptNetwork(NamedTuple):
@@ -34,21 +38,28 @@ class KeptNetwork(NamedTuple):
 
 
 class TrainedPair(NamedTuple):
-    """What a training has chosen, as a comparison plays it."""
+    """What a training has chosen, as a comparison plays it.
+
+    Attributes:
+        pair: Names of both sides.
+        entrants: Those of them that are no baselines.
+        rivals: Who stands beside it: what dispatches in one place as late as this training's decisions may come.
+    """
 
     pair: Pair
     entrants: Entrants
+    rivals: tuple[Pair, ...] = ()
 
     @property
     def is_learned(self) -> bool:
         """Whether a side of it is no rule."""
-        return self.pair.dispatch == RESIDUAL or self.pair.orchestration == GPG
+        return self.pair.dispatch in (RESIDUAL, RESIDUAL_CENTRAL) or self.pair.orchestration == GPG
 
 
 def read_networks(policy: Path, fitted: FittedCluster) -> tuple[KeptNetwork, KeptNetwork]:
     """Dispatcher and orchestrator of a training's product."""
     key = jax.random.key(0)
-    dispatcher = residual(dispatch_example(fitted), replica_rule_params(latencies(fitted))).network
+    dispatcher = residual(dispatch_example(fitted), rule_params(fitted)).network
     orchestrator = corrected_plan(fitted)
     return (
         KeptNetwork(dispatcher, load_arrays(policy / DISPATCHER, jax.eval_shape(dispatcher.init, key))),
@@ -58,23 +69,24 @@ def read_networks(policy: Path, fitted: FittedCluster) -> tuple[KeptNetwork, Kep
 
 def trained_pair(policy: Path) -> TrainedPair:
     """The pair that a training has chosen, and those of its sides that are no rules."""
-    fitted = load_fitted(policy)
-    pair = Pair(*read_manifest(policy, "policy").extra["chosen"].split("+"))
+    fitted, extra = load_fitted(policy), read_manifest(policy, "policy").extra
+    pair, delay_s = Pair(*extra["chosen"].split("+")), extra.get("delay_s")
     dispatcher, orchestrator = read_networks(policy, fitted)
     dispatches = near_best_policy(dispatcher.network, dispatcher.params, RULE_MARGIN)
     changes = stepwise_policy(orchestrator.network, orchestrator.params, draws=False)
 
     def dispatch(case: EdgeCloud) -> Dispatch:
-        return observing(case, dispatches)
+        return (centrally if pair.dispatch in IN_ONE_PLACE else observing)(case, dispatches)
 
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
         model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
         return orchestrating(shown_plan(fitted, model, frames), changes)
 
-    return TrainedPair(
-        pair,
-        Entrants(
-            {RESIDUAL: dispatch} if pair.dispatch == RESIDUAL else {},
-            {GPG: orchestrate} if pair.orchestration == GPG else {},
-        ),
+    entrants = Entrants() if delay_s is None else central_rivals(fitted, delay_s)
+    own = Entrants(
+        {pair.dispatch: dispatch} if pair.dispatch in (RESIDUAL, RESIDUAL_CENTRAL) else {},
+        {GPG: orchestrate} if pair.orchestration == GPG else {},
+        delay_s={} if delay_s is None else {RESIDUAL_CENTRAL: delay_s},
     )
+    others = (Pair(CENTRAL_RULE, PLANNED), *(Pair(name, STATIC) for name in CENTRAL if name != CENTRAL_RULE))
+    return TrainedPair(pair, entrants.joined(own), () if delay_s is None else others)

@@ -16,25 +16,34 @@ from evaluation.comparison.products import trained_in
 from evaluation.comparison.seeds import over_seeds
 from evaluation.problems.orchestration.pairs import pair_program
 from evaluation.problems.orchestration.references import PLANNED
-from evaluation.problems.orchestration.trained import DISPATCHER, GPG, ORCHESTRATOR, read_networks
+from evaluation.problems.orchestration.rivals import CENTRAL_RULE
+from evaluation.problems.orchestration.trained import (
+    DISPATCHER,
+    GPG,
+    IN_ONE_PLACE,
+    ORCHESTRATOR,
+    read_networks,
+)
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
 from offline_rl.orchestration_config import TrainingBudget
 from offline_rl.orchestration_export import Plan, export_pair
-from offline_rl.recipes.slot_learners import RESIDUAL, SMALL
+from offline_rl.recipes.slot_learners import RESIDUAL, RESIDUAL_CENTRAL, SMALL, residual
 from offline_rl.recipes.slot_training import (
     TrainedDispatch,
     TrainedOrchestration,
+    dispatch_example,
     orchestrating,
     shown_plan,
     train_dispatch,
     train_orchestration,
 )
-from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, dispatch_rule
+from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, planned
 from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import save_arrays
+from twin.orchestration.centralised import centrally
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_mechanics import observing
 from twin.orchestration.learned import learned_chance, learned_forecast
@@ -49,21 +58,25 @@ def build_policy(
     out: Path, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
 ) -> dict[str, Any]:
     """Trains both sides, tries them in fresh frames of the twin, writes the best pair; facts of the product."""
-    dispatch = train_dispatch(RESIDUAL, fitted, budget, seed, progress)
+    learner = RESIDUAL if budget.delay_s is None else RESIDUAL_CENTRAL
+    dispatch = train_dispatch(learner, fitted, budget, seed, progress)
     orchestration = train_orchestration(GPG, fitted, budget, seed, progress)
     with progress.stage("try in the twin"):
-        tried = tried_pairs(fitted, dispatch, orchestration, budget.num_trial_frames)
+        tried = tried_pairs(fitted, dispatch, orchestration, budget)
     best = chosen_pair(tried)
     dispatcher, orchestrator = best.split("+")
     key = jax.random.key(seed)  # what is not trained is the rule itself
-    save_arrays(out / DISPATCHER, dispatch.params if dispatcher == RESIDUAL else dispatch.network.init(key))
+    delay_s = budget.delay_s if dispatcher in IN_ONE_PLACE else None
+    rule = residual(dispatch_example(fitted), rule_params(fitted, delay_s or 0.0)).network.init(key)
+    save_arrays(out / DISPATCHER, dispatch.params if dispatcher == learner else rule)
     save_arrays(
         out / ORCHESTRATOR,
         orchestration.state.actor if orchestrator == GPG else orchestration.network.init(key),
     )
     save_fitted(out, fitted)
     means = {name: float(np.mean(runs)) for name, runs in tried.items()}
-    return {"tried": means, "chosen": best, "gain_at_least": _gain(tried, best).low, "seed": seed}
+    found = {"tried": means, "chosen": best, "gain_at_least": _gain(tried, best).low, "seed": seed}
+    return found | ({} if budget.delay_s is None else {"delay_s": budget.delay_s})
 
 
 def chosen_pair(tried: Mapping[str, np.ndarray]) -> str:
@@ -84,26 +97,35 @@ def _gain(tried: Mapping[str, np.ndarray], name: str) -> Estimate:
 
 
 def tried_pairs(
-    fitted: FittedCluster, dispatch: TrainedDispatch, orchestration: TrainedOrchestration, num_frames: int
+    fitted: FittedCluster,
+    dispatch: TrainedDispatch,
+    orchestration: TrainedOrchestration,
+    budget: TrainingBudget,
 ) -> dict[str, np.ndarray]:
-    """Pair -> [runs] share of requests answered in time in frames of the twin; first the rules that both began as."""
-    edge, frames = fitted.edge, fitted.frames
+    """Pair -> [runs] share of requests answered in time in frames of the twin; first the rules of access points."""
+    edge, frames, delay_s = fitted.edge, fitted.frames, budget.delay_s
     corrected = stepwise_policy(orchestration.network, orchestration.state.actor, draws=False)
-    dispatchers = {EXPECTED_ON_TIME: dispatch_rule(fitted), RESIDUAL: dispatch.policy()}
+    dispatchers = {EXPECTED_ON_TIME: observing(edge, dispatch_rule(fitted))}
+    if delay_s is None:
+        dispatchers[RESIDUAL] = observing(edge, dispatch.policy())
+    else:
+        dispatchers[CENTRAL_RULE] = centrally(edge, dispatch_rule(fitted, delay_s))
+        dispatchers[RESIDUAL_CENTRAL] = centrally(edge, dispatch.policy())
     begin_s = jnp.linspace(0.0, 0.8 * float(fitted.tables.day_s), NUM_TRIALS)
     orchestrators = {
         PLANNED: planned(edge, learned_forecast(edge, fitted.tables), frames, ADVICE, begin_s=begin_s),
         GPG: orchestrating(shown_plan(fitted, edge, frames, begin_s), corrected),
     }
     program = pair_program(
-        edge, learned_chance(edge, fitted.tables, begin_s), frames,
-        [observing(edge, policy) for policy in dispatchers.values()], list(orchestrators.values()), num_frames,
-        (NUM_TRIALS,),
+        edge, learned_chance(edge, fitted.tables, begin_s), frames, list(dispatchers.values()),
+        list(orchestrators.values()), budget.num_trial_frames, (NUM_TRIALS,),
     )  # fmt: skip
     found = {}
     for row, dispatcher in enumerate(dispatchers):
         for column, orchestrator in enumerate(orchestrators):
-            counts = program(jax.random.key(TRIAL_SEED), jnp.int32(row), jnp.int32(column))
+            late_s = delay_s if dispatcher in IN_ONE_PLACE and delay_s is not None else 0.0
+            kinds = jnp.int32(row), jnp.int32(column)
+            counts = program(jax.random.key(TRIAL_SEED), *kinds, jnp.float32(late_s))
             share = np.asarray(counts.on_time, np.float64) / np.maximum(np.asarray(counts.arrived), 1)
             found[f"{dispatcher}+{orchestrator}"] = share
     return found
@@ -115,6 +137,7 @@ def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool
     edge, extra = fitted.edge, manifest.extra
     plan = Plan(edge, fitted.frames, learned_forecast(edge, fitted.tables))
     dispatcher, orchestrator = (one.params for one in read_networks(policy, fitted))
+    in_one_place = extra["chosen"].split("+")[0] in IN_ONE_PLACE
     facts = {
         "policy": extra["chosen"],
         "seed": extra["seed"],
@@ -124,6 +147,7 @@ def export_bundle(out: Path, policy: Path, *, licence: str | None, replace: bool
     trained_on = {"days": extra["train_days"], "tried": extra["tried"], **trained_in(manifest)}
     export_pair(
         dispatcher, orchestrator, plan, SMALL, out, margin=RULE_MARGIN, trained_on=trained_on,
+        delay_s=extra["delay_s"] if in_one_place else None,
         certificate=extra.get("certificate"), licence=licence,
         seed=extra["seed"], made_from={"policy": manifest.content_hash}, extra=facts, replace=replace,
     )  # fmt: skip

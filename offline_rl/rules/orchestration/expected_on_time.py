@@ -5,7 +5,7 @@ import numpy as np
 from offline_rl.contract import SHARPNESS
 from offline_rl.networks import near_best_policy
 from offline_rl.rules.on_time_by_replicas import replica_rule, replica_rule_params
-from twin.contracts import Array, Policy
+from twin.contracts import Array, Policy, PyTree
 from twin.orchestration.fit import CLOUD, ELSEWHERE, LOCAL, FittedCluster
 from twin.orchestration.learned import learned_forecast
 
@@ -22,13 +22,17 @@ def dispatch_rule(fitted: FittedCluster, delay_s: float | Array = 0.0) -> Policy
 
     Its decisions come `delay_s` late.
     """
+    return near_best_policy(replica_rule(), rule_params(fitted, delay_s), margin=RULE_MARGIN)
+
+
+def rule_params(fitted: FittedCluster, delay_s: float | Array = 0.0) -> PyTree:
+    """The rule's numbers in a log: how run times scatter, and how long ways take, decisions that come late included."""
     spread = max(float(np.std(fitted.tables.scatter)), 0.05)
-    home, elsewhere, cloud = (one + 0.5 * delay_s for one in latencies(fitted))  # it counts a latency twice
-    params = replica_rule_params((home, elsewhere, cloud), spread=spread)
-    return near_best_policy(replica_rule(), params, margin=RULE_MARGIN)
+    home, elsewhere, cloud = (one + 0.5 * delay_s for one in _latencies(fitted))  # it counts a latency twice
+    return replica_rule_params((home, elsewhere, cloud), spread=spread)
 
 
-def latencies(fitted: FittedCluster) -> tuple[float, float, float]:
+def _latencies(fitted: FittedCluster) -> tuple[float, float, float]:
     """Mean time of a way at home, to another site, to the cloud."""
     forecast, kind = learned_forecast(fitted.edge, fitted.tables), fitted.tables.way_kind
     home, elsewhere, cloud = (
