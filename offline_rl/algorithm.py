@@ -15,8 +15,8 @@ class Algorithm(NamedTuple):
     """A learner. State holds what the next step needs, Info the metrics to display; Info never feeds back."""
 
     init: Callable[[Array], PyTree]  # key -> state
-    step: Callable[[Array, PyTree, Trajectory], tuple[PyTree, PyTree]]
     # (key, state, trajectory of streams (B,)) -> state, info (scalars, finite while all is well)
+    step: Callable[[Array, PyTree, Trajectory], tuple[PyTree, PyTree]]
     policy: Callable[[PyTree], Policy]  # state -> the policy to collect experience with
     greedy: Callable[[PyTree], Policy]  # state -> the policy to deploy
 

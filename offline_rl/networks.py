@@ -40,17 +40,17 @@ class Actor(NamedTuple):
     """A masked policy network as pure functions."""
 
     init: Callable[[Array], PyTree]  # key -> params
-    logits: Callable[[PyTree, PyTree, PyTree], PyTree]
     # (params, observation, legal) -> the distribution of the action (`offline_rl.distributions`): for a categorical
     # leaf masked logits [choices, seats, *streams]
+    logits: Callable[[PyTree, PyTree, PyTree], PyTree]
 
 
 class Critic(NamedTuple):
     """A value network as pure functions."""
 
     init: Callable[[Array], PyTree]  # key -> params
-    value: Callable[[PyTree, PyTree, int], Array]
     # (params, observation, number of trailing axes) -> [*trailing]; trailing are streams, or seats and streams
+    value: Callable[[PyTree, PyTree, int], Array]
 
 
 def example_of(environment: Environment) -> Example:

@@ -72,10 +72,10 @@ class StepwiseActor(NamedTuple):
     """The actor as pure functions."""
 
     init: Callable[[Array], PyTree]  # key -> params
-    choose: Callable[[PyTree, Array | None, PyTree, PyTree], PyTree]
     # (params, key or None for the likeliest, observation, legal) -> action, leaves [H, *streams]
-    judge: Callable[[PyTree, PyTree, PyTree, PyTree], ScoredSteps]
+    choose: Callable[[PyTree, Array | None, PyTree, PyTree], PyTree]
     # (params, observation, legal, action) -> what it comes to
+    judge: Callable[[PyTree, PyTree, PyTree, PyTree], ScoredSteps]
     widths: tuple[int, int]  # of the contexts of nodes and of changes
 
 

@@ -34,9 +34,8 @@ class Outcome(NamedTuple):
     terminated: Array  # [*streams] bool: the episode is over for good: nothing is earned after it
     truncated: Array  # [*streams] bool: no further decision follows here, but the system it models goes on
     observed_events: PyTree  # of the problem's own kind: answers, starts, finishes, the next requests
-    response_aux: PyTree = (
-        None  # leaves [..., seats, *streams]: what the answers depended on and no policy observes
-    )
+    # leaves [..., seats, *streams]: what the answers depended on and no policy observes
+    response_aux: PyTree = None
 
 
 class Records(NamedTuple):
@@ -65,22 +64,22 @@ class Problem(NamedTuple):
 
     num_seats: int  # of all groups together
     start: Callable[[Outcome], PyTree]  # first outcome -> state
-    # State -> what each seat's site may observe; leaves [..., seats, *streams]
+    # state -> what each seat's site may observe; leaves [..., seats, *streams]
     observe: Callable[[PyTree], PyTree]
     observe_global: Callable[[PyTree], PyTree]  # state -> what a centralised critic may observe
-    legal: Callable[[PyTree], PyTree]
     # state -> beside every action leaf a mask [choices, seats, *streams], an `Interval`, or either `Given`
+    legal: Callable[[PyTree], PyTree]
     active: Callable[[PyTree], Array]  # state -> [seats, *streams] bool: seats that must decide
-    apply: Callable[[PyTree, PyTree, Outcome, Array], tuple[PyTree, Records]]
     # (state, action, outcome, decision[seats, *streams]) -> next state, the records that left the state
+    apply: Callable[[PyTree, PyTree, Outcome, Array], tuple[PyTree, Records]]
     remaining: Callable[[PyTree], Records]  # state -> the records still held by it, settled or not
+    # (state, action) -> what is known of decisions when they are taken and needed to value them; leaves
+    # [..., seats, *streams]
     decision_info: Callable[[PyTree, PyTree], PyTree]
-    # (state, action) -> what is known of the decisions at once and needed to value them; leaves [..., seats, *streams]
     # (decision_info, outcome) -> worth of each decision, any shared batch axes
     reward: Callable[[PyTree, PyTree], Array]
-    keeps_done: bool = (
-        False  # `apply` itself leaves streams alone whose decision is -1 (else the environment does)
-    )
+    # `apply` itself leaves streams alone whose decision is -1 (else the environment does)
+    keeps_done: bool = False
     groups: Mapping[str, int] = MappingProxyType({})  # seats of every group, where there are several
 
 
@@ -88,11 +87,11 @@ class Response(NamedTuple):
     """The only source of chance: a learned, replayed, hybrid or mechanistic answer to decisions."""
 
     init: Callable[[Array, Streams], tuple[PyTree, Outcome]]  # (key, streams) -> private state, first outcome
-    advance: Callable[[Array, PyTree, PyTree, PyTree], tuple[PyTree, Outcome]]
     # (key, private state, problem state, action) -> private state, outcome
-    resolve_pending: Callable[[PyTree, PyTree], PyTree]
+    advance: Callable[[Array, PyTree, PyTree, PyTree], tuple[PyTree, Outcome]]
     # (private state, problem state) -> problem state with every fate that is already drawn filled in, to credit
     # decisions that are unfinished at truncation; never observed. A response without such fates returns the state.
+    resolve_pending: Callable[[PyTree, PyTree], PyTree]
 
 
 class EnvironmentState(NamedTuple):
@@ -140,18 +139,16 @@ class Trajectory(NamedTuple):
     legal: PyTree  # leaves [T, ..., seats, *streams], see `Problem.legal`
     active: Array  # [T, seats, *streams] bool
     action: PyTree  # leaves [T, seats, *streams]: as taken, after illegal ones were replaced
-    reward: (
-        Array  # [T, seats, *streams]: worth of the decision's own outcome, 0 where not settled or not active
-    )
+    # [T, seats, *streams]: worth of the decision's own outcome, 0 where not settled or not active
+    reward: Array
     settled: Array  # [T, seats, *streams] bool: the outcome is final (or its fate already drawn)
-    decision_info: PyTree  # leaves [T, ..., seats, *streams]: what was known of every decision at once
+    # leaves [T, ..., seats, *streams]: what was known of every decision when it was taken
+    decision_info: PyTree
     outcome: PyTree  # leaves [T, seats, *streams]: what came of it, however late; as far as known where not settled
     elapsed_s: Array  # [T, *streams]: time to the next decision
-    terminated: (
-        Array  # [T, *streams] bool: the episode ended for good with this step: its value after it is 0
-    )
+    # [T, *streams] bool: the episode ended for good with this step: its value after it is 0
+    terminated: Array
     done: Array  # [T, *streams] bool: the episode is over after this step; what follows is padding
     illegal: Array  # [T, seats, *streams] bool
-    response_aux: PyTree = (
-        None  # leaves [T, ..., seats, *streams]: `Outcome.response_aux`; never shown to a policy
-    )
+    # leaves [T, ..., seats, *streams]: `Outcome.response_aux`; never shown to a policy
+    response_aux: PyTree = None

@@ -12,13 +12,11 @@ class ArrivalStatistics(NamedTuple):
     """Statistics of the arrivals of one day (or a part of it)."""
 
     rate_per_s: float
-    dispersion: (
-        float  # variance over mean of counts in windows, the daily profile removed; 1 for a Poisson process
-    )
+    # variance over mean of counts in windows, the daily profile removed; 1 for a Poisson process
+    dispersion: float
     autocorrelation: float  # of neighbouring gaps' logarithms, in [-1, 1]; 0 for a Poisson process
-    gap_variation: (
-        float  # squared coefficient of variation of the gaps; 1 for a Poisson process of constant rate
-    )
+    # squared coefficient of variation of the gaps; 1 for a Poisson process of constant rate
+    gap_variation: float
 
 
 def arrival_statistics(

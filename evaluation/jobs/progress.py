@@ -38,9 +38,8 @@ class LineProgress:
         indent = "  " * self.depth
         start_s = last_s = time.monotonic()
         seen: tuple[float, float | None, str] = 0.0, total, ""
-        base: tuple[float, float] | None = (
-            None  # units and instant of the first report: compilation precedes it
-        )
+        # units and instant of the first report: compilation precedes it
+        base: tuple[float, float] | None = None
 
         def line() -> str:
             done, known, text = seen

@@ -105,11 +105,10 @@ class Program(NamedTuple):
     """A compiled system and its players."""
 
     kinds: tuple[str, ...]  # names of its players, in the order of its branches
-    run: Callable[..., Judged]
     # (key, kind, parameters [C, ...] of candidates of that kind, the judge's arguments ...) -> Judged, leaves [C, ...]
-    side_by_side: bool = (
-        False  # all players act in one run, each once: `kind` is None, C the number of players
-    )
+    run: Callable[..., Judged]
+    # all players act in one run, each once: `kind` is None, C the number of players
+    side_by_side: bool = False
 
 
 def compiled(

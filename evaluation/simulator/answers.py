@@ -49,9 +49,8 @@ _WAY_BACK = 1
 class CoreQueues(NamedTuple):
     """Private state of the answers."""
 
-    free_s: (
-        Array  # [cores, nodes, *streams] episode time at which a core's work ends; inf where there is no core
-    )
+    # [cores, nodes, *streams] episode time at which a core's work ends; inf where there is no core
+    free_s: Array
     hidden: HiddenChanges = NOTHING_HIDDEN
 
 

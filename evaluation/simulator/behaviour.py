@@ -22,9 +22,8 @@ class BehaviourView(NamedTuple):
     request: Requests  # leaves [], demand [resources]; in the world's own indices
     num_in_system: Array  # [nodes] requests accepted there and not finished, on their way included
     expected_work_s: Array  # [nodes] declared work of those requests
-    allowed: Array | None = (
-        None  # [nodes] bool, some True: nodes that are up and may host it; None: all of them
-    )
+    # [nodes] bool, some True: nodes that are up and may host it; None: all of them
+    allowed: Array | None = None
 
 
 class Behaviour(NamedTuple):

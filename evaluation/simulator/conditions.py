@@ -59,9 +59,8 @@ class DayConditions(NamedTuple):
     known_size: np.ndarray  # []: mean of size ** informative
     rate_variance: np.ndarray  # []: of the day's mean rate, relative, from bursts
     tide_phase: np.ndarray  # [services, sites]: when each is hot, in cycles
-    requests: DayRequests | None = (
-        None  # the day's requests, where they are listed and not drawn (`simulator.workloads`)
-    )
+    # the day's requests, where they are listed and not drawn (`simulator.workloads`)
+    requests: DayRequests | None = None
 
 
 class WorldAgents(NamedTuple):

@@ -39,9 +39,8 @@ class AgentStates(NamedTuple):
     impatience: Array  # in [0, 1]
     due_s: Array  # when the latest accepted request is due; inf: none, or already judged
     end_s: Array  # when it was completed; inf: not yet, or never
-    back_s: (
-        Array  # until then the agent or its replacement is absent; inf: has left, without replacement today
-    )
+    # until then the agent or its replacement is absent; inf: has left, without replacement today
+    back_s: Array
     session: Array  # int32: sessions of the day before this one
 
 

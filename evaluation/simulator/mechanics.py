@@ -63,16 +63,16 @@ class OfferAnswer(NamedTuple):
 class Mechanics(NamedTuple):
     """Pure functions of one stream; `state` is their own."""
 
-    begin: Callable[[Array, DayConditions], tuple[PyTree, tuple[Array, Requests, Array]]]
     # (key, today) -> state, first (arrival, request, whether it comes today)
-    held: Callable[[PyTree, Array], tuple[Array, Array]]
+    begin: Callable[[Array, DayConditions], tuple[PyTree, tuple[Array, Requests, Array]]]
     # (state, clock) -> [nodes] number in the nodes' hands and their declared work
-    offer: Callable[..., tuple[PyTree, OfferAnswer]]
+    held: Callable[[PyTree, Array], tuple[Array, Array]]
     # (key, today, state, request, clock, node, step, live) -> state, answer
-    following: Callable[..., tuple[PyTree, tuple[Array, Requests, Array]]]
+    offer: Callable[..., tuple[PyTree, OfferAnswer]]
     # (key, today, state, clock, live) -> state, next (arrival, request, whether it comes today)
-    finish: Callable[[DayConditions, PyTree], Completions | None]
+    following: Callable[..., tuple[PyTree, tuple[Array, Requests, Array]]]
     # (today, state) -> the remaining completions, after the last request; leaves [rows]
+    finish: Callable[[DayConditions, PyTree], Completions | None]
 
 
 def mechanics_of(world: World, names: Names) -> Mechanics:

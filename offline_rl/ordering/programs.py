@@ -105,14 +105,14 @@ class Programs(NamedTuple):
     """Compiled programs for one pool."""
 
     network: Actor
-    # Decisions of the jobs' priorities, one stream a window
+    # decisions of the jobs' priorities, one stream a window
     follow_log: Callable[[Array, JobWindows], Trajectory]
     clone: Callable[[Array, Trajectory], tuple[PyTree, Array]]  # -> scorer, agreement [updates]
     begin: Callable[[Array, PyTree], PyTree]  # (key, scorer) -> PPO's state
-    improve: Callable[[Array, PyTree, PyTree, JobWindows, Array], tuple[PyTree, PyTree]]
     # (key, state, scorer to stay near, windows, first update) -> state, info of `look_every` updates
-    finish: Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]
+    improve: Callable[[Array, PyTree, PyTree, JobWindows, Array], tuple[PyTree, PyTree]]
     # (key, scorer, windows, whether to sample) -> starts [N, W], how many jobs found the queue full
+    finish: Callable[[Array, PyTree, JobWindows, Array], tuple[Array, Array]]
 
 
 def programs_for(pool: Pool, windows: JobWindows, config: OrderTrainingConfig) -> Programs:

@@ -36,9 +36,9 @@ class Schedulers(NamedTuple):
     kl_curve: np.ndarray  # [seeds, updates] KL(policy || clone), nats
     held_out_curve: np.ndarray  # [seeds, looks] mean reward of the greedy policy with the member held out
     from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
-    rules: Mapping[str, PyTree]
     # name of a rule, or of the policy that corrects one -> its parameters (`offline_rl.rules`)
-    # Name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
+    rules: Mapping[str, PyTree]
+    # name of a policy -> how it did before the referee (`offline_rl.recipes.ladder`)
     ladder: Mapping[str, RungStep]
     searches: Mapping[str, LearnerSearch]  # name of a learner that needs no twin -> how it was tuned
 

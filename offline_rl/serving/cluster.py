@@ -85,9 +85,8 @@ class LiveCluster:
         self._sets = CandidateSets()
         self._overdue = Overdue(self._sets)
         self._books: InFlightLedger | None = None
-        self._older: InFlightLedger | None = (
-            None  # of the same policy, about fewer nodes: what they learned is kept
-        )
+        # of the same policy, about fewer nodes: what they learned is kept
+        self._older: InFlightLedger | None = None
         self._guests_in_books: frozenset[str] = frozenset()
         self._new_guests, self._guests_after_s = False, -math.inf
         self.use(policy)

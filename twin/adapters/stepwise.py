@@ -41,8 +41,8 @@ class Stepwise(NamedTuple):
     """The two functions, and the sizes they are made for."""
 
     reset: Callable[[Array], tuple[Episode, TimeStep]]  # key
-    step: Callable[[Array, Episode, PyTree], tuple[Episode, TimeStep]]
     # (key, episode, action leaves [seats]); after the end it changes nothing and pays nothing
+    step: Callable[[Array, Episode, PyTree], tuple[Episode, TimeStep]]
     num_seats: int
     num_steps: int
 

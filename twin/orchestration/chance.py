@@ -33,15 +33,15 @@ class Chance(NamedTuple):
     numbers: Callable[[Array, Streams], PyTree]
     # (key, streams) -> [seats, *streams] first arrivals, on the clock
     first_s: Callable[[Array, Streams], Array]
-    arrival: Callable[[PyTree, int, Array], tuple[Requests, Array]]
     # (numbers, which of a slot's arrivals, when [seats, *streams]) -> the request, the gap to the next one
+    arrival: Callable[[PyTree, int, Array], tuple[Requests, Array]]
     # (numbers, requests in hand, node [seats, *streams])
     answer: Callable[[PyTree, Requests, Array], SlotAnswer]
-    available: Callable[[PyTree | None, Array | None, Array], Array]
     # (numbers, available [nodes, *streams] before, clock_s [*streams]) -> available; without the first two at the start
+    available: Callable[[PyTree | None, Array | None, Array], Array]
     fails: bool  # whether a node can ever be down
-    identity: Callable[[Array], dict[str, Any]]
     # agent as `arrival` names it [seats, *streams] -> `agent` and `accepts_*` of `Requests`
+    identity: Callable[[Array], dict[str, Any]]
 
     def time_of_day_s(self, clock_s: Array) -> Array:
         """The time of day at a time of the clock [..., *streams]."""

@@ -30,12 +30,10 @@ from twin.orchestration.frame_state import (
 class FrameObservation(NamedTuple):
     """What a seat sees, the same for all but for `seat`; loads are of the frame that has just ended."""
 
-    node: (
-        Array  # [5, nodes, seats, *streams]: up, free memory, replicas, in service and waiting for each core
-    )
-    service: (
-        Array  # [4, services, seats, *streams]: replicas, busy, waiting at nodes, queued at access points
-    )
+    # [5, nodes, seats, *streams]: up, free memory, replicas, in service and waiting for each core
+    node: Array
+    # [4, services, seats, *streams]: replicas, busy, waiting at nodes, queued at access points
+    service: Array
     hosted: Array  # [3, services, nodes, seats, *streams]: log1p of replicas, in service, waiting
     queued: Array  # [services, access points, seats, *streams]: log1p of requests at the access points
     seat: Array  # [1, H, seats, *streams] which seat it is

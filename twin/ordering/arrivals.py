@@ -43,6 +43,6 @@ class JobArrivals(NamedTuple):
     num_jobs: int  # length of the list of starts that an episode keeps (0: none)
     init: Callable[[Array, Streams], tuple[PyTree, Begun]]  # (key, streams)
     peek: Callable[[PyTree], Coming]  # private -> the next job
-    move: Callable[[Array, PyTree, Array, Ended], PyTree]
     # (key, private, taken [*streams] bool: the next job has arrived, ended) -> private; called after every event
+    move: Callable[[Array, PyTree, Array, Ended], PyTree]
     exhausted: Callable[[PyTree], Array]  # private -> [*streams] bool: no job will ever come any more

@@ -27,9 +27,8 @@ class HiddenRuns(NamedTuple):
     runs: Array  # [running_size, *streams] int32: numbers of what runs, -1 if it ran already at tick 0
     start: Array  # [num_jobs, *streams] int32 ticks: starts by number, NEVER before
     arrivals: PyTree
-    changed: (
-        Array  # [*streams] bool: jobs ended as expected in this instant and the queue was not looked at since
-    )
+    # [*streams] bool: jobs ended as expected in this instant and the queue was not looked at since
+    changed: Array
     first_expected: Array  # [*streams] bool: of this instant's ends, the first to have started was expected
 
 

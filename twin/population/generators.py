@@ -36,10 +36,10 @@ class AgentGenerator(NamedTuple):
 
     init: Callable[[Array], PyTree]
     generate: Callable[[PyTree, Array, Array], DrawnRows]  # (parameters, key, conditions [conditions, rows])
-    log_likelihood: Callable[[PyTree, Array, Array], Array] | None
     # (parameters, rows [width, rows], conditions) -> [rows] nats, ranks counted in bins; None where it has none
-    settle: Callable[[PyTree, Array, Array], PyTree] | None
+    log_likelihood: Callable[[PyTree, Array, Array], Array] | None
     # (parameters, rows, conditions) -> parameters with which every column is as frequent as in the rows
+    settle: Callable[[PyTree, Array, Array], PyTree] | None
 
 
 def draw_levels(key: Array, logits: Array, temperature: float) -> DrawnRows:

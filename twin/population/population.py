@@ -37,10 +37,10 @@ class Population(NamedTuple):
 
     name: str
     config: Any  # frozen dataclass of plain values
-    fit: Callable[[Array, AgentEncoding, Training], tuple[PyTree, dict[str, Any]]]
     # (key, encoding, training) -> parameters, what happened (plain values, kept with the model)
-    sample: Callable[[Array, AgentEncoding, PyTree, np.ndarray], np.ndarray]
+    fit: Callable[[Array, AgentEncoding, Training], tuple[PyTree, dict[str, Any]]]
     # (key, encoding, parameters, conditions [conditions, agents]) -> [width, agents]
+    sample: Callable[[Array, AgentEncoding, PyTree, np.ndarray], np.ndarray]
     structure: Callable[[AgentEncoding], PyTree]  # a pytree shaped as the parameters, for loading
 
 

@@ -28,8 +28,8 @@ class Autoscaler(NamedTuple):
     """Decides what is granted."""
 
     init: Callable[[Grants], PyTree]  # grants, leaves [deployments, *streams] -> memory
-    decide: Callable[[Array, PyTree, ScalingState], tuple[PyTree, Grants]]
     # (key, memory, state) -> memory, requested grants; of the state it reads the `known` metrics only
+    decide: Callable[[Array, PyTree, ScalingState], tuple[PyTree, Grants]]
 
 
 class Played(NamedTuple):
