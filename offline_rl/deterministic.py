@@ -70,20 +70,20 @@ def value_loss(
     networks: DeterministicNetworks,
     pair: PyTree,
     target: ActorAndPair,
-    seen: Transitions,
+    batch: Transitions,
     key: Array,
     noise: float,
     noise_clip: float,
 ) -> tuple[Array, Array]:
     """Squared distance of both values from `r + discount * min Q'(s', pi'(s') + clipped noise)`, and the mean value."""
-    following = networks.act(target.actor, seen.next_observation, seen.next_legal)
-    away = jnp.clip(noise * jax.random.normal(key, following.shape), -noise_clip, noise_clip)
-    following = jnp.clip(following + away, -1.0, 1.0)
-    later = jnp.min(networks.values(target.pair, seen.next_observation, following), axis=0)
-    aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-    found = networks.values(pair, seen.observation, places(seen.action, seen.legal))
-    loss = weighted_mean(jnp.sum((found - aim[None]) ** 2, axis=0), seen.weight)
-    return loss, weighted_mean(found[0], seen.weight)
+    next_action = networks.act(target.actor, batch.next_observation, batch.next_legal)
+    smoothing = jnp.clip(noise * jax.random.normal(key, next_action.shape), -noise_clip, noise_clip)
+    next_action = jnp.clip(next_action + smoothing, -1.0, 1.0)
+    next_value = jnp.min(networks.values(target.pair, batch.next_observation, next_action), axis=0)
+    td_target = jax.lax.stop_gradient(batch.reward + batch.discount * next_value)
+    value = networks.values(pair, batch.observation, places(batch.action, batch.legal))
+    loss = weighted_mean(jnp.sum((value - td_target[None]) ** 2, axis=0), batch.weight)
+    return loss, weighted_mean(value[0], batch.weight)
 
 
 def half_widths(legal: PyTree) -> Array:

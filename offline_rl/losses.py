@@ -65,19 +65,19 @@ def clipped_surrogate(log_ratio: Array, advantage: Array, clip: float) -> Array:
     return -jnp.minimum(ratio * advantage, jnp.clip(ratio, 1.0 - clip, 1.0 + clip) * advantage)
 
 
-def preference(advantage: Array, size: Array, temperature: float, largest: float) -> Array:
-    """Weight `exp(temperature * advantage / size)` of a decision to be cloned, cut off at `largest`.
+def preference(advantage: Array, scale: Array, temperature: float, largest: float) -> Array:
+    """Weight `exp(temperature * advantage / scale)` of a decision to be cloned, cut off at `largest`.
 
     Args:
         advantage: [...] of the decision.
-        size: [] deviation of the advantages, >= 0.
+        scale: [] deviation of the advantages, >= 0.
         temperature: How much better decisions are preferred; >= 0.
         largest: Largest weight.
 
     Returns:
         [...] in [0, largest].
     """
-    log_weight = temperature * advantage / (size + 1e-6)
+    log_weight = temperature * advantage / (scale + 1e-6)
     return jnp.minimum(jnp.exp(jnp.minimum(log_weight, 50.0)), largest)
 
 
@@ -96,6 +96,12 @@ def weighted_mean(value: Array, weight: Array) -> Array:
     """Mean of `value` under `weight` >= 0 of the same shape; 0 where all weights are 0, whatever `value` is
     there."""
     return weighted_sum(value, weight) / jnp.maximum(jnp.sum(weight), 1e-9)
+
+
+def standardised(value: Array, weight: Array) -> Array:
+    """`value` less its weighted mean, in weighted standard deviations: so advantages have one scale in every update."""
+    centred = value - weighted_mean(value, weight)
+    return centred / (jnp.sqrt(weighted_mean(centred**2, weight)) + 1e-6)
 
 
 def shares(weight: Array) -> Array:

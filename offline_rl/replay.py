@@ -36,26 +36,28 @@ def empty_buffer(example: Example, capacity: int) -> ReplayBuffer:
     return ReplayBuffer(stored, jnp.int32(0), jnp.int32(0))
 
 
-def with_transitions(buffer: ReplayBuffer, seen: Transitions) -> ReplayBuffer:
+def with_transitions(buffer: ReplayBuffer, new: Transitions) -> ReplayBuffer:
     """The buffer with transitions, leaves [..., T - 1, B]; the last ones where there are more than it holds."""
     capacity = buffer.stored.weight.shape[-1]
-    flat = jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], -1)[..., -capacity:], seen)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], -1)[..., -capacity:], new)
     count = flat.weight.shape[-1]
     where = (buffer.place + jnp.arange(count)) % capacity
-    stored = jax.tree.map(lambda old, new: old.at[..., where].set(new.astype(old.dtype)), buffer.stored, flat)
+    stored = jax.tree.map(
+        lambda old, leaf: old.at[..., where].set(leaf.astype(old.dtype)), buffer.stored, flat
+    )
     return ReplayBuffer(
         stored, jnp.minimum(buffer.filled + count, capacity), (buffer.place + count) % capacity
     )
 
 
-def some_of(seen: Transitions, key: Array, number: int) -> Transitions:
+def subsample(whole: Transitions, key: Array, number: int) -> Transitions:
     """At most `number` moments of a trajectory, leaves [..., 1, moments]; drawn without replacement."""
-    count = seen.weight.shape[-2] * seen.weight.shape[-1]
+    count = whole.weight.shape[-2] * whole.weight.shape[-1]
     chosen = jax.random.permutation(key, count)[:number]
-    return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], 1, count)[..., chosen], seen)
+    return jax.tree.map(lambda leaf: leaf.reshape(*leaf.shape[:-2], 1, count)[..., chosen], whole)
 
 
-def drawn(buffer: ReplayBuffer, key: Array, batch: int) -> Transitions:
+def sample_batch(buffer: ReplayBuffer, key: Array, batch: int) -> Transitions:
     """A batch, leaves [..., batch, 1]; drawn with replacement."""
     chosen = jax.random.randint(key, (batch,), 0, jnp.maximum(buffer.filled, 1))
     return jax.tree.map(lambda leaf: leaf[..., chosen, None], buffer.stored)

@@ -8,7 +8,7 @@ log-sum-exp.
 import jax
 import jax.numpy as jnp
 
-from offline_rl.losses import is_choice
+from offline_rl.losses import is_choice, weighted_mean
 from offline_rl.networks import Actor
 from twin.contracts import Array, PyTree
 
@@ -28,22 +28,36 @@ def lower(values: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.min(leaf, axis=0), values)
 
 
-def worth(values: PyTree, action: PyTree) -> Array:
+def one_of_pair(values: PyTree, which: int) -> PyTree:
+    """The values by one network of a pair: leaves [2, ...] -> [...]."""
+    return jax.tree.map(lambda leaf: leaf[which], values)
+
+
+def pair_loss(values: PyTree, action: PyTree, td_target: Array, weight: Array) -> Array:
+    """Mean squared error of the taken action's value, of both networks together; leaves [2, choices, seats, *streams].
+
+    `td_target` and `weight`: [seats, *streams].
+    """
+    errors = [action_value(one_of_pair(values, which), action) - td_target for which in (0, 1)]
+    return weighted_mean(errors[0] ** 2 + errors[1] ** 2, weight)
+
+
+def action_value(values: PyTree, action: PyTree) -> Array:
     """Value of the action taken: leaves [choices, seats, *streams] at [seats, *streams] -> [seats, *streams]."""
     return _mean(_taken(values, action))
 
 
-def total_worth(values: PyTree, action: PyTree) -> Array:
+def summed_action_value(values: PyTree, action: PyTree) -> Array:
     """The sum of its leaves' values instead of their mean, [seats, *streams]."""
     return jnp.sum(jnp.stack(jax.tree.leaves(_taken(values, action))), axis=0)
 
 
-def soft_worth(values: PyTree) -> Array:
-    """Log-sum-exp of the legal choices' values, [seats, *streams]."""
+def soft_value(values: PyTree) -> Array:
+    """The soft value: log-sum-exp of the legal choices' values, [seats, *streams]."""
     return _mean(jax.tree.map(lambda value: jax.nn.logsumexp(value, axis=0), values))
 
 
-def drift_towards(target: PyTree, params: PyTree, rate: float) -> PyTree:
+def polyak_update(target: PyTree, params: PyTree, rate: float) -> PyTree:
     """The target network after one step of Polyak averaging: `target + rate (params - target)`."""
     return jax.tree.map(lambda old, new: old + rate * (new - old), target, params)
 

@@ -17,11 +17,11 @@ def clipped_adam(
 
 
 def descend(
-    optimizer: optax.GradientTransformation, gradient: PyTree, memory: PyTree, params: PyTree
+    optimizer: optax.GradientTransformation, gradient: PyTree, optimizer_state: PyTree, params: PyTree
 ) -> tuple[PyTree, PyTree]:
-    """Parameters, and the optimizer's memory, after one step down the gradient."""
-    change, memory = optimizer.update(gradient, memory, params)
-    return optax.apply_updates(params, change), memory
+    """Parameters, and the optimizer's state, after one step down the gradient."""
+    change, optimizer_state = optimizer.update(gradient, optimizer_state, params)
+    return optax.apply_updates(params, change), optimizer_state
 
 
 def descend_in_batches(
@@ -30,7 +30,7 @@ def descend_in_batches(
     draw: Callable[[Array], Any],
     keys: Array,
     params: PyTree,
-    memory: PyTree = None,
+    optimizer_state: PyTree = None,
 ) -> tuple[PyTree, PyTree, Array]:
     """One step for each key, down the gradient of the loss on the batch that the key draws.
 
@@ -40,17 +40,17 @@ def descend_in_batches(
         draw: Key -> batch.
         keys: [steps] PRNG keys.
         params: To begin with.
-        memory: The optimizer's, to begin with; fresh if not given.
+        optimizer_state: To begin with; fresh if not given.
 
     Returns:
-        Parameters, the optimizer's memory, and the losses [steps], each before its step.
+        Parameters, the optimizer's state, and the losses [steps], each before its step.
     """
 
     def one(carry: tuple[PyTree, PyTree], key: Array) -> tuple[tuple[PyTree, PyTree], Array]:
-        params, memory = carry
+        params, optimizer_state = carry
         found, gradient = jax.value_and_grad(loss)(params, draw(key))
-        return descend(optimizer, gradient, memory, params), found
+        return descend(optimizer, gradient, optimizer_state, params), found
 
-    first = (params, optimizer.init(params) if memory is None else memory)
-    (params, memory), losses = jax.lax.scan(one, first, keys)
-    return params, memory, losses
+    first = (params, optimizer.init(params) if optimizer_state is None else optimizer_state)
+    (params, optimizer_state), losses = jax.lax.scan(one, first, keys)
+    return params, optimizer_state, losses

@@ -94,8 +94,8 @@ def advantage_weighted(
         """[T, seats, B]; what is not `known`, such as a decision without outcome, adds nothing."""
         discount = discount_of(trajectory, config.horizon_s)
         discount = jnp.broadcast_to(discount[:, None], value.shape)
-        following = jnp.concatenate([value[1:], value[-1:]])
-        error = temporal_difference(trajectory.reward * unit, discount, value, following)
+        next_value = jnp.concatenate([value[1:], value[-1:]])
+        error = temporal_difference(trajectory.reward * unit, discount, value, next_value)
         error = jnp.where(known, error, 0.0)
         decay = jnp.full_like(discount, config.gae_lambda)
         over_seats = jax.vmap(generalised_advantage, in_axes=1, out_axes=1)
@@ -115,11 +115,11 @@ def advantage_weighted(
         value_loss = weighted_mean(huber(value - target, 1.0), weight)
 
         centre = weighted_mean(advantage, weight)
-        size = jnp.sqrt(weighted_mean((advantage - centre) ** 2, weight))
-        preferred = preference(advantage - centre, size, config.temperature, config.largest_weight)
-        likelihood = joint_log_prob(network.logits(params.actor, observation, legal), action)
-        clone_loss = -weighted_mean(preferred * jnp.moveaxis(likelihood, -2, 0), weight)
-        info = AdvantageWeightedInfo(clone_loss, value_loss, weighted_mean(value, weight), size)
+        scale = jnp.sqrt(weighted_mean((advantage - centre) ** 2, weight))
+        clone_weight = preference(advantage - centre, scale, config.temperature, config.largest_weight)
+        log_prob = joint_log_prob(network.logits(params.actor, observation, legal), action)
+        clone_loss = -weighted_mean(clone_weight * jnp.moveaxis(log_prob, -2, 0), weight)
+        info = AdvantageWeightedInfo(clone_loss, value_loss, weighted_mean(value, weight), scale)
         return clone_loss + value_loss, info
 
     def step(

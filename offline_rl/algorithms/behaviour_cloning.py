@@ -83,16 +83,16 @@ def behaviour_cloning(
         logits = network.logits(params, observation, legal)
         weight = time_as_stream(trajectory.active & ~trajectory.illegal).astype(jnp.float32)
         loss = weighted_mean(-joint_log_prob(logits, action), weight)
-        same = agreement(logits, action).astype(jnp.float32)
-        spread = joint_entropy(logits)
-        return loss, (loss, weighted_mean(spread, weight), weighted_mean(same, weight))
+        agrees = agreement(logits, action).astype(jnp.float32)
+        entropy = joint_entropy(logits)
+        return loss, (loss, weighted_mean(entropy, weight), weighted_mean(agrees, weight))
 
     def step(
         _key: Array, state: BehaviourCloningState, trajectory: Trajectory
     ) -> tuple[BehaviourCloningState, BehaviourCloningInfo]:
         num_streams_of(trajectory)
-        gradient, (loss, spread, same) = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
-        info = BehaviourCloningInfo(loss, spread, same, optax.tree.norm(gradient))
+        gradient, (loss, entropy, agrees) = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
+        info = BehaviourCloningInfo(loss, entropy, agrees, optax.tree.norm(gradient))
         return BehaviourCloningState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
 
     return actor_algorithm(init, step, network, lambda state: state.actor)

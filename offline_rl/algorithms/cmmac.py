@@ -5,8 +5,8 @@
 
 Actors see their own observation, the critic the global one. A seat's value goes on between its decisions: the critic
 learns from every step whose reward is known, the actor from those at which the seat decided. The target v' is the
-critic as the episode found it: an update is one episode, so the state needs no second network. Advantages are centred
-and scaled: while the critic's values still grow, all of them would praise whatever was done. Without `central` every
+critic as the episode found it: an update is one episode, so the state needs no second network. Advantages are
+standardised: while the critic's values still grow, all of them would praise whatever was done. Without `central` every
 seat is valued from its own observation. With `single`, and an actor of what all seats see
 (`networks.actor(joint=True)`), one agent decides for all: V has one value, u is the sum of all seats' rewards, and all
 of them share the advantage. That is the actor-critic (AC) that KMPS compares with. Source: Han et al. 2021, equations 2
@@ -29,7 +29,7 @@ from offline_rl.algorithm import (
 )
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from offline_rl.errors import TrainingError
-from offline_rl.losses import shares, weighted_mean, weighted_sum
+from offline_rl.losses import shares, standardised, weighted_mean, weighted_sum
 from offline_rl.networks import ACTOR_HIDDEN, CRITIC_HIDDEN, Actor, Example, actor, actor_algorithm
 from offline_rl.returns import elapsed_discount, temporal_difference
 from twin.contracts import Array, PyTree, Trajectory
@@ -124,8 +124,8 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
 
     def init(key: Array) -> CMMACState:
         key_actor, key_critic = jax.random.split(key)
-        seen = example.global_observation if config.central else example.observation
-        size = sum(leaf.size for leaf in jax.tree.leaves(seen)) // (1 if config.central else num_seats)
+        observed = example.global_observation if config.central else example.observation
+        size = sum(leaf.size for leaf in jax.tree.leaves(observed)) // (1 if config.central else num_seats)
         params = CMMACParams(network.init(key_actor), critic.init(key_critic, jnp.zeros((size, 1))))
         return CMMACState(params, optimizer.init(params))
 
@@ -147,7 +147,7 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         error = temporal_difference(reward * unit, discount, value[:, :-1], value[:, 1:])
         weight = (active & settled).astype(jnp.float32)
         return _DispatchBatch(
-            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, _scaled(error, weight), weight,
+            observation, legal, action, inputs[..., :-1, :], value[:, :-1] + error, standardised(error, weight), weight,
             _steps_known(active, settled, config.single) * counts[None],
         )  # fmt: skip
 
@@ -155,10 +155,10 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
         logits = network.logits(params.actor, batch.observation, batch.legal)
         weight = shares(batch.weight)
         policy_loss = -weighted_sum(joint_log_prob(logits, batch.action) * batch.advantage, weight)
-        spread = weighted_sum(joint_entropy(logits), weight)
+        entropy = weighted_sum(joint_entropy(logits), weight)
         error = values(params.critic, batch.critic_input) - batch.target
         value_loss = weighted_mean(error**2, batch.value_weight)
-        return policy_loss + value_loss - config.entropy * spread, (policy_loss, value_loss, spread)
+        return policy_loss + value_loss - config.entropy * entropy, (policy_loss, value_loss, entropy)
 
     def step(key: Array, state: CMMACState, trajectory: Trajectory) -> tuple[CMMACState, CMMACInfo]:
         num_streams = num_streams_of(trajectory)
@@ -168,11 +168,11 @@ def cmmac(example: Example, config: CMMACConfig | None = None, network: Actor | 
 
         def update(state: CMMACState, start: Array) -> tuple[CMMACState, tuple[Array, ...]]:
             part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
-            gradient, seen = jax.grad(loss_of, has_aux=True)(state.params, part)
-            return CMMACState(*descend(optimizer, gradient, state.optimizer, state.params)), seen
+            gradient, metrics = jax.grad(loss_of, has_aux=True)(state.params, part)
+            return CMMACState(*descend(optimizer, gradient, state.optimizer, state.params)), metrics
 
-        state, seen = jax.lax.scan(update, state, width * jnp.arange(config.num_minibatches))
-        return state, _info(trajectory, seen)
+        state, metrics = jax.lax.scan(update, state, width * jnp.arange(config.num_minibatches))
+        return state, _info(trajectory, metrics)
 
     return actor_algorithm(init, step, network, lambda state: state.params.actor)
 
@@ -185,12 +185,6 @@ def _critic_inputs(trajectory: Trajectory, observation: PyTree, central: bool) -
     return jnp.concatenate([own, own[..., -1:, :]], axis=-2)
 
 
-def _scaled(error: Array, weight: Array) -> Array:
-    """Errors [seats, T, B] centred, as the critic's values grow for many episodes, and in deviations."""
-    centred = error - weighted_mean(error, weight)
-    return centred / (jnp.sqrt(weighted_mean(centred**2, weight)) + 1e-6)
-
-
 def _steps_known(active: Array, settled: Array, single: bool) -> Array:
     """[seats, T, B] 1 where the reward of a step is known to a seat, to a single agent only if it is to all seats."""
     known = settled | ~active
@@ -198,10 +192,10 @@ def _steps_known(active: Array, settled: Array, single: bool) -> Array:
     return jnp.broadcast_to(known, active.shape).astype(jnp.float32)
 
 
-def _info(trajectory: Trajectory, seen: tuple[Array, ...]) -> CMMACInfo:
-    """Metrics of an update; `seen` holds losses of policy and value and the entropy, of every minibatch."""
+def _info(trajectory: Trajectory, metrics: tuple[Array, ...]) -> CMMACInfo:
+    """Metrics of an update; `metrics` holds losses of policy and value and the entropy, of every minibatch."""
     active = trajectory.active.astype(jnp.float32)
     reward = weighted_mean(trajectory.reward, active * trajectory.settled)
     settled = weighted_mean(trajectory.settled.astype(jnp.float32), active)
-    policy_loss, value_loss, spread = (jnp.mean(one) for one in seen)
-    return CMMACInfo(reward, policy_loss, value_loss, spread, settled)
+    policy_loss, value_loss, entropy = (jnp.mean(one) for one in metrics)
+    return CMMACInfo(reward, policy_loss, value_loss, entropy, settled)

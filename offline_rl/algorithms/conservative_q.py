@@ -17,7 +17,7 @@ from offline_rl.distributions import greedy
 from offline_rl.losses import huber, weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy_policy, refuse_other_than_choices
 from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import drift_towards, soft_worth, worth
+from offline_rl.values import action_value, polyak_update, soft_value
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 
@@ -83,25 +83,27 @@ def conservative_q(
         params = network.init(key)
         return ConservativeQState(params, params, optimizer.init(params))
 
-    def loss_of(params: PyTree, target: PyTree, seen: Transitions) -> tuple[Array, ConservativeQInfo]:
-        values = network.logits(params, seen.observation, seen.legal)
-        following = greedy(network.logits(params, seen.next_observation, seen.next_legal))
-        later = worth(network.logits(target, seen.next_observation, seen.next_legal), following)
-        aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-        logged = worth(values, seen.action)
-        error = weighted_mean(huber(logged - aim, config.huber_delta), seen.weight)
-        push = weighted_mean(soft_worth(values) - logged, seen.weight)
-        info = ConservativeQInfo(error, push, weighted_mean(logged, seen.weight))
-        return error + config.alpha * push, info
+    def loss_of(params: PyTree, target: PyTree, batch: Transitions) -> tuple[Array, ConservativeQInfo]:
+        values = network.logits(params, batch.observation, batch.legal)
+        next_action = greedy(network.logits(params, batch.next_observation, batch.next_legal))
+        next_value = action_value(
+            network.logits(target, batch.next_observation, batch.next_legal), next_action
+        )
+        td_target = jax.lax.stop_gradient(batch.reward + batch.discount * next_value)
+        value = action_value(values, batch.action)
+        td_loss = weighted_mean(huber(value - td_target, config.huber_delta), batch.weight)
+        conservative = weighted_mean(soft_value(values) - value, batch.weight)
+        info = ConservativeQInfo(td_loss, conservative, weighted_mean(value, batch.weight))
+        return td_loss + config.alpha * conservative, info
 
     def step(
         _key: Array, state: ConservativeQState, trajectory: Trajectory
     ) -> tuple[ConservativeQState, ConservativeQInfo]:
-        seen = transitions(trajectory, config.horizon_s)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
-        params, memory = descend(optimizer, gradient, state.optimizer, state.params)
+        batch = transitions(trajectory, config.horizon_s)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, batch)
+        params, optimizer_state = descend(optimizer, gradient, state.optimizer, state.params)
         return ConservativeQState(
-            params, drift_towards(state.target, params, config.target_rate), memory
+            params, polyak_update(state.target, params, config.target_rate), optimizer_state
         ), info
 
     def policy(state: ConservativeQState) -> Policy:

@@ -29,9 +29,9 @@ from offline_rl.networks import (
     greedy_policy,
     refuse_other_than_choices,
 )
-from offline_rl.replay import ReplayBuffer, drawn, empty_buffer, some_of, with_transitions
+from offline_rl.replay import ReplayBuffer, empty_buffer, sample_batch, subsample, with_transitions
 from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import drift_towards
+from offline_rl.values import polyak_update
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 from twin.networks import MLP, apply, flatten_features
@@ -84,7 +84,7 @@ class DDPGState(NamedTuple):
 
     params: DDPGParams
     target: DDPGParams
-    optimizer: DDPGParams  # the optimizers' memories
+    optimizer: DDPGParams  # the optimizers' states
     buffer: ReplayBuffer
 
 
@@ -92,7 +92,7 @@ class DDPGInfo(NamedTuple):
     """Metrics of an update: means over the updates after one trajectory."""
 
     value_loss: Array
-    value: Array  # of what was done
+    value: Array  # of what was taken
     reward: Array  # mean of the trajectory's settled rewards
 
 
@@ -121,8 +121,8 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
         key_actor, key_critic = jax.random.split(key)
         size = sum(leaf.size for leaf in jax.tree.leaves((example.observation, example.legal)))
         params = DDPGParams(network.init(key_actor), critic.init(key_critic, jnp.zeros((size, 1))))
-        memory = DDPGParams(*map(optimizer.init, params))
-        return DDPGState(params, params, memory, empty_buffer(example, config.capacity))
+        optimizers = DDPGParams(*map(optimizer.init, params))
+        return DDPGState(params, params, optimizers, empty_buffer(example, config.capacity))
 
     def decided(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         return jax.tree.map(_best, network.logits(params, observation, legal), legal)
@@ -132,38 +132,40 @@ def ddpg(example: Example, config: DDPGConfig | None = None, network: Actor | No
         inputs = flatten_features((observation, action), 2)
         return apply(critic, params, inputs.astype(jnp.float32))
 
-    def value_loss(params: PyTree, target: DDPGParams, seen: Transitions) -> tuple[Array, Array]:
-        following = decided(target.actor, seen.next_observation, seen.next_legal)
-        later = value(target.critic, seen.next_observation, following)
-        aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-        done = jax.tree.map(_unit, seen.action, seen.legal)
-        found = value(params, seen.observation, done)
-        return weighted_mean((found - aim) ** 2, seen.weight), weighted_mean(found, seen.weight)
+    def value_loss(params: PyTree, target: DDPGParams, batch: Transitions) -> tuple[Array, Array]:
+        next_action = decided(target.actor, batch.next_observation, batch.next_legal)
+        next_value = value(target.critic, batch.next_observation, next_action)
+        td_target = jax.lax.stop_gradient(batch.reward + batch.discount * next_value)
+        taken = jax.tree.map(_unit, batch.action, batch.legal)
+        found = value(params, batch.observation, taken)
+        return weighted_mean((found - td_target) ** 2, batch.weight), weighted_mean(found, batch.weight)
 
-    def policy_loss(params: PyTree, critic_params: PyTree, seen: Transitions) -> Array:
-        action = decided(params, seen.observation, seen.legal)
-        return -weighted_mean(value(critic_params, seen.observation, action), seen.weight)
+    def policy_loss(params: PyTree, critic_params: PyTree, batch: Transitions) -> Array:
+        action = decided(params, batch.observation, batch.legal)
+        return -weighted_mean(value(critic_params, batch.observation, action), batch.weight)
 
     def update(state: DDPGState, key: Array) -> tuple[DDPGState, tuple[Array, Array]]:
-        seen, memory = drawn(state.buffer, key, config.batch), state.optimizer
+        batch = sample_batch(state.buffer, key, config.batch)
         found, gradient = jax.value_and_grad(value_loss, has_aux=True)(
-            state.params.critic, state.target, seen
+            state.params.critic, state.target, batch
         )
-        valued, of_critic = descend(optimizer, gradient, memory.critic, state.params.critic)
-        gradient = jax.grad(policy_loss)(state.params.actor, valued, seen)
-        acting, of_actor = descend(optimizer, gradient, memory.actor, state.params.actor)
-        params = DDPGParams(acting, valued)
-        target = drift_towards(state.target, params, config.target_rate)
-        return DDPGState(params, target, DDPGParams(of_actor, of_critic), state.buffer), found
+        critic_params, critic_state = descend(
+            optimizer, gradient, state.optimizer.critic, state.params.critic
+        )
+        gradient = jax.grad(policy_loss)(state.params.actor, critic_params, batch)
+        actor_params, actor_state = descend(optimizer, gradient, state.optimizer.actor, state.params.actor)
+        params = DDPGParams(actor_params, critic_params)
+        target = polyak_update(state.target, params, config.target_rate)
+        return DDPGState(params, target, DDPGParams(actor_state, critic_state), state.buffer), found
 
     def step(key: Array, state: DDPGState, trajectory: Trajectory) -> tuple[DDPGState, DDPGInfo]:
         key_kept, key_updates = jax.random.split(key)
-        seen = transitions(trajectory, config.horizon_s, between=True)
-        buffer = with_transitions(state.buffer, some_of(seen, key_kept, max_kept))
+        found = transitions(trajectory, config.horizon_s, between=True)
+        buffer = with_transitions(state.buffer, subsample(found, key_kept, max_kept))
         keys = jax.random.split(key_updates, config.updates)
-        state, (loss, found) = jax.lax.scan(update, state._replace(buffer=buffer), keys)
-        earned = weighted_mean(trajectory.reward, trajectory.settled.astype(jnp.float32))
-        return state, DDPGInfo(jnp.mean(loss), jnp.mean(found), earned)
+        state, (loss, value) = jax.lax.scan(update, state._replace(buffer=buffer), keys)
+        reward = weighted_mean(trajectory.reward, trajectory.settled.astype(jnp.float32))
+        return state, DDPGInfo(jnp.mean(loss), jnp.mean(value), reward)
 
     return Algorithm(
         init,

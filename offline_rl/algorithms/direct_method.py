@@ -17,7 +17,7 @@ import optax
 from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm
-from offline_rl.values import total_worth
+from offline_rl.values import summed_action_value
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import descend
 
@@ -85,7 +85,7 @@ def direct_method(
         reward = time_as_stream(trajectory.reward)
         usable = trajectory.active & trajectory.settled & ~trajectory.illegal
         weight = time_as_stream(usable).astype(jnp.float32)
-        worth = total_worth(network.logits(params, observation, legal), action)
+        worth = summed_action_value(network.logits(params, observation, legal), action)
         each = _logistic(worth, reward) if config.is_share else 0.5 * (worth - reward) ** 2
         loss = weighted_mean(jnp.where(weight > 0.0, each, 0.0), weight)
         return loss, (loss, weighted_mean(reward, weight))

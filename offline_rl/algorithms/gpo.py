@@ -24,7 +24,7 @@ from offline_rl.algorithm import (
     num_streams_of,
     time_as_stream,
 )
-from offline_rl.losses import clipped_surrogate, shares, weighted_mean, weighted_sum
+from offline_rl.losses import clipped_surrogate, shares, standardised, weighted_mean, weighted_sum
 from offline_rl.returns import above_block, elapsed_discount, generalised_advantage, temporal_difference
 from offline_rl.rewards import Reward
 from offline_rl.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
@@ -127,23 +127,23 @@ def gpo(
         )
         return GPOState(params, critics, actor_adam.init(params), critic_adam.init(critics))
 
-    def values(critics: PyTree, seen: ScoredSteps) -> Array:
+    def values(critics: PyTree, scored: ScoredSteps) -> Array:
         """[2, H, T, B]; contexts are data here, so that no gradient of the critics reaches the encoder."""
-        contexts = jax.lax.stop_gradient((seen.node_context, seen.change_context))
+        contexts = jax.lax.stop_gradient((scored.node_context, scored.change_context))
         return jnp.stack([apply(critic, one, two)[0] for one, two in zip(critics, contexts, strict=True)])
 
     def loss_of(both: tuple[PyTree, PyTree], batch: _Batch) -> tuple[Array, tuple[Array, ...]]:
         params, critics = both
-        seen = network.judge(params, batch.observation, batch.legal, batch.action)
-        ratio = jnp.stack([seen.node_log_prob, seen.change_log_prob]) - batch.log_prob
+        scored = network.judge(params, batch.observation, batch.legal, batch.action)
+        ratio = jnp.stack([scored.node_log_prob, scored.change_log_prob]) - batch.log_prob
         weight = shares(batch.weight)
         twice = jnp.broadcast_to(weight[None], ratio.shape)
         policy_loss = weighted_sum(clipped_surrogate(ratio, batch.advantage, config.clip), twice)
-        value_loss = 0.5 * weighted_sum((values(critics, seen) - batch.target) ** 2, twice)
-        spread = weighted_sum(seen.node_entropy, weight), weighted_sum(seen.change_entropy, weight)
-        impossible = weighted_sum(seen.impossible.astype(jnp.float32), weight)
-        total = policy_loss + value_loss - config.entropy * sum(spread)
-        return total, (policy_loss, value_loss, *spread, impossible)
+        value_loss = 0.5 * weighted_sum((values(critics, scored) - batch.target) ** 2, twice)
+        entropies = weighted_sum(scored.node_entropy, weight), weighted_sum(scored.change_entropy, weight)
+        impossible = weighted_sum(scored.impossible.astype(jnp.float32), weight)
+        total = policy_loss + value_loss - config.entropy * sum(entropies)
+        return total, (policy_loss, value_loss, *entropies, impossible)
 
     def step(key: Array, state: GPOState, trajectory: Trajectory) -> tuple[GPOState, GPOInfo]:
         num_streams = num_streams_of(trajectory)
@@ -155,14 +155,16 @@ def gpo(
 
         def update(state: GPOState, start: Array) -> tuple[GPOState, tuple[Array, ...]]:
             part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
-            gradient, seen = jax.grad(loss_of, has_aux=True)((state.actor, state.critics), part)
-            params, memory = descend(actor_adam, gradient[0], state.actor_optimizer, state.actor)
-            critics, critic_memory = descend(critic_adam, gradient[1], state.critic_optimizer, state.critics)
-            return GPOState(params, critics, memory, critic_memory), seen
+            gradient, metrics = jax.grad(loss_of, has_aux=True)((state.actor, state.critics), part)
+            params, actor_optimizer = descend(actor_adam, gradient[0], state.actor_optimizer, state.actor)
+            critics, critic_optimizer = descend(
+                critic_adam, gradient[1], state.critic_optimizer, state.critics
+            )
+            return GPOState(params, critics, actor_optimizer, critic_optimizer), metrics
 
-        state, seen = jax.lax.scan(update, state, starts)
+        state, metrics = jax.lax.scan(update, state, starts)
         reward = weighted_mean(time_as_stream(rewards[0](trajectory)), batch.weight)
-        return state, GPOInfo(reward, *(jnp.mean(one) for one in seen))
+        return state, GPOInfo(reward, *(jnp.mean(one) for one in metrics))
 
     return Algorithm(
         init,
@@ -183,8 +185,8 @@ def _prepared(
     """What both actors and their critics learn from a trajectory, time as streams."""
     observation, legal, action = choices_of(trajectory)
     decided = time_as_stream(trajectory.active & trajectory.settled)
-    seen = network.judge(state.actor, observation, legal, action)
-    value = values(state.critics, seen)
+    scored = network.judge(state.actor, observation, legal, action)
+    value = values(state.critics, scored)
     reward = jnp.stack([time_as_stream(one(trajectory)) for one in rewards])
     if config.copies > 1:
         reward = above_block(reward, jnp.broadcast_to(decided[None], reward.shape), config.copies)
@@ -193,8 +195,8 @@ def _prepared(
     target = value + advantage
     if not config.dual:
         advantage = jnp.broadcast_to(advantage[:1], advantage.shape)
-    scaled = jnp.stack([_in_deviations(one, weight) for one in advantage])
-    log_prob = jnp.stack([seen.node_log_prob, seen.change_log_prob])
+    scaled = jnp.stack([standardised(one, weight) for one in advantage])
+    log_prob = jnp.stack([scored.node_log_prob, scored.change_log_prob])
     return _Batch(observation, legal, action, log_prob, scaled, target, weight)
 
 
@@ -216,9 +218,3 @@ def _advantages(trajectory: Trajectory, value: Array, reward: Array, config: GPO
         return jax.vmap(generalised_advantage, in_axes=1, out_axes=1)(error, discount, decay)
 
     return jax.vmap(jax.vmap(onward))(error)
-
-
-def _in_deviations(advantage: Array, weight: Array) -> Array:
-    centre = weighted_mean(advantage, weight)
-    spread = jnp.sqrt(weighted_mean((advantage - centre) ** 2, weight))
-    return (advantage - centre) / (spread + 1e-6)

@@ -25,7 +25,7 @@ from offline_rl.networks import (
     seat_critic,
 )
 from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
+from offline_rl.values import action_value, init_pair, lower, pair_loss, pair_values, polyak_update
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 
@@ -106,34 +106,35 @@ def implicit_q(
         params = ImplicitQParams(network.init(key_actor), pair, valuer.init(key_value))
         return ImplicitQState(params, pair, optimizer.init(params))
 
-    def loss_of(params: ImplicitQParams, target: PyTree, seen: Transitions) -> tuple[Array, ImplicitQInfo]:
-        quality = worth(lower(pair_values(network, target, seen.observation, seen.legal)), seen.action)
-        value = valuer.value(params.state_value, seen.observation, 3)
-        advantage = jax.lax.stop_gradient(quality) - value
-        slope = jnp.where(advantage > 0, config.expectile, 1.0 - config.expectile)
-        value_loss = weighted_mean(slope * advantage**2, seen.weight)
+    def loss_of(params: ImplicitQParams, target: PyTree, batch: Transitions) -> tuple[Array, ImplicitQInfo]:
+        logged_value = action_value(
+            lower(pair_values(network, target, batch.observation, batch.legal)), batch.action
+        )
+        value = valuer.value(params.state_value, batch.observation, 3)
+        advantage = jax.lax.stop_gradient(logged_value) - value
+        expectile_weight = jnp.where(advantage > 0, config.expectile, 1.0 - config.expectile)
+        value_loss = weighted_mean(expectile_weight * advantage**2, batch.weight)
 
-        later = valuer.value(params.state_value, seen.next_observation, 3)
-        aim = jax.lax.stop_gradient(seen.reward + seen.discount * later)
-        values = pair_values(network, params.pair, seen.observation, seen.legal)
-        errors = [worth(jax.tree.map(lambda leaf, i=i: leaf[i], values), seen.action) - aim for i in (0, 1)]
-        action_loss = weighted_mean(errors[0] ** 2 + errors[1] ** 2, seen.weight)
+        next_value = valuer.value(params.state_value, batch.next_observation, 3)
+        td_target = jax.lax.stop_gradient(batch.reward + batch.discount * next_value)
+        values = pair_values(network, params.pair, batch.observation, batch.legal)
+        action_loss = pair_loss(values, batch.action, td_target, batch.weight)
 
-        size = jnp.sqrt(weighted_mean(advantage**2, seen.weight))
-        preferred = preference(advantage, size, config.temperature, config.largest_weight)
-        likelihood = joint_log_prob(network.logits(params.actor, seen.observation, seen.legal), seen.action)
-        clone_loss = -weighted_mean(jax.lax.stop_gradient(preferred) * likelihood, seen.weight)
-        info = ImplicitQInfo(clone_loss, value_loss, action_loss, weighted_mean(value, seen.weight), size)
+        scale = jnp.sqrt(weighted_mean(advantage**2, batch.weight))
+        clone_weight = preference(advantage, scale, config.temperature, config.largest_weight)
+        log_prob = joint_log_prob(network.logits(params.actor, batch.observation, batch.legal), batch.action)
+        clone_loss = -weighted_mean(jax.lax.stop_gradient(clone_weight) * log_prob, batch.weight)
+        info = ImplicitQInfo(clone_loss, value_loss, action_loss, weighted_mean(value, batch.weight), scale)
         return clone_loss + value_loss + action_loss, info
 
     def step(
         _key: Array, state: ImplicitQState, trajectory: Trajectory
     ) -> tuple[ImplicitQState, ImplicitQInfo]:
-        seen = transitions(trajectory, config.horizon_s)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
-        params, memory = descend(optimizer, gradient, state.optimizer, state.params)
+        batch = transitions(trajectory, config.horizon_s)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, batch)
+        params, optimizer_state = descend(optimizer, gradient, state.optimizer, state.params)
         return ImplicitQState(
-            params, drift_towards(state.target, params.pair, config.target_rate), memory
+            params, polyak_update(state.target, params.pair, config.target_rate), optimizer_state
         ), info
 
     return actor_algorithm(init, step, network, lambda state: state.params.actor)

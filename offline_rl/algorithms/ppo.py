@@ -31,7 +31,7 @@ from offline_rl.algorithm import (
 )
 from offline_rl.distributions import joint_entropy, joint_kl, joint_log_prob
 from offline_rl.errors import TrainingError
-from offline_rl.losses import clipped_surrogate, huber, shares, weighted_mean, weighted_sum
+from offline_rl.losses import clipped_surrogate, huber, shares, standardised, weighted_mean, weighted_sum
 from offline_rl.networks import (
     ACTOR_HIDDEN,
     CRITIC_HIDDEN,
@@ -135,7 +135,7 @@ class Batch(NamedTuple):
     legal: PyTree  # [choices, seats, T, B]
     action: PyTree  # [seats, T, B]
     log_prob: Array  # [seats, T, B], at collection
-    advantage: Array  # [seats, T, B], normalised
+    advantage: Array  # [seats, T, B], standardised
     weight: Array  # [seats, T, B], 1 where the decision counts
     target: Array  # [T, B], normalised return
     value_weight: Array  # [T, B]
@@ -193,16 +193,16 @@ def ppo(
         def update(
             carry: tuple[Params, PyTree], start: Array
         ) -> tuple[tuple[Params, PyTree], tuple[Array, ...]]:
-            params, memory = carry
+            params, optimizer_state = carry
             part = jax.tree.map(lambda leaf: jax.lax.dynamic_slice_in_dim(leaf, start, width, -1), batch)
             part = spread(part, width)
             part = part._replace(weight=shares(part.weight), value_weight=shares(part.value_weight))
-            gradient, seen = sum_over_pieces(partial(jax.grad(loss, has_aux=True), params), part)
-            return descend(optimizer, gradient, memory, params), seen
+            gradient, metrics = sum_over_pieces(partial(jax.grad(loss, has_aux=True), params), part)
+            return descend(optimizer, gradient, optimizer_state, params), metrics
 
-        (params, memory), seen = jax.lax.scan(update, (state.params, state.optimizer), starts)
-        info = _info(trajectory, [jnp.mean(one) for one in seen], explained)
-        return PPOState(params, memory, scale), info
+        (params, optimizer_state), metrics = jax.lax.scan(update, (state.params, state.optimizer), starts)
+        info = _info(trajectory, [jnp.mean(one) for one in metrics], explained)
+        return PPOState(params, optimizer_state, scale), info
 
     return actor_algorithm(init, step, network, lambda state: state.params.actor)
 
@@ -210,23 +210,23 @@ def ppo(
 def _loss(
     network: Actor, valuer: Critic, config: PPOConfig, stays_near: bool, params: Params, batch: Batch
 ) -> tuple[Array, tuple[Array, ...]]:
-    """The loss of a minibatch, and what it was made of: losses of policy and value, entropy, KL to the policy that
-    decided and to the clone (where the policy `stays_near` it), share of clipped ratios."""
+    """The loss of a minibatch, and its metrics: losses of policy and value, entropy, KL to the policy that decided and
+    to the clone (where the policy `stays_near` it), share of clipped ratios."""
     logits = network.logits(params.actor, batch.observation, batch.legal)
     log_ratio = joint_log_prob(logits, batch.action) - batch.log_prob
     log_ratio = jnp.clip(log_ratio, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
     policy_loss = weighted_sum(clipped_surrogate(log_ratio, batch.advantage, config.clip), batch.weight)
-    spread = weighted_sum(joint_entropy(logits), batch.weight)
-    away = jnp.zeros(())
+    entropy = weighted_sum(joint_entropy(logits), batch.weight)
+    kl_to_clone = jnp.zeros(())
     if stays_near:
-        away = weighted_sum(joint_kl(logits, batch.clone_logits), batch.weight)
+        kl_to_clone = weighted_sum(joint_kl(logits, batch.clone_logits), batch.weight)
     error = valuer.value(params.critic, batch.global_observation, 2) - batch.target
     value_loss = weighted_sum(huber(error, config.huber_delta), batch.value_weight)
     kl = weighted_sum(jnp.expm1(log_ratio) - log_ratio, batch.weight)
-    outside = jnp.abs(jnp.expm1(log_ratio)) > config.clip
-    clipped = weighted_sum(outside.astype(jnp.float32), batch.weight)
-    total = policy_loss + value_loss - config.entropy * spread + config.kl_to_clone * away
-    return total, (policy_loss, value_loss, spread, kl, away, clipped)
+    is_clipped = jnp.abs(jnp.expm1(log_ratio)) > config.clip
+    clipped = weighted_sum(is_clipped.astype(jnp.float32), batch.weight)
+    total = policy_loss + value_loss - config.entropy * entropy + config.kl_to_clone * kl_to_clone
+    return total, (policy_loss, value_loss, entropy, kl, kl_to_clone, clipped)
 
 
 def _prepare(
@@ -250,19 +250,16 @@ def _prepare(
 
     weight = (active & settled & ~illegal & ~cut_short(trajectory)[None]).astype(jnp.float32)
     shared = jnp.broadcast_to(advantage[None], weight.shape)
-    centre = weighted_mean(shared, weight)
-    spread = jnp.sqrt(weighted_mean((shared - centre) ** 2, weight))
-    normalised = (shared - centre) / (spread + 1e-6)
     batch = Batch(
         observation, jax.tree.map(lambda leaf: leaf[..., :-1, :], global_observation), legal, action, log_prob,
-        normalised, weight,
+        standardised(shared, weight), weight,
         (target - mean) / deviation, known, None if clone is None else logits_of(clone),
     )  # fmt: skip
     return batch, scale, _explained_variance(advantage, target, known)
 
 
 def _advantage(trajectory: Trajectory, value: Array, config: PPOConfig) -> tuple[Array, Array]:
-    """The team's advantage [T, B] and where the step's reward is known in full [T, B] float."""
+    """The team's advantage [T, B], and 1 where the step's reward is known in full, else 0 [T, B]."""
     discount = discount_of(trajectory, config.horizon_s)
     is_known = jnp.all(trajectory.settled | ~trajectory.active, axis=1) & ~cut_short(trajectory)
     team = jnp.sum(trajectory.reward, axis=1)
@@ -287,21 +284,21 @@ def _remember(scale: ReturnScale, target: Array, known: Array, memory: float) ->
 
 def _explained_variance(advantage: Array, target: Array, known: Array) -> Array:
     centred = target - weighted_mean(target, known)
-    left = weighted_mean(advantage**2, known) / jnp.maximum(weighted_mean(centred**2, known), 1e-6)
-    return 1.0 - left
+    unexplained = weighted_mean(advantage**2, known) / jnp.maximum(weighted_mean(centred**2, known), 1e-6)
+    return 1.0 - unexplained
 
 
-def _info(trajectory: Trajectory, seen: list[Array], explained: Array) -> PPOInfo:
-    policy_loss, value_loss, spread, kl, away, clipped = seen
+def _info(trajectory: Trajectory, metrics: list[Array], explained: Array) -> PPOInfo:
+    policy_loss, value_loss, entropy, kl, kl_to_clone, clipped = metrics
     active = trajectory.active.astype(jnp.float32)
     settled = active * trajectory.settled
     return PPOInfo(
         weighted_mean(trajectory.reward, settled),
         policy_loss,
         value_loss,
-        spread,
+        entropy,
         kl,
-        away,
+        kl_to_clone,
         clipped,
         explained,
         weighted_mean(trajectory.settled.astype(jnp.float32), active),

@@ -26,9 +26,9 @@ from offline_rl.deterministic import (
 from offline_rl.errors import TrainingError
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Example
-from offline_rl.replay import ReplayBuffer, drawn, empty_buffer, with_transitions
+from offline_rl.replay import ReplayBuffer, empty_buffer, sample_batch, with_transitions
 from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import drift_towards
+from offline_rl.values import polyak_update
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.descent import descend
 
@@ -116,34 +116,34 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
             empty_buffer(example, config.capacity), jnp.int32(0),
         )  # fmt: skip
 
-    def policy_loss(params: PyTree, pair: PyTree, seen: Transitions) -> Array:
-        action = networks.act(params, seen.observation, seen.legal)
-        return -weighted_mean(networks.values(pair, seen.observation, action)[0], seen.weight)
+    def policy_loss(params: PyTree, pair: PyTree, batch: Transitions) -> Array:
+        action = networks.act(params, batch.observation, batch.legal)
+        return -weighted_mean(networks.values(pair, batch.observation, action)[0], batch.weight)
 
     def update(state: TD3State, key: Array) -> tuple[TD3State, tuple[Array, Array]]:
         key_batch, key_noise = jax.random.split(key)
-        seen = drawn(state.buffer, key_batch, config.batch)
+        batch = sample_batch(state.buffer, key_batch, config.batch)
         (loss, value), gradient = jax.value_and_grad(
             lambda pair: value_loss(
-                networks, pair, state.target, seen, key_noise, config.noise, config.noise_clip
+                networks, pair, state.target, batch, key_noise, config.noise, config.noise_clip
             ),
             has_aux=True,
         )(state.params.pair)
-        pair, pair_memory = descend(optimizer, gradient, state.pair_optimizer, state.params.pair)
+        pair, pair_optimizer = descend(optimizer, gradient, state.pair_optimizer, state.params.pair)
 
         def move(_: None) -> tuple[ActorAndPair, ActorAndPair, PyTree]:
-            gradient = jax.grad(policy_loss)(state.params.actor, pair, seen)
-            actor, memory = descend(optimizer, gradient, state.actor_optimizer, state.params.actor)
+            gradient = jax.grad(policy_loss)(state.params.actor, pair, batch)
+            actor, actor_optimizer = descend(optimizer, gradient, state.actor_optimizer, state.params.actor)
             moved = ActorAndPair(actor, pair)
-            return moved, drift_towards(state.target, moved, config.target_rate), memory
+            return moved, polyak_update(state.target, moved, config.target_rate), actor_optimizer
 
         def stay(_: None) -> tuple[ActorAndPair, ActorAndPair, PyTree]:
             return state.params._replace(pair=pair), state.target, state.actor_optimizer
 
         is_due = (state.updates + 1) % config.policy_every == 0
-        params, target, actor_memory = jax.lax.cond(is_due, move, stay, None)
+        params, target, actor_optimizer = jax.lax.cond(is_due, move, stay, None)
         following = state._replace(
-            params=params, target=target, actor_optimizer=actor_memory, pair_optimizer=pair_memory,
+            params=params, target=target, actor_optimizer=actor_optimizer, pair_optimizer=pair_optimizer,
             updates=state.updates + 1,
         )  # fmt: skip
         return following, (loss, value)
@@ -152,8 +152,8 @@ def td3(example: Example, config: TD3Config | None = None) -> Algorithm:
         buffer = with_transitions(state.buffer, transitions(trajectory, config.horizon_s))
         keys = jax.random.split(key, config.updates)
         state, (loss, value) = jax.lax.scan(update, state._replace(buffer=buffer), keys)
-        earned = weighted_mean(trajectory.reward, trajectory.settled.astype(jnp.float32))
-        return state, TD3Info(jnp.mean(loss), jnp.mean(value), earned)
+        reward = weighted_mean(trajectory.reward, trajectory.settled.astype(jnp.float32))
+        return state, TD3Info(jnp.mean(loss), jnp.mean(value), reward)
 
     def exploring(state: TD3State) -> Policy:
         def decide(key: Array, observation: PyTree, legal: PyTree) -> PyTree:

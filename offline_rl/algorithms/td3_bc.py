@@ -19,7 +19,7 @@ from offline_rl.deterministic import ActorAndPair, DeterministicNetworks, places
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import Example
 from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import drift_towards
+from offline_rl.values import polyak_update
 from twin.contracts import Array, Policy, PyTree, Trajectory
 from twin.descent import descend
 
@@ -92,42 +92,46 @@ def td3_bc(example: Example, config: TD3BCConfig | None = None) -> Algorithm:
             params, params, optimizer.init(params.actor), optimizer.init(params.pair), jnp.int32(0)
         )
 
-    def distance(action: Array, seen: Transitions) -> Array:
-        logged = places(seen.action, seen.legal)
-        return weighted_mean(jnp.mean((action - logged) ** 2, axis=0), seen.weight)
+    def distance(action: Array, batch: Transitions) -> Array:
+        logged = places(batch.action, batch.legal)
+        return weighted_mean(jnp.mean((action - logged) ** 2, axis=0), batch.weight)
 
-    def policy_loss(params: PyTree, pair: PyTree, seen: Transitions) -> tuple[Array, Array]:
-        action = act(params, seen.observation, seen.legal)
-        value = values(pair, seen.observation, action)[0]
-        scale = config.q_weight / (weighted_mean(jnp.abs(jax.lax.stop_gradient(value)), seen.weight) + 1e-6)
-        away = distance(action, seen)
-        return away - scale * weighted_mean(value, seen.weight), away
+    def policy_loss(params: PyTree, pair: PyTree, batch: Transitions) -> tuple[Array, Array]:
+        action = act(params, batch.observation, batch.legal)
+        value = values(pair, batch.observation, action)[0]
+        scale = config.q_weight / (weighted_mean(jnp.abs(jax.lax.stop_gradient(value)), batch.weight) + 1e-6)
+        clone_loss = distance(action, batch)
+        return clone_loss - scale * weighted_mean(value, batch.weight), clone_loss
 
     def step(key: Array, state: TD3BCState, trajectory: Trajectory) -> tuple[TD3BCState, TD3BCInfo]:
-        seen = transitions(trajectory, config.horizon_s)
+        batch = transitions(trajectory, config.horizon_s)
         (loss, value), gradient = jax.value_and_grad(
-            lambda pair: value_loss(networks, pair, state.target, seen, key, config.noise, config.noise_clip),
+            lambda pair: value_loss(
+                networks, pair, state.target, batch, key, config.noise, config.noise_clip
+            ),
             has_aux=True,
         )(state.params.pair)
-        pair, pair_memory = descend(optimizer, gradient, state.pair_optimizer, state.params.pair)
+        pair, pair_optimizer = descend(optimizer, gradient, state.pair_optimizer, state.params.pair)
 
         def move(_: None) -> tuple[ActorAndPair, ActorAndPair, PyTree, Array]:
-            (_, away), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
-                state.params.actor, pair, seen
+            (_, clone_loss), gradient = jax.value_and_grad(policy_loss, has_aux=True)(
+                state.params.actor, pair, batch
             )
-            actor_params, memory = descend(optimizer, gradient, state.actor_optimizer, state.params.actor)
+            actor_params, actor_optimizer = descend(
+                optimizer, gradient, state.actor_optimizer, state.params.actor
+            )
             moved = ActorAndPair(actor_params, pair)
-            return moved, drift_towards(state.target, moved, config.target_rate), memory, away
+            return moved, polyak_update(state.target, moved, config.target_rate), actor_optimizer, clone_loss
 
         def stay(_: None) -> tuple[ActorAndPair, ActorAndPair, PyTree, Array]:
-            away = distance(act(state.params.actor, seen.observation, seen.legal), seen)
-            return state.params._replace(pair=pair), state.target, state.actor_optimizer, away
+            clone_loss = distance(act(state.params.actor, batch.observation, batch.legal), batch)
+            return state.params._replace(pair=pair), state.target, state.actor_optimizer, clone_loss
 
         is_due = (state.updates + 1) % config.policy_every == 0
-        params, target, actor_memory, away = jax.lax.cond(is_due, move, stay, None)
+        params, target, actor_optimizer, clone_loss = jax.lax.cond(is_due, move, stay, None)
         return (
-            TD3BCState(params, target, actor_memory, pair_memory, state.updates + 1),
-            TD3BCInfo(loss, away, value),
+            TD3BCState(params, target, actor_optimizer, pair_optimizer, state.updates + 1),
+            TD3BCInfo(loss, clone_loss, value),
         )
 
     def policy(state: TD3BCState) -> Policy:

@@ -25,7 +25,7 @@ from offline_rl.networks import (
     refuse_other_than_choices,
 )
 from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import drift_towards, init_pair, lower, pair_values, worth
+from offline_rl.values import init_pair, lower, one_of_pair, pair_loss, pair_values, polyak_update
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 
@@ -105,39 +105,35 @@ def td3_bc_choices(
         return jax.tree.map(lambda leaf: jax.nn.softmax(leaf, axis=0), logits)
 
     def loss_of(
-        params: ChoicesTD3BCParams, target: ChoicesTD3BCParams, seen: Transitions
+        params: ChoicesTD3BCParams, target: ChoicesTD3BCParams, batch: Transitions
     ) -> tuple[Array, ChoicesTD3BCInfo]:
-        later = probabilities(target.actor, seen.next_observation, seen.next_legal)
-        least = lower(pair_values(network, target.pair, seen.next_observation, seen.next_legal))
-        aim = jax.lax.stop_gradient(seen.reward + seen.discount * _expected(later, least))
-        values = pair_values(network, params.pair, seen.observation, seen.legal)
-        errors = [worth(_part(values, which), seen.action) - aim for which in (0, 1)]
-        action_loss = weighted_mean(errors[0] ** 2 + errors[1] ** 2, seen.weight)
+        next_probability = probabilities(target.actor, batch.next_observation, batch.next_legal)
+        next_values = lower(pair_values(network, target.pair, batch.next_observation, batch.next_legal))
+        next_value = _expected(next_probability, next_values)
+        td_target = jax.lax.stop_gradient(batch.reward + batch.discount * next_value)
+        values = pair_values(network, params.pair, batch.observation, batch.legal)
+        action_loss = pair_loss(values, batch.action, td_target, batch.weight)
 
-        mine = probabilities(params.actor, seen.observation, seen.legal)
-        value = _expected(mine, jax.lax.stop_gradient(_part(values, 0)))
-        size = jax.lax.stop_gradient(weighted_mean(jnp.abs(value), seen.weight))
-        distance = weighted_mean(_distance(mine, seen.action), seen.weight)
-        policy_loss = distance - config.q_weight * weighted_mean(value, seen.weight) / jnp.maximum(
-            size, _TINY
+        probability = probabilities(params.actor, batch.observation, batch.legal)
+        value = _expected(probability, jax.lax.stop_gradient(one_of_pair(values, 0)))
+        scale = jax.lax.stop_gradient(weighted_mean(jnp.abs(value), batch.weight))
+        distance = weighted_mean(_distance(probability, batch.action), batch.weight)
+        policy_loss = distance - config.q_weight * weighted_mean(value, batch.weight) / jnp.maximum(
+            scale, _TINY
         )
-        info = ChoicesTD3BCInfo(policy_loss, distance, action_loss, weighted_mean(value, seen.weight))
+        info = ChoicesTD3BCInfo(policy_loss, distance, action_loss, weighted_mean(value, batch.weight))
         return policy_loss + action_loss, info
 
     def step(
         _key: Array, state: ChoicesTD3BCState, trajectory: Trajectory
     ) -> tuple[ChoicesTD3BCState, ChoicesTD3BCInfo]:
-        seen = transitions(trajectory, config.horizon_s)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, seen)
-        params, memory = descend(optimizer, gradient, state.optimizer, state.params)
-        target = drift_towards(state.target, params, config.target_rate)
-        return ChoicesTD3BCState(params, target, memory), info
+        batch = transitions(trajectory, config.horizon_s)
+        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, batch)
+        params, optimizer_state = descend(optimizer, gradient, state.optimizer, state.params)
+        target = polyak_update(state.target, params, config.target_rate)
+        return ChoicesTD3BCState(params, target, optimizer_state), info
 
     return actor_algorithm(init, step, network, lambda state: state.params.actor)
-
-
-def _part(values: PyTree, which: int) -> PyTree:
-    return jax.tree.map(lambda leaf: leaf[which], values)
 
 
 def _expected(probabilities: PyTree, values: PyTree) -> Array:

@@ -67,3 +67,8 @@ def test_weighted_mean_ignores_what_has_no_weight():
     value, weight = jnp.array([1.0, 4.0, jnp.nan]), jnp.array([1.0, 3.0, 0.0])
     assert float(losses.weighted_mean(value, weight)) == 13 / 4
     assert float(losses.weighted_mean(value, jnp.zeros(3))) == 0.0
+
+
+def test_standardised_by_hand_and_blind_to_what_has_no_weight():
+    value, weight = jnp.array([1.0, 3.0, jnp.nan]), jnp.array([1.0, 1.0, 0.0])
+    np.testing.assert_allclose(losses.standardised(value, weight)[:2], [-1.0, 1.0], rtol=1e-5)

@@ -8,7 +8,7 @@ import pytest
 from offline_rl.algorithms.td3 import TD3Config, td3
 from offline_rl.errors import TrainingError
 from offline_rl.networks import Example
-from offline_rl.replay import drawn, empty_buffer, with_transitions
+from offline_rl.replay import empty_buffer, sample_batch, with_transitions
 from offline_rl.training_loop import train
 from offline_rl.transitions import transitions
 from twin.contracts import Interval, Trajectory
@@ -81,7 +81,7 @@ def test_the_buffer_keeps_the_latest_and_draws_from_what_is_there():
     buffer = empty_buffer(EXAMPLE, count + 10)
     once = added(buffer, seen)
     assert int(once.filled) == count
-    batch = jax.jit(drawn, static_argnums=2)(once, KEY, 500)
+    batch = jax.jit(sample_batch, static_argnums=2)(once, KEY, 500)
     assert np.isin(np.asarray(batch.reward), np.asarray(seen.reward)).all()
     assert float(jnp.min(batch.weight)) == 1.0  # none of the empty places
     twice = added(once, jax.tree.map(lambda leaf: leaf + 1.0, seen))
