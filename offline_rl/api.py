@@ -165,8 +165,8 @@ def ppo(start: Trained | None = None, **settings: Any) -> Recipe:
         config = with_settings(config, settings, "ppo")
         config = even_streams(config, twin.config.num_members, twin.encoding.cluster.num_nodes)
         key = jax.random.key(0)  # each seed's own is folded in, so it learns the same alone or beside others
-        judge = referee_of(key, twin, config, [(start.network, clone)]).select
-        runs = train_in_twin(key, twin, start.example, start.network, clone, judge, config, progress, None)
+        evaluate = referee_of(key, twin, config, [(start.network, clone)]).select
+        runs = train_in_twin(key, twin, start.example, start.network, clone, evaluate, config, progress, None)
         params = _stacked([run.best.params.actor for run in runs])
         return Trained("ppo", start.network, start.example, params, seeds, start.network_name)
 

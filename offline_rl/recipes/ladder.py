@@ -118,7 +118,7 @@ class RungStep(NamedTuple):
     over_clone_low: float = float("nan")
 
 
-Judge = Callable[[Actor, PyTree], RungResult]
+Evaluator = Callable[[Actor, PyTree], RungResult]
 """(network, parameters) -> results of its greedy policy."""
 
 
@@ -126,14 +126,14 @@ _NOTHING = RungResult(np.zeros((1, 0)), 0.0, np.zeros((1, 0)))
 
 
 class Referee(NamedTuple):
-    """Two judges of different luck: one chooses among updates and seeds, the other among rungs, so that no choice
-    judges itself."""
+    """Evaluations under two independent keys: one chooses among updates and seeds, the other among rungs, so that no
+    value is one that its choice was made by."""
 
-    select: Judge
-    judge: Judge
+    select: Evaluator
+    rank: Evaluator
 
 
-def referee(
+def held_out_referee(
     key: Array,
     twin: PlacementTwin,
     windows: Windows,
@@ -150,7 +150,7 @@ def referee(
         known: Networks to come, with parameters of the shapes that theirs will have: they share one program.
 
     Returns:
-        The judges; one program is compiled for all known networks, and one for each other network.
+        The referee; one program is compiled for all known networks, and one for each other network.
     """
     width = windows.num_windows
     num_requests = fewer_of(NUM_REQUESTS, twin.encoding.cluster.num_nodes)
@@ -189,7 +189,7 @@ def referee(
         members = len(jax.tree.leaves(parameters)[0])
         return jax.jit(mapped(again, (None, 0, None, None, None), members))
 
-    def judge(keys: Array, network: Actor, params: PyTree) -> RungResult:
+    def evaluate(keys: Array, network: Actor, params: PyTree) -> RungResult:
         each = shared | {network: params} if network in shared else {network: params}
         number = jnp.int32(tuple(each).index(network))
         params_of_each = jax.tree.map(np.asarray, tuple(each.values()))
@@ -203,12 +203,12 @@ def referee(
             np.asarray(response_s).mean(axis=1),
         )
 
-    return Referee(partial(judge, keys[0]), partial(judge, keys[1]))
+    return Referee(partial(evaluate, keys[0]), partial(evaluate, keys[1]))
 
 
 def climb(
     rungs: Sequence[Rung],
-    judge: Judge,
+    evaluate: Evaluator,
     *,
     is_trusted: bool = True,
     most_response: float | None = None,
@@ -220,7 +220,7 @@ def climb(
 
     Args:
         rungs: From the simplest; the first is held until another is taken.
-        judge: Of a referee.
+        evaluate: Of a referee.
         is_trusted: False of a twin that failed its certificate: small gains do not count.
         most_response: Multiple of the first rung's mean response time that a rung may not surely exceed; None: any.
         logged: [windows] mean reward of the logged decisions in the referee's episodes, NaN where it is not known;
@@ -233,7 +233,7 @@ def climb(
     held: Rung | None = None
     best, first, steps, all_played = _NOTHING, _NOTHING, {}, {}
     for rung in rungs:
-        played = all_played[rung.name] = judge(rung.network, rung.params)
+        played = all_played[rung.name] = evaluate(rung.network, rung.params)
         first = first if held else played
         gain = gain_of(played, best) if held else RungGain()
         too_slow = (
@@ -310,13 +310,13 @@ def _mean(values: np.ndarray) -> float:
     return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
-def select_row(judge: Judge, network: Actor, stacked: PyTree) -> int:
+def select_row(evaluate: Evaluator, network: Actor, stacked: PyTree) -> int:
     """The seed that does best before a referee, of parameters with leaves [seeds, ...]; ties to the first."""
     num_seeds = len(jax.tree.leaves(stacked)[0])
     if num_seeds == 1:
         return 0
     each = [jax.tree.map(lambda leaf, row=row: leaf[row], stacked) for row in range(num_seeds)]
-    return int(np.argmax([judge(network, params).mean for params in each]))
+    return int(np.argmax([evaluate(network, params).mean for params in each]))
 
 
 def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool | None]]:

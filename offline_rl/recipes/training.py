@@ -2,7 +2,7 @@
 gives the rules from the log their numbers.
 
 Everything a policy learns from is in the twin's folder, so training needs no archive. The clone stops where its
-held-out windows like it best; a small log is learned by heart otherwise. In the twin some members of the ensemble are
+held-out windows are likeliest; on a small log it overfits otherwise. In the twin some members of the ensemble are
 held out: of each seed's policies the one is kept that did best with them. Every seed's policy is kept.
 
 Guards of the policies trained in the twin: every stream is simulated with one member of the ensemble; a decision on
@@ -28,13 +28,13 @@ from offline_rl.recipes.cloning import fit_clone
 from offline_rl.recipes.config import NETWORKS, TrainingConfig, episodes_of, even_streams
 from offline_rl.recipes.correcting import correctors_of, kind_of, shaped_as
 from offline_rl.recipes.ladder import (
-    Judge,
+    Evaluator,
     Referee,
     Rung,
     RungStep,
     chosen_of,
     climb,
-    referee,
+    held_out_referee,
     select_row,
 )
 from offline_rl.recipes.ladder_words import beside_the_log, in_words
@@ -67,7 +67,7 @@ RESIDUAL_KL = 0.003
 class Contenders(NamedTuple):
     """All that is trained, and the referee, before the ladder."""
 
-    judges: Referee
+    referee: Referee
     network: Actor
     correctors: Mapping[str, Actor]
     found: Schedulers  # without a ladder
@@ -96,7 +96,7 @@ class TrainingStart(NamedTuple):
         self,
         key: Array,
         twin: PlacementTwin,
-        judge: Judge,
+        evaluate: Evaluator,
         config: TrainingConfig,
         progress: Progress,
         keep: Path | None,
@@ -106,7 +106,7 @@ class TrainingStart(NamedTuple):
             return []
         key_seeds = jax.random.split(key, 3)[1]
         return train_in_twin(
-            key_seeds, twin, self.example, self.network, self.clone, judge, config, progress, keep
+            key_seeds, twin, self.example, self.network, self.clone, evaluate, config, progress, keep
         )
 
     def from_log(
@@ -146,14 +146,14 @@ def train_contenders(
     start = begun.result() if begun else _start(key, twin, config, progress, keep)
     in_twin = config.seeds if config.num_updates else ()
     ahead([*(f"{SEED} {seed}" for seed in in_twin), *config.from_logs])
-    judges, correctors = _referee(key, twin, config, start, rules)
+    referee, correctors = _referee(key, twin, config, start, rules)
     key_residual, beside = jax.random.fold_in(key, _RESIDUAL), NotesAlone(progress)
     corrected = Background(
         lambda: _residual(
-            key_residual, twin, start.example, rules, correctors, judges.select, config, beside, keep
+            key_residual, twin, start.example, rules, correctors, referee.select, config, beside, keep
         )
     )
-    runs = start.in_twin(key, twin, judges.select, config, progress, keep)
+    runs = start.in_twin(key, twin, referee.select, config, progress, keep)
     with progress.stage("correct the best rule (begun beside)"):
         rules = rules | corrected.result()
     learned, searches = start.from_log(key, twin, config, progress, keep)
@@ -170,7 +170,7 @@ def train_contenders(
         searches,
     )
     logged = logged_value(start.history, twin.disjoint_windows(), episodes_of(twin, config))
-    return Contenders(judges, start.network, correctors, found, config.most_response, logged)
+    return Contenders(referee, start.network, correctors, found, config.most_response, logged)
 
 
 def logged_value(history: Trajectory, windows: Windows, episodes: Windows) -> np.ndarray:
@@ -203,9 +203,9 @@ def _referee(
 def referee_of(
     key: Array, twin: PlacementTwin, config: TrainingConfig, known: Sequence[tuple[Actor, PyTree]]
 ) -> Referee:
-    """The referee of a training with this key: with the members held out, see `referee`."""
+    """The referee of a training with this key: with the members held out, see `held_out_referee`."""
     episodes, held_out = episodes_of(twin, config), members_of(twin)[1]
-    return referee(jax.random.fold_in(key, _LADDER), twin, episodes, held_out, known)
+    return held_out_referee(jax.random.fold_in(key, _LADDER), twin, episodes, held_out, known)
 
 
 def _start(
@@ -253,8 +253,8 @@ def train_part(key: Array, twin: PlacementTwin, config: TrainingConfig, keep: Pa
     start, quiet = _start(key, twin, config, SilentProgress(), keep), SilentProgress()
     kind, _, seed = name.partition(" ")
     if kind == SEED:
-        judges, _ = _referee(key, twin, config, start, rules_of(twin))
-        start.in_twin(key, twin, judges.select, replace(config, seeds=(int(seed),)), quiet, keep)
+        referee, _ = _referee(key, twin, config, start, rules_of(twin))
+        start.in_twin(key, twin, referee.select, replace(config, seeds=(int(seed),)), quiet, keep)
     else:
         start.from_log(key, twin, replace(config, from_logs=(name,)), quiet, keep)
 
@@ -265,7 +265,7 @@ def _residual(
     example: Example,
     rules: Mapping[str, PyTree],
     correctors: Mapping[str, Actor],
-    judge: Judge,
+    evaluate: Evaluator,
     config: TrainingConfig,
     progress: Progress,
     keep: Path | None,
@@ -273,7 +273,7 @@ def _residual(
     """PPO in the twin from the best of the rules, correcting its scores; nothing where it is not configured."""
     if not correctors:
         return {}
-    best, _ = chosen_of(climb(_rule_rungs(rules), judge))
+    best, _ = chosen_of(climb(_rule_rungs(rules), evaluate))
     network = correctors[kind_of(rules[best])]
     start = on_rule(jax.jit(network.init)(key), rules[best])
     alone = replace(
@@ -284,7 +284,7 @@ def _residual(
         kl_to_clone=RESIDUAL_KL,
     )
     folder = None if keep is None else keep / RESIDUAL
-    (run,) = train_in_twin(key, twin, example, network, start, judge, alone, progress, folder)
+    (run,) = train_in_twin(key, twin, example, network, start, evaluate, alone, progress, folder)
     return {RESIDUAL: run.best.params.actor}
 
 
@@ -304,20 +304,20 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
 def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dict[str, RungStep]:
     """How rules, what corrects the best one, the clone, learners from logs and the policies from the twin did with the
     members held out; what is nearest to a rule comes first, so that others must beat it."""
-    judges, network, found = contenders.judges, contenders.network, contenders.found
+    referee, network, found = contenders.referee, contenders.network, contenders.found
     rungs = _rule_rungs(found.rules)
     if RESIDUAL in found.rules:
         params = found.rules[RESIDUAL]
         corrector = contenders.correctors[str(network_facts(params).corrects)]
         rungs.append(Rung(RESIDUAL, 0, corrector, params, corrects_rule=True))
     rungs.append(Rung(CLONED, 0, network, found.clone))
-    rows = {name: select_row(judges.select, network, params) for name, params in found.from_logs.items()}
+    rows = {name: select_row(referee.select, network, params) for name, params in found.from_logs.items()}
     if found.num_trained:
         rows[TWIN] = best_seed(found)
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
     with progress.stage("ladder"):
         steps = climb(
-            rungs, judges.judge, is_trusted=is_trusted, most_response=contenders.most_response,
+            rungs, referee.rank, is_trusted=is_trusted, most_response=contenders.most_response,
             logged=contenders.logged, clone=CLONED,
         )  # fmt: skip
     worse = "warning: " if beside_the_log(steps) else ""
@@ -350,14 +350,14 @@ def train_in_twin(
     example: Example,
     network: Actor,
     clone: PyTree,
-    judge: Judge,
+    evaluate: Evaluator,
     config: TrainingConfig,
     progress: Progress,
     keep: Path | None,
 ) -> list[Selected]:
     """PPO in the twin from the parameters of a clone, one run for each seed; unfinished runs are kept in `keep`.
 
-    The best update of a run is the judge's: by the mean reward of its greedy policy with the members held out.
+    The best update of a run is that of the highest mean reward of its greedy policy with the members held out.
     """
     settings = PPOConfig(
         horizon_s=horizon_s(twin),
@@ -370,7 +370,7 @@ def train_in_twin(
     experience = rollouts_in(twin, members_of(twin)[0], config)
 
     def look(state: PyTree) -> float:
-        return judge(network, state.params.actor).mean
+        return evaluate(network, state.params.actor).mean
 
     total, runs = config.num_updates * len(config.seeds), []
     with progress.stage("train in the twin", total=total, unit="updates") as stage:
