@@ -12,13 +12,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.advice import SHARPNESS, advised, advised_actor
 from offline_rl.contract import NOT_STATED, PolicyContract
 from offline_rl.export import export_policy, network_facts
 from offline_rl.networks import Example
-from offline_rl.numpy_orchestrator import orchestrator_arrays
+from offline_rl.orchestration.advice import SHARPNESS, advised, advised_actor
+from offline_rl.orchestration.stepwise_actor import StepwiseConfig
 from offline_rl.placement_contract import feature_facts
 from offline_rl.rules.orchestration.planned import ADVICE, hosted_busy, lead_of, plan_numbers, planned
+from offline_rl.runner.frame_network import orchestrator_arrays
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables
 from offline_rl.runner.orchestrator import (
     NUM_FRAMES,
@@ -28,7 +29,6 @@ from offline_rl.runner.orchestrator import (
     replay_frames,
     write_orchestrator,
 )
-from offline_rl.stepwise_actor import StepwiseConfig
 from twin.contracts import PyTree
 from twin.orchestration.deployment import Deployment
 from twin.orchestration.edge_cloud import EdgeCloud

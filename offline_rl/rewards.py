@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jax.nn import sigmoid
 
-from offline_rl.advice import AdvisedObservation
 from offline_rl.algorithm import Algorithm
+from offline_rl.orchestration.advice import AdvisedObservation
 from twin.contracts import Array, PyTree, Trajectory
 from twin.orchestration.frames import FrameObservation
 from twin.orchestration.slots import SLOT_NODE_FEATURES

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.stepwise_actor import ChangeView
+from offline_rl.orchestration.stepwise_actor import ChangeView
 from tests.small_games import game, one_step
 from twin.contracts import Array, Environment, PyTree, Streams
 

@@ -19,7 +19,7 @@ from evaluation.commands.options import add_options, given
 from evaluation.commands.stopping import stop_signals
 
 if TYPE_CHECKING:
-    from offline_rl.orchestrating.leading import Leading
+    from offline_rl.kube_controller.leading import Leading
     from offline_rl.serving.scaling_controller import Controller
 
 NAME = "autoscale"
@@ -72,8 +72,8 @@ def run(arguments: Namespace) -> int:
     """Decide once an interval until stopped; 0, or 2 where as many decisions as asked for all failed."""
     from logs_schema.errors import ConfigError, first
     from logs_schema.formats.mapping import read_mapping
-    from offline_rl.orchestrating.kube_lease import KubeLease
-    from offline_rl.orchestrating.leading import Leading
+    from offline_rl.kube_controller.kube_lease import KubeLease
+    from offline_rl.kube_controller.leading import Leading
     from offline_rl.runner.scaling import load_scaling
     from offline_rl.serving.kube_api import KubeApi
     from offline_rl.serving.prometheus import Prometheus, refuse_unmapped

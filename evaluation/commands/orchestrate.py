@@ -14,7 +14,7 @@ from evaluation.commands.options import add_options, given
 from evaluation.commands.stopping import stop_signals
 
 if TYPE_CHECKING:
-    from offline_rl.orchestrating.controller import FrameResult
+    from offline_rl.kube_controller.controller import FrameResult
 
 NAME = "orchestrate"
 HELP = "change replicas by an exported orchestrator, as a Kubernetes controller"
@@ -22,8 +22,8 @@ HELP = "change replicas by an exported orchestrator, as a Kubernetes controller"
 
 def add_arguments(parser: ArgumentParser) -> None:
     """Declare the arguments."""
-    from offline_rl.orchestrating.controller import ControllerConfig
-    from offline_rl.orchestrating.kubernetes import Access
+    from offline_rl.kube_controller.controller import ControllerConfig
+    from offline_rl.kube_controller.kubernetes import Access
 
     add_inputs(parser, "bundle")
     parser.add_argument(
@@ -53,11 +53,11 @@ def run(arguments: Namespace) -> int:
     """Change replicas frame by frame until stopped; 0, or 2 where as many frames as asked for all failed."""
     from evaluation.commands.statuses import DONE, USER_ERROR
     from logs_schema.errors import ConfigError
-    from offline_rl.orchestrating.controller import ControllerConfig, FrameController
-    from offline_rl.orchestrating.kubernetes import Access, KubernetesCluster
-    from offline_rl.orchestrating.leading import Leading
-    from offline_rl.orchestrating.loads import refuse_source
-    from offline_rl.orchestrating.recording import FrameMetrics, Recording
+    from offline_rl.kube_controller.controller import ControllerConfig, FrameController
+    from offline_rl.kube_controller.kubernetes import Access, KubernetesCluster
+    from offline_rl.kube_controller.leading import Leading
+    from offline_rl.kube_controller.loads import refuse_source
+    from offline_rl.kube_controller.recording import FrameMetrics, Recording
     from offline_rl.runner.orchestrator import load_orchestrator
 
     if arguments.frames is not None and arguments.frames < 1:

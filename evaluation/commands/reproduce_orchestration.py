@@ -19,7 +19,7 @@ FIGURES = (CARRY_OVER, CENTRAL)
 def add_arguments(table: str, parser: ArgumentParser) -> None:
     """Declare the arguments of one of the tables."""
     from evaluation.reproduction.orchestration import OrchestrationConfig
-    from offline_rl.orchestration_config import TrainingBudget
+    from offline_rl.orchestration.config import TrainingBudget
 
     parser.add_argument(
         "--world", metavar="WORLD.toml", type=Path,
@@ -63,7 +63,7 @@ def run(table: str, arguments: Namespace) -> int:
     from evaluation.reproduction.orchestration_repeats import repeated
     from evaluation.reproduction.showing_orchestration import as_tables
     from evaluation.simulator.world_files import chosen_world
-    from offline_rl.orchestration_config import QUICK_BUDGET, TrainingBudget
+    from offline_rl.orchestration.config import QUICK_BUDGET, TrainingBudget
 
     config = OrchestrationConfig()
     config = given(quick(config) if arguments.quick else config, arguments)

@@ -15,7 +15,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.settings import load_settings, refuse_below_one
 from offline_rl.assignment.config import AssignConfig
 from offline_rl.autoscaling.config import ScaleConfig
-from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.orchestration.config import TrainingBudget
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.recipes.config import TrainingConfig
 from twin.imitation.config import GameConfig

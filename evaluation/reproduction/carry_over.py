@@ -24,7 +24,8 @@ from evaluation.reproduction.orchestration_pairs import trained_sides
 from evaluation.simulator.world import World
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
-from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.orchestration.config import TrainingBudget
+from offline_rl.orchestration.stepwise_actor import stepwise_policy
 from offline_rl.recipes.slot_learners import ANY_SIZE
 from offline_rl.recipes.slot_training import (
     corrected_plan,
@@ -33,7 +34,6 @@ from offline_rl.recipes.slot_training import (
     train_dispatch,
     train_orchestration,
 )
-from offline_rl.stepwise_actor import stepwise_policy
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig

@@ -6,7 +6,7 @@ from functools import partial
 from evaluation.problems.orchestration.bench import Entrants
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
-from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.orchestration.config import TrainingBudget
 from offline_rl.recipes.slot_learners import dispatchers, orchestrators
 from offline_rl.recipes.slot_training import (
     DECISION_DELAY_S,

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm, choices_of, discount_of, num_streams_of, time_as_stream
 from offline_rl.losses import shares, weighted_mean, weighted_sum
+from offline_rl.orchestration.stepwise_actor import StepwiseActor, stepwise_policy
 from offline_rl.returns import above_block, generalised_advantage
-from offline_rl.stepwise_actor import StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 

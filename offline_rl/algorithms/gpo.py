@@ -25,9 +25,9 @@ from offline_rl.algorithm import (
     time_as_stream,
 )
 from offline_rl.losses import clipped_surrogate, shares, standardised, weighted_mean, weighted_sum
+from offline_rl.orchestration.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
 from offline_rl.returns import above_block, elapsed_discount, generalised_advantage, temporal_difference
 from offline_rl.rewards import Reward
-from offline_rl.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
 from twin.contracts import Array, PyTree, Trajectory
 from twin.descent import clipped_adam, descend
 from twin.networks import MLP, apply

@@ -14,9 +14,10 @@ from offline_rl.algorithms.ddpg import DDPGConfig, ddpg
 from offline_rl.algorithms.gpg import GPGConfig, gpg
 from offline_rl.algorithms.gpo import GPOConfig, gpo
 from offline_rl.algorithms.ppo import PPOConfig, ppo
-from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Actor, Example, actor
-from offline_rl.orchestration_config import COPIES
+from offline_rl.orchestration.config import COPIES
+from offline_rl.orchestration.graph_encoder import GraphConfig
+from offline_rl.orchestration.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.rewards import (
     KaisDispatchReward,
     KmpsChangeReward,
@@ -27,7 +28,6 @@ from offline_rl.rewards import (
 from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN
 from offline_rl.scorer import ScorerConfig, scorer
-from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from twin.contracts import Array, PyTree
 from twin.orchestration.frame_state import FrameOutcome
 from twin.orchestration.frames import few_waiting, on_time_share

@@ -14,13 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.progress import Progress
-from offline_rl.advice import advised, advised_actor
 from offline_rl.networks import Actor, Example, example_of, near_best_policy, sampling_policy
-from offline_rl.orchestration_config import COPIES, TrainingBudget
+from offline_rl.orchestration.advice import advised, advised_actor
+from offline_rl.orchestration.config import COPIES, TrainingBudget
+from offline_rl.orchestration.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
-from offline_rl.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.training_loop import in_twin, train
 from twin.contracts import Array, Policy, Problem, PyTree
 from twin.environment import environment

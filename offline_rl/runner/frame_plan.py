@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from offline_rl.numpy_orchestrator import Chosen
+from offline_rl.runner.frame_network import Chosen
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables
 
 

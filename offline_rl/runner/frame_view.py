@@ -1,6 +1,6 @@
 """Inputs of an orchestrator in NumPy for a frame, and of its network. Needs NumPy only.
 
-The same numbers as `twin.orchestration.frames` observes and `offline_rl.orchestration_view` reads, for one system.
+The same numbers as `twin.orchestration.frames` observes and `offline_rl.orchestration.view` reads, for one system.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from offline_rl.numpy_orchestrator import Chosen, Frame
+from offline_rl.runner.frame_network import Chosen, Frame
 
 
 class OrchestrationTables(NamedTuple):
@@ -95,7 +95,7 @@ def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def advice_scores(sharpness: float, frame: Frame, requested: np.ndarray) -> np.ndarray:
-    """[2W + 1, nodes] scores of changes by the advice that is left: as `offline_rl.advice.advice_rule`."""
+    """[2W + 1, nodes] scores of changes by the advice that is left, as by `orchestration.advice.advice_rule`."""
     advice = frame.pair[-1]
     left = advice * (np.abs(requested) < np.abs(advice).sum(axis=1))[:, None]
     none = np.full((1, left.shape[1]), not left.any())

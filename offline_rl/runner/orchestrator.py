@@ -19,7 +19,7 @@ import numpy as np
 from logs_schema.errors import ProductError
 from offline_rl.bundle import MAX_BYTES, read_arrays
 from offline_rl.contract import read_json, refusing
-from offline_rl.numpy_orchestrator import Chosen, NumpyOrchestrator
+from offline_rl.runner.frame_network import Chosen, NumpyOrchestrator
 from offline_rl.runner.frame_plan import planned_changes
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables, advice_scores, frame_of
 from offline_rl.runner.loading import load_network

@@ -32,7 +32,7 @@ WAITING_INTERVALS, WAITING_S = 5, 300.0
 
 
 class Lead(Protocol):
-    """Keeps controllers of one application apart (`offline_rl.orchestrating.leading`)."""
+    """Keeps controllers of one application apart (`offline_rl.kube_controller.leading`)."""
 
     @property
     def leader(self) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 from evaluation.commands.autoscale import alone_in
 from logs_schema.errors import ConfigError
-from offline_rl.orchestrating.kube_lease import KubeLease
-from offline_rl.orchestrating.leading import Leading
+from offline_rl.kube_controller.kube_lease import KubeLease
+from offline_rl.kube_controller.leading import Leading
 from offline_rl.runner.scaling import ScalingPolicy
 from offline_rl.serving.kube_api import KubeError
 from offline_rl.serving.scaling_controller import Controller

@@ -18,10 +18,10 @@ import jax
 import numpy as np
 
 from offline_rl.contract import FeatureFacts, NetworkFacts, PolicyContract
-from offline_rl.graph_encoder import KAIS_GRAPH, KMPS_GRAPH, GraphConfig
 from offline_rl.numpy_networks import numpy_network, wanted_shapes
-from offline_rl.numpy_orchestrator import Frame, NumpyOrchestrator, orchestrator_arrays
-from offline_rl.stepwise_actor import ChangeView, StepwiseConfig, stepwise_actor
+from offline_rl.orchestration.graph_encoder import KAIS_GRAPH, KMPS_GRAPH, GraphConfig
+from offline_rl.orchestration.stepwise_actor import ChangeView, StepwiseConfig, stepwise_actor
+from offline_rl.runner.frame_network import Frame, NumpyOrchestrator, orchestrator_arrays
 from tests.benchmarks.bench_runner import measured
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
 from twin.placement.features import NUMERIC_REQUEST_FEATURES

@@ -13,7 +13,7 @@ from evaluation.reproduction.orchestration import OrchestrationConfig, twin_of
 from evaluation.reproduction.showing_orchestration import as_tables
 from evaluation.simulator.slots import SlotConfig
 from logs_schema.progress import SilentProgress
-from offline_rl.orchestration_config import COPIES, ORCHESTRATION_CODE, TrainingBudget
+from offline_rl.orchestration.config import COPIES, ORCHESTRATION_CODE, TrainingBudget
 from offline_rl.recipes.slot_learners import ANY_SIZE
 from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.frame_config import FrameConfig

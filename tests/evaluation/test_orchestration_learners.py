@@ -28,7 +28,7 @@ from evaluation.simulator.world_files import chosen_world
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
-from offline_rl.orchestration_config import COPIES, TrainingBudget
+from offline_rl.orchestration.config import COPIES, TrainingBudget
 from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.fit import FittedCluster, fit_orchestration
 from twin.orchestration.frame_config import FrameConfig

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from offline_rl.orchestrating.kubernetes import Access
+from offline_rl.kube_controller.kubernetes import Access
 from tests.kube.control_plane import MERGE, Api, control_plane
 from tests.kube.test_beside_kube_scheduler import programs
-from tests.orchestrating.bench import LESS_OCR, MORE_ASR, MORE_OCR, NOTHING, Bench
+from tests.kube_controller.bench import LESS_OCR, MORE_ASR, MORE_OCR, NOTHING, Bench
 
 __all__ = ["programs"]
 pytestmark = pytest.mark.slow

@@ -7,10 +7,10 @@ import pytest
 
 from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.instance import instance
-from offline_rl.advice import AdvisedObservation, advised, advised_actor
-from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Example
-from offline_rl.stepwise_actor import StepwiseConfig
+from offline_rl.orchestration.advice import AdvisedObservation, advised, advised_actor
+from offline_rl.orchestration.graph_encoder import GraphConfig
+from offline_rl.orchestration.stepwise_actor import StepwiseConfig
 from tests.evaluation.slot_runs import small_kais
 from twin.contracts import Given
 from twin.orchestration.frame_config import FrameConfig

@@ -5,11 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Actor, Example, near_best_policy
+from offline_rl.orchestration.graph_encoder import GraphConfig
+from offline_rl.orchestration.stepwise_actor import ChangeView, StepwiseActor, StepwiseConfig, stepwise_actor
 from offline_rl.rules.on_time_by_replicas import replica_residual
 from offline_rl.scorer import ScorerConfig
-from offline_rl.stepwise_actor import ChangeView, StepwiseActor, StepwiseConfig, stepwise_actor
 from twin.contracts import PyTree
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
 from twin.placement.features import NUMERIC_REQUEST_FEATURES

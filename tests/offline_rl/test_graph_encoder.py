@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
-from offline_rl.graph_encoder import KMPS_GRAPH, GraphConfig, GraphEncoder
+from offline_rl.orchestration.graph_encoder import KMPS_GRAPH, GraphConfig, GraphEncoder
 
 NUM_FEATURES, NUM_POINT_FEATURES = 3, 2
 SMALL = GraphConfig(width=4, hidden=(8,), num_hops=2)

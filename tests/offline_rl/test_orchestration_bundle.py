@@ -10,15 +10,15 @@ from evaluation.simulator.slots import SlotConfig, time_scaled
 from evaluation.simulator.slots.forecast import true_forecast
 from evaluation.simulator.slots.instance import instance
 from logs_schema.errors import ProductError
-from offline_rl.advice import advised_actor
-from offline_rl.graph_encoder import GraphConfig
 from offline_rl.networks import Example
+from offline_rl.orchestration.advice import advised_actor
+from offline_rl.orchestration.graph_encoder import GraphConfig
+from offline_rl.orchestration.stepwise_actor import StepwiseConfig
 from offline_rl.orchestration_export import Plan, _copy, _drawn, golden_frames
 from offline_rl.rules.orchestration.planned import ADVICE, planned
 from offline_rl.runner.frame_plan import PlanNumbers, load_level, planned_changes, wanted_replicas
 from offline_rl.runner.frame_view import NOT_MEASURED, FrameView
 from offline_rl.runner.orchestrator import NUM_FRAMES, replay_frames
-from offline_rl.stepwise_actor import StepwiseConfig
 from tests.evaluation.slot_runs import small_kais
 from twin.orchestration.frame_config import FrameConfig
 
@@ -91,7 +91,7 @@ def test_a_copy_is_held_against_golden_frames() -> None:
 
 def _example() -> Example:
     """Shapes of what an orchestrator sees of the cluster."""
-    from offline_rl.advice import advised
+    from offline_rl.orchestration.advice import advised
     from twin.orchestration.frames import frame_problem
 
     state, _ = _drawn(PLAN, np.random.default_rng(0))

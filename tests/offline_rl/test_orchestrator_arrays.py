@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ProductError
-from offline_rl.numpy_orchestrator import Chosen
 from offline_rl.runner import orchestrator as module
+from offline_rl.runner.frame_network import Chosen
 from offline_rl.runner.frame_view import FrameView, OrchestrationTables
 from offline_rl.runner.orchestrator import (
     ARRAYS,

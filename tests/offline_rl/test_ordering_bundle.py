@@ -6,7 +6,7 @@ import numpy as np
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import decided, export_policy, original
-from offline_rl.ordering_contract import ordering_contract
+from offline_rl.ordering.contract import ordering_contract
 from offline_rl.runner import load_network
 from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES

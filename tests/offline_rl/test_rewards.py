@@ -7,8 +7,8 @@ import jax
 import numpy as np
 import pytest
 
-from offline_rl.advice import AdvisedObservation
 from offline_rl.algorithm import Algorithm
+from offline_rl.orchestration.advice import AdvisedObservation
 from offline_rl.rewards import (
     KaisDispatchReward,
     KmpsChangeReward,

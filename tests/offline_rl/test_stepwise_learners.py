@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from offline_rl.algorithms import GPGConfig, GPOConfig, gpg, gpo
-from offline_rl.graph_encoder import GraphConfig
-from offline_rl.stepwise_actor import ChangeView, StepwiseConfig, stepwise_actor
+from offline_rl.orchestration.graph_encoder import GraphConfig
+from offline_rl.orchestration.stepwise_actor import ChangeView, StepwiseConfig, stepwise_actor
 from offline_rl.training_loop import in_twin, train
 from tests.replicas_wanted import NUM_CHANGES, NUM_SERVICES, points_of, read, view_of, wanted
 from twin.rollout import rollout

@@ -13,6 +13,7 @@ from logs_schema.errors import ConfigError
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import named_arrays
 from offline_rl.numpy_networks import numpy_network
+from offline_rl.ordering.contract import ordering_contract
 from offline_rl.ordering.index import KNOTS, Index, log_logistic
 from offline_rl.ordering.index_scorer import SCORER_HIDDEN, SHARPNESS, scorer_of
 from offline_rl.ordering.learning import joined, mean_slowdown
@@ -26,7 +27,6 @@ from offline_rl.ordering.predicting import (
     seen_at,
 )
 from offline_rl.ordering.programs import OrderTrainingConfig, Programs, problem_config
-from offline_rl.ordering_contract import ordering_contract
 from tests.ordering.making import jobs_of
 from tests.ordering.test_learning_weeks import MONDAY, POOL, SHORT, busy_log
 from twin.environment import environment

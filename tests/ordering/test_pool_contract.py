@@ -9,7 +9,7 @@ import pytest
 
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import decided, export_policy, original
-from offline_rl.ordering_contract import ordering_contract
+from offline_rl.ordering.contract import ordering_contract
 from offline_rl.runner import RunningJob, UserPast, WaitingJob, load_queue
 from tests.ordering.making import jobs_of
 from tests.ordering.pooling import KEY, columns_of, cut_whole, joined, system_of

@@ -13,10 +13,10 @@ from evaluation.problems.ordering.exporting import export_order, export_rule, in
 from evaluation.problems.ordering.fixed_orders import EASY_PLUS_PLUS, fixed_order, name_of, order_of_setting
 from evaluation.problems.ordering.order_candidates import INDICES, family
 from logs_schema.calendar import DAY_S
+from offline_rl.ordering.contract import weighted_setting
 from offline_rl.ordering.index import SMITH, Index
 from offline_rl.ordering.predicting import NETWORK, SEEN, TIME_UNIT_S
 from offline_rl.ordering.programs import OrderTrainingConfig
-from offline_rl.ordering_contract import weighted_setting
 from offline_rl.runner import QueuePolicy, RunningJob, UserPast, WaitingJob, load_network, load_queue
 from tests.ordering.test_learning_weeks import busy_log
 from twin.ordering.predicted import CORRECTIONS_S, PredictedOrder, replay_predicted

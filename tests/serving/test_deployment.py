@@ -15,8 +15,8 @@ import yaml
 
 from evaluation.commands import serve
 from evaluation.commands.options import given
-from offline_rl.orchestrating.kube_lease import KubeLease
-from offline_rl.orchestrating.leading import Leading
+from offline_rl.kube_controller.kube_lease import KubeLease
+from offline_rl.kube_controller.leading import Leading
 from offline_rl.serving.app import App
 from offline_rl.serving.config import ServerConfig, ServiceConfig
 from offline_rl.serving.external_metrics import GROUP, WantedReplicas

@@ -30,7 +30,7 @@ from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.orchestration_config import ORCHESTRATION_CODE, TrainingBudget
+from offline_rl.orchestration.config import ORCHESTRATION_CODE, TrainingBudget
 from twin.orchestration.encode import missing_from
 from twin.orchestration.fit import FittedCluster, fit_orchestration
 from twin.orchestration.persistence import load_fitted, save_fitted

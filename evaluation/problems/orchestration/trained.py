@@ -10,10 +10,10 @@ from evaluation.problems.orchestration.references import PLANNED
 from evaluation.problems.orchestration.rivals import CENTRAL, CENTRAL_RULE, central_rivals
 from logs_schema.product import read_manifest
 from offline_rl.networks import near_best_policy
+from offline_rl.orchestration.stepwise_actor import stepwise_policy
 from offline_rl.recipes.slot_learners import RESIDUAL, RESIDUAL_CENTRAL, residual
 from offline_rl.recipes.slot_training import corrected_plan, dispatch_example, orchestrating, shown_plan
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, rule_params
-from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import load_arrays
 from twin.contracts import PyTree
 from twin.orchestration.centralised import centrally

@@ -27,7 +27,8 @@ from evaluation.problems.orchestration.trained import (
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.contract import EXPECTED_ON_TIME
-from offline_rl.orchestration_config import TrainingBudget
+from offline_rl.orchestration.config import TrainingBudget
+from offline_rl.orchestration.stepwise_actor import stepwise_policy
 from offline_rl.orchestration_export import Plan, export_pair
 from offline_rl.recipes.slot_learners import RESIDUAL, RESIDUAL_CENTRAL, SMALL, residual
 from offline_rl.recipes.slot_training import (
@@ -41,7 +42,6 @@ from offline_rl.recipes.slot_training import (
 )
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, planned
-from offline_rl.stepwise_actor import stepwise_policy
 from twin.arrays import save_arrays
 from twin.orchestration.centralised import centrally
 from twin.orchestration.fit import FittedCluster

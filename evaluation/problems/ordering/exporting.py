@@ -18,11 +18,11 @@ from offline_rl.bundle import read_network
 from offline_rl.contract import SCORER as SCORER_KIND
 from offline_rl.contract import NetworkFacts, PolicyContract
 from offline_rl.export import export_policy, network_facts, params_of
+from offline_rl.ordering.contract import ordering_contract, rule_contract
 from offline_rl.ordering.index import Index
 from offline_rl.ordering.index_scorer import index_of, scorer_of
 from offline_rl.ordering.predicting import TIME_UNIT_S
 from offline_rl.ordering.programs import SCORER, OrderTrainingConfig, judged_config
-from offline_rl.ordering_contract import ordering_contract, rule_contract
 from offline_rl.runner import QueuePolicy, load_network
 from twin.contracts import PyTree
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES

@@ -17,7 +17,7 @@ import numpy as np
 from evaluation.problems.ordering.playing import EASY, EASY_PREDICTED, OrderPolicy, rule_policies, rule_policy
 from evaluation.problems.ordering.weeks import TestWeek
 from logs_schema.errors import ConfigError
-from offline_rl.ordering_contract import weighted_setting
+from offline_rl.ordering.contract import weighted_setting
 from offline_rl.runner.queue_rules import BACKFILLING, BY_PREDICTED_RUN, NUMBERS, SCORES, WEIGHTED
 from twin.ordering.predicted import PredictedOrder, last_runs, replay_predicted
 from twin.ordering.rules import RULES, Rule

@@ -10,7 +10,7 @@ import numpy as np
 from logs_schema.calendar import DAY_S
 from offline_rl.contract import NetworkFacts, read_json, refusing
 from offline_rl.errors import PolicyInputError
-from offline_rl.ordering_contract import ordering_contract
+from offline_rl.ordering.contract import ordering_contract
 from offline_rl.recipes.training_days import typical_ranges
 from offline_rl.runner import RunningJob, UserPast, WaitingJob
 from offline_rl.runner.queue import queue_features

@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from offline_rl.numpy_orchestrator import Chosen
-from offline_rl.orchestrating.controller import ControllerConfig, FrameController, FrameResult
-from offline_rl.orchestrating.kubernetes import Access, KubernetesCluster
-from offline_rl.orchestrating.leading import Leading
-from offline_rl.orchestrating.recording import FrameMetrics, Recording
+from offline_rl.kube_controller.controller import ControllerConfig, FrameController, FrameResult
+from offline_rl.kube_controller.kubernetes import Access, KubernetesCluster
+from offline_rl.kube_controller.leading import Leading
+from offline_rl.kube_controller.recording import FrameMetrics, Recording
+from offline_rl.runner.frame_network import Chosen
 from offline_rl.runner.frame_view import FrameView
 from offline_rl.runner.orchestrator import OrchestratorFacts
-from tests.orchestrating.stand_in import NAMESPACE, StandIn
+from tests.kube_controller.stand_in import NAMESPACE, StandIn
 
 FACTS = OrchestratorFacts(("n0", "n1"), ("ocr", "asr"), ("site",), 25.0, 3, 2, 1, True, 5.0)
 NOW_S = 1_700_000_000.0

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from logs_schema import Archive, import_log
-from offline_rl.orchestrating.controller import ControllerConfig
-from offline_rl.orchestrating.kubernetes import Access
-from tests.orchestrating.bench import LESS_OCR, MORE_ASR, MORE_OCR, NOTHING, NOW_S, Bench, access, asked
-from tests.orchestrating.stand_in import NAMESPACE, StandIn
+from offline_rl.kube_controller.controller import ControllerConfig
+from offline_rl.kube_controller.kubernetes import Access
+from tests.kube_controller.bench import LESS_OCR, MORE_ASR, MORE_OCR, NOTHING, NOW_S, Bench, access, asked
+from tests.kube_controller.stand_in import NAMESPACE, StandIn
 
 DEPLOYED = {"ocr-n0": ("ocr", "n0", 2, 2), "asr-n1": ("asr", "n1", 1, 1)}
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from logs_schema.errors import ConfigError
 from logs_schema.extras import how_to_install
-from offline_rl.orchestrating.cluster import (
+from offline_rl.kube_controller.cluster import (
     NODE,
     SERVICE,
     ClusterError,

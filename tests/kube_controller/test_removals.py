@@ -1,7 +1,7 @@
 """Which replicas stay although the orchestrator would remove them: what a report of loads does not say is not idle."""
 
-from tests.orchestrating.bench import LESS_OCR, MORE_OCR, NOTHING, Bench, asked
-from tests.orchestrating.stand_in import StandIn
+from tests.kube_controller.bench import LESS_OCR, MORE_OCR, NOTHING, Bench, asked
+from tests.kube_controller.stand_in import StandIn
 
 LESS_ASR = 4
 DEPLOYED: dict[str, tuple[str, str, int, int]] = {

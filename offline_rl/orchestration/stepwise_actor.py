@@ -20,8 +20,14 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.distributions import greedy, sample
-from offline_rl.graph_encoder import Embeddings, GraphConfig, GraphEncoder, StackedEncoder, point_of_each_node
 from offline_rl.losses import entropy, is_choice, log_prob, mask_logits
+from offline_rl.orchestration.graph_encoder import (
+    Embeddings,
+    GraphConfig,
+    GraphEncoder,
+    StackedEncoder,
+    point_of_each_node,
+)
 from twin.contracts import Array, Policy, PyTree
 from twin.legality import like_action
 from twin.networks import MLP, Dense

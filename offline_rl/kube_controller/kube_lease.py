@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from offline_rl.orchestrating.cluster import ConflictError, Leadership
+from offline_rl.kube_controller.cluster import ConflictError, Leadership
 from offline_rl.serving.kube_api import KubeApi, KubeError
 
 

@@ -9,11 +9,11 @@ from typing import Any, Literal, NamedTuple
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError, SchedtwinError, first
 from offline_rl.errors import PolicyInputError
-from offline_rl.orchestrating.cluster import NODE, SERVICE, ClusterError, Hosted, ScalableCluster
-from offline_rl.orchestrating.frame import WaitingRemovals, Write, make, places_of, view_of, writes_of
-from offline_rl.orchestrating.leading import Leading
-from offline_rl.orchestrating.loads import LoadsError, PastLoads, read_loads
-from offline_rl.orchestrating.recording import FrameMetrics, Recording
+from offline_rl.kube_controller.cluster import NODE, SERVICE, ClusterError, Hosted, ScalableCluster
+from offline_rl.kube_controller.frame import WaitingRemovals, Write, make, places_of, view_of, writes_of
+from offline_rl.kube_controller.leading import Leading
+from offline_rl.kube_controller.loads import LoadsError, PastLoads, read_loads
+from offline_rl.kube_controller.recording import FrameMetrics, Recording
 from offline_rl.runner.orchestrator import Orchestrator, OrchestratorFacts
 
 
@@ -22,7 +22,7 @@ class ControllerConfig:
     """How a controller works.
 
     Attributes:
-        loads: Where loads are reported (`offline_rl.orchestrating.loads`).
+        loads: Where loads are reported (`offline_rl.kube_controller.loads`).
         applies: Write scales; otherwise a frame is decided and logged, and ends where it would write.
         max_changes: Deployments that a frame may change.
         midnight_s: When the days of the training log begin, after midnight UTC.

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from offline_rl.errors import PolicyInputError
-from offline_rl.graph_encoder import GraphConfig
-from offline_rl.numpy_orchestrator import Frame, NumpyOrchestrator, orchestrator_arrays
-from offline_rl.stepwise_actor import ChangeView, StepwiseConfig, stepwise_actor
+from offline_rl.orchestration.graph_encoder import GraphConfig
+from offline_rl.orchestration.stepwise_actor import ChangeView, StepwiseConfig, stepwise_actor
+from offline_rl.runner.frame_network import Frame, NumpyOrchestrator, orchestrator_arrays
 
 CONFIG = StepwiseConfig(GraphConfig(8, (8,), num_hops=2), hidden=(16, 8))
 NUM_CHANGES, NUM_SERVICES = 3, 4

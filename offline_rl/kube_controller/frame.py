@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from offline_rl.numpy_orchestrator import Chosen
-from offline_rl.orchestrating.cluster import ClusterError, Hosted, ScalableCluster, UnreachableError
-from offline_rl.orchestrating.loads import Loads, PastLoads
+from offline_rl.kube_controller.cluster import ClusterError, Hosted, ScalableCluster, UnreachableError
+from offline_rl.kube_controller.loads import Loads, PastLoads
+from offline_rl.runner.frame_network import Chosen
 from offline_rl.runner.frame_view import FrameView
 from offline_rl.runner.orchestrator import OrchestratorFacts
 

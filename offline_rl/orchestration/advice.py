@@ -12,8 +12,14 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.networks import Example
-from offline_rl.orchestration_view import change_reader
-from offline_rl.stepwise_actor import ChangeRule, ChangeView, StepwiseActor, StepwiseConfig, stepwise_actor
+from offline_rl.orchestration.stepwise_actor import (
+    ChangeRule,
+    ChangeView,
+    StepwiseActor,
+    StepwiseConfig,
+    stepwise_actor,
+)
+from offline_rl.orchestration.view import change_reader
 from twin.contracts import Array, Problem
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_state import FrameState, Scaling

@@ -12,8 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from offline_rl.orchestrating.cluster import Hosted
-from offline_rl.orchestrating.frame import Write
+from offline_rl.kube_controller.cluster import Hosted
+from offline_rl.kube_controller.frame import Write
 from offline_rl.serving.journal import Journal
 
 REPLICA_COLUMNS = ("service", "node_id", "num_replicas", "time")

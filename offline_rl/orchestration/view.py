@@ -9,7 +9,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.stepwise_actor import ChangeView
+from offline_rl.orchestration.stepwise_actor import ChangeView
 from twin.contracts import Array, PyTree
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_state import Scaling

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from offline_rl.serving import journal
-from tests.orchestrating.bench import MORE_ASR, MORE_OCR, NOTHING, Bench
-from tests.orchestrating.stand_in import StandIn
+from tests.kube_controller.bench import MORE_ASR, MORE_OCR, NOTHING, Bench
+from tests.kube_controller.stand_in import StandIn
 
 DEPLOYED = {"ocr-n0": ("ocr", "n0", 1, 1), "asr-n0": ("asr", "n0", 1, 1)}
 

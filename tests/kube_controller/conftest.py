@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.orchestrating.bench import Bench, access
-from tests.orchestrating.stand_in import StandIn, listening
+from tests.kube_controller.bench import Bench, access
+from tests.kube_controller.stand_in import StandIn, listening
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from evaluation.commands.cli import main
-from offline_rl.numpy_orchestrator import Chosen
-from tests.orchestrating.bench import FACTS, MORE_ASR, MORE_OCR
-from tests.orchestrating.stand_in import NAMESPACE, StandIn, listening
+from offline_rl.runner.frame_network import Chosen
+from tests.kube_controller.bench import FACTS, MORE_ASR, MORE_OCR
+from tests.kube_controller.stand_in import NAMESPACE, StandIn, listening
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from offline_rl.orchestrating.cluster import PAUSED, ConflictError, Leadership, LeaseStore
+from offline_rl.kube_controller.cluster import PAUSED, ConflictError, Leadership, LeaseStore
 
 
 class Leading:

@@ -1,0 +1,1 @@
+"""The stepwise actor of orchestration by frame, what it observes, and how a plan advises it."""
