@@ -16,7 +16,7 @@ from twin.contracts import Array
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import FrameState, Scaling
-from twin.orchestration.orchestrating import Orchestrate, any_largest, host_score
+from twin.orchestration.orchestrator import Orchestrate, any_largest, host_score
 from twin.placement.features import one_hot
 
 

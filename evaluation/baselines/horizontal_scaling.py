@@ -34,7 +34,7 @@ from twin.contracts import Array
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, history_frames
 from twin.orchestration.frame_state import FrameState, Measured, Scaling, removable, specified
-from twin.orchestration.orchestrating import Orchestrate, any_largest, host_score, row_of
+from twin.orchestration.orchestrator import Orchestrate, any_largest, host_score, row_of
 from twin.placement.features import one_hot
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 
 
 @dataclass(frozen=True)

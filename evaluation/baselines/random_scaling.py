@@ -7,7 +7,7 @@ from twin.contracts import Array
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import FrameState, Scaling
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 
 
 def _rule(case: EdgeCloud, config: FrameConfig) -> Orchestrate:

@@ -5,7 +5,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive, equal_where_repeated, table_of, together
+from evaluation.certify.answer_lines import (
+    BLOCKS_PER_DAY,
+    consecutive,
+    equal_where_repeated,
+    table_of,
+    together,
+)
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, known_in_log, request_column

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.certify.answering import BLOCKS_PER_DAY, consecutive
+from evaluation.certify.answer_lines import BLOCKS_PER_DAY, consecutive
 from evaluation.certify.arrival_statistics import PARTS_OF_DAY, arrival_statistics
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.held_out import HeldOutDays

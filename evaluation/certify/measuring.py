@@ -10,12 +10,18 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-from evaluation.certify.answering import COLUMNS, answer_lines, answers_trio, distribution_charts, refuse_few
-from evaluation.certify.answering import SECTION as ANSWERS
-from evaluation.certify.behaving import clone_line, fit_behaviour, resting_on
+from evaluation.certify.answer_lines import (
+    COLUMNS,
+    answer_lines,
+    answers_trio,
+    distribution_charts,
+    refuse_few,
+)
+from evaluation.certify.answer_lines import SECTION as ANSWERS
 from evaluation.certify.biases import bias_lines
 from evaluation.certify.calibrated import SECTION as CALIBRATION
 from evaluation.certify.calibrated import calibration_lines
+from evaluation.certify.cloned_behaviour import clone_line, fit_behaviour, resting_on
 from evaluation.certify.closed_loop import SECTION as CLOSED
 from evaluation.certify.closed_loop import closed_trio, distance_lines, level_lines
 from evaluation.certify.config import CertifyConfig
@@ -33,7 +39,7 @@ from evaluation.certify.offloading import offload_lines
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.rankings import ranking_lines
 from evaluation.certify.reactions import reaction_line
-from evaluation.certify.repeating import repeat_line
+from evaluation.certify.retries import repeat_line
 from evaluation.certify.simulating import Simulation
 from evaluation.certify.since_training import explained, last_windows
 from evaluation.certify.tested_system import SystemUnderTest, of_twin, seen_in_full

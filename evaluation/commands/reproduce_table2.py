@@ -64,7 +64,7 @@ def run(arguments: Namespace) -> int:
 
     from evaluation.commands.output import keep_and_show, progress_of
     from evaluation.reproduction.repeats import repeated
-    from evaluation.reproduction.showing import as_table
+    from evaluation.reproduction.showing_table2 import as_table
     from logs_schema.errors import ConfigError
 
     if arguments.repeats < 1:

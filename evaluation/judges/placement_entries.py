@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evaluation.baselines import Baseline
-from evaluation.judges.contender import Contender, load_contender
+from evaluation.judges.bundle_policies import BundlePolicy, load_bundle_policy
 from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.players import GREEDY, Player, of_policy
@@ -40,7 +40,7 @@ class PolicyEntries:
     """
 
     players: dict[str, Player] = field(default_factory=dict)
-    bundles: dict[str, Contender] = field(default_factory=dict)
+    bundles: dict[str, BundlePolicy] = field(default_factory=dict)
     trained: dict[str, Trained] = field(default_factory=dict)
     hosted: dict[str, HostPolicy] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
@@ -110,7 +110,7 @@ def enter_players(
         return words_of(policy)
 
     def bundle(name: str, folder: Path) -> str:
-        found = load_contender(folder, encoding)
+        found = load_bundle_policy(folder, encoding)
         if found.has_encoding(encoding):
             entries.players[name] = found.player(None)
         else:

@@ -20,8 +20,8 @@ from evaluation.comparison.entries import JudgeFacts
 from evaluation.comparison.unit_values import UnitValues, with_judge
 from evaluation.judges.host_policy import failure_in_words, form_of
 from evaluation.judges.named import RAISED, NamedOption, error_in_words, read_named
+from evaluation.judges.read_only import read_only
 from evaluation.judges.trust import trust_in
-from evaluation.judges.unwritable import unwritable
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -147,7 +147,7 @@ def description_of(judge: UserJudge) -> str:
 
 
 def _shared(history: Callable[[], Any]) -> Any:
-    return unwritable(history())
+    return read_only(history())
 
 
 def _judged(

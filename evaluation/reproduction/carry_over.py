@@ -38,7 +38,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 
 CARRIED = (
     Pair("least_loaded", "static"), Pair(EXPECTED_ON_TIME, "static"), Pair(ANY_SIZE, "static"),

@@ -38,7 +38,7 @@ from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from twin.arrays import load_arrays, save_arrays
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
-from twin.autoscaling.logged import logged_moments
+from twin.autoscaling.logged_moments import logged_moments
 from twin.autoscaling.observing import observe
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin
 from twin.autoscaling.problem import autoscaling_problem, legal_steps

@@ -45,9 +45,9 @@ from evaluation.reproduction.benches.reference import ReferenceConfig
 from evaluation.reproduction.benches.reference_cache import Kept
 from evaluation.reproduction.benches.truth_bench import REFERENCE
 from evaluation.reproduction.ceiling import beaten, best_rule, failures_avoided, share_of_reference
-from evaluation.reproduction.entrants import RANDOM, TWIN, by_need, dealt, entrants, together
-from evaluation.reproduction.logs import last_day, log_step
 from evaluation.reproduction.simulated_days import KINDS, DayShares, policy_program, reference_program
+from evaluation.reproduction.table2_log import last_day, log_step
+from evaluation.reproduction.table2_policies import RANDOM, TWIN, by_need, dealt, policies_of, together
 from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.world import World
@@ -232,7 +232,7 @@ def simulate_days(
         )
         for mixed in (False, True)
     )
-    networks, others = by_need(entrants(schedulers))
+    networks, others = by_need(policies_of(schedulers))
     known = (*KINDS, *rules)
     found: dict[tuple[str, int], DayShares] = {}
     with progress.stage("simulate the days", total=len(config.days), unit="days") as stage:

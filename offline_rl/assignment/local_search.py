@@ -16,10 +16,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from offline_rl.assignment.books import Books
 from offline_rl.assignment.capped import capped_insertions
 from offline_rl.assignment.insertion import insertion
 from offline_rl.assignment.recreating import ALPHAS, started, varied
+from offline_rl.assignment.search_state import SearchState
 from offline_rl.assignment.terms import ended_s, with_one
 from twin.assignment.types import Costs
 
@@ -85,73 +85,75 @@ def improve(
         edge = capped_insertions(costs, edge, until_s)
     if until_s - time.monotonic() <= _S_PER_PAIR * costs.work_s.size:
         return np.array(edge)
-    books = Books(costs, edge)
+    state = SearchState(costs, edge)
     if luck is not None:
-        books = _begun(books, luck, until_s)
-    _descend(books, config, until_s)
-    best, best_s = books.edge.copy(), float(books.end_s.max())
+        state = _begun(state, luck, until_s)
+    _descend(state, config, until_s)
+    best, best_s = state.edge.copy(), float(state.end_s.max())
     if luck is None or best_s <= 0.0:
         return best
     current, num_restarts = best, 0
     count = int(np.clip(_REQUESTS_AT_ONCE // len(best), _LEAST_VARIANTS, _VARIANTS))
-    least_s = books.terms.base_end_s()
+    least_s = state.terms.base_end_s()
     while best_s > least_s and time.monotonic() < until_s and num_restarts < config.max_restarts:
         num_restarts += 1
-        books = Books(books.terms, varied(books.terms, current, best_s, luck, count, config.kicks))
-        _descend(books, config, until_s)
-        found_s = float(books.end_s.max())
+        state = SearchState(state.terms, varied(state.terms, current, best_s, luck, count, config.kicks))
+        _descend(state, config, until_s)
+        found_s = float(state.end_s.max())
         if found_s <= best_s * (1.0 + _WORSE):
-            current = books.edge
+            current = state.edge
         if found_s < best_s:
-            best, best_s = books.edge.copy(), found_s
+            best, best_s = state.edge.copy(), found_s
     return best
 
 
-def _begun(books: Books, rng: np.random.Generator, until_s: float) -> Books:
-    """The books of the best of many insertions, where it is better."""
-    target_s = float(books.end_s.max())
-    if target_s <= books.terms.base_end_s() or time.monotonic() >= until_s:
-        return books
-    copies = min(_COPIES, _ENTRIES_AT_ONCE // (len(ALPHAS) * len(books.end_s)))
-    edge = started(books.terms, target_s, rng, copies, lambda: time.monotonic() >= until_s)
+def _begun(state: SearchState, rng: np.random.Generator, until_s: float) -> SearchState:
+    """The state of the best of many insertions, where it is better."""
+    target_s = float(state.end_s.max())
+    if target_s <= state.terms.base_end_s() or time.monotonic() >= until_s:
+        return state
+    copies = min(_COPIES, _ENTRIES_AT_ONCE // (len(ALPHAS) * len(state.end_s)))
+    edge = started(state.terms, target_s, rng, copies, lambda: time.monotonic() >= until_s)
     if edge is None:
-        return books
-    other = Books(books.terms, edge)
-    return other if other.end_s.max() < target_s else books
+        return state
+    other = SearchState(state.terms, edge)
+    return other if other.end_s.max() < target_s else state
 
 
-def _descend(books: Books, config: LocalSearchConfig, until_s: float) -> None:
+def _descend(state: SearchState, config: LocalSearchConfig, until_s: float) -> None:
     """Steps until none gains anything or the time is over."""
     while time.monotonic() < until_s:
-        last = int(books.end_s.argmax())
-        step = _next_step(books, last, config)
+        last = int(state.end_s.argmax())
+        step = _next_step(state, last, config)
         if step is None:
             return
-        books.send(*step)
+        state.send(*step)
 
 
-def _next_step(books: Books, last: int, config: LocalSearchConfig) -> tuple[tuple[int, int], ...] | None:
+def _next_step(
+    state: SearchState, last: int, config: LocalSearchConfig
+) -> tuple[tuple[int, int], ...] | None:
     """The best move, else the best swap, else the best chain; None where nothing ends sooner than now."""
-    mine = books.members(last)
+    mine = state.members(last)
     if not len(mine):
         return None
-    now_s = books.end_s[last] * (1.0 - _LEAST_GAIN)
-    inserted_s = books.inserted_end_s(mine)
-    without_s = books.without_end_s[mine, None]
+    now_s = state.end_s[last] * (1.0 - _LEAST_GAIN)
+    inserted_s = state.inserted_end_s(mine)
+    without_s = state.without_end_s[mine, None]
     found, place = _least(np.maximum(inserted_s, without_s))
     if found < now_s:
         return ((int(mine[place[0]]), int(place[1])),)
-    others = _partners(books, last, inserted_s, config.max_partners)
+    others = _partners(state, last, inserted_s, config.max_partners)
     if not len(others):
         return None
-    there_s = books.exchanged_end_s(mine, others)
-    back = books.terms.of_pair[others, :, last].T  # [4, others]
-    here_s = ended_s(with_one(books.without[:, mine].T[..., None], back))
+    there_s = state.exchanged_end_s(mine, others)
+    back = state.terms.of_pair[others, :, last].T  # [4, others]
+    here_s = ended_s(with_one(state.without[:, mine].T[..., None], back))
     found, place = _least(np.maximum(there_s, here_s))
     if found < now_s:
         one, other = int(mine[place[0]]), int(others[place[1]])
-        return (one, int(books.edge[other])), (other, last)
-    onward_s = books.inserted_end_s(others)
+        return (one, int(state.edge[other])), (other, last)
+    onward_s = state.inserted_end_s(others)
     onward_s[:, last] = np.inf
     third = onward_s.argmin(axis=1)
     chain_s = np.maximum(there_s, onward_s[np.arange(len(others)), third])
@@ -159,17 +161,17 @@ def _next_step(books: Books, last: int, config: LocalSearchConfig) -> tuple[tupl
     if found >= now_s:
         return None
     one, other = int(mine[place[0]]), int(others[place[1]])
-    return (one, int(books.edge[other])), (other, int(third[place[1]]))
+    return (one, int(state.edge[other])), (other, int(third[place[1]]))
 
 
-def _partners(books: Books, last: int, inserted_s: np.ndarray, at_most: int) -> np.ndarray:
+def _partners(state: SearchState, last: int, inserted_s: np.ndarray, at_most: int) -> np.ndarray:
     """Requests of other edges: all, or those of the edges that would end soonest with one of the last edge's."""
-    if len(books.edge) <= at_most:
-        return np.flatnonzero(books.edge != last)
+    if len(state.edge) <= at_most:
+        return np.flatnonzero(state.edge != last)
     soonest, found, count = np.argsort(inserted_s.min(axis=0), kind="stable"), [], 0
     for edge in soonest.tolist():
         if edge != last:
-            found.append(books.members(edge))
+            found.append(state.members(edge))
             count += len(found[-1])
         if count >= at_most:
             break

@@ -24,7 +24,7 @@ from twin.contracts import Array, Problem
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_state import FrameState, Scaling
 from twin.orchestration.frames import FrameObservation
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.placement.features import one_hot
 
 SHARPNESS = 5.0

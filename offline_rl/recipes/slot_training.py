@@ -35,7 +35,7 @@ from twin.orchestration.frame_state import FrameOutcome, FrameState, Scaling, as
 from twin.orchestration.frames import frame_problem, on_time_share
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.mechanics import Orchestrator, slot_response
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.paired import paired
 from twin.orchestration.slots import SlotState, slot_problem
 from twin.warm_up import warmed

@@ -9,7 +9,6 @@ from hypothesis import example, given, settings
 
 from logs_schema.errors import ConfigError
 from offline_rl.assignment import local_search
-from offline_rl.assignment.books import Books
 from offline_rl.assignment.bounds import lower_bound_s
 from offline_rl.assignment.capped import capped_insertions
 from offline_rl.assignment.edge_bounds import edge_bound_s
@@ -17,6 +16,7 @@ from offline_rl.assignment.exact import exact
 from offline_rl.assignment.insertion import insertion, largest_first
 from offline_rl.assignment.local_search import LocalSearchConfig, improve, insertion_local_search
 from offline_rl.assignment.rounding import lp_rounding
+from offline_rl.assignment.search_state import SearchState
 from offline_rl.assignment.simple import best_of_random, local, predicted
 from offline_rl.assignment.terms import ended_s, held_by, terms_of
 from tests.assignment.making import drawn, optimum_by_trial, plain_costs, small_costs
@@ -86,20 +86,20 @@ def test_more_random_samples_are_never_worse():
 @settings(max_examples=30, deadline=None)
 @given(costs=small_costs())
 def test_the_books_know_what_every_move_and_swap_makes(costs):
-    books = Books(costs, insertion(costs))
-    requests, num_edges = np.arange(len(books.edge)), len(costs.local_s)
-    books.send((0, int(np.flatnonzero(np.isfinite(costs.work_s[0]))[-1])))
-    assert books.end_s == pytest.approx(completion_s(costs, books.edge))
-    inserted, exchanged = books.inserted_end_s(requests), books.exchanged_end_s(requests, requests)
+    state = SearchState(costs, insertion(costs))
+    requests, num_edges = np.arange(len(state.edge)), len(costs.local_s)
+    state.send((0, int(np.flatnonzero(np.isfinite(costs.work_s[0]))[-1])))
+    assert state.end_s == pytest.approx(completion_s(costs, state.edge))
+    inserted, exchanged = state.inserted_end_s(requests), state.exchanged_end_s(requests, requests)
     for request in requests:
         for edge in range(num_edges):
-            moved = np.where(requests == request, edge, books.edge)
-            if edge != books.edge[request]:
+            moved = np.where(requests == request, edge, state.edge)
+            if edge != state.edge[request]:
                 assert inserted[request, edge] == pytest.approx(completion_s(costs, moved)[edge])
-        for other in requests[books.edge != books.edge[request]]:
-            swapped = books.edge.copy()
+        for other in requests[state.edge != state.edge[request]]:
+            swapped = state.edge.copy()
             swapped[[request, other]] = swapped[[other, request]]
-            there = books.edge[other]
+            there = state.edge[other]
             assert exchanged[request, other] == pytest.approx(completion_s(costs, swapped)[there])
 
 

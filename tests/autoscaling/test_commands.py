@@ -16,12 +16,12 @@ from evaluation.commands.output import as_text
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.judges.contender import OtherSystemError
+from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.pipeline.run import archive_step
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling import kit as scaling_kit
 from evaluation.problems.autoscaling.kit import AUTOSCALING_KIT, train_days_of
-from evaluation.problems.autoscaling.own import bundled_autoscaler, own_autoscalers
+from evaluation.problems.autoscaling.user_autoscalers import bundled_autoscaler, user_autoscalers
 from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import ExportOptions, ProblemOptions
 from evaluation.problems.orchestration import kit as slots_kit
@@ -158,7 +158,7 @@ def test_days_that_are_asked_for_are_taken():
 
 
 def test_what_is_not_there_says_so(tmp_path):
-    own = own_autoscalers({"mine": None, "other": lambda key, state: state.grants}, (), ["web"], policy_of)
+    own = user_autoscalers({"mine": None, "other": lambda key, state: state.grants}, (), ["web"], policy_of)
     assert set(own.ready) == {"other"}
     assert "policy 'mine' is no function" in str(own.refused["mine"])
     with writing(tmp_path / "policy", "policy", extra={"tried": {"hpa": {"reward": 0.0}}, "seeds": [0]}):

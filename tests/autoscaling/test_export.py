@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.problems.autoscaling.own import bundled_autoscaler
+from evaluation.problems.autoscaling.user_autoscalers import bundled_autoscaler
 from logs_schema.errors import ProductError
 from logs_schema.product import writing
 from offline_rl.autoscaling.export import _drawn_state, _reading, config_of, export_scaling, network_places

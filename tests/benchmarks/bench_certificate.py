@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from evaluation.certify.behaving import fit_behaviour
 from evaluation.certify.certificate import certificate_of
+from evaluation.certify.cloned_behaviour import fit_behaviour
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.held_out import hold_out
 from evaluation.certify.lines import Line, Verdict

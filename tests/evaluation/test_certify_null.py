@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.certify.behaving import fit_behaviour
 from evaluation.certify.certificate import certificate_of
+from evaluation.certify.cloned_behaviour import fit_behaviour
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import forecast
 from evaluation.certify.held_out import hold_out

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from scipy.stats import spearmanr
 
-from evaluation.certify.behaving import resting_on
 from evaluation.certify.calibrated import LEVELS, calibration_error
 from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section, certificate_of
+from evaluation.certify.cloned_behaviour import resting_on
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import overall, settled
 from evaluation.certify.generating import arrival_lines

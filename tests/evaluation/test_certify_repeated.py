@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.certify.answering import equal_where_repeated, often_repeated
+from evaluation.certify.answer_lines import equal_where_repeated, often_repeated
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Verdict
 from evaluation.certify.resampled import Units

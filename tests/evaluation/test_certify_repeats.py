@@ -5,7 +5,7 @@ import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Verdict
-from evaluation.certify.repeating import FEWEST, repeat_line
+from evaluation.certify.retries import FEWEST, repeat_line
 from tests.evaluation.test_certify_forecasts import made
 from twin.placement.types import COMPLETED, DROPPED, FAILED
 

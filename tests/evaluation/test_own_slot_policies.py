@@ -19,8 +19,8 @@ from evaluation.problems.orchestration.comparing import (
     name_of,
     play_pairs,
 )
-from evaluation.problems.orchestration.own import own_pairs
 from evaluation.problems.orchestration.simulating import simulate_slots
+from evaluation.problems.orchestration.user_pairs import user_pairs
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.progress import SilentProgress
@@ -88,7 +88,7 @@ def in_my_model(pair, days):
 )
 def test_what_cannot_be_a_side_is_named(policy, words: str) -> None:
     no_twin = None  # names are looked at first
-    refused = own_pairs({"mine": policy}, ["other"], no_twin, NO_ENTRANTS).refused
+    refused = user_pairs({"mine": policy}, ["other"], no_twin, NO_ENTRANTS).refused
     assert re.search(words, str(refused["mine"]), re.DOTALL)
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from evaluation.commands.bundle_text import bundle_facts
 from evaluation.comparison.products import load_comparison, refuse_other_twin
-from evaluation.judges.contender import load_contender
+from evaluation.judges.bundle_policies import load_bundle_policy
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.problems.configuration import LogConfig
 from evaluation.problems.placement.case import candidates
@@ -363,7 +363,7 @@ def test_what_does_not_belong_together_is_refused_before_judging(
 
 def test_the_bundle_speaks_the_twins_encoding(products: dict[str, Path]) -> None:
     encoding = load_encoding(products["twin"])
-    assert load_contender(products["bundle"] / "bundle", encoding).has_encoding(encoding)
+    assert load_bundle_policy(products["bundle"] / "bundle", encoding).has_encoding(encoding)
 
 
 def test_golden_observations_hold_logged_ones(products: dict[str, Path]) -> None:

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.judges.bundle_policies import load_bundle_policy
 from evaluation.judges.config import JudgeConfig
-from evaluation.judges.contender import load_contender
 from evaluation.pipeline.refresh.deciding import Result, decide, judgements_of
 from evaluation.problems.placement.refresh_judging import judge_both
 from evaluation.simulator.logs import simulate
@@ -45,7 +45,7 @@ def test_days_of_which_no_end_is_known_decide_nothing(tmp_path: Path) -> None:
     encoding = fit_encoding(archive, days[:1])
     for name, seeks_load in (("good", False), ("bad", True)):
         policy_by_backlog(tmp_path / name, encoding, seeks_load=seeks_load)
-    good, bad = (load_contender(tmp_path / name, encoding) for name in ("good", "bad"))
+    good, bad = (load_bundle_policy(tmp_path / name, encoding) for name in ("good", "bad"))
     how = AnswerConfig(num_members=1)
     parts = SimpleNamespace(encoding=encoding, config=how, windows=SimpleNamespace(num_steps=64))
     twin = cast(PlacementTwin, parts)

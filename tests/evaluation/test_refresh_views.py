@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from evaluation.judges.contender import OtherSystemError, encoding_of, load_contender
+from evaluation.judges.bundle_policies import OtherSystemError, encoding_of, load_bundle_policy
 from evaluation.judges.views import answered, translation_of, with_views
 from evaluation.pipeline.refresh.job import choose_running
 from evaluation.simulator.logs import simulate
@@ -92,7 +92,7 @@ def test_it_sees_and_decides_as_the_server_would(archive: Archive, tmp_path: Pat
     earlier, today = archive.days("requests")
     made_policy(tmp_path / "bundle", turned(fit_encoding(archive, [earlier])), network)
     judged = coarse(fit_encoding(archive, [today]))
-    running = load_contender(tmp_path / "bundle", judged)
+    running = load_bundle_policy(tmp_path / "bundle", judged)
     windows = some(encode_days(archive, judged, [today], num_steps=48))
     beside = some(encode_days(archive, running.encoding, [today], num_steps=48))
     np.testing.assert_array_equal(windows.row, beside.row)
@@ -185,7 +185,7 @@ def test_it_is_shown_the_week_and_other_sites_as_in_training(archive: Archive, t
         cluster = replace(judged.cluster, knows_week=knows_week)
         trained = replace(judged, cluster=cluster, problem=replace(judged.problem, view=view))
         made_policy(tmp_path / view, trained, BOUND)
-        shown = load_contender(tmp_path / view, judged).encoding
+        shown = load_bundle_policy(tmp_path / view, judged).encoding
         assert (shown.cluster.knows_week, shown.problem.view) == (knows_week, view)
 
 
@@ -198,13 +198,13 @@ def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: 
     made_policy(tmp_path / "bound", other, BOUND)
     made_policy(tmp_path / "free", other, FREE)
     with pytest.raises(OtherSystemError, match=gone):
-        load_contender(tmp_path / "bound", judged)
+        load_bundle_policy(tmp_path / "bound", judged)
     with pytest.raises(OtherSystemError, match="newcomer"):
-        load_contender(tmp_path / "bound", judged)
-    assert load_contender(tmp_path / "free", judged).order == tuple(range(len(names)))
+        load_bundle_policy(tmp_path / "bound", judged)
+    assert load_bundle_policy(tmp_path / "free", judged).order == tuple(range(len(names)))
     made_policy(tmp_path / "candidate" / "bundle", judged, BOUND)
     products = {"candidate": tmp_path / "candidate", "twin": tmp_path / "twin"}
-    parts = SimpleNamespace(refuse_other=lambda running, _: load_contender(running, judged))
+    parts = SimpleNamespace(refuse_other=lambda running, _: load_bundle_policy(running, judged))
     running, (note,) = choose_running(tmp_path / "bound", tmp_path, products, parts)  # type: ignore[arg-type]
     assert running is None
     assert note.startswith(
@@ -212,4 +212,4 @@ def test_a_policy_of_other_nodes_is_refused_by_name(archive: Archive, tmp_path: 
     )
     (tmp_path / "bound" / "policy.npz").write_bytes(b"spoiled")
     with pytest.raises(ProductError):
-        load_contender(tmp_path / "bound", judged)
+        load_bundle_policy(tmp_path / "bound", judged)

@@ -17,10 +17,10 @@ from evaluation.problems.configuration import AnswerConfig, LogConfig
 from evaluation.reproduction import table2
 from evaluation.reproduction.benches.reference import ReferenceConfig
 from evaluation.reproduction.benches.reference_cache import kept_reference
-from evaluation.reproduction.logs import last_day, log_step
-from evaluation.reproduction.showing import as_table
+from evaluation.reproduction.showing_table2 import as_table
 from evaluation.reproduction.simulated_days import DayShares
 from evaluation.reproduction.table2 import Table2Config, simulate_days, table, train_all, unguarded
+from evaluation.reproduction.table2_log import last_day, log_step
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.presets import preset
 from logs_schema import Archive

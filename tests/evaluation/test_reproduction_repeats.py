@@ -6,7 +6,7 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.reproduction.repeats import over_repeats, repeated
-from evaluation.reproduction.showing import as_table
+from evaluation.reproduction.showing_table2 import as_table
 
 STUDENT_2 = 4.302653  # 97.5 % point with two degrees of freedom
 

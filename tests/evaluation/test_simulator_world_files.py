@@ -13,8 +13,8 @@ from evaluation.pipeline.run import archive_step
 from evaluation.problems.configuration import LogConfig
 from evaluation.problems.orchestration.simulating import SlotLogConfig, simulate_slots
 from evaluation.reproduction.benches.truth_bench import TruthBenchConfig
-from evaluation.reproduction.logs import log_step
 from evaluation.reproduction.table2 import Table2Config
+from evaluation.reproduction.table2_log import log_step
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.logs import simulate
 from evaluation.simulator.memory import refuse_too_large

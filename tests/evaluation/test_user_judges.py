@@ -22,7 +22,7 @@ from evaluation.comparison.tabulation import printed, tabulate
 from evaluation.judges.host_policy import HostPolicy
 from evaluation.judges.judge import Candidate
 from evaluation.judges.players import HISTORY, as_logged, of_policy
-from evaluation.judges.unwritable import unwritable
+from evaluation.judges.read_only import read_only
 from evaluation.judges.user_judges import UserJudge, judged_by_users, named_judges
 from evaluation.problems.kit import Kit
 from evaluation.problems.kits import KITS
@@ -110,7 +110,7 @@ def test_a_judge_that_writes_into_the_log_changes_nothing_for_the_others(found: 
 
 def test_what_judges_share_is_the_same_but_unwritable() -> None:
     jobs = jobs_of((0, 1, 9, 9), (5, 2, 9, 9))
-    (seen,) = unwritable([jobs])
+    (seen,) = read_only([jobs])
     assert type(seen) is type(jobs)
     np.testing.assert_array_equal(seen.arrival_s, jobs.arrival_s)
     with pytest.raises(ValueError, match="read-only"):
@@ -118,7 +118,7 @@ def test_what_judges_share_is_the_same_but_unwritable() -> None:
     jobs.arrival_s[0] = 0.5  # ours is as writable as before
     log = ScalingLog(("a",), 60.0, np.zeros(2), {"replicas": np.ones((2, 1))}, {}, ())
     with pytest.raises(ValueError, match="read-only"):
-        unwritable(log).columns["replicas"][0] = 3.0
+        read_only(log).columns["replicas"][0] = 3.0
 
 
 def test_an_interval_of_several_seeds_is_over_seeds_too(found: Comparison) -> None:

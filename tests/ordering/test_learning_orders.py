@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from evaluation.problems.ordering.learned import Learned, learned_policies
+from evaluation.problems.ordering.learned_orders import Learned, learned_policies
 from evaluation.problems.ordering.playing import rule_policies
 from evaluation.problems.ordering.weeks import plan_weeks
 from logs_schema.calendar import DAY_S

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
+from evaluation.problems.ordering.feature_ranges import load_ranges, logged_ranges, save_ranges
 from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
 from twin.ordering.types import Jobs, Pool

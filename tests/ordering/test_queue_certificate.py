@@ -23,7 +23,7 @@ from evaluation.problems.ordering.certificate.held_out import hold_out_weeks, we
 from evaluation.problems.ordering.certificate.replayed_weeks import WEEKS, fixed_rules, real_weeks
 from evaluation.problems.ordering.certificate.workload import answer_lines, arrival_lines, jobs_trio
 from evaluation.problems.ordering.fitting import training_days
-from evaluation.problems.ordering.foreign import FIT_POOL, refuse_other_machine
+from evaluation.problems.ordering.same_machine import FIT_POOL, refuse_other_machine
 from evaluation.problems.ordering.weeks import begin_schedule, log_days
 from logs_schema import Archive
 from logs_schema.calendar import EPOCH_DATE

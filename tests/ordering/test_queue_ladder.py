@@ -8,8 +8,8 @@ import pytest
 from evaluation.problems.configuration import WeeksConfig
 from evaluation.problems.ordering import ladder, order_candidates
 from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
-from evaluation.problems.ordering.lacking import all_equal_in_words, lacking_in_words
 from evaluation.problems.ordering.ladder import choose
+from evaluation.problems.ordering.log_gaps import all_equal_in_words, lacking_in_words
 from evaluation.problems.ordering.order_candidates import (
     INDICES,
     USUAL,

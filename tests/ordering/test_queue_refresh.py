@@ -12,7 +12,7 @@ import pytest
 from evaluation.commands.cli import main
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.judges.contender import OtherSystemError
+from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import Result, judgements_of
 from evaluation.pipeline.refresh.job import refresh

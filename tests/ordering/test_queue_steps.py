@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.comparison.products import load_comparison
 from evaluation.problems.configuration import WeeksConfig, load_config
+from evaluation.problems.ordering.exported_order import winner_of
 from evaluation.problems.ordering.exporting import load_order, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import order_of_setting
 from evaluation.problems.ordering.index_orders import index_exponents, index_name, play_index
@@ -23,7 +24,6 @@ from evaluation.problems.ordering.steps import (
     winner_to_export,
 )
 from evaluation.problems.ordering.weeks import cut_week, log_days
-from evaluation.problems.ordering.winning import winner_of
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of

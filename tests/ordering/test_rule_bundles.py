@@ -9,9 +9,9 @@ from evaluation.comparison.bootstrap import DifferenceVerdict, Estimate
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import Cell, Difference, JudgeFacts, MetricFacts, PolicyFacts, ShiftFacts
 from evaluation.comparison.report.roles import strong_policies
+from evaluation.problems.ordering.exported_order import winner_of, with_exported_last
 from evaluation.problems.ordering.exporting import export_rule, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import OWN_BACKFILL, fixed_order
-from evaluation.problems.ordering.winning import winner_of, with_exported_last
 from logs_schema.errors import ConfigError, ProductError
 from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import RunningJob, WaitingJob, load_queue

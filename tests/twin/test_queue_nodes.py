@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.judges.contender import encoding_of
+from evaluation.judges.bundle_policies import encoding_of
 from evaluation.problems.placement.choices import no_choice, own_nodes
 from logs_schema.tables import REQUESTS
 from offline_rl.placement_contract import setting_of

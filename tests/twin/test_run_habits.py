@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
-from evaluation.judges.contender import encoding_of
+from evaluation.judges.bundle_policies import encoding_of
 from evaluation.problems.placement.dependences import dependences_of
 from offline_rl.placement_contract import setting_of
 from offline_rl.runner import Request, load

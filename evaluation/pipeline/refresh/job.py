@@ -29,7 +29,7 @@ from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in, load_certificate
 from evaluation.comparison.products import load_comparison
 from evaluation.jobs.job import Step, alone_in, run_steps
-from evaluation.judges.contender import OtherSystemError
+from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.pipeline.refresh import appending
 from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import (

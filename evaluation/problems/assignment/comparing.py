@@ -23,7 +23,13 @@ from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan, TestDays
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.user_judges import JudgedDays, days_of_shifts
-from evaluation.problems.assignment.entrants import ALONE, AT_ONCE, HISTORY, ComparedAssigner, FixedEdges
+from evaluation.problems.assignment.compared_assigners import (
+    ALONE,
+    AT_ONCE,
+    HISTORY,
+    ComparedAssigner,
+    FixedEdges,
+)
 from evaluation.problems.assignment.regions import (
     ShiftedRequests,
     day_model,
@@ -81,7 +87,7 @@ def compare_assigners(
     plan: ShiftPlan,
     edges: EdgesFromLog,
     config: AssignConfig,
-    contenders: Sequence[ComparedAssigner],
+    assigners: Sequence[ComparedAssigner],
     intervals: IntervalConfig,
     progress: Progress,
     *,
@@ -112,7 +118,7 @@ def compare_assigners(
             fixed = _fixed_edges(shift, edges, homes)
             for judge, drawn in regions.items():
                 play = partial(_play, shift, drawn, fixed, interval_s, test, seed)
-                runs += _judged(judge, test.shift_days, contenders, fixed, play, refused)
+                runs += _judged(judge, test.shift_days, assigners, fixed, play, refused)
     runs = [run for run in runs if run.policy not in refused]
     played = {run.policy for run in runs}
     if "predicted" not in played:
@@ -121,7 +127,7 @@ def compare_assigners(
     comparison = compare(
         runs, archive=archive_facts(archive), train_days=[day.isoformat() for day in plan.train_days],
         unit_kind="blocks of consecutive requests",
-        policies=[one.facts for one in contenders if one.facts.name in played],
+        policies=[one.facts for one in assigners if one.facts.name in played],
         judges=[JudgeFacts(name, JUDGES[name]) for name in dict.fromkeys(run.judge for run in runs)], shifts=facts,
         metrics=METRICS, references=(AT_ONCE, ALONE, SEARCHED, HISTORY, RUNNING), main_metric=MEAN_RESPONSE.name,
         trust=judges_trust(runs, MEAN_RESPONSE), notes=list(dict.fromkeys(notes)), lead_reference=AT_ONCE,
@@ -130,11 +136,11 @@ def compare_assigners(
     return replace(comparison, refused=refused)
 
 
-def judged_solvers(contenders: Sequence[ComparedAssigner], seed: int) -> dict[str, list[Solver]]:
+def judged_solvers(assigners: Sequence[ComparedAssigner], seed: int) -> dict[str, list[Solver]]:
     """Name -> every seed as a function (costs) -> edges, for judges of the user's; of those that decide in rounds."""
     return {
         one.facts.name: [make(np.random.default_rng([seed, row])) for row, make in enumerate(one.solvers)]
-        for one in contenders
+        for one in assigners
         if one.solvers
     }
 
@@ -210,14 +216,14 @@ def _fixed_edges(shift: ShiftedRequests, edges: EdgesFromLog, homes: Mapping[str
 def _judged(
     judge: str,
     shift_days: int,
-    contenders: Sequence[ComparedAssigner],
+    assigners: Sequence[ComparedAssigner],
     fixed: FixedEdges,
     play: Callable[[Callable[..., PlayedRounds]], Decisions],
     refused: dict[str, str],
 ) -> list[Run]:
     """The runs of a judge; a policy of the user's that fails is left out from then on."""
     runs = []
-    for one in contenders:
+    for one in assigners:
         name = one.facts.name
         if name in refused or (name in FixedEdges._fields and getattr(fixed, name) is None):
             continue

@@ -25,8 +25,8 @@ from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, judged_by_users
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.assignment.certifying import certify_edges
+from evaluation.problems.assignment.compared_assigners import compared_assigners
 from evaluation.problems.assignment.comparing import JUDGES, compare_assigners, judged_days, judged_solvers
-from evaluation.problems.assignment.entrants import entrants
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import RefreshParts
@@ -165,10 +165,10 @@ def judge(
     assign, intervals, judges = assign or AssignConfig(), intervals or IntervalConfig(), judges or {}
     refuse_taken(judges, list(JUDGES), "judge")
     _refuse_unknown(archive, twin.names)
-    everybody, own = entrants(policy, policies)
-    comparison = compare_assigners(archive, plan, twin, assign, everybody, intervals, progress, seed=seed)
+    assigners, own = compared_assigners(policy, policies)
+    comparison = compare_assigners(archive, plan, twin, assign, assigners, intervals, progress, seed=seed)
     return judged_by_users(
-        own.left_out_of(comparison), judges, judged_solvers(everybody, seed),
+        own.left_out_of(comparison), judges, judged_solvers(assigners, seed),
         judged_days(archive, comparison, twin, assign, seed), intervals, progress,
     )  # fmt: skip
 

@@ -43,7 +43,7 @@ from evaluation.problems.autoscaling.episodes import (
     sums_in_log,
 )
 from evaluation.problems.autoscaling.judged_days import judged_days, without_days
-from evaluation.problems.autoscaling.own import SIGNATURE
+from evaluation.problems.autoscaling.user_autoscalers import SIGNATURE
 from evaluation.problems.refresh_parts import RUNNING
 from evaluation.simulator.applications.load import made_rates, split_rates
 from evaluation.simulator.applications.presets import application

@@ -21,8 +21,8 @@ from evaluation.problems.autoscaling.forecasts import (
 )
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
-from twin.autoscaling.answered.forecaster import AnswerForecaster
-from twin.autoscaling.answered.predictors import SIMPLE
+from twin.autoscaling.gateway_forecasts.forecaster import GatewayForecaster
+from twin.autoscaling.gateway_forecasts.predictors import SIMPLE
 from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 
 PARTS = 12
@@ -91,7 +91,7 @@ def forecast_lines(log: ScalingLog, other: ScalingLog, config: CertifyConfig) ->
     return lines, notes
 
 
-def _lines(forecaster: AnswerForecaster, found: ForecastRows, config: CertifyConfig) -> list[Line]:
+def _lines(forecaster: GatewayForecaster, found: ForecastRows, config: CertifyConfig) -> list[Line]:
     answered, logs = ~found.forecast.declined, np.log(found.logged)
     part = np.arange(len(logs)) * PARTS // len(logs)
 
@@ -118,7 +118,7 @@ def _lines(forecaster: AnswerForecaster, found: ForecastRows, config: CertifyCon
     ]  # fmt: skip
 
 
-def _note(forecaster: AnswerForecaster, found: ForecastRows) -> str:
+def _note(forecaster: GatewayForecaster, found: ForecastRows) -> str:
     declined, far = found.forecast.declined.mean(), found.forecast.far.mean()
     return (
         f"{WORDS[forecaster.quantity]}: '{forecaster.chosen}' erred least on held-out blocks of the training log "

@@ -12,11 +12,22 @@ import numpy as np
 from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.problems.autoscaling.certifying import ReplayedDays, simulated_again
 from logs_schema.errors import ConfigError
-from twin.autoscaling.answered.forecaster import AnswerForecast, AnswerForecaster, Replay, fit_forecaster
-from twin.autoscaling.answered.inputs import CORES, QUANTITIES, inputs_of, load_source_of, quantity_of
-from twin.autoscaling.answered.predictors import SIMPLE, Columns
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.fitting import LawsConfig
+from twin.autoscaling.gateway_forecasts.forecaster import (
+    GatewayForecast,
+    GatewayForecaster,
+    Replay,
+    fit_forecaster,
+)
+from twin.autoscaling.gateway_forecasts.inputs import (
+    CORES,
+    QUANTITIES,
+    inputs_of,
+    load_source_of,
+    quantity_of,
+)
+from twin.autoscaling.gateway_forecasts.predictors import SIMPLE, Columns
 from twin.autoscaling.scaling_log import ScalingLog
 
 FEWEST_RANKED = 10
@@ -62,7 +73,7 @@ class ForecastRows:
 
     rows: np.ndarray  # indices of intervals
     logged: np.ndarray
-    forecast: AnswerForecast  # of these intervals alone
+    forecast: GatewayForecast  # of these intervals alone
     simple: dict[str, np.ndarray]
 
 
@@ -113,13 +124,13 @@ def laws_replay(quantity: str, kept: dict[Any, ReplayedDays] | None = None) -> R
 
 def forecaster_of(
     log: ScalingLog, quantity: str, kept: dict[Any, ReplayedDays] | None = None
-) -> AnswerForecaster:
+) -> GatewayForecaster:
     """The forecaster of a log, the laws of stations among its candidates where the log holds enough; `kept` as in
     `laws_replay`."""
     return fit_forecaster(log, quantity, None if log.lacks else laws_replay(quantity, kept))
 
 
-def forecast_rows(forecaster: AnswerForecaster, log: ScalingLog, other: ScalingLog) -> ForecastRows:
+def forecast_rows(forecaster: GatewayForecaster, log: ScalingLog, other: ScalingLog) -> ForecastRows:
     """Forecasts of another log, the twin's and the simple ones."""
     source, quantity = load_source_of(log), forecaster.quantity
     mine, theirs = inputs_of(log, source), inputs_of(other, source)
@@ -141,10 +152,10 @@ def forecast_rows(forecaster: AnswerForecaster, log: ScalingLog, other: ScalingL
     with np.errstate(invalid="ignore"):
         simple["persistence"] = np.where(before > 0.0, before, np.median(logged[rows]))
     found = forecaster.forecast(other)
-    return ForecastRows(rows, logged[rows], AnswerForecast(*(leaf[rows] for leaf in found)), simple)
+    return ForecastRows(rows, logged[rows], GatewayForecast(*(leaf[rows] for leaf in found)), simple)
 
 
-def scored(forecaster: AnswerForecaster, found: ForecastRows) -> ForecastScore:
+def scored(forecaster: GatewayForecaster, found: ForecastRows) -> ForecastScore:
     """The score of forecasts."""
     answered = ~found.forecast.declined
     logs = np.log(found.logged)

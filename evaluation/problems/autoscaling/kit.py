@@ -25,8 +25,8 @@ from evaluation.problems.autoscaling.exporting import export_policy
 from evaluation.problems.autoscaling.forecast_lines import certify_forecasts
 from evaluation.problems.autoscaling.judged_days import refuse_without_days
 from evaluation.problems.autoscaling.notifying import logged_reward, notice_from
-from evaluation.problems.autoscaling.own import bundled_autoscaler
 from evaluation.problems.autoscaling.reporting import build_comparison, judge
+from evaluation.problems.autoscaling.user_autoscalers import bundled_autoscaler
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import LATER_DAYS, Certifier, Facts, Inputs, Kit, StepPlan
 from evaluation.problems.refresh_parts import Notice, RefreshParts
@@ -47,8 +47,8 @@ from offline_rl.recipes.scaling_training import (
     setting_of,
 )
 from twin.arrays import save_arrays
-from twin.autoscaling.answered.inputs import load_source_of
 from twin.autoscaling.fit import fit_application
+from twin.autoscaling.gateway_forecasts.inputs import load_source_of
 from twin.autoscaling.persistence import (
     ApplicationTwin,
     has_laws,

@@ -25,7 +25,7 @@ from evaluation.problems.autoscaling.comparing import (
     compare_autoscalers,
 )
 from evaluation.problems.autoscaling.judged_days import requests_by_day
-from evaluation.problems.autoscaling.own import own_autoscalers
+from evaluation.problems.autoscaling.user_autoscalers import user_autoscalers
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.reporting import capabilities_of, quarantine_of
 from logs_schema import Archive
@@ -122,7 +122,7 @@ def judge(
     task = setting_of(scale, twin, log)
     contenders = contenders_of(policy, task, twin, log)
     taken = [LOGGED, *(one.facts.name for one in contenders)]
-    own = own_autoscalers(policies, taken, twin.deployments, policy_of)
+    own = user_autoscalers(policies, taken, twin.deployments, policy_of)
     for name, one in own.ready.items():
         facts = PolicyFacts(name, "baseline", words_of(policies[name]))
         contenders.append(ComparedAutoscaler(facts, [one], is_users=True))

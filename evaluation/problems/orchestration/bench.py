@@ -25,7 +25,7 @@ from logs_schema.errors import ConfigError
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, validate_frames
 from twin.orchestration.frame_mechanics import Dispatch, observing
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.placement.types import Cluster
 
 GSP_SS_NAME = "gsp_ss"

@@ -27,11 +27,11 @@ from evaluation.judges.user_judges import UserJudge, judged_by_users
 from evaluation.judges.user_policies import UserPolicy, words_of
 from evaluation.problems.orchestration.bench import Entrants, Pair
 from evaluation.problems.orchestration.judged_pairs import judged_days, judged_pairs, sides_of
-from evaluation.problems.orchestration.own import own_pairs, what_went_wrong
 from evaluation.problems.orchestration.pairs import pair_program
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
 from evaluation.problems.orchestration.rivals import rivals
 from evaluation.problems.orchestration.trained import TrainedPair
+from evaluation.problems.orchestration.user_pairs import user_pairs, what_went_wrong
 from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import deployed_on
 from evaluation.simulator.slots.worlds import time_scaled
@@ -104,7 +104,7 @@ def compare_pairs(
         progress: Where to show how far it is.
         pairs: Who is compared.
         trained: What a training has chosen, beside them.
-        policies: The user's, by name, see `own_pairs`; one that fails is left out and named.
+        policies: The user's, by name, see `user_pairs`; one that fails is left out and named.
         judges: The user's, by name, of `JudgedPair`s; likewise.
 
     Raises:
@@ -116,7 +116,7 @@ def compare_pairs(
     entrants = rivals(fitted) if trained is None else rivals(fitted).joined(trained.entrants)
     names = {pair: name_of(pair) for pair in pairs}
     taken = [*names.values(), *(side for pair in pairs for side in pair)]
-    entered = own_pairs(policies or {}, taken, fitted, entrants)
+    entered = user_pairs(policies or {}, taken, fitted, entrants)
     for one in entered.ready.values():
         entrants = entrants.joined(one.entrants)
     names |= {one.pair: name for name, one in entered.ready.items()}

@@ -22,7 +22,7 @@ from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.joint import joint_environment
 from twin.orchestration.learned import learned_chance
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.persistence import load_fitted
 from twin.orchestration.settings import SETTINGS, as_facts
 

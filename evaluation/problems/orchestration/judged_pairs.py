@@ -20,7 +20,7 @@ from twin.orchestration.encode import SlotRows, read_rows
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 
 
 class Sides(NamedTuple):

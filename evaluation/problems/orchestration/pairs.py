@@ -15,7 +15,7 @@ from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, frame_response
 from twin.orchestration.frame_state import FrameState, Scaling
 from twin.orchestration.frames import frame_problem
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.slots import SlotState
 
 PairProgram = Callable[..., Counts]

@@ -21,7 +21,7 @@ from twin.orchestration.forecast import DayForecast
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch
 from twin.orchestration.frame_state import FrameState
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 
 PLANNED, LOOKAHEAD = "planned", "lookahead"
 REFERENCES = (PLANNED, LOOKAHEAD)

@@ -16,7 +16,7 @@ from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
 from twin.orchestration.frame_state import FrameState
 from twin.orchestration.learned import learned_chance, learned_forecast
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 
 CENTRAL_RULE = "expected_on_time_central"
 CENTRAL = (CENTRAL_RULE, "firmament_central", "least_loaded_central")

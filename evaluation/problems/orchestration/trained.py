@@ -21,7 +21,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.fit import FittedCluster
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, observing
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.persistence import load_fitted
 
 DISPATCHER, ORCHESTRATOR = "dispatcher.npz", "orchestrator.npz"

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from evaluation.problems.ordering.feature_ranges import Ranges
 from evaluation.problems.ordering.fixed_orders import FixedOrder, order_of_setting
-from evaluation.problems.ordering.learned import Learned, index_policy
-from evaluation.problems.ordering.observing import Ranges
+from evaluation.problems.ordering.learned_orders import Learned, index_policy
 from evaluation.problems.ordering.playing import OrderPolicy
 from logs_schema.calendar import DAY_S, EPOCH_DATE
 from logs_schema.errors import ProductError

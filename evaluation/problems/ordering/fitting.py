@@ -8,9 +8,9 @@ import numpy as np
 from evaluation.comparison.shifts import parse_shifts
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.problems.configuration import OrderConfig, WeeksConfig
-from evaluation.problems.ordering.foreign import FIT_POOL, known_processors
-from evaluation.problems.ordering.lacking import room_in_words
+from evaluation.problems.ordering.log_gaps import room_in_words
 from evaluation.problems.ordering.replaying import queue_of
+from evaluation.problems.ordering.same_machine import FIT_POOL, known_processors
 from evaluation.problems.ordering.weeks import anchor_days, log_days, whole_days
 from logs_schema.archive import Archive
 from logs_schema.calendar import EPOCH_DATE

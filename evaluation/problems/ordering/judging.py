@@ -13,16 +13,16 @@ from evaluation.judges.user_judges import JudgedDays, UserJudge, judged_by_users
 from evaluation.judges.user_policies import EnteredPolicies, UserPolicy, with_training_days
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import JUDGES, compare_orders
+from evaluation.problems.ordering.exported_order import winner_of, with_exported_last
 from evaluation.problems.ordering.generated import generated_weeks
-from evaluation.problems.ordering.lacking import lacking_in_words
 from evaluation.problems.ordering.ladder import CHOOSING, ChosenOrder, choice_at, rules_and_ladder
-from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies, windows_of
+from evaluation.problems.ordering.learned_orders import Learned, index_policy, learned_policies, windows_of
+from evaluation.problems.ordering.log_gaps import lacking_in_words
 from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.playing import OrderPolicy
 from evaluation.problems.ordering.running import FIXED, TWIN_SEED, late_notes, population_notes, queue_facts
 from evaluation.problems.ordering.user_orders import UserOrders, user_orders
 from evaluation.problems.ordering.weeks import TestWeek, WeekPlan, log_days, plan_weeks
-from evaluation.problems.ordering.winning import winner_of, with_exported_last
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of

@@ -33,12 +33,12 @@ from evaluation.problems.kit import (
 from evaluation.problems.ordering.certificate.certifying import certify_queue, refused_queue
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.fitting import build_queue_twin, days_of_last_anchor
-from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.generated_log import DEFAULT, generate_queue_log
 from evaluation.problems.ordering.judging import compare_queue
-from evaluation.problems.ordering.lacking import left_out_in_words
+from evaluation.problems.ordering.log_gaps import left_out_in_words
 from evaluation.problems.ordering.refreshing import queue_parts
 from evaluation.problems.ordering.running import BUNDLE, refuse_unplayable, write_order_comparison
+from evaluation.problems.ordering.same_machine import refuse_other_pool
 from evaluation.problems.ordering.steps import (
     build_queue_bundle,
     build_queue_comparison,

@@ -12,7 +12,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number
 from evaluation.comparison.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
 from evaluation.comparison.training_days import DaysConfig
-from evaluation.judges.contender import OtherSystemError
+from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.ordering.comparing import REFERENCES, REPLAY, compare_orders
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings

@@ -14,18 +14,18 @@ from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import compare_orders
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
+from evaluation.problems.ordering.exported_order import Winner, winner_of, with_exported_last
 from evaluation.problems.ordering.exporting import best_index, export_order, export_rule
+from evaluation.problems.ordering.feature_ranges import Ranges, logged_ranges
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
-from evaluation.problems.ordering.lacking import all_equal_in_words, lacking_in_words
 from evaluation.problems.ordering.ladder import CHOOSING, IndexOf, Ladder, choices_at, rules_and_ladder
-from evaluation.problems.ordering.learned import Learned, index_policy, learned_policies
-from evaluation.problems.ordering.observing import Ranges, logged_ranges
+from evaluation.problems.ordering.learned_orders import Learned, index_policy, learned_policies
+from evaluation.problems.ordering.log_gaps import all_equal_in_words, lacking_in_words
 from evaluation.problems.ordering.order_candidates import learned_index
 from evaluation.problems.ordering.replaying import queue_of
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.weeks import anchor_days, plan_weeks
-from evaluation.problems.ordering.winning import Winner, winner_of, with_exported_last
 from logs_schema.archive import Archive
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress, Stage

@@ -19,17 +19,17 @@ from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.config import ORDER_CODE
+from evaluation.problems.ordering.exported_order import Winner, winner_of, winner_of_ladder
 from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer
+from evaluation.problems.ordering.feature_ranges import load_ranges, logged_ranges, save_ranges
 from evaluation.problems.ordering.fixed_orders import fixed_order, is_by_predictions
-from evaluation.problems.ordering.foreign import refuse_other_pool
 from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
 from evaluation.problems.ordering.ladder import CHOOSING, ChosenOrder, choice_at
-from evaluation.problems.ordering.learned import Learned
-from evaluation.problems.ordering.observing import load_ranges, logged_ranges, save_ranges
+from evaluation.problems.ordering.learned_orders import Learned
 from evaluation.problems.ordering.playing import EASY
 from evaluation.problems.ordering.reporting import write_order_report
 from evaluation.problems.ordering.running import kept_index, train_anchors
-from evaluation.problems.ordering.winning import Winner, winner_of, winner_of_ladder
+from evaluation.problems.ordering.same_machine import refuse_other_pool
 from logs_schema.archive import Archive
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.layout import date_of

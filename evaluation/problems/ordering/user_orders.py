@@ -18,7 +18,7 @@ from evaluation.judges.host_policy import HostPolicy, form_of
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter, raised, tried, words_of
 from evaluation.problems.ordering.exporting import policy_of_bundle
-from evaluation.problems.ordering.learned import look_up, starts_of_weeks, windows_of
+from evaluation.problems.ordering.learned_orders import look_up, starts_of_weeks, windows_of
 from evaluation.problems.ordering.playing import OrderPolicy, Play, rule_policy
 from evaluation.problems.ordering.weeks import TestWeek
 from logs_schema.errors import ConfigError

@@ -4,7 +4,7 @@ import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 
-from evaluation.certify.answering import SECTION as ANSWERS
+from evaluation.certify.answer_lines import SECTION as ANSWERS
 from evaluation.certify.biases import SECTION as BIASES
 from evaluation.certify.calibrated import SECTION as CALIBRATION
 from evaluation.certify.certificate import Certificate, certificate_of
@@ -18,7 +18,7 @@ from evaluation.certify.model_class import SECTION as MODEL_CLASS
 from evaluation.certify.offloading import SECTION as OFFLOAD
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.reactions import SECTION as REACTIONS
-from evaluation.certify.repeating import SECTION as REPEATS
+from evaluation.certify.retries import SECTION as REPEATS
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.placement.spreading import spread_in_words, spread_of
 from logs_schema import Archive

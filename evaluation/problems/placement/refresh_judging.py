@@ -16,8 +16,8 @@ from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFac
 from evaluation.comparison.formatting import number
 from evaluation.comparison.metrics import main_metric
 from evaluation.comparison.products import archive_facts
+from evaluation.judges.bundle_policies import BundlePolicy
 from evaluation.judges.config import JudgeConfig
-from evaluation.judges.contender import Contender
 from evaluation.judges.judge import (
     Candidate,
     Judge,
@@ -61,8 +61,8 @@ def judge_both(
     archive: Archive,
     twin: PlacementTwin,
     days: Sequence[dt.date],
-    new: Contender,
-    running: Contender,
+    new: BundlePolicy,
+    running: BundlePolicy,
     config: JudgeConfig,
     intervals: IntervalConfig,
     progress: Progress,

@@ -4,7 +4,7 @@ import datetime as dt
 from pathlib import Path
 
 from evaluation.comparison.comparison import Comparison
-from evaluation.judges.contender import load_contender
+from evaluation.judges.bundle_policies import load_bundle_policy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import refuse_uneven
 from evaluation.problems.placement.comparing import COMPARISON_CODE
@@ -29,7 +29,7 @@ def placement_parts(config: RunConfig) -> RefreshParts:
         archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
     ) -> Comparison:
         system = PlacementTwin.load(twin)
-        one, other = (load_contender(bundle, system.encoding) for bundle in (new, running))
+        one, other = (load_bundle_policy(bundle, system.encoding) for bundle in (new, running))
         return judge_both(
             Archive(archive), system, days, one, other, config.judge, config.intervals, progress
         )
@@ -46,4 +46,4 @@ def placement_parts(config: RunConfig) -> RefreshParts:
 
 
 def _refuse_other(bundle: Path, twin: Path) -> None:
-    load_contender(bundle, load_encoding(twin))
+    load_bundle_policy(bundle, load_encoding(twin))

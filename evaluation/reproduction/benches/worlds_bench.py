@@ -17,7 +17,7 @@ import jax
 import numpy as np
 
 from evaluation.baselines import BASELINES
-from evaluation.certify.behaving import fit_behaviour
+from evaluation.certify.cloned_behaviour import fit_behaviour
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import DATA
 from evaluation.certify.tested_system import of_twin

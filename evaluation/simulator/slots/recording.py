@@ -20,7 +20,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch
 from twin.orchestration.joint import DISPATCH, ORCHESTRATE, joint_environment
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.queues import next_arrival
 from twin.placement.types import PlacementOutcome, Requests
 from twin.rollout import credit

@@ -25,7 +25,7 @@ from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.forecast import DayForecast, expected_busy
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import FrameState, Scaling, removable, specified
-from twin.orchestration.orchestrating import Orchestrate, any_largest, host_score, row_of
+from twin.orchestration.orchestrator import Orchestrate, any_largest, host_score, row_of
 from twin.placement.features import one_hot
 
 

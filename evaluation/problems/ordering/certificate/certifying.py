@@ -33,7 +33,7 @@ from evaluation.problems.ordering.certificate.workload import (
     workload_lines,
 )
 from evaluation.problems.ordering.certificate.workload import SECTION as WORKLOAD
-from evaluation.problems.ordering.foreign import holds_training
+from evaluation.problems.ordering.same_machine import holds_training
 from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import begin_schedule
 from logs_schema import Archive

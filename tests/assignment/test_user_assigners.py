@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evaluation import compare, shifted_days
-from evaluation.problems.assignment.entrants import SIGNATURE, entrants
+from evaluation.problems.assignment.compared_assigners import SIGNATURE, compared_assigners
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from tests.assignment.archives import write_log
@@ -30,13 +30,13 @@ def test_what_is_said_of_a_function_is_what_it_gets():
 
 def test_a_function_that_writes_to_its_costs_chooses_no_edge_that_is_not_there():
     costs = plain_costs(np.array([[np.inf, 1.0]]))
-    solve = entrants(None, {"mine": overwrites})[1].ready["mine"](np.random.default_rng(0))
+    solve = compared_assigners(None, {"mine": overwrites})[1].ready["mine"](np.random.default_rng(0))
     with pytest.raises(ConfigError, match="'mine' chose an edge that is not there"):
         solve(costs)
 
 
 def test_a_bundle_of_another_problem_is_refused_by_its_problem(tmp_path):
-    refused = entrants(None, {"old": make_bundle(tmp_path / "bundle")})[1].refused["old"]
+    refused = compared_assigners(None, {"old": make_bundle(tmp_path / "bundle")})[1].refused["old"]
     assert "policy 'old': this bundle is of the problem 'placement'" in str(refused)
     assert "a bundle of assignment" in str(refused)
 

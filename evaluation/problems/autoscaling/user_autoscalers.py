@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 
-from evaluation.judges.contender import OtherSystemError
+from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.judges.user_policies import EnteredPolicies, Takes, UserPolicy, enter
 from logs_schema.errors import ConfigError
 from offline_rl.autoscaling.export import config_of
@@ -26,7 +26,7 @@ SIGNATURE = (
 )
 
 
-def own_autoscalers(
+def user_autoscalers(
     policies: Mapping[str, UserPolicy],
     taken: Collection[str],
     deployments: Sequence[str],

@@ -1,7 +1,7 @@
 """A policy from a bundle, to be evaluated in a system with another encoding.
 
 A policy's contract fixes its vocabularies, estimates and units of time. The evaluated system has those of a newer fit.
-A contender keeps its own (`Contender.encoding`) with the current nodes; `evaluation.judges.views` translates requests
+The policy keeps its own (`BundlePolicy.encoding`) with the current nodes; `evaluation.judges.views` translates requests
 and events into it, as the server's runner does.
 """
 
@@ -40,7 +40,7 @@ class OtherSystemError(ConfigError):
 
 
 @dataclass(frozen=True)
-class Contender:
+class BundlePolicy:
     """A policy of a bundle.
 
     Attributes:
@@ -73,7 +73,7 @@ class Contender:
         return order[greedy(logits)]
 
     def player(self, name: str | None) -> Player:
-        """The contender as a player.
+        """The policy as a player.
 
         Args:
             name: Its name in `views.ViewStates.others`; None where the evaluated system has the same encoding.
@@ -91,7 +91,7 @@ class Contender:
         return self.encoding.to_json() == judged.to_json()
 
 
-def load_contender(bundle: Path, judged: Encoding) -> Contender:
+def load_bundle_policy(bundle: Path, judged: Encoding) -> BundlePolicy:
     """Loads the policy of a bundle for a system.
 
     Raises:
@@ -104,7 +104,7 @@ def load_contender(bundle: Path, judged: Encoding) -> Contender:
         contract = replace(contract, choices=names)
     refuse_other_nodes(contract, judged.cluster, bundle)
     params = params_of(read_network(bundle, policy.contract))
-    return Contender(
+    return BundlePolicy(
         policy.content_hash,
         original(contract),
         jax.tree.map(jnp.asarray, params),

@@ -15,7 +15,7 @@ from twin.contracts import PyTree
 TWIN, RANDOM = "twin", "random"
 
 
-class Entrant(NamedTuple):
+class Table2Policy(NamedTuple):
     """A policy of the table: how it decides, and its parameters, leaves [seeds, ...]."""
 
     name: str
@@ -23,27 +23,27 @@ class Entrant(NamedTuple):
     params: PyTree
 
 
-def entrants(schedulers: Schedulers) -> list[Entrant]:
+def policies_of(schedulers: Schedulers) -> list[Table2Policy]:
     """Every policy except the reference."""
     one = jax.tree.map(lambda leaf: np.asarray(leaf)[None], schedulers.clone)
     plain = [
-        Entrant(name, name, one)
+        Table2Policy(name, name, one)
         for name in (RANDOM, "least_loaded", "behaviour", "least_expected_delay", *schedulers.rules)
     ]
-    learned = [Entrant(name, "greedy", params) for name, params in schedulers.from_logs.items()]
-    clones = [Entrant("bc", "sampled", one), Entrant("bc_greedy", "greedy", one)]
-    found = [*plain, *clones, *learned, Entrant(TWIN, "greedy", schedulers.trained)]
+    learned = [Table2Policy(name, "greedy", params) for name, params in schedulers.from_logs.items()]
+    clones = [Table2Policy("bc", "sampled", one), Table2Policy("bc_greedy", "greedy", one)]
+    found = [*plain, *clones, *learned, Table2Policy(TWIN, "greedy", schedulers.trained)]
     if schedulers.ladder:
         name, row = schedulers.chosen
         is_rule = name in schedulers.rules
         params = one if is_rule else jax.tree.map(
             lambda leaf: np.asarray(leaf)[None], policy_params(schedulers, name, row)
         )  # fmt: skip
-        found.append(Entrant(LADDER, name if is_rule else "greedy", params))
+        found.append(Table2Policy(LADDER, name if is_rule else "greedy", params))
     return found
 
 
-def by_need(policies: Sequence[Entrant]) -> tuple[list[Entrant], list[Entrant]]:
+def by_need(policies: Sequence[Table2Policy]) -> tuple[list[Table2Policy], list[Table2Policy]]:
     """Greedy networks, and the others; those have one seed each."""
     return (
         [one for one in policies if one.kind == "greedy"],
@@ -51,12 +51,14 @@ def by_need(policies: Sequence[Entrant]) -> tuple[list[Entrant], list[Entrant]]:
     )
 
 
-def together(policies: Sequence[Entrant]) -> PyTree:
+def together(policies: Sequence[Table2Policy]) -> PyTree:
     """The parameters of some policies side by side, leaves [all their seeds, ...]."""
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *(one.params for one in policies))
 
 
-def dealt(simulated: DayShares, members: Sequence[Entrant], shift: int) -> dict[tuple[str, int], DayShares]:
+def dealt(
+    simulated: DayShares, members: Sequence[Table2Policy], shift: int
+) -> dict[tuple[str, int], DayShares]:
     """The rows of one call, given back to their policies."""
     first, dealt = 0, {}
     for one in members:

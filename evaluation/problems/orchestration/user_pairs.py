@@ -38,7 +38,7 @@ from twin.orchestration.frame_mechanics import Dispatch, frame_response, observi
 from twin.orchestration.frame_state import FrameState, Scaling
 from twin.orchestration.frames import frame_problem
 from twin.orchestration.learned import learned_chance
-from twin.orchestration.orchestrating import Orchestrate
+from twin.orchestration.orchestrator import Orchestrate
 from twin.orchestration.slots import SlotState, slot_problem
 
 DISPATCHES = (
@@ -65,7 +65,7 @@ class Watched:
         self.num_illegal += int(illegal)
 
 
-class OwnPair(NamedTuple):
+class UserPair(NamedTuple):
     """A pair with at least one side of the user's, as a comparison plays it."""
 
     pair: Pair
@@ -73,9 +73,9 @@ class OwnPair(NamedTuple):
     watched: Watched
 
 
-def own_pairs(
+def user_pairs(
     policies: Mapping[str, UserPolicy], taken: Collection[str], fitted: FittedCluster, others: Entrants
-) -> EnteredPolicies[OwnPair]:
+) -> EnteredPolicies[UserPair]:
     """The user's policies as pairs.
 
     Args:
@@ -88,10 +88,10 @@ def own_pairs(
         ConfigError: A name is taken.
     """
 
-    def of_dispatcher(name: str, policy: Any) -> OwnPair:
+    def of_dispatcher(name: str, policy: Any) -> UserPair:
         return of_pair(name, SlotPolicies(policy))
 
-    def of_pair(name: str, given: SlotPolicies) -> OwnPair:
+    def of_pair(name: str, given: SlotPolicies) -> UserPair:
         if isinstance(given.dispatch, str) and isinstance(given.orchestrate, str):
             raise ConfigError(
                 f"policy {name!r} names both sides, {given.dispatch!r} and {given.orchestrate!r}", where="SlotPolicies",
@@ -111,7 +111,7 @@ def own_pairs(
             orchestration[name] = _orchestrator(name, given.orchestrate, fitted)
         if not isinstance(given.dispatch, str):
             dispatch[name] = _dispatcher(name, given.dispatch, fitted, watched)
-        return OwnPair(pair, Entrants(dispatch, orchestration), watched)
+        return UserPair(pair, Entrants(dispatch, orchestration), watched)
 
     takes = Takes(DISPATCHES, of_dispatcher, baseline=of_dispatcher, slots=of_pair)
     return enter(policies, taken, takes)

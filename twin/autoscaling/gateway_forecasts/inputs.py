@@ -18,7 +18,7 @@ QUANTITIES = ("response_s", "response_p95_s", "response_p99_s", "cores_used")
 """What is forecast: three times at the gateway, and the cores that all deployments use together."""
 
 
-class AnswerInputs(NamedTuple):
+class GatewayForecastInputs(NamedTuple):
     """Inputs of all intervals of a log; NumPy."""
 
     load_source: str
@@ -68,7 +68,7 @@ def load_source_of(log: ScalingLog) -> str:
     )  # fmt: skip
 
 
-def inputs_of(log: ScalingLog, load_source: str) -> AnswerInputs:
+def inputs_of(log: ScalingLog, load_source: str) -> GatewayForecastInputs:
     """The inputs of a log; intervals in which something is not logged hold NaN."""
     column = log.columns
     if load_source == RATE:
@@ -80,7 +80,7 @@ def inputs_of(log: ScalingLog, load_source: str) -> AnswerInputs:
     grants = _logs(column["cpu_cores"] * column["num_replicas"], LEAST_CORES)
     levels = np.concatenate([load, grants], axis=1)
     changes = np.nan_to_num(np.diff(levels, axis=0, prepend=levels[:1]), nan=0.0)
-    return AnswerInputs(load_source, load, grants, changes)
+    return GatewayForecastInputs(load_source, load, grants, changes)
 
 
 def quantity_of(log: ScalingLog, name: str) -> np.ndarray:

@@ -1,6 +1,6 @@
-"""What every edge holds under an assignment, and what moves between edges would make of it.
+"""The state of a local search: an assignment, what every edge holds under it, and what moves would make of that.
 
-The books know, for every request, its edge without it; so a move, a swap or a chain is priced for all pairs at once.
+It knows, for every request, its edge without it; so a move, a swap or a chain is priced for all pairs at once.
 What a step changes is computed anew for the edges that it touches, all of them in one pass.
 """
 
@@ -10,8 +10,8 @@ from offline_rl.assignment.terms import PairTerms, ended_s, terms_of, with_one
 from twin.assignment.types import Costs
 
 
-class Books:
-    """The books of one assignment, which they own.
+class SearchState:
+    """One assignment, changed in place.
 
     Attributes:
         terms: Of the instance.

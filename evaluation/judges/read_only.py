@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 
-def unwritable(value: Any) -> Any:
+def read_only(value: Any) -> Any:
     """The same value in containers of its own, whose arrays are views that refuse to be written.
 
     Args:
@@ -19,15 +19,15 @@ def unwritable(value: Any) -> Any:
         view.flags.writeable = False
         return view
     if isinstance(value, tuple):
-        parts = map(unwritable, value)
+        parts = map(read_only, value)
         return value._make(parts) if hasattr(value, "_make") else tuple(parts)
     if isinstance(value, list):
-        return [unwritable(part) for part in value]
+        return [read_only(part) for part in value]
     if isinstance(value, Mapping):
-        return {name: unwritable(part) for name, part in value.items()}
+        return {name: read_only(part) for name, part in value.items()}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         own = copy(value)
         for item in dataclasses.fields(value):
-            object.__setattr__(own, item.name, unwritable(getattr(value, item.name)))
+            object.__setattr__(own, item.name, read_only(getattr(value, item.name)))
         return own
     return value

@@ -15,8 +15,13 @@ from typing import NamedTuple
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from twin.autoscaling.answered.inputs import AnswerInputs, inputs_of, load_source_of, quantity_of
-from twin.autoscaling.answered.predictors import (
+from twin.autoscaling.gateway_forecasts.inputs import (
+    GatewayForecastInputs,
+    inputs_of,
+    load_source_of,
+    quantity_of,
+)
+from twin.autoscaling.gateway_forecasts.predictors import (
     CANDIDATES,
     NEIGHBOURS,
     Columns,
@@ -40,7 +45,7 @@ Replay = Callable[[ScalingLog, np.ndarray, ScalingLog], np.ndarray]
 mechanistic model adds to the candidates."""
 
 
-class AnswerForecast(NamedTuple):
+class GatewayForecast(NamedTuple):
     """Forecasts of the intervals of a log; NaN where load or grants are not known."""
 
     low: np.ndarray
@@ -51,7 +56,7 @@ class AnswerForecast(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AnswerForecaster:
+class GatewayForecaster:
     """What was learned of one quantity.
 
     Attributes:
@@ -66,7 +71,7 @@ class AnswerForecaster:
     chosen: str
     errors: Mapping[str, float]
     num_intervals: int
-    forecast: Callable[[ScalingLog], AnswerForecast]
+    forecast: Callable[[ScalingLog], GatewayForecast]
 
 
 class _Support(NamedTuple):
@@ -95,7 +100,7 @@ class _Support(NamedTuple):
         )
 
 
-def fit_forecaster(log: ScalingLog, quantity: str, replay: Replay | None = None) -> AnswerForecaster:
+def fit_forecaster(log: ScalingLog, quantity: str, replay: Replay | None = None) -> GatewayForecaster:
     """Learns one quantity from a log.
 
     Args:
@@ -131,7 +136,7 @@ def fit_forecaster(log: ScalingLog, quantity: str, replay: Replay | None = None)
     farthest = float(np.quantile(distance, FARTHEST))
     fitted = {name: fit(features, logs, columns) for name, fit in CANDIDATES.items()}
 
-    def forecast(other: ScalingLog) -> AnswerForecast:
+    def forecast(other: ScalingLog) -> GatewayForecast:
         asked = inputs_of(other, source)
         known = np.flatnonzero(asked.known)
         found = (
@@ -143,7 +148,7 @@ def fit_forecaster(log: ScalingLog, quantity: str, replay: Replay | None = None)
             found[LAW] = np.log(np.maximum(replay(log, learned, other)[known], 1e-6))
         return _answered(support, asked, known, found, chosen, (low, high), farthest)
 
-    return AnswerForecaster(quantity, chosen, errors, len(rows), forecast)
+    return GatewayForecaster(quantity, chosen, errors, len(rows), forecast)
 
 
 def _held_out(
@@ -189,13 +194,13 @@ def _calibrated(
 
 def _answered(
     support: _Support,
-    inputs: AnswerInputs,
+    inputs: GatewayForecastInputs,
     known: np.ndarray,
     found: Mapping[str, np.ndarray],
     chosen: str,
     quantiles: tuple[float, float],
     farthest: float,
-) -> AnswerForecast:
+) -> GatewayForecast:
     low, middle, high = (np.full(len(inputs.load), np.nan) for _ in range(3))
     far, wide = np.zeros(len(middle), bool), np.zeros(len(middle), bool)
     if len(known):
@@ -207,7 +212,7 @@ def _answered(
             )
         far[known] = distance > farthest
         wide[known] = (quantiles[1] - quantiles[0]) * scale > np.log(WIDEST)
-    return AnswerForecast(low, middle, high, far | wide | ~np.isfinite(middle), far)
+    return GatewayForecast(low, middle, high, far | wide | ~np.isfinite(middle), far)
 
 
 def _quantile(values: np.ndarray, share: float) -> float:

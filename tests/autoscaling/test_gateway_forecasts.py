@@ -10,8 +10,8 @@ from evaluation.problems.autoscaling.forecasts import cut_out, forecast_rows, qu
 from logs_schema.errors import ConfigError, ProductError
 from tests.autoscaling.test_scaling_log import archive, row
 from tests.autoscaling.test_twin import made_log
-from twin.autoscaling.answered.forecaster import LAW, fit_forecaster
-from twin.autoscaling.answered.inputs import CORES, RATE, RATES, inputs_of, load_source_of
+from twin.autoscaling.gateway_forecasts.forecaster import LAW, fit_forecaster
+from twin.autoscaling.gateway_forecasts.inputs import CORES, RATE, RATES, inputs_of, load_source_of
 from twin.autoscaling.persistence import has_laws, load_application_twin, load_log
 from twin.autoscaling.scaling_log import DEPLOYMENT_COLUMNS, GATEWAY_COLUMNS, ScalingLog, read_scaling_log
 

@@ -19,7 +19,7 @@ NEIGHBOURS = 10
 
 
 class Columns(NamedTuple):
-    """Where the features of `AnswerInputs` stand."""
+    """Where the features of `GatewayForecastInputs` stand."""
 
     loads: int
     grants: int

@@ -1,4 +1,4 @@
-"""Who assigns requests in a comparison: rules that look at no load, list scheduling, insertion, what was trained."""
+"""The schedulers of a comparison: rules that look at no load, list scheduling, insertion, and trained ones."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -67,19 +67,19 @@ class FixedEdges(NamedTuple):
     predicted: np.ndarray | None  # None where no agent of the log is at several sites
 
 
-def entrants(
+def compared_assigners(
     policy: Path | None, users: Mapping[str, UserPolicy]
 ) -> tuple[list[ComparedAssigner], EnteredPolicies[MadeSolver]]:
-    """Everybody: rules, the schedulers of a training, and the user's own; these also as they were entered.
+    """Rules, the schedulers of a training, and the user's own; the latter also as they were entered.
 
     Raises:
         ConfigError: A name of the user's is taken.
     """
     found = [_fixed(name) for name in (HISTORY, "local", "predicted")]
     found.append(
-        _entrant(AT_ONCE, "baseline", [lambda region, _fixed, _interval_s, _rng: play_at_once(region)])
+        _player(AT_ONCE, "baseline", [lambda region, _fixed, _interval_s, _rng: play_at_once(region)])
     )
-    found.append(_entrant(ALONE, "baseline", [_alone]))
+    found.append(_player(ALONE, "baseline", [_alone]))
     solvers: dict[str, MadeSolver] = {
         "random_1": lambda rng: lambda costs: best_of_random(rng, costs, 1),
         "random_100": lambda rng: lambda costs: best_of_random(rng, costs, 100),
@@ -102,7 +102,7 @@ def entrants(
     return found, entered
 
 
-def _entrant(name: str, kind: str, players: Sequence[Callable[..., PlayedRounds]]) -> ComparedAssigner:
+def _player(name: str, kind: str, players: Sequence[Callable[..., PlayedRounds]]) -> ComparedAssigner:
     return ComparedAssigner(PolicyFacts(name, kind, WORDS[name]), players)
 
 
@@ -139,7 +139,7 @@ def _fixed(name: str) -> ComparedAssigner:
 
         return play_at_once(region, choose)
 
-    return _entrant(name, "history" if name == HISTORY else "baseline", [play])
+    return _player(name, "history" if name == HISTORY else "baseline", [play])
 
 
 def _users(name: str, function: Callable[..., Any]) -> MadeSolver:
