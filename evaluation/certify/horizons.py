@@ -3,9 +3,8 @@
 Decisions, acceptances and run times are the log's, waits are the twin's: the system that wrote the log would repeat it.
 
 The features of every node: requests running and waiting, waiting share, backlog, recent wait. At each horizon the
-states of all
-windows, in the twin and in the log, are two samples; their earth mover's distance over the feature's deviation is
-averaged over features and nodes. The same distance between the windows of two real days is the floor.
+states of all windows, in the twin and in the log, are two samples; their earth mover's distance over the feature's
+deviation is averaged over features and nodes. The same distance between the windows of two real days is the floor.
 """
 
 from collections.abc import Sequence

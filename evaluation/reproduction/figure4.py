@@ -70,8 +70,7 @@ class Figure4Config:
         num_parts: Parts of the day.
         shift: Days from the day learned from to the day simulated.
         num_replications: Times that the day is simulated by every twin, and by the system for the floor; a multiple of
-            the members of
-            an ensemble.
+            the members of an ensemble.
         num_steps: Requests a window of the whole day's fit.
         twin: Of every ensemble.
         training: How the engine is cloned.

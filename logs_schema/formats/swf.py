@@ -3,8 +3,7 @@
 Readings of the format:
 
 * Instants are `UnixStartTime + submit`, unless submit times are plainly seconds since 1970 themselves. Without
-  either the clock is relative. On a relative clock days are
-  counted from the `origin` given, or from 1970-01-01.
+  either the clock is relative: then days are counted from the `origin` given, or from 1970-01-01.
 * Processors requested are field 8, where unknown field 5. Field 10 is KiB per processor.
 * -1 is unknown and stays null; a wait of -1 leaves start and finish null, a run time of -1 the finish alone.
 * Status 1 is completed, 0 failed, 5 killed, others unknown; a job cancelled with no run time never started, and its
