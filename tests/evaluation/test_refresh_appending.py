@@ -15,8 +15,8 @@ from evaluation.commands.cli import main
 from evaluation.jobs.job import run_job
 from evaluation.pipeline.refresh.appending import blocks, in_words, settled_among
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
-from evaluation.pipeline.refresh.job import history_step
 from evaluation.pipeline.refresh.standing import STALE, is_under_way
+from evaluation.pipeline.refresh.steps import history_step
 from evaluation.problems.refresh_parts import HistorySplit, newest_days
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, FormatError, ProductError

@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.jobs.job import run_steps
 from evaluation.pipeline.refresh.config import RefreshConfig
-from evaluation.pipeline.refresh.job import _as_exported
+from evaluation.pipeline.refresh.job import as_exported
 from evaluation.pipeline.refresh.standing import DATA, DECISION, forced_export
 from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
@@ -60,7 +60,7 @@ def test_the_products_of_an_export_that_stands_are_named_as_those_of_any_other(
 ) -> None:
     made(tmp_path, force=True)
     monkeypatch.chdir(tmp_path)
-    found = _as_exported(Path(), {}, SilentProgress())
+    found = as_exported(Path(), {}, SilentProgress())
     assert {"candidate", DECISION, "bundle"} <= set(found)
     assert all(path.is_absolute() for path in found.values())
 

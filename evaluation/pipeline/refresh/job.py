@@ -17,17 +17,11 @@ Placements and orders of a queue are refreshed by the same steps; their differen
 server decides placements only: for a queue, its own log in this project's format is appended, the table `requests`.
 """
 
-import datetime as dt
-import json
-import shutil
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from evaluation.certify.persistence import KIND as CERTIFICATE
-from evaluation.certify.persistence import certification_in, load_certificate
-from evaluation.comparison.products import load_comparison
+from evaluation.certify.persistence import certification_in
 from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.pipeline.refresh import appending
@@ -37,23 +31,19 @@ from evaluation.pipeline.refresh.deciding import (
     NOTHING_RUNS,
     ExportDecision,
     Result,
-    better_rules,
-    decide,
-    idle_decision,
-    judgements_of,
 )
-from evaluation.pipeline.refresh.standing import (
-    DATA,
-    DECISION,
-    TEXT,
-    forced_export,
-    has_ended,
-    is_news,
-    is_under_way,
-    load_decision,
+from evaluation.pipeline.refresh.standing import DATA, DECISION, forced_export, is_news, load_decision
+from evaluation.pipeline.refresh.steps import (
+    certificate_step,
+    decision_step,
+    exported_step,
+    history_step,
+    idle_step,
+    judged_step,
+    running_step,
+    twin_step,
 )
 from evaluation.pipeline.run import BUNDLE, archive_step
-from evaluation.problems.certificates import certificate_plan
 from evaluation.problems.configuration import LogConfig, RunConfig
 from evaluation.problems.kit import Kit, ProblemOptions
 from evaluation.problems.kits import choose_kit
@@ -61,11 +51,8 @@ from evaluation.problems.refresh_parts import HistorySplit, Notice, RefreshParts
 from evaluation.problems.usual_job import bundle_step
 from logs_schema import Archive
 from logs_schema.errors import ConfigError, ProductError
-from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, read_manifest
 from logs_schema.progress import Progress
-from logs_schema.records import to_plain
-from logs_schema.tables import REQUESTS
 from offline_rl.bundle import origin_of, read_bundle
 
 Products = Mapping[str, Path]
@@ -111,6 +98,32 @@ def refresh(
         return _refresh_alone(config, config.log, here, log, work, bundle, settings, progress, options)
 
 
+class _Steps:
+    """The steps of one refresh in its folder, run as they are added: what is made already is reused."""
+
+    def __init__(self, place: Path, progress: Progress) -> None:
+        self.place, self.progress = place, progress
+        self.steps: list[Step] = []
+        self.products: dict[str, Path] = {}
+
+    def run(self, *steps: Step) -> dict[str, Path]:
+        """Adds steps, and makes what is missing; the products of all."""
+        self.steps += steps
+        self.products = run_steps(self.steps, self.place, self.progress)
+        return self.products
+
+    def decided_by(self, step: Step) -> tuple[ExportDecision, dict[str, Path]]:
+        """The decision that a last step makes, and all products."""
+        return load_decision(self.run(step)[DECISION]), self.products
+
+    def standing(
+        self, running: Path | None, settings: RefreshConfig, certificate: Path | None
+    ) -> tuple[ExportDecision, dict[str, Path]] | None:
+        """A forced export that stands (see `forced_export`), and all products; None where there is none."""
+        decision = forced_export(self.place, running, settings, certificate)
+        return None if decision is None else (decision, as_exported(self.place, self.products, self.progress))
+
+
 def _refresh_alone(
     config: RunConfig,
     base_log: LogConfig,
@@ -125,68 +138,66 @@ def _refresh_alone(
     running = find_running(bundle, work)
     if running is not None:
         read_bundle(running)
-    base = (
-        run_steps([archive_step(base_log, here, config.engine)], work, progress)["archive"]
-        / appending.ARCHIVE
-    )
-    kit, config, note = choose_kit(config, base, options)
+    imported = run_steps([archive_step(base_log, here, config.engine)], work, progress)
+    archive = imported["archive"] / appending.ARCHIVE
+    kit, config, note = choose_kit(config, archive, options)
     if note:
         progress.note(note)
     parts = kit.need(kit.refresh, "schedtwin refresh")(config)
     if running is not None:
         refuse_other_decisions(running, kit.name)
-    place = work / FOLDER
-    steps = [history_step(base, place, log, progress, parts.table)]
-    products = run_steps(steps, place, progress)
-    if not (settings.force or is_news(products["history"])):
-        if (standing := forced_export(place, running, settings, None)) is not None:
-            return standing, _as_exported(place, products, progress)
+    job = _Steps(work / FOLDER, progress)
+    job.run(history_step(archive, job.place, log, progress, parts.table))
+    if not (settings.force or is_news(job.products["history"])):
         reason = NO_NEWS if running is not None else NOTHING_RUNS
-        products = run_steps([*steps, _idle_step(settings, reason)], place, progress)
-        return load_decision(products[DECISION]), products
-    history = Archive(products["history"] / appending.ARCHIVE)
+        return job.standing(running, settings, None) or job.decided_by(idle_step(settings, reason))
+    history = Archive(job.products["history"] / appending.ARCHIVE)
     held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
     causes: tuple[str, ...] = ()
     if settings.when_needed and running is not None:
         needed, causes = notice(kit.name, parts, history, running, held_out, settings.reward_below)
         if not needed:
             reason = f"training is not due, so nothing was fitted: {'; '.join(causes)}"
-            products = run_steps([*steps, _idle_step(settings, reason)], place, progress)
-            return load_decision(products[DECISION]), products
-    steps += [_twin_step(kit, parts.config, held_out, progress), _certificate_step(config, held_out)]
-    products = run_steps(steps, place, progress)
-    notes: list[str] = []
-    trained, judged = certification_in(products[CERTIFICATE]).passed or settings.force, False
-    if not trained:
-        standing = forced_export(place, running, settings, products[CERTIFICATE])
-        if standing is not None:
-            return standing, _as_exported(place, products, progress)
-    else:
-        train = kit.need(kit.train, "schedtwin train")
-        steps += [
-            train(parts.config).step("policy", ("twin", CERTIFICATE)),
-            bundle_step(kit.need(kit.export, "schedtwin export"), "candidate"),
-        ]
-        products = run_steps(steps, place, progress)
-        running, notes = choose_running(running, place, products, parts)
-        notes = [*(f"training is due: {cause}" for cause in causes), *notes]
-        judged = running is not None
-        if running is not None:
-            steps += [_running_step(running), _judged_step(parts, config, held_out)]
-    steps.append(_decision_step(settings, held_out, notes, judged=judged, trained=trained))
-    products = run_steps(steps, place, progress)
-    decision = load_decision(products[DECISION])
+            return job.decided_by(idle_step(settings, reason))
+    job.run(twin_step(kit, parts.config, held_out, progress), certificate_step(config, held_out))
+    if certification_in(job.products[CERTIFICATE]).passed or settings.force:
+        return _retrained(job, kit, parts, config, held_out, running, settings, causes)
+    standing = job.standing(running, settings, job.products[CERTIFICATE])
+    return standing or job.decided_by(decision_step(settings, held_out, [], judged=False, trained=False))
+
+
+def _retrained(
+    job: _Steps,
+    kit: Kit,
+    parts: RefreshParts,
+    config: RunConfig,
+    held_out: HistorySplit,
+    running: Path | None,
+    settings: RefreshConfig,
+    causes: Sequence[str],
+) -> tuple[ExportDecision, dict[str, Path]]:
+    """Trains in the twin, compares with the running policy, if there is one, and exports what is better."""
+    job.run(
+        kit.need(kit.train, "schedtwin train")(parts.config).step("policy", ("twin", CERTIFICATE)),
+        bundle_step(kit.need(kit.export, "schedtwin export"), "candidate"),
+    )
+    running, notes = choose_running(running, job.place, job.products, parts)
+    notes = [*(f"training is due: {cause}" for cause in causes), *notes]
+    if running is not None:
+        job.steps += [running_step(running), judged_step(parts, config, held_out)]
+    is_judged = running is not None
+    decision, _ = job.decided_by(decision_step(settings, held_out, notes, judged=is_judged, trained=True))
     if decision.result is Result.EXPORTED:
-        products = run_steps([*steps, _bundle_step()], place, progress)
-    return decision, products
+        job.run(exported_step())
+    return decision, job.products
 
 
-def _as_exported(place: Path, products: Products, progress: Progress) -> dict[str, Path]:
+def as_exported(place: Path, products: Products, progress: Progress) -> dict[str, Path]:
     """The products of a forced export that stands, the bundle among them, made again where it is damaged."""
     progress.note("the export that was forced stands: nothing that it was based on has changed")
     names = ("twin", CERTIFICATE, "policy", "candidate", "running", "judged", DECISION)
     made = {name: (place / name).resolve() for name in names if (place / name / MANIFEST).is_file()}
-    return run_steps([_bundle_step()], place, progress, done={**products, **made})
+    return run_steps([exported_step()], place, progress, done={**products, **made})
 
 
 def notice(
@@ -252,137 +263,3 @@ def choose_running(
         why = f"{error.what} ({error.where.split(': ', 1)[-1]})"
         return None, [f"the running policy is not compared with: {why}; the certificate alone decides"]
     return running, []
-
-
-def history_step(base: Path, place: Path, log: Path, progress: Progress, table: str = REQUESTS.name) -> Step:
-    """The step that appends a log of `table` to the history in `place`; an unfinished refresh keeps the one before."""
-    previous = place / "history" if (place / "history" / MANIFEST).is_file() else None
-    files = appending.log_files(log)
-    log_hash = json_hash(sorted(file_hash(path) for path in files))
-    turn, is_owed = 0, False
-    if previous is not None:
-        is_owed = is_news(previous) and not has_ended(place)
-        before = read_manifest(previous, appending.KIND)
-        turn = before.extra["turn"]
-        if before.extra["log"] == log_hash:
-            pass
-        elif is_under_way(place, dt.datetime.now(dt.UTC)):
-            progress.note(
-                "the unfinished refresh is completed first; newer decisions are left to the next one"
-            )
-        else:
-            turn += 1
-
-    def build(out: Path, _: Products, progress: Progress) -> Mapping[str, Any]:
-        with progress.stage("append", unit="rows") as stage:
-            facts = appending.build_history(out, base, previous, files, stage, log, table)
-        progress.note(appending.in_words(facts))
-        return facts | {"turn": turn, "log": log_hash, "is_news": facts["is_news"] or is_owed}
-
-    settings = {"base": Archive(base).content_hash, "turn": turn}
-    return Step("history", appending.KIND, build, config=settings)
-
-
-def _idle_step(settings: RefreshConfig, reason: str = NO_NEWS) -> Step:
-    """The decision where nothing is fitted."""
-
-    def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
-        facts = read_manifest(inputs["history"], appending.KIND).extra
-        return _write(out, idle_decision(facts, settings.accept, reason))
-
-    asked = {"accept": settings.accept} | ({} if reason == NO_NEWS else {"reason": reason})
-    return Step(DECISION, "refresh", build, inputs=("history",), config=asked)
-
-
-def _twin_step(kit: Kit, config: RunConfig, held_out: HistorySplit, progress: Progress) -> Step:
-    last = held_out.last_train_day
-    if config.days.last_day is not None:
-        progress.note(f"[days] last_day is ignored: training ends before the newest days, on {last}")
-    config = replace(config, days=replace(config.days, last_day=last))
-    return kit.fit(config).step("twin", ("history",), _archive_of)
-
-
-def _archive_of(products: Products) -> Products:
-    """The products, with the history's archive as `archive`."""
-    return {**products, "archive": products["history"] / appending.ARCHIVE}
-
-
-def _certificate_step(config: RunConfig, held_out: HistorySplit) -> Step:
-    plan = certificate_plan(
-        replace(config.certify, rankings=False), held_out.days, record_refusal=True, engine=config.engine
-    )
-    return plan.step(CERTIFICATE, ("history", "twin"), _archive_of)
-
-
-def _running_step(running: Path) -> Step:
-    """A copy of the running policy."""
-
-    def build(out: Path, _: Products, __: Progress) -> None:
-        shutil.copytree(running, out / BUNDLE)
-
-    source = {"bundle": read_bundle(running).content_hash}
-    return Step("running", "job-bundle", build, config=source)
-
-
-def _judged_step(parts: RefreshParts, config: RunConfig, held_out: HistorySplit) -> Step:
-    def build(out: Path, inputs: Products, progress: Progress) -> None:
-        history = inputs["history"] / appending.ARCHIVE
-        new, running = (inputs[name] / BUNDLE for name in ("candidate", "running"))
-        comparison = parts.judge(history, inputs["twin"], held_out.days, new, running, progress)
-        (out / "comparison.json").write_text(
-            json.dumps(comparison.to_json(), indent=1, allow_nan=False), encoding="utf-8"
-        )
-
-    settings = to_plain({**parts.judge_settings, "days": held_out.days})
-    inputs = ("history", "twin", "candidate", "running")
-    return Step(
-        "judged", "comparison", build, inputs=inputs, config=settings, seed=config.judge.seed,
-        code_version=parts.judge_code,
-    )  # fmt: skip
-
-
-def _decision_step(
-    settings: RefreshConfig, held_out: HistorySplit, notes: list[str], *, judged: bool, trained: bool
-) -> Step:
-    def build(out: Path, inputs: Products, progress: Progress) -> Mapping[str, Any]:
-        comparison = load_comparison(inputs["judged"]) if judged else None
-        judgements = judgements_of(comparison) if comparison is not None else None
-        certificate = load_certificate(inputs[CERTIFICATE])
-        rules = better_rules(comparison) if comparison is not None else ()
-        result, reason = decide(
-            certificate.training.value, judgements, settings.accept, force=settings.force, rules=rules
-        )
-        hashes = {
-            name: read_manifest(inputs[name] / BUNDLE).content_hash if name in inputs else None
-            for name in ("candidate", "running")
-        }
-        all_notes = [*notes, *certificate.notes]
-        if comparison is not None:
-            all_notes += [*comparison.judge_notes, *comparison.notes]
-        decision = ExportDecision(
-            result, reason, read_manifest(inputs["history"]).extra, certificate.train_days,
-            tuple(day.isoformat() for day in held_out.days), read_manifest(inputs[CERTIFICATE]).content_hash,
-            certificate.in_words(), hashes["candidate"], hashes["running"], settings.accept,
-            comparison.main_metric if comparison is not None else None,
-            comparison.unit_kind if comparison is not None else None, judgements or (),
-            tuple(dict.fromkeys(all_notes)),
-        )  # fmt: skip
-        return _write(out, decision)
-
-    more = (("candidate",) if trained else ()) + (("running", "judged") if judged else ())
-    parts = {"accept": settings.accept, "notes": notes} | ({"force": True} if settings.force else {})
-    return Step(DECISION, "refresh", build, inputs=("history", CERTIFICATE, *more), config=parts)
-
-
-def _write(out: Path, decision: ExportDecision) -> Mapping[str, Any]:
-    (out / DATA).write_text(json.dumps(decision.to_json(), indent=1, allow_nan=False) + "\n")
-    (out / TEXT).write_text(decision.in_words() + "\n", encoding="utf-8")
-    return {"result": decision.result.value}
-
-
-def _bundle_step() -> Step:
-    def build(out: Path, inputs: Products, _: Progress) -> Mapping[str, Any]:
-        shutil.copytree(inputs["candidate"] / BUNDLE, out / BUNDLE)
-        return {}
-
-    return Step("bundle", "job-bundle", build, inputs=("candidate",))
