@@ -11,7 +11,7 @@ A format is a module of `logs_schema.formats` with
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from logs_schema.errors import ConfigError, FormatError, first
 from logs_schema.formats.describing import ABSOLUTE_CLOCK
 from logs_schema.formats.files import equal_names_apart, find_files, head, other_than_utf8, paths_below_shared
 from logs_schema.formats.finding import find_format, format_modules
-from logs_schema.formats.reading import Chunk, ReadingOptions, Reject
+from logs_schema.formats.reading import Chunk, Item, ReadingOptions, Reject
 from logs_schema.hashing import file_hash
 from logs_schema.importing_parts import import_parts
 from logs_schema.mapping import TaskMap
@@ -108,51 +108,69 @@ def import_log(
     """
     begun = time.monotonic()
     module = find_format(format)
+    files, out = _checked_files(module, paths), checked_path("out", out, "import_log")
+    refuse_other_formats(module, files)
+    if origin is not None and origin.tzinfo is None:
+        origin = origin.replace(tzinfo=UTC)
+    names = equal_names_apart(module.data_files(files)) if hasattr(module, "data_files") else {}
+    options = ReadingOptions(origin, dict(capacity or {}), names)
+    facts = _facts_of(module, files, options)
+    source = hashes_by_name(source_files(module, files))
+    if run_tasks is not None:
+        parts = module.parts(files, options) if hasattr(module, "parts") else [files]
+        tally = import_parts(
+            format, parts, options, out, source=source, facts=facts, replace=replace, run_tasks=run_tasks
+        )
+    else:
+        with ArchiveWriter(out, source=source, facts=facts, replace=replace) as writer:
+            tally = _copied(module.read(files, options), writer, progress)
+            tally.refuse_loss(first(files))
+            writer.note(num_out_of_order=writer.num_out_of_order(REQUESTS.name))
+    return _report(out, format, tally, time.monotonic() - begun)
+
+
+def _checked_files(module: ModuleType, paths: Sequence[Path | str]) -> list[Path]:
+    """The named files and folders; ConfigError where they are no list, FormatError where it is empty."""
     if isinstance(paths, str | bytes) or not isinstance(paths, Sequence):
         raise ConfigError(
             f"paths is a {type(paths).__name__}", where="import_log", allowed="a list of paths",
             advice="a single file or folder is a list of one",
         )  # fmt: skip
     files = [checked_path("paths", path, "import_log") for path in paths]
-    out = checked_path("out", out, "import_log")
     if not files:
         raise FormatError(
             "no file was named", allowed=module.EXPECTED, advice="name the log's file or folder"
         )
-    refuse_other_formats(module, files)
-    if origin is not None and origin.tzinfo is None:
-        origin = origin.replace(tzinfo=UTC)
-    names = equal_names_apart(module.data_files(files)) if hasattr(module, "data_files") else {}
-    given = ReadingOptions(origin, dict(capacity or {}), names)
-    if given.capacity and not getattr(module, "TAKES_CAPACITY", False):
+    return files
+
+
+def _facts_of(module: ModuleType, files: Sequence[Path], options: ReadingOptions) -> dict[str, Any]:
+    """What is known of a log beside its rows; FormatError where an option is given that it has no use for."""
+    if options.capacity and not getattr(module, "TAKES_CAPACITY", False):
         refuse_capacity(module, files)
-    facts = module.facts(files, given) | {"origin": origin.isoformat() if origin else None}
-    if origin is not None and facts["clock"] == ABSOLUTE_CLOCK:
+    facts: dict[str, Any] = module.facts(files, options)
+    facts |= {"origin": options.origin.isoformat() if options.origin else None}
+    if options.origin is not None and facts["clock"] == ABSOLUTE_CLOCK:
         refuse_origin(module, files)
     if not_utf8 := list(_not_utf8(module, files)):
         facts |= {"not_utf8": not_utf8}
-    source = hashes_by_name(source_files(module, files))
-    if run_tasks is not None:
-        parts = module.parts(files, given) if hasattr(module, "parts") else [files]
-        tally = import_parts(
-            format, parts, given, Path(out), source=source, facts=facts, replace=replace, run_tasks=run_tasks
-        )
-        return _report(Path(out), format, tally, time.monotonic() - begun)
+    return facts
+
+
+def _copied(
+    items: Iterable[Item], writer: ArchiveWriter, progress: Callable[[int], None] | None
+) -> LineTally:
+    """Files what a format reads; the count of its lines."""
     tally = LineTally()
-    with ArchiveWriter(Path(out), source=source, facts=facts, replace=replace) as writer:
-        for item in module.read(files, given):
-            tally.add(item)
-            if isinstance(item, Chunk):
-                writer.write(
-                    item.table, item.rows, source=item.source, first_row=item.first_row, raw=item.raw
-                )
-                if progress is not None:
-                    progress(tally.num_rows + tally.num_derived)
-            elif isinstance(item, Reject):
-                writer.reject(item.table, item.rule, item.source, item.row, item.raw)
-        tally.refuse_loss(first(files))
-        writer.note(num_out_of_order=writer.num_out_of_order(REQUESTS.name))
-    return _report(Path(out), format, tally, time.monotonic() - begun)
+    for item in items:
+        tally.add(item)
+        if isinstance(item, Chunk):
+            writer.write(item.table, item.rows, source=item.source, first_row=item.first_row, raw=item.raw)
+            if progress is not None:
+                progress(tally.num_rows + tally.num_derived)
+        elif isinstance(item, Reject):
+            writer.reject(item.table, item.rule, item.source, item.row, item.raw)
+    return tally
 
 
 def _not_utf8(module: ModuleType, files: Sequence[Path]) -> Iterator[str]:

@@ -175,6 +175,10 @@ def _judged(
     return found
 
 
+Wrong = Callable[..., ConfigError]
+"""(what is wrong with a judge, what is allowed) -> the error that names the judge and where it was called."""
+
+
 def _values_of(
     name: str, judge: UserJudge, policy: Any, days: JudgedDays, metrics: Sequence[str], where: str
 ) -> UnitValues:
@@ -183,6 +187,19 @@ def _values_of(
     def wrong(what: str, allowed: str = CONTRACT) -> ConfigError:
         return ConfigError(f"judge {name!r} {what}", where=where, allowed=allowed)
 
+    returned = _returned(judge, policy, days, wrong)
+    if unknown := [one for one in returned.values if one not in metrics]:
+        raise wrong(f"returns the unknown metric {unknown[0]!r}", ", ".join(metrics))
+    arrays = _arrays_of(returned, wrong)
+    _refuse_uneven_or_infinite(arrays, wrong)
+    weight = arrays.pop("weight") if returned.weight is not None else None
+    if weight is not None and (weight.min() < 0.0 or weight.max() <= 0.0):
+        raise wrong("returns weights that are negative, or all zero")
+    return UnitValues(arrays, weight)
+
+
+def _returned(judge: UserJudge, policy: Any, days: JudgedDays, wrong: Wrong) -> UnitValues:
+    """What a judge returns, a UnitValues of a mapping."""
     getattr(policy, "forget_error", lambda: None)()
     try:
         found = judge(policy, days)
@@ -191,35 +208,38 @@ def _values_of(
     if (failed := getattr(policy, "error", None)) is not None:  # of plain NumPy, inside a compiled program
         raise wrong(f"was given a policy that {failure_in_words(failed)}", "policies that decide")
     if not isinstance(found, UnitValues) or not isinstance(found.values, Mapping) or not found.values:
-        told = form_of(found)
+        form = form_of(found)
         if isinstance(found, UnitValues):
-            told += f" of {form_of(found.values)}" if found.values else " without values"
-        raise wrong(f"returns {told} where a UnitValues of a mapping is required")
-    if unknown := [one for one in found.values if one not in metrics]:
-        raise wrong(f"returns the unknown metric {unknown[0]!r}", ", ".join(metrics))
-    named = {**found.values, **({} if found.weight is None else {"weight": found.weight})}
+            form += f" of {form_of(found.values)}" if found.values else " without values"
+        raise wrong(f"returns {form} where a UnitValues of a mapping is required")
+    return found
+
+
+def _arrays_of(returned: UnitValues, wrong: Wrong) -> dict[str, np.ndarray]:
+    """The values by metric, and `weight` where there are weights."""
+    named = {**returned.values, **({} if returned.weight is None else {"weight": returned.weight})}
     try:
         if any(map(np.iscomplexobj, named.values())):
             raise TypeError("complex numbers")
-        arrays = {metric: np.asarray(leaf, np.float64) for metric, leaf in named.items()}
+        return {metric: np.asarray(leaf, np.float64) for metric, leaf in named.items()}
     except (TypeError, ValueError) as error:
         raise wrong(f"returns no numbers: {error_in_words(error)}") from error
-    shape = (max(leaf.size for leaf in arrays.values()),)
-    if shape[0] > MOST_UNITS:
+
+
+def _refuse_uneven_or_infinite(arrays: Mapping[str, np.ndarray], wrong: Wrong) -> None:
+    """ConfigError unless all arrays are of the same, not too many, units and finite."""
+    num_units = max(leaf.size for leaf in arrays.values())
+    if num_units > MOST_UNITS:
         raise wrong(
-            f"returns {shape[0]:,} units",
+            f"returns {num_units:,} units",
             f"{MOST_UNITS:,} at most: a unit is a day, an episode or a block of requests, not a request by itself",
         )
     for metric, leaf in arrays.items():
-        if leaf.shape != shape or not leaf.size:
+        if leaf.shape != (num_units,) or not leaf.size:
             raise wrong(
-                f"returns {metric} of shape {list(leaf.shape)} where [units] is required, units {shape[0]}"
+                f"returns {metric} of shape {list(leaf.shape)} where [units] is required, units {num_units}"
             )
         if not np.isfinite(leaf).all():
             raise wrong(
                 f"returns {metric} that is not finite in {int((~np.isfinite(leaf)).sum())} of {leaf.size} units"
             )
-    weight = arrays.pop("weight", None) if found.weight is not None else None
-    if weight is not None and (weight.min() < 0.0 or weight.max() <= 0.0):
-        raise wrong("returns weights that are negative, or all zero")
-    return UnitValues(arrays, weight)
