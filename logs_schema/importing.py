@@ -6,10 +6,12 @@ A format is a module of `logs_schema.formats` with
 * `read(paths, given)`, an iterator of chunks, rejects and lines, and `facts(paths, given)`, facts beyond the rows;
 * optionally `TAKES_CAPACITY`: whether the size of its pools may be given, because it is not (always) in the log;
 * optionally `inventory_files(paths)`, which it reads beside the log;
-* optionally `parts(paths, given)`: lists of files that can be read apart, in the order in which `read` reads them;
+* optionally `parts(paths, given)`: lists of files that can be read apart, in the order in which `read` reads them; or
+  `pieces(paths)`: what `read` is given as `given.piece` to read one piece of the log after the other;
 * optionally `data_files(paths)` and `looks_like(first_lines)`, by which a wrong file is known before reading.
 """
 
+import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -117,9 +119,9 @@ def import_log(
     facts = _facts_of(module, files, options)
     source = hashes_by_name(source_files(module, files))
     if run_tasks is not None:
-        parts = module.parts(files, options) if hasattr(module, "parts") else [files]
+        parts = _parts(module, files, options)
         tally = import_parts(
-            format, parts, options, out, source=source, facts=facts, replace=replace, run_tasks=run_tasks
+            format, parts, out, source=source, facts=facts, replace=replace, run_tasks=run_tasks
         )
     else:
         with ArchiveWriter(out, source=source, facts=facts, replace=replace) as writer:
@@ -171,6 +173,15 @@ def _copied(
         elif isinstance(item, Reject):
             writer.reject(item.table, item.rule, item.source, item.row, item.raw)
     return tally
+
+
+def _parts(
+    module: ModuleType, files: Sequence[Path], given: ReadingOptions
+) -> list[tuple[Sequence[Path], ReadingOptions]]:
+    """What every task of an import reads."""
+    if hasattr(module, "pieces"):
+        return [(files, dataclasses.replace(given, piece=piece)) for piece in module.pieces(files)]
+    return [(part, given) for part in (module.parts(files, given) if hasattr(module, "parts") else [files])]
 
 
 def _not_utf8(module: ModuleType, files: Sequence[Path]) -> Iterator[str]:

@@ -13,7 +13,7 @@ from typing import Any
 from logs_schema.accounting import LineTally
 from logs_schema.archive import archive_errors
 from logs_schema.assembly import assemble
-from logs_schema.errors import FormatError, ProductError
+from logs_schema.errors import FormatError, ProductError, first
 from logs_schema.formats.finding import find_format
 from logs_schema.formats.reading import ReadingOptions
 from logs_schema.fragments import KIND as FRAGMENT
@@ -37,8 +37,7 @@ class _LogPart:
 
 def import_parts(
     format: str,
-    parts: Sequence[Sequence[Path]],
-    given: ReadingOptions,
+    parts: Sequence[tuple[Sequence[Path], ReadingOptions]],
     out: Path,
     *,
     source: Mapping[str, str],
@@ -50,8 +49,8 @@ def import_parts(
 
     Args:
         format: Name of the format.
-        parts: Files that can be read apart from the others, in the order in which they stand in the log.
-        given: Facts that are not in the log.
+        parts: Files that can be read apart from the others, in the order in which they stand in the log, and facts that
+            are not in the log.
         out: Folder of the archive.
         source: Name -> content hash of each input.
         facts: What is known of the log besides its rows.
@@ -66,11 +65,12 @@ def import_parts(
         ArchiveError: `out` cannot be written.
     """
     out, extra = out.absolute(), dict[str, Any]()
-    wanted = json_hash({"format": format, "source": dict(source), "facts": dict(facts)})
+    whole = {"format": format, "source": dict(source), "facts": dict(facts), "num_parts": len(parts)}
+    wanted = json_hash(whole)
     unfinished = out.parent / f".unfinished-import-{wanted[:16]}"
     items = [
         _LogPart(format, tuple(file.absolute() for file in part), given, unfinished / f"part-{number}")
-        for number, part in enumerate(parts)
+        for number, (part, given) in enumerate(parts)
     ]
     with archive_errors(), writing(out, KIND, made_from=source, extra=extra, replace=replace) as root:
         try:
@@ -78,7 +78,7 @@ def import_parts(
             tally = LineTally()
             for folder in folders:
                 tally.include(read_fragment(folder)[0])
-            tally.refuse_loss(str(parts[0][0]))
+            tally.refuse_loss(str(first(items[0].files)))
         except FormatError:  # of the log itself: no import of the same files will go on from here
             shutil.rmtree(unfinished, ignore_errors=True)
             raise

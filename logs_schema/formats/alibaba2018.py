@@ -22,7 +22,8 @@ from typing import Any
 from logs_schema.calendar import EPOCH
 from logs_schema.formats.describing import RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, instant, not_negative, number, number_or_none, positive
-from logs_schema.formats.files import find_files, numbered_lines
+from logs_schema.formats.files import find_files
+from logs_schema.formats.pieces import Piece, lines_of_span, pieces_of
 from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
 from logs_schema.formats.swf import is_number
 from logs_schema.tables import REQUESTS
@@ -68,13 +69,16 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
     def parse_row(_: int, line: str) -> Row | None:
         return task_row(task_fields(line), clock_s) if line.strip() else None
 
-    for path in data_files(paths):
-        yield from parse_lines(numbered_lines(path), parse_row, REQUESTS, given.name_of(path))
+    files = data_files(paths)
+    piece = given.piece or Piece(0, len(files))
+    for path in files[piece.first : piece.last]:
+        lines = lines_of_span(path, piece.span)
+        yield from parse_lines(lines, parse_row, REQUESTS, given.name_of(path), num_before=piece.num_before)
 
 
-def parts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> list[list[Path]]:
-    """Every file by itself."""
-    return [[path] for path in data_files(paths)]
+def pieces(paths: Sequence[Path]) -> list[Piece]:
+    """What can be read apart."""
+    return pieces_of(data_files(paths))
 
 
 def task_fields(line: str) -> list[str]:

@@ -166,14 +166,19 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         FormatError: The file cannot be opened, or its compressed data is broken.
     """
     with opened(path) as file:
-        number, left = 0, ""
-        while block := file.read(_BLOCK_LETTERS):
-            lines = (left + block).split("\n")
-            left = lines.pop()[: MAX_LINE_LETTERS + 1]
-            yield from enumerate(lines, number + 1)
-            number += len(lines)
-        if left:
-            yield number + 1, left
+        yield from lines_in(file)
+
+
+def lines_in(file: IO[str], first: int = 1) -> Iterator[tuple[int, str]]:
+    """The lines of an open file with their numbers from `first`, shortened as `numbered_lines` does it."""
+    number, left = first, ""
+    while block := file.read(_BLOCK_LETTERS):
+        lines = (left + block).split("\n")
+        left = lines.pop()[: MAX_LINE_LETTERS + 1]
+        yield from enumerate(lines, number)
+        number += len(lines)
+    if left:
+        yield number, left
 
 
 def head(path: Path, num_letters: int = 1 << 17) -> list[str]:
@@ -233,13 +238,26 @@ def other_than_utf8(path: Path) -> bytes:
 @contextmanager
 def opened(path: Path, *, errors: str = "backslashreplace") -> Iterator[IO[str]]:
     """A text file for reading, plain or gzip by name or content; FormatError when it cannot be opened or is broken."""
-    try:
+    with read_errors(path):
         refuse_special(path)
         is_gzip = _begins(path).startswith(_GZIP) or path.name.endswith(".gz")
         open_text = gzip.open if is_gzip else open
         # a byte order mark would hide the first line, header or comment, from parsers
         with open_text(path, "rt", encoding="utf-8-sig", errors=errors) as file:
             yield cast(IO[str], file)
+
+
+def is_plain_text(path: Path) -> bool:
+    """Whether a file's bytes are its lines; raises as `opened`."""
+    with read_errors(path):
+        return not _begins(path).startswith(_GZIP) and not path.name.endswith((".gz", ".parquet"))
+
+
+@contextmanager
+def read_errors(path: Path) -> Iterator[None]:
+    """FormatError where a file cannot be read, or its compressed data is broken."""
+    try:
+        yield
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         what = f"the compressed data is broken: {error}"
         raise FormatError(what, where=str(path), advice="fetch it again") from error

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from logs_schema.columns import INSTANT, TableSpec
 from logs_schema.formats.files import MAX_LINE_LETTERS
+from logs_schema.formats.pieces import Piece
 
 CHUNK_ROWS = 100_000
 CHUNK_LETTERS = 1 << 24
@@ -41,11 +42,13 @@ class ReadingOptions:
         origin: Date of the log's time zero, for logs that hide it; None if not given.
         capacity: Cores (processors) of a pool by its name, for logs that hide the size of their machine.
         names: What files of equal names in several folders are called, by their absolute paths.
+        piece: What a task reads of the log; None: all.
     """
 
     origin: datetime | None = None
     capacity: Mapping[str, float] = field(default_factory=dict)
     names: Mapping[Path, str] = field(default_factory=dict)
+    piece: Piece | None = None
 
     def name_of(self, path: Path) -> str:
         """What a file is called in the quarantine."""
@@ -119,19 +122,21 @@ def parse_lines(
     table: TableSpec,
     source: str,
     as_table: Callable[[TableSpec, Sequence[Parsed]], pa.Table] | None = None,
+    num_before: int = 0,
 ) -> Iterator[Item]:
     """Turns numbered lines into chunks of rows and rejects, and reports at the end how the lines divide.
 
     Args:
-        lines: Line numbers and lines, all of a file.
+        lines: Line numbers and lines, all of a file or of a piece of it.
         parse_row: Line number and line to a row, None for a blank line, comment or header, BadRow for a broken
             one. All rows must have the same columns.
         table: The table that the rows are for.
         source: Name of the file, for the quarantine.
         as_table: What makes an Arrow table of parsed rows: `tabulate` if None.
+        num_before: Lines of the file that stand before these.
     """
     gathered: _Gathered[Parsed] = _Gathered(table, source, as_table or cast(Any, tabulate))
-    number, num_blank, num_comments = 0, 0, 0
+    number, num_blank, num_comments = num_before, 0, 0
     for number, line in lines:
         if len(line) > MAX_LINE_LETTERS:
             yield Reject(table.name, LINE_TOO_LONG, source, number, f"{line[:SHOWN_LETTERS]} ...")
@@ -149,7 +154,7 @@ def parse_lines(
             yield gathered.chunk()
     if gathered.rows:
         yield gathered.chunk()
-    yield Lines(source, number, num_blank, num_comments)
+    yield Lines(source, number - num_before, num_blank, num_comments)
 
 
 @dataclass

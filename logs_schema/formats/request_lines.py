@@ -16,8 +16,9 @@ import pyarrow.parquet as pq
 
 from logs_schema.errors import FormatError, first
 from logs_schema.formats.fields import CsvLines, csv_names
-from logs_schema.formats.files import head, numbered_lines
+from logs_schema.formats.files import head
 from logs_schema.formats.json_lines import JSON_LINES, refuse_other_content
+from logs_schema.formats.pieces import Span, lines_of_span
 from logs_schema.formats.reading import BadRow
 from logs_schema.formats.request_mapping import RequestMapping
 from logs_schema.formats.request_rows import found_at, text_of
@@ -34,9 +35,10 @@ def is_json(path: Path) -> bool:
     return path.name.endswith((*JSON_LINES, PARQUET))
 
 
-def lines_of(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines of a file, or the rows of Parquet, with their numbers from 1."""
-    return enumerate(_rows(path, BATCH_ROWS), 1) if path.name.endswith(PARQUET) else numbered_lines(path)
+def lines_of(path: Path, span: Span | None = None) -> Iterator[tuple[int, str]]:
+    """The lines of a file or of a span of it, or the rows of Parquet, with their numbers from 1."""
+    is_rows = path.name.endswith(PARQUET)
+    return enumerate(_rows(path, BATCH_ROWS), 1) if is_rows else lines_of_span(path, span)
 
 
 def first_lines(path: Path) -> list[str]:

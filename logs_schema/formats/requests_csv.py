@@ -34,6 +34,7 @@ from logs_schema.formats.files import find_files, names_apart
 from logs_schema.formats.instant_units import duration_notice, unit_notice
 from logs_schema.formats.mapping import SUFFIX, mapping_file
 from logs_schema.formats.native import check_columns, column_names, read_csv
+from logs_schema.formats.pieces import Piece, pieces_of
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
 from logs_schema.formats.reading import (
     NOTHING_GIVEN,
@@ -76,6 +77,11 @@ def inventory_files(paths: Sequence[Path]) -> list[Path]:
     return [_mapping_file(paths), *_inventory(paths)]
 
 
+def pieces(paths: Sequence[Path]) -> list[Piece]:
+    """What can be read apart: machines go with the first piece."""
+    return pieces_of(data_files(paths))
+
+
 def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterator[Item]:
     """Reads the machines, then the requests.
 
@@ -93,27 +99,31 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         raise FormatError(
             "a capacity was given, and machines are listed", where=first(inventory), allowed="one of them"
         )
+    files = data_files(paths)
+    piece = given.piece or Piece(0, len(files))
     sites: set[str] = set()
     for path in inventory:
         check_columns(NODES, column_names(path), path)
         for item in read_csv(NODES, path):
             if isinstance(item, Chunk):
                 sites.update(filter(None, item.rows["site"].to_pylist()))
-            yield item
+            if piece.is_first:
+                yield item
     if "site" not in mapping.columns and len(sites) == 1:
         site = MappedColumn("site", (), constant=sites.pop())
         mapping = replace(mapping, columns={**mapping.columns, "site": site})
     if pools:
         mapping = mapping.without_nodes()
-        yield pool_chunk(mapping.path.name, pools)
+        if piece.is_first:
+            yield pool_chunk(mapping.path.name, pools)
     instants = InstantReading(mapping.zone, mapping.time_format, (given.origin or EPOCH).timestamp())
-    files = data_files(paths)
     if not files:
         raise FormatError("there is no log beside the mapping", where=first(paths), allowed=EXPECTED)
-    if "request_id" not in mapping.columns:
+    if piece.is_first and "request_id" not in mapping.columns:
         _refuse_copies(files)
-    for path, name in zip(files, names_apart(files), strict=True):
-        yield from _read_file(path, name, mapping, instants, ONLY_POOL if pools else None)
+    named = list(zip(files, names_apart(files), strict=True))
+    for path, name in named[piece.first : piece.last]:
+        yield from _read_file(path, name, piece, mapping, instants, ONLY_POOL if pools else None)
 
 
 def facts(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> dict[str, Any]:
@@ -172,7 +182,12 @@ def _refuse_copies(files: Sequence[Path]) -> None:
 
 
 def _read_file(
-    path: Path, name: str, mapping: RequestMapping, instants: InstantReading, pool: str | None
+    path: Path,
+    name: str,
+    piece: Piece,
+    mapping: RequestMapping,
+    instants: InstantReading,
+    pool: str | None,
 ) -> Iterator[Item]:
     as_fields, num_skipped = field_reader(path, mapping)
 
@@ -181,7 +196,8 @@ def _read_file(
             return None
         return request_row(mapping, as_fields(line), instants, f"{name}:{line_number}", pool)
 
-    yield from parse_lines(lines_of(path), parse_row, REQUESTS, name)
+    lines = lines_of(path, piece.span)
+    yield from parse_lines(lines, parse_row, REQUESTS, name, num_before=piece.num_before)
 
 
 def _unit_notices(path: Path, mapping: RequestMapping) -> Iterator[str]:
