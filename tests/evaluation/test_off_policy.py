@@ -1,5 +1,7 @@
 """Off-policy estimates where the value is known: a contextual bandit and a small Markov decision process."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -14,10 +16,11 @@ from evaluation.judges.off_policy import (
     fitted_reward,
     importance_sampling,
 )
-from evaluation.judges.off_policy.fitted_q import fit_values
-from evaluation.judges.off_policy.judging import put_chosen
+from evaluation.judges.off_policy.fitted_q import _padded, fit_values
+from evaluation.judges.off_policy.judging import by_parts, put_chosen
 from logs_schema.errors import ConfigError
 from tests.offline_rl.walks import DISCOUNT, FOLLOWING, HORIZON_S, NUM_STATES, REWARD, STEP_S
+from twin.contracts import Trajectory
 
 NUM_CONTEXTS, NUM_ACTIONS = 4, 3
 MEAN = np.array([[0.2, 0.5, 0.9], [0.8, 0.1, 0.4], [0.3, 0.6, 0.2], [0.5, 0.5, 0.7]])
@@ -146,6 +149,40 @@ def test_a_fit_of_few_updates_and_a_long_horizon_is_the_direct_estimate():
         found = fitted_q(logged, policy, truth, fit, CONFIG)
         assert found.value.value == pytest.approx(value, abs=0.03)
         assert found.value.low is None  # the scatter of states knows nothing of the fit
+
+
+def test_a_large_table_of_features_is_padded_to_blocks_and_predicted_by_them(monkeypatch):
+    logged, _ = bandit(1100)
+    whole = fitted_reward(logged, FIT)
+    module = sys.modules[fit_values.__module__]  # the package's function has its name
+    monkeypatch.setattr(module, "MOST_CELLS", 1000 * NUM_CONTEXTS)
+    monkeypatch.setattr(module, "ROWS", 100)
+    assert _padded(logged.features).shape == (1100, NUM_CONTEXTS)
+    assert _padded(logged.action).shape == (2048,)
+    np.testing.assert_allclose(fitted_reward(logged, FIT), whole, atol=1e-5)
+
+
+def test_windows_of_many_decisions_and_nodes_are_looked_at_some_at_a_time(monkeypatch):
+    """Parts are of one width, and what is computed in them stands where it belongs."""
+    random = np.random.default_rng(0)
+    legal = random.random((6, 5, 1, 7)) < 0.5  # [T, A, seats, W]
+    history = Trajectory(random.random((6, 2, 1, 7)), None, legal, *[None] * 10)
+    seen = []
+
+    def run(part, number):
+        seen.append((part.legal.shape[-1], int(number)))
+        return part.observation[:, :1, 0] * part.legal[:, :, 0]
+
+    for most, parts in (
+        (30 * 7, [(7, 0)]),
+        (30 * 3, [(3, 0), (3, 1), (3, 2)]),
+        (1, [(1, n) for n in range(7)]),
+    ):
+        monkeypatch.setattr("evaluation.judges.off_policy.judging.MOST_VIEWS", most)
+        seen.clear()
+        found = by_parts(run, history)
+        np.testing.assert_array_equal(found, history.observation[:, :1, 0] * legal[:, :, 0])
+        assert seen == parts
 
 
 def test_fitted_q_declines_where_no_decision_follows_another():

@@ -214,3 +214,26 @@ def test_what_a_clone_learns_from_is_the_log_without_what_a_critic_sees(archive:
     assert all(
         np.array_equal(a, b, equal_nan=True) for a, b in zip(expected, jax.tree.leaves(seen), strict=True)
     )
+
+
+@pytest.mark.parametrize(
+    ("most_nodes", "most_views", "width"), [(128, 1, 64), (1, 1 << 20, 16), (1, 3, 3), (1, 0, 1)]
+)
+def test_of_many_nodes_and_long_windows_few_are_followed_at_once(
+    most_nodes: int, most_views: int, width: int, archive: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoding = fit_encoding(archive, archive.days("requests")[:1])
+    windows = encode_days(archive, encoding, archive.days("requests")[:1], num_steps=64)
+    views = windows.num_steps * encoding.cluster.num_nodes
+    monkeypatch.setattr(history, "MOST_NODES", most_nodes)
+    monkeypatch.setattr(history, "MOST_VIEWS", most_views * views if most_views < 1 << 20 else most_views)
+    followed: list[int] = []
+    monkeypatch.setattr(
+        history,
+        "_replay_program",
+        lambda _: lambda padded, _: followed.append(padded.num_windows) or np.zeros(width),
+    )
+    few = select(windows, np.arange(17))
+    parts = [here for here, _ in history.followed_parts(few, encoding)]
+    assert set(followed) == {width}
+    np.testing.assert_array_equal(np.concatenate(parts), np.arange(17))

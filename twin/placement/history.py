@@ -31,6 +31,8 @@ FEW = 16
 """So many or fewer are padded to so many, all others to `AT_ONCE`: two shapes, two programs."""
 MOST_NODES = 128
 """With more nodes only `FEW` windows are followed at once: what is recorded grows with them."""
+MOST_VIEWS = 1 << 20
+"""Then steps times nodes of the windows that are followed at once: of long windows fewer than `FEW`."""
 _COMPILING = Lock()
 """A job follows its log in two threads at once; the second finds the program compiled."""
 
@@ -103,7 +105,7 @@ def shapes_of_replay(windows: Windows, encoding: Encoding) -> Trajectory:
 
 def followed_parts(windows: Windows, encoding: Encoding) -> Iterator[tuple[np.ndarray, Followed]]:
     """The log followed some windows at a time: their indices, and what was recorded as NumPy arrays."""
-    width = AT_ONCE if windows.num_windows > FEW and encoding.cluster.num_nodes <= MOST_NODES else FEW
+    width = _width(windows, encoding.cluster.num_nodes)
     for first in range(0, windows.num_windows, width):
         part = np.arange(first, min(first + width, windows.num_windows))
         padded = pad_windows(select(windows, part), windows.num_steps, width)
@@ -111,6 +113,13 @@ def followed_parts(windows: Windows, encoding: Encoding) -> Iterator[tuple[np.nd
         with _COMPILING:
             found = _replay_program(encoding.to_json())(padded, table)
         yield part, jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[..., : len(part)], found)
+
+
+def _width(windows: Windows, num_nodes: int) -> int:
+    """How many windows are followed at once."""
+    if num_nodes > MOST_NODES:
+        return max(1, min(FEW, MOST_VIEWS // (windows.num_steps * num_nodes)))
+    return AT_ONCE if windows.num_windows > FEW else FEW
 
 
 @lru_cache(maxsize=8)

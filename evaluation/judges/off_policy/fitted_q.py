@@ -34,6 +34,10 @@ from twin.contracts import Array, PyTree
 from twin.descent import descend
 from twin.networks import MLP, apply
 
+MOST_CELLS = 1 << 26
+"""Of larger tables of features rows are padded to multiples of `ROWS`, and as many are predicted at once: a copy of a
+table with the next power of two of rows might be twice as large."""
+ROWS = 1024
 NO_INTERVAL = "no interval: the error of the fit is not known"
 
 
@@ -102,8 +106,7 @@ def fit_values(logged: Logged, target: Target, expected: np.ndarray, fit: Fitted
     discount = np.exp(-logged.elapsed_s[rows] / fit.horizon_s)
     mean = float(np.mean(np.sum(target.probability * expected, axis=1)))
     reward = float(np.mean(1.0 - discount)) * (logged.reward[rows] - mean)
-    data = (logged.features[rows], logged.action[rows], reward, discount, logged.features[later],
-            target.probability[later])  # fmt: skip
+    data = (rows, logged.action[rows], reward, discount, later, target.probability[later])
     return mean + _fit(logged, data, fit)
 
 
@@ -115,23 +118,31 @@ def fitted_reward(logged: Logged, fit: FittedQConfig) -> np.ndarray:
     for half in (0, 1):
         is_here = unit % 2 == half
         rows = np.flatnonzero(~is_here) if np.any(~is_here) else np.arange(logged.num_rows)
-        nothing = np.zeros_like(logged.features[rows])
-        data = (logged.features[rows], logged.action[rows], logged.reward[rows], np.zeros(len(rows)), nothing,
-                np.zeros_like(logged.legal[rows], float))  # fmt: skip
+        nothing = np.zeros_like(logged.legal[rows], np.float32)
+        data = (rows, logged.action[rows], logged.reward[rows], np.zeros(len(rows)), rows, nothing)
         found[is_here] = _fit(logged, data, fit)[is_here]
     return found
 
 
 def _fit(logged: Logged, data: tuple[np.ndarray, ...], fit: FittedQConfig) -> np.ndarray:
     run, predict = _programs(fit, logged.legal.shape[1])
-    columns = tuple(_padded(column) for column in data)
-    params = run(jax.random.key(fit.seed), columns, jnp.int32(len(data[0])))
-    return np.asarray(predict(params, _padded(logged.features)))[: logged.num_rows]
+    features = _padded(logged.features)
+    params = run(
+        jax.random.key(fit.seed), features, tuple(_padded(column) for column in data), jnp.int32(len(data[0]))
+    )
+    width = ROWS if features.size > MOST_CELLS else len(features)
+    found = [
+        np.asarray(predict(params, features[first : first + width]))
+        for first in range(0, len(features), width)
+    ]
+    return np.concatenate(found)[: logged.num_rows]
 
 
 def _padded(column: np.ndarray) -> Array:
     """The column with rows of zeros up to the next power of two: few lengths, few compilations."""
     size = 1 << max(0, len(column) - 1).bit_length()
+    if size * column[:1].size > MOST_CELLS:
+        size = -(-len(column) // ROWS) * ROWS
     kind = np.int32 if np.issubdtype(column.dtype, np.integer) else np.float32
     padded = np.zeros((size, *column.shape[1:]), kind)
     padded[: len(column)] = column
@@ -140,7 +151,8 @@ def _padded(column: np.ndarray) -> Array:
 
 @lru_cache(maxsize=8)
 def _programs(fit: FittedQConfig, num_actions: int) -> tuple[Callable[..., PyTree], Callable[..., Array]]:
-    """The compiled fit (key, columns, number of rows) -> parameters; and (parameters, features) -> values [rows, A]."""
+    """The compiled fit (key, features, columns, number of rows) -> parameters, where columns name rows of the features;
+    and (parameters, features) -> values [rows, A]."""
     # a small last layer: the initial output of the network would persist through the fit of a long horizon
     network = MLP(fit.hidden, num_actions, output_scale=0.01)
     optimizer = optax.adam(optax.cosine_decay_schedule(fit.learning_rate, fit.num_updates))
@@ -152,16 +164,18 @@ def _programs(fit: FittedQConfig, num_actions: int) -> tuple[Callable[..., PyTre
         following = jnp.sum(probability.T * apply(network, target, later.T), axis=0)
         return jnp.mean((chosen - reward - discount * jax.lax.stop_gradient(following)) ** 2)
 
-    def run(key: Array, columns: tuple[Array, ...], num_rows: Array) -> PyTree:
+    def run(key: Array, table: Array, columns: tuple[Array, ...], num_rows: Array) -> PyTree:
         key_init, key_batches = jax.random.split(key)
-        params = network.init(key_init, columns[0][:1].T)
+        params = network.init(key_init, table[:1].T)
 
         def step(
             carry: tuple[PyTree, PyTree, PyTree], index: Array
         ) -> tuple[tuple[PyTree, PyTree, PyTree], None]:
             params, target, memory = carry
             rows = jax.random.randint(jax.random.fold_in(key_batches, index), (fit.batch_size,), 0, num_rows)
-            gradient = jax.grad(loss_of)(params, target, tuple(column[rows] for column in columns))
+            now, action, reward, discount, later, probability = (column[rows] for column in columns)
+            batch = (table[now], action, reward, discount, table[later], probability)
+            gradient = jax.grad(loss_of)(params, target, batch)
             params, memory = descend(optimizer, gradient, memory, params)
             target = optax.incremental_update(params, target, fit.target_rate)
             return (params, target, memory), None

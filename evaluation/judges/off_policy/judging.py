@@ -26,12 +26,11 @@ from offline_rl.networks import Actor, Example
 from offline_rl.recipes.cloning import affordable
 from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
-from twin.networks import flatten_features
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding
-from twin.placement.history import replay_log
+from twin.placement.history import choices_in_log
 from twin.placement.log_windows import looked_at
-from twin.placement.windows import Windows, pad_windows, take
+from twin.placement.windows import Windows, pad_windows
 
 NUM_DRAWS = 32
 """Draws that estimate the probabilities of a rule with random tie-breaking."""
@@ -39,13 +38,16 @@ STRETCHES = (1, 5, 20)
 """Numbers of decisions that importance weights are taken over."""
 CLONE_UPDATES = 300
 CLONE_STREAMS = 16
+MOST_VIEWS = 1 << 20
+"""Decisions times nodes whose probabilities are computed at once: a rule's or a network's view of every node is some
+hundred numbers. More are computed some windows at a time."""
 
 
 class Probabilities(NamedTuple):
     """The compiled probabilities of candidates."""
 
     kinds: tuple[str, ...]  # names of the players
-    run: Callable[[Trajectory, Array, PyTree], Array]  # (history, kind, parameters) -> [T, A, W]
+    run: Callable[[Trajectory, int, PyTree], np.ndarray]  # (history, kind, parameters) -> [T, A, W]
 
 
 def probability_program(players: Players, network: Actor) -> Probabilities:
@@ -53,7 +55,7 @@ def probability_program(players: Players, network: Actor) -> Probabilities:
     one."""
     kinds = tuple(players)
 
-    def run(history: Trajectory, kind: Array, params: PyTree) -> Array:
+    def of_part(history: Trajectory, number: Array, kind: Array, params: PyTree) -> Array:
         seen, legal, logged = (
             jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
             for tree in (history.observation, history.legal, history.action)
@@ -63,13 +65,36 @@ def probability_program(players: Players, network: Actor) -> Probabilities:
             choice = choose(players, kind, params, key, PlayerInput(seen, logged), legal)
             return total + (jnp.arange(legal.shape[0]).reshape(-1, 1, 1, 1) == choice[None]), None
 
-        keys = jax.random.split(jax.random.key(0), NUM_DRAWS)
+        keys = jax.random.split(jax.random.key(number), NUM_DRAWS)
         drawn, _ = jax.lax.scan(once, jnp.zeros(legal.shape), keys)
         exact = jax.nn.softmax(network.logits(params, seen, legal), axis=0)
         is_sampled = kind == kinds.index(SAMPLED)
         return jnp.moveaxis(jnp.where(is_sampled, exact, drawn / NUM_DRAWS)[:, 0], 1, 0)
 
-    return Probabilities(kinds, jax.jit(run))
+    compiled = jax.jit(of_part)
+
+    def run(history: Trajectory, kind: int, params: PyTree) -> np.ndarray:
+        return by_parts(lambda part, number: compiled(part, number, jnp.int32(kind), params), history)
+
+    return Probabilities(kinds, run)
+
+
+def by_parts(run: Callable[[Trajectory, Array], Array], history: Trajectory) -> np.ndarray:
+    """`run(part of the windows, number of the part)` of a whole history, [T, A, W]; parts of `MOST_VIEWS`, all of
+    the same width."""
+    num_steps, num_choices, _, num_windows = history.legal.shape
+    width = min(num_windows, max(1, MOST_VIEWS // (num_steps * num_choices)))
+    found = []
+    for number, first in enumerate(range(0, num_windows, width)):
+        here = np.minimum(np.arange(first, first + width), num_windows - 1)
+        part = history if width == num_windows else some_windows(history, here)
+        found.append(np.asarray(run(part, jnp.int32(number))))
+    return np.concatenate(found, axis=-1)[..., :num_windows]
+
+
+def some_windows(history: Trajectory, here: np.ndarray) -> Trajectory:
+    """The windows `here` of leaves [..., W]."""
+    return jax.tree.map(lambda leaf: np.take(leaf, here, axis=-1), history)
 
 
 def off_policy_rows(
@@ -103,14 +128,14 @@ def off_policy_rows(
     Returns:
         The estimates, by candidate and method, without the logged policy, whose value is known.
     """
-    history = replay_log(pad_windows(windows, *shape), encoding)
+    history = choices_in_log(pad_windows(windows, *shape), encoding)
     logged, mask = logged_decisions(key, archive, encoding, shift.days, windows, history, example, network)
     expected = fitted_reward(logged, fit)
     found = []
     for name in dict.fromkeys(one.name for one in candidates if one.kind != HISTORY):
         same = [one for one in candidates if one.name == name]
-        each = [program.run(history, jnp.int32(program.kinds.index(one.kind)), one.params) for one in same]
-        target = Target(name, _rows(np.mean([np.asarray(one) for one in each], axis=0), mask))
+        each = [program.run(history, program.kinds.index(one.kind), one.params) for one in same]
+        target = Target(name, _rows(np.mean(each, axis=0), mask))
         for stretch in STRETCHES:
             found.append(importance_sampling(logged, target, config, num_decisions=stretch))
         found.append(doubly_robust(logged, target, expected, config))
@@ -134,7 +159,6 @@ def logged_decisions(
     )
     mask = active & settled & ~illegal
     mask[:, windows.num_windows :] = False
-    features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))[:, :, 0]
     action = np.asarray(history.action)[:, 0]
     behaviour = _behaviour(key, history, windows.num_windows, example, network)
     legal = np.asarray(history.legal)[:, :, 0]
@@ -142,7 +166,7 @@ def logged_decisions(
     unit = np.zeros(mask.shape, np.int64)
     unit[: windows.num_steps, : windows.num_windows] = window_units(windows)[1]
     logged = Logged(
-        features=_rows(features, mask),
+        features=_features(history, mask),
         legal=_rows(legal, mask),
         action=action.T[mask.T],
         propensity=_rows(behaviour, mask),
@@ -160,6 +184,18 @@ def _rows(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.asarray(np.moveaxis(values, 1, -1).swapaxes(0, 1)[mask.T])
 
 
+def _features(history: Trajectory, mask: np.ndarray) -> np.ndarray:
+    """[rows, F] as `flatten_features` of what was observed, in the order of `_rows`."""
+    leaves = [leaf[..., 0, :] for leaf in jax.tree.leaves(history.observation)]  # [T, ..., W]
+    found = np.empty((mask.sum(), sum(leaf[0, ..., 0].size for leaf in leaves)), np.float32)
+    first = 0
+    for window, here in enumerate(mask.T):
+        rows = found[first : first + here.sum()]
+        np.concatenate([leaf[here, ..., window].reshape(len(rows), -1) for leaf in leaves], axis=1, out=rows)
+        first += len(rows)
+    return found
+
+
 def _following(mask: np.ndarray) -> np.ndarray:
     """[rows] the row of the next decision, if that is the window's very next step; -1 otherwise."""
     number = np.full(mask.T.shape, -1)
@@ -173,23 +209,25 @@ def _behaviour(
 ) -> np.ndarray:
     """[T, A, W] behaviour probabilities by two clones, each fitted on one half of the windows for the other half."""
     algorithm = behaviour_cloning(example, network=network)
-    seen, legal = (
-        jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
-        for tree in (history.observation, history.legal)
-    )
-    found = np.zeros(np.moveaxis(np.asarray(legal)[:, 0], 1, 0).shape)
+    found = np.zeros(np.delete(history.legal.shape, 2))
     halves = (
         [np.arange(num_windows) % 2 == half for half in (0, 1)] if num_windows > 1 else [np.ones(1, bool)] * 2
     )
     size = min(affordable(CLONE_STREAMS, example), *(int(half.sum()) for half in halves))
     run, begin, logits = updates(algorithm, CLONE_UPDATES), jax.jit(algorithm.init), jax.jit(network.logits)
+
+    def estimated(params: PyTree, part: Trajectory) -> Array:
+        seen, legal = (
+            jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
+            for tree in (part.observation, part.legal)
+        )
+        return jnp.moveaxis(jax.nn.softmax(logits(params, seen, legal), axis=0)[:, 0], 1, 0)
+
     for number, half in enumerate(halves):
-        learned = jax.jit(take)(history, np.flatnonzero(half))
+        learned = some_windows(history, np.flatnonzero(half))
         key_init, key_run = jax.random.split(jax.random.fold_in(key, number))
         state, _ = run(key_run, begin(key_init), from_logs(learned, size), 0)
-        estimate = np.moveaxis(
-            np.asarray(jax.nn.softmax(logits(state.actor, seen, legal), axis=0))[:, 0], 1, 0
-        )
+        estimate = by_parts(lambda part, _, params=state.actor: estimated(params, part), history)
         others = np.flatnonzero(~half) if num_windows > 1 else np.arange(1)
         found[..., others] = estimate[..., others]
     return found
