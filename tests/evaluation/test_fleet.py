@@ -291,6 +291,11 @@ def break_bundle(fleet: Fleet) -> None:
     file.write_text(file.read_text().replace('"kind": "bundle"', '"kind": "bandle"'))
 
 
+def name_no_bundle(fleet: Fleet) -> None:
+    file = fleet.clusters[0].config.parent / "fleet.toml"
+    file.write_text(file.read_text() + '\nbundle = "not/yet"\n')
+
+
 def other_problem(fleet: Fleet) -> None:
     job = fleet.clusters[0].config
     job.write_text(job.read_text() + "[order]\nprocessors = 4.0\n")
@@ -301,6 +306,7 @@ BAD_DATA: dict[str, tuple[Callable[[Fleet], None], str]] = {
     "no decisions": (break_decisions, "no"),
     "a damaged history": (break_manifest, "the manifest"),
     "a damaged running bundle": (break_bundle, "the manifest does not agree"),
+    "no running bundle": (name_no_bundle, "the running bundle of cluster 'a' is not there"),
     "a bundle of another problem": (other_problem, "of the problem 'placement', the refresh of 'ordering'"),
 }
 

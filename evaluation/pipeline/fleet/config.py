@@ -252,6 +252,12 @@ def _refuse_missing(cluster: FleetCluster) -> None:
             allowed="the folder of schedtwin serve --log, or tables in this project's format",
             advice="check the path, and whether the server writes a log",
         )  # fmt: skip
+    if cluster.bundle is not None and not (cluster.bundle / MANIFEST).is_file():
+        raise ProductError(
+            f"the running bundle of cluster '{cluster.name}' is not there", where=str(cluster.bundle),
+            allowed=f"a folder holding {MANIFEST}",
+            advice="check the path; while nothing of this cluster runs yet, leave its bundle out",
+        )  # fmt: skip
     appending.log_files(cluster.log)
 
 
