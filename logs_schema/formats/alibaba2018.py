@@ -23,7 +23,7 @@ from logs_schema.calendar import EPOCH
 from logs_schema.formats.describing import RELATIVE_CLOCK, describe
 from logs_schema.formats.fields import CsvLines, instant, not_negative, number, number_or_none, positive
 from logs_schema.formats.files import find_files
-from logs_schema.formats.pieces import Piece, lines_of_span, pieces_of
+from logs_schema.formats.pieces import LogPiece, lines_of_span, pieces_of
 from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Item, ReadingOptions, Row, parse_lines
 from logs_schema.formats.swf import is_number
 from logs_schema.tables import REQUESTS
@@ -70,13 +70,13 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
         return task_row(task_fields(line), clock_s) if line.strip() else None
 
     files = data_files(paths)
-    piece = given.piece or Piece(0, len(files))
+    piece = given.piece or LogPiece(0, len(files))
     for path in files[piece.first : piece.last]:
         lines = lines_of_span(path, piece.span)
         yield from parse_lines(lines, parse_row, REQUESTS, given.name_of(path), num_before=piece.num_before)
 
 
-def pieces(paths: Sequence[Path]) -> list[Piece]:
+def pieces(paths: Sequence[Path]) -> list[LogPiece]:
     """What can be read apart."""
     return pieces_of(data_files(paths))
 

@@ -29,7 +29,7 @@ class Span(NamedTuple):
     first_line: int  # its number, from 1
 
 
-class Piece(NamedTuple):
+class LogPiece(NamedTuple):
     """The files `first` to `last`, the latter not among them; or a span of one."""
 
     first: int
@@ -47,21 +47,21 @@ class Piece(NamedTuple):
         return 0 if self.span is None else self.span.first_line - 1
 
 
-def pieces_of(files: Sequence[Path]) -> list[Piece]:
+def pieces_of(files: Sequence[Path]) -> list[LogPiece]:
     """The pieces of a log, in the order in which they stand in its files."""
-    found: list[Piece] = []
+    found: list[LogPiece] = []
     begun, num_bytes = 0, 0
     for number, path in enumerate(files):
         size = path.stat().st_size
         spans = _spans(path, size) if size > PIECE_BYTES else []
         if number > begun and (spans or num_bytes + size > PIECE_BYTES):
-            found.append(Piece(begun, number))
+            found.append(LogPiece(begun, number))
             begun, num_bytes = number, 0
         num_bytes += size
         if spans:
-            found += [Piece(number, number + 1, span) for span in spans]
+            found += [LogPiece(number, number + 1, span) for span in spans]
             begun, num_bytes = number + 1, 0
-    return found if begun == len(files) and found else [*found, Piece(begun, len(files))]
+    return found if begun == len(files) and found else [*found, LogPiece(begun, len(files))]
 
 
 def lines_of_span(path: Path, span: Span | None) -> Iterator[tuple[int, str]]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from logs_schema.columns import INSTANT, TableSpec
 from logs_schema.formats.files import MAX_LINE_LETTERS
-from logs_schema.formats.pieces import Piece
+from logs_schema.formats.pieces import LogPiece
 
 CHUNK_ROWS = 100_000
 CHUNK_LETTERS = 1 << 24
@@ -48,7 +48,7 @@ class ReadingOptions:
     origin: datetime | None = None
     capacity: Mapping[str, float] = field(default_factory=dict)
     names: Mapping[Path, str] = field(default_factory=dict)
-    piece: Piece | None = None
+    piece: LogPiece | None = None
 
     def name_of(self, path: Path) -> str:
         """What a file is called in the quarantine."""

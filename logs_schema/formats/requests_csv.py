@@ -34,7 +34,7 @@ from logs_schema.formats.files import find_files, names_apart
 from logs_schema.formats.instant_units import duration_notice, unit_notice
 from logs_schema.formats.mapping import SUFFIX, mapping_file
 from logs_schema.formats.native import check_columns, column_names, read_csv
-from logs_schema.formats.pieces import Piece, pieces_of
+from logs_schema.formats.pieces import LogPiece, pieces_of
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
 from logs_schema.formats.reading import (
     NOTHING_GIVEN,
@@ -77,7 +77,7 @@ def inventory_files(paths: Sequence[Path]) -> list[Path]:
     return [_mapping_file(paths), *_inventory(paths)]
 
 
-def pieces(paths: Sequence[Path]) -> list[Piece]:
+def pieces(paths: Sequence[Path]) -> list[LogPiece]:
     """What can be read apart: machines go with the first piece."""
     return pieces_of(data_files(paths))
 
@@ -100,7 +100,7 @@ def read(paths: Sequence[Path], given: ReadingOptions = NOTHING_GIVEN) -> Iterat
             "a capacity was given, and machines are listed", where=first(inventory), allowed="one of them"
         )
     files = data_files(paths)
-    piece = given.piece or Piece(0, len(files))
+    piece = given.piece or LogPiece(0, len(files))
     sites: set[str] = set()
     for path in inventory:
         check_columns(NODES, column_names(path), path)
@@ -184,7 +184,7 @@ def _refuse_copies(files: Sequence[Path]) -> None:
 def _read_file(
     path: Path,
     name: str,
-    piece: Piece,
+    piece: LogPiece,
     mapping: RequestMapping,
     instants: InstantReading,
     pool: str | None,

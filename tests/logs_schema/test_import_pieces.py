@@ -7,7 +7,7 @@ import pytest
 
 from logs_schema import Archive
 from logs_schema.formats import pieces
-from logs_schema.formats.pieces import Piece, Span, pieces_of
+from logs_schema.formats.pieces import LogPiece, Span, pieces_of
 from logs_schema.importing import import_log
 from logs_schema.mapping import one_by_one
 from tests.logs_schema.test_import_parts import files_of
@@ -57,8 +57,8 @@ def test_the_archive_is_that_of_an_import_in_one_go(
     assert whole.lines.read == 4 + 404 + 6 + 3 + 3
     monkeypatch.setattr(pieces, "PIECE_BYTES", 700)
     cut = pieces_of(sorted((tmp_path / "raw").glob("log*")))
-    assert cut[0] == Piece(0, 1)
-    assert cut[-1] == Piece(2, 4)
+    assert cut[0] == LogPiece(0, 1)
+    assert cut[-1] == LogPiece(2, 4)
     num_spans = sum(one.span is not None for one in cut)
     assert num_spans == 1 if end == "\r" else num_spans > 10
     found = import_log("requests_csv", log, tmp_path / "parts", run_tasks=one_by_one)
@@ -72,9 +72,9 @@ def test_spans_are_whole_lines_and_all_of_them(tmp_path: Path, monkeypatch: pyte
     file = tmp_path / "a.csv"
     file.write_bytes(b"12345\n12345\r\n1\r2\n0123456789\nend")
     assert pieces_of([file]) == [
-        Piece(0, 1, Span(0, 13, 1)),
-        Piece(0, 1, Span(13, 28, 3)),
-        Piece(0, 1, Span(28, 31, 6)),
+        LogPiece(0, 1, Span(0, 13, 1)),
+        LogPiece(0, 1, Span(13, 28, 3)),
+        LogPiece(0, 1, Span(28, 31, 6)),
     ]
     file.write_bytes(b"a" * (1 << 21))  # a line without an end within reach
-    assert pieces_of([file]) == [Piece(0, 1)]
+    assert pieces_of([file]) == [LogPiece(0, 1)]

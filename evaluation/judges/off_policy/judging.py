@@ -6,6 +6,7 @@ log has no support, is estimated by clones of the shifted days, each predicting 
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -216,7 +217,7 @@ def _behaviour(
     size = min(affordable(CLONE_STREAMS, example), *(int(half.sum()) for half in halves))
     run, begin, logits = updates(algorithm, CLONE_UPDATES), jax.jit(algorithm.init), jax.jit(network.logits)
 
-    def estimated(params: PyTree, part: Trajectory) -> Array:
+    def estimated(params: PyTree, part: Trajectory, _: Array) -> Array:
         seen, legal = (
             jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -2), tree)
             for tree in (part.observation, part.legal)
@@ -227,7 +228,7 @@ def _behaviour(
         learned = some_windows(history, np.flatnonzero(half))
         key_init, key_run = jax.random.split(jax.random.fold_in(key, number))
         state, _ = run(key_run, begin(key_init), from_logs(learned, size), 0)
-        estimate = by_parts(lambda part, _, params=state.actor: estimated(params, part), history)
+        estimate = by_parts(partial(estimated, state.actor), history)
         others = np.flatnonzero(~half) if num_windows > 1 else np.arange(1)
         found[..., others] = estimate[..., others]
     return found
