@@ -21,7 +21,7 @@ from logs_schema.errors import FormatError
 from logs_schema.product import writing
 from offline_rl.autoscaling.config import ScaleConfig
 from offline_rl.recipes.scaling_training import ScalingTask, reachable_s, setting_of
-from tests.autoscaling.test_answered import arm
+from tests.autoscaling.test_gateway_forecasts import arm
 from tests.autoscaling.test_scaling_log import archive, row
 from tests.autoscaling.test_twin import CALLS, CONFIG, FLOOR_S, LIMITS, LOG
 from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
