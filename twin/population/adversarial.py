@@ -2,7 +2,7 @@
 
 The generator minimises
 
-    adversary * raises(D(G(z))) - entropy * H(V(G(z)))
+    adversary * generator_loss(D(G(z))) - entropy * H(V(G(z)))
         + columns * KL(V(x) || V(G(z)))  + pairs * (the same of pairs of columns)  + rows * (the same of whole rows)
 
 where `V` takes the distribution of a batch's values. Equation 4 is `adversary = 1`, `entropy = alpha`,
@@ -12,7 +12,7 @@ whole rows needs a generator with a likelihood (`chained`). The adversary gets a
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -22,6 +22,7 @@ import optax
 
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree
+from twin.descent import descend
 from twin.networks import MLP, apply
 from twin.population import codes
 from twin.population.adversaries import Adversary
@@ -92,8 +93,8 @@ class AdversarialConfig:
         return max(self.adversary, self.entropy, self.columns, self.pairs) > 0.0
 
 
-class Walk(NamedTuple):
-    """What training carries from step to step."""
+class GANState(NamedTuple):
+    """The state of training between steps."""
 
     generator: PyTree
     average: PyTree
@@ -102,8 +103,8 @@ class Walk(NamedTuple):
     discriminator_optimiser: PyTree
 
 
-class Figures(NamedTuple):
-    """What a round shows; scalars."""
+class GANMetrics(NamedTuple):
+    """Metrics of a round; scalars."""
 
     generator_loss: Array
     discriminator_loss: Array
@@ -118,7 +119,7 @@ class AdversarialData(NamedTuple):
     rows: Array  # [width, agents]
     conditions: Array  # [conditions, agents]
     tables: Any  # `codes.Tables` of theirs; None where the loss does not look at them
-    blur: Array  # [agents] width, in days, within which its time of day is moved: no hour is learned by heart
+    blur: Array  # [agents] width, in days, within which its time of day is moved: so no hour is memorised
 
 
 def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> Population:
@@ -139,7 +140,7 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
         search = Search(
             init=_init(encoding, config, generator),
             round=_round(encoding, config, generator, adversary),
-            chosen=lambda walk: walk.average,
+            chosen=lambda state: state.average,
             judge=lambda key, parameters: reference.judge(
                 key, lambda k, given: draw(k, parameters, jnp.asarray(given))
             ),
@@ -208,92 +209,107 @@ def _optimisers(config: AdversarialConfig) -> tuple[optax.GradientTransformation
 
 
 def _init(encoding: AgentEncoding, config: AdversarialConfig, generator: AgentGenerator) -> Any:
-    discriminator, (first, second) = _discriminator(config), _optimisers(config)
+    discriminator, (generator_adam, discriminator_adam) = _discriminator(config), _optimisers(config)
 
-    def init(key: Array) -> Walk:
+    def init(key: Array) -> GANState:
         keys = jax.random.split(key)
-        writes = generator.init(keys[0])
-        judges = discriminator.init(keys[1], jnp.zeros((encoding.width + encoding.num_conditions, 1)))
-        return Walk(writes, writes, judges, first.init(writes), second.init(judges))
+        of_generator = generator.init(keys[0])
+        inputs = jnp.zeros((encoding.width + encoding.num_conditions, 1))
+        of_discriminator = discriminator.init(keys[1], inputs)
+        return GANState(
+            of_generator,
+            of_generator,
+            of_discriminator,
+            generator_adam.init(of_generator),
+            discriminator_adam.init(of_discriminator),
+        )
 
     return init
+
+
+def _batch(encoding: AgentEncoding, size: int, key: Array, data: AdversarialData) -> tuple[Array, Array]:
+    """Rows [width, size] and conditions [conditions, size], drawn with replacement, their time of day moved."""
+    key_rows, key_blur = jax.random.split(key)
+    chosen = jax.random.randint(key_rows, (size,), 0, data.rows.shape[1])
+    moved = data.blur[chosen] * (jax.random.uniform(key_blur, (size,)) - 0.5)
+    return data.rows[:, chosen], encoding.turned(data.conditions[:, chosen], moved)
 
 
 def _round(
     encoding: AgentEncoding, config: AdversarialConfig, generator: AgentGenerator, adversary: Adversary
 ) -> Any:
-    """(key, walk, data) -> walk, figures: the steps of both sides (algorithm 1)."""
-    discriminator, (first, second) = _discriminator(config), _optimisers(config)
+    """(key, state, data) -> state, metrics: the steps of both sides (algorithm 1)."""
+    discriminator, (generator_adam, discriminator_adam) = _discriminator(config), _optimisers(config)
     blocks, pair_share = encoding.blocks, codes.pair_share(encoding)
 
-    def batch(key: Array, data: AdversarialData) -> tuple[Array, Array]:
-        key_rows, key_blur = jax.random.split(key)
-        chosen = jax.random.randint(key_rows, (config.batch_size,), 0, data.rows.shape[1])
-        moved = data.blur[chosen] * (jax.random.uniform(key_blur, (config.batch_size,)) - 0.5)
-        return data.rows[:, chosen], encoding.turned(data.conditions[:, chosen], moved)
+    batch = partial(_batch, encoding, config.batch_size)
 
     def score(parameters: PyTree, rows: Array, conditions: Array) -> Array:
         return apply(discriminator, parameters, jnp.concatenate([rows, conditions]))[0]
 
     def drawn_loss(
-        parameters: PyTree, key: Array, conditions: Array, walk: Walk, data: AdversarialData
+        parameters: PyTree, key: Array, conditions: Array, state: GANState, data: AdversarialData
     ) -> tuple[Array, Array, Array]:
         """The terms that look at generated rows, their KL of pairs and their entropy."""
         drawn = generator.generate(parameters, key, conditions)
         tables = codes.tables(blocks, drawn.soft)
         kl = codes.pairwise_kl(pair_share, data.tables, tables)
         entropy = codes.marginal_entropy(len(blocks), tables)
-        loss = config.adversary * adversary.raises(score(walk.discriminator, drawn.hard, conditions))
+        loss = config.adversary * adversary.generator_loss(score(state.discriminator, drawn.hard, conditions))
         loss += config.columns * codes.marginal_kl(len(blocks), data.tables, tables) + config.pairs * kl
         return loss - config.entropy * entropy, kl, entropy
 
     def generator_loss(
-        parameters: PyTree, key: Array, walk: Walk, data: AdversarialData
+        parameters: PyTree, key: Array, state: GANState, data: AdversarialData
     ) -> tuple[Array, tuple]:
         key_batch, key_draw = jax.random.split(key)
         rows, conditions = batch(key_batch, data)
         loss = kl = entropy = jnp.zeros(())
         if config.draws:
-            loss, kl, entropy = drawn_loss(parameters, key_draw, conditions, walk, data)
+            loss, kl, entropy = drawn_loss(parameters, key_draw, conditions, state, data)
         if generator.log_likelihood is not None:
             loss -= config.rows * jnp.mean(generator.log_likelihood(parameters, rows, conditions))
         return loss, (kl, entropy)
 
-    def generator_step(walk: Walk, key: Array, data: AdversarialData) -> tuple[Walk, tuple]:
-        look = jax.value_and_grad(generator_loss, has_aux=True)
-        (loss, seen), gradient = look(walk.generator, key, walk, data)
-        updates, optimiser = first.update(gradient, walk.generator_optimiser, walk.generator)
-        writes = optax.apply_updates(walk.generator, updates)
+    def generator_step(state: GANState, key: Array, data: AdversarialData) -> tuple[GANState, tuple]:
+        value_and_grad = jax.value_and_grad(generator_loss, has_aux=True)
+        (loss, terms), gradient = value_and_grad(state.generator, key, state, data)
+        params, optimiser = descend(generator_adam, gradient, state.generator_optimiser, state.generator)
         average = jax.tree.map(
-            lambda old, new: config.averaging * old + (1.0 - config.averaging) * new, walk.average, writes
+            lambda old, new: config.averaging * old + (1.0 - config.averaging) * new, state.average, params
         )
-        return walk._replace(generator=writes, average=average, generator_optimiser=optimiser), (loss, *seen)
+        state = state._replace(generator=params, average=average, generator_optimiser=optimiser)
+        return state, (loss, *terms)
 
     def discriminator_loss(
-        parameters: PyTree, key: Array, walk: Walk, data: AdversarialData
+        parameters: PyTree, key: Array, state: GANState, data: AdversarialData
     ) -> tuple[Array, Array]:
         key_batch, key_draw, key_loss = jax.random.split(key, 3)
         rows, conditions = batch(key_batch, data)
-        drawn = jax.lax.stop_gradient(generator.generate(walk.generator, key_draw, conditions).hard)
-        loss = adversary.lowers(key_loss, lambda some: score(parameters, some, conditions), rows, drawn)
+        drawn = jax.lax.stop_gradient(generator.generate(state.generator, key_draw, conditions).hard)
+        loss = adversary.discriminator_loss(
+            key_loss, lambda some: score(parameters, some, conditions), rows, drawn
+        )
         one, other = score(parameters, rows, conditions), score(parameters, drawn, conditions)
         return loss, jnp.mean((one > other) + 0.5 * (one == other))
 
-    def discriminator_step(walk: Walk, key: Array, data: AdversarialData) -> tuple[Walk, tuple]:
-        look = jax.value_and_grad(discriminator_loss, has_aux=True)
-        (loss, accuracy), gradient = look(walk.discriminator, key, walk, data)
-        updates, optimiser = second.update(gradient, walk.discriminator_optimiser, walk.discriminator)
-        judges = adversary.project(optax.apply_updates(walk.discriminator, updates))
-        return walk._replace(discriminator=judges, discriminator_optimiser=optimiser), (loss, accuracy)
+    def discriminator_step(state: GANState, key: Array, data: AdversarialData) -> tuple[GANState, tuple]:
+        value_and_grad = jax.value_and_grad(discriminator_loss, has_aux=True)
+        (loss, accuracy), gradient = value_and_grad(state.discriminator, key, state, data)
+        params, optimiser = descend(
+            discriminator_adam, gradient, state.discriminator_optimiser, state.discriminator
+        )
+        state = state._replace(discriminator=adversary.project(params), discriminator_optimiser=optimiser)
+        return state, (loss, accuracy)
 
-    def round_(key: Array, walk: Walk, data: AdversarialData) -> tuple[Walk, Figures]:
+    def round_(key: Array, state: GANState, data: AdversarialData) -> tuple[GANState, GANMetrics]:
         keys = jax.random.split(key)
         steps = jax.random.split(keys[0], config.generator_steps)
-        walk, (loss, kl, entropy) = jax.lax.scan(lambda w, k: generator_step(w, k, data), walk, steps)
+        state, (loss, kl, entropy) = jax.lax.scan(partial(generator_step, data=data), state, steps)
         steps = jax.random.split(keys[1], config.discriminator_steps)
-        judged, accuracy = jnp.zeros(1), jnp.full(1, 0.5)
+        score_loss, accuracy = jnp.zeros(1), jnp.full(1, 0.5)
         if config.discriminator_steps:
-            walk, (judged, accuracy) = jax.lax.scan(lambda w, k: discriminator_step(w, k, data), walk, steps)
-        return walk, Figures(*(jnp.mean(curve) for curve in (loss, judged, accuracy, kl, entropy)))
+            state, (score_loss, accuracy) = jax.lax.scan(partial(discriminator_step, data=data), state, steps)
+        return state, GANMetrics(*(jnp.mean(curve) for curve in (loss, score_loss, accuracy, kl, entropy)))
 
     return round_

@@ -1,6 +1,6 @@
 """Adversaries, which distinguish generated agents from real ones, and how both sides' losses follow from it.
 
-An adversary scores agents, high for real ones. `lowers` is the adversary's own loss, `raises` what the generator adds.
+An adversary scores agents, high for real ones. It has a loss of its own and one of the generator.
 """
 
 from collections.abc import Callable
@@ -18,8 +18,8 @@ Scores = Callable[[Array], Array]
 class Adversary(NamedTuple):
     """Losses, both to be minimised, and what becomes of the adversary's parameters after each of its steps."""
 
-    lowers: Callable[[Array, Scores, Array, Array], Array]  # (key, scores, real, generated) -> []
-    raises: Callable[[Array], Array]  # scores [rows] of generated agents -> []
+    discriminator_loss: Callable[[Array, Scores, Array, Array], Array]  # (key, scores, real, generated) -> []
+    generator_loss: Callable[[Array], Array]  # scores [rows] of generated agents -> []
     project: Callable[[PyTree], PyTree]
 
 
@@ -46,14 +46,14 @@ def clipped(limit: float) -> Adversary:
 def gradient_penalty(weight: float) -> Adversary:
     """Wasserstein critic with `weight * (|gradient| - 1)^2` between real and generated (Gulrajani et al. 2017)."""
 
-    def lowers(key: Array, scores: Scores, real: Array, generated: Array) -> Array:
+    def discriminator_loss(key: Array, scores: Scores, real: Array, generated: Array) -> Array:
         share = jax.random.uniform(key, (1, real.shape[1]))
         between = share * real + (1.0 - share) * generated
         gradient = jax.grad(lambda rows: jnp.sum(scores(rows)))(between)
         norm = jnp.sqrt(jnp.sum(gradient**2, axis=0) + 1e-12)
         return _difference(key, scores, real, generated) + weight * jnp.mean((norm - 1.0) ** 2)
 
-    return Adversary(lowers, lambda scores: -jnp.mean(scores), lambda tree: tree)
+    return Adversary(discriminator_loss, lambda scores: -jnp.mean(scores), lambda tree: tree)
 
 
 def _cross_entropy(key: Array, scores: Scores, real: Array, generated: Array) -> Array:

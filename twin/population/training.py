@@ -60,8 +60,8 @@ class Search(NamedTuple):
     """What is trained; pure functions, `judge` apart."""
 
     init: Callable[[Array], PyTree]
-    round: Callable[[Array, PyTree, PyTree], tuple[PyTree, PyTree]]  # (key, walk, data) -> walk, figures
-    chosen: Callable[[PyTree], PyTree]  # walk -> parameters to sample with
+    round: Callable[[Array, PyTree, PyTree], tuple[PyTree, PyTree]]  # (key, state, data) -> state, metrics
+    chosen: Callable[[PyTree], PyTree]  # state -> parameters to sample with
     judge: Callable[[Array, PyTree], GeneratorFidelity]  # on the host
 
 
@@ -79,7 +79,7 @@ def train(
         search: What is trained.
         data: Arguments of every round.
         config: Length and looks.
-        on_look: Called with (rounds done, rounds in all, the look's figures).
+        on_look: Called with (rounds done, rounds in all, the look's metrics).
 
     Returns:
         The parameters of the best look, and the record: curves, best look, warnings.
@@ -88,23 +88,23 @@ def train(
         PopulationError: Training diverged.
     """
     key_init, key_rounds, key_judge = jax.random.split(key, 3)
-    walk = jax.jit(search.init)(key_init)
+    state = jax.jit(search.init)(key_init)
     run = _rounds(search)
-    names = (*jax.eval_shape(run, key_rounds, walk, data, 0, 0)[1]._fields, "held_out_pairs", "coverage")
+    names = (*jax.eval_shape(run, key_rounds, state, data, 0, 0)[1]._fields, "held_out_pairs", "coverage")
 
-    def advance(walk: PyTree, done: int, count: int) -> tuple[PyTree, dict[str, np.ndarray], float]:
-        walk, figures = run(key_rounds, walk, data, jnp.int32(done), jnp.int32(count))
-        _check(walk, figures, done, count)
-        judged = search.judge(key_judge, search.chosen(walk))
-        seen = zip(names, (*figures, judged.pairs, judged.coverage), strict=True)
-        return walk, {name: np.array([float(value)]) for name, value in seen}, judged.pairs
+    def advance(state: PyTree, done: int, count: int) -> tuple[PyTree, dict[str, np.ndarray], float]:
+        state, metrics = run(key_rounds, state, data, jnp.int32(done), jnp.int32(count))
+        _check(state, metrics, done, count)
+        judged = search.judge(key_judge, search.chosen(state))
+        seen = zip(names, (*metrics, judged.pairs, judged.coverage), strict=True)
+        return state, {name: np.array([float(value)]) for name, value in seen}, judged.pairs
 
     def show(fit: FitProgress) -> None:
         if on_look is not None:
             on_look(int(fit.done), config.num_rounds, {name: float(fit.curves[name][-1]) for name in names})
 
     fit = fit_keeping_best(
-        walk, advance, config.num_rounds, config.rounds_a_look, curves={name: np.zeros(0) for name in names},
+        state, advance, config.num_rounds, config.rounds_a_look, curves={name: np.zeros(0) for name in names},
         kept=search.chosen, patience=config.patience, on_look=show,
     )  # fmt: skip
     curves = {name: fit.curves[name].tolist() for name in names}
@@ -112,29 +112,29 @@ def train(
 
 
 def _rounds(search: Search) -> Callable[..., tuple[PyTree, Any]]:
-    """The jitted `(key, walk, data, first, count) -> walk, mean figures` of `count` rounds."""
+    """The jitted `(key, state, data, first, count) -> state, mean metrics` of `count` rounds."""
 
     @jax.jit
-    def run(key: Array, walk: PyTree, data: PyTree, first: Array, count: Array) -> tuple[PyTree, PyTree]:
-        def one(walk: PyTree, number: Array) -> tuple[PyTree, PyTree]:
-            return search.round(jax.random.fold_in(key, number), walk, data)
+    def run(key: Array, state: PyTree, data: PyTree, first: Array, count: Array) -> tuple[PyTree, PyTree]:
+        def one(state: PyTree, number: Array) -> tuple[PyTree, PyTree]:
+            return search.round(jax.random.fold_in(key, number), state, data)
 
         def body(index: Array, carry: tuple[PyTree, PyTree]) -> tuple[PyTree, PyTree]:
-            walk, sums = carry
-            walk, figures = one(walk, first + index)
-            return walk, jax.tree.map(jnp.add, sums, figures)
+            state, sums = carry
+            state, metrics = one(state, first + index)
+            return state, jax.tree.map(jnp.add, sums, metrics)
 
-        shapes = jax.eval_shape(one, walk, jnp.int32(0))[1]
+        shapes = jax.eval_shape(one, state, jnp.int32(0))[1]
         zero = jax.tree.map(jnp.zeros_like, shapes)
-        walk, sums = jax.lax.fori_loop(0, count, body, (walk, zero))
-        return walk, jax.tree.map(lambda leaf: leaf / jnp.maximum(count, 1), sums)
+        state, sums = jax.lax.fori_loop(0, count, body, (state, zero))
+        return state, jax.tree.map(lambda leaf: leaf / jnp.maximum(count, 1), sums)
 
     return run
 
 
-def _check(walk: PyTree, figures: PyTree, done: int, count: int) -> None:
-    finite = is_finite((walk, figures))
-    if not finite or not max(abs(float(value)) for value in figures) < DIVERGED:
+def _check(state: PyTree, metrics: PyTree, done: int, count: int) -> None:
+    finite = is_finite((state, metrics))
+    if not finite or not max(abs(float(value)) for value in metrics) < DIVERGED:
         raise PopulationError(
             "training diverged: " + ("losses grew beyond all bounds" if finite else "numbers are not finite"),
             where=f"rounds {done} to {done + count - 1}; what was kept before them is intact", advice=ADVICE,

@@ -94,12 +94,14 @@ def test_adversaries_at_known_scores() -> None:
     key, real, made = jax.random.key(0), jnp.ones((1, 4)), -jnp.ones((1, 4))
     flat = jnp.zeros(4)
     for one in (probability(), logistic()):  # a discriminator that cannot tell says one half: loss 2 log 2
-        assert np.isclose(one.lowers(key, lambda rows: 0.0 * rows[0], real, made), 2 * np.log(2), atol=1e-6)
-    assert np.isclose(probability().raises(flat), -0.5)
-    assert np.isclose(logistic().raises(flat), np.log(2), atol=1e-6)
-    assert np.isclose(clipped(0.1).lowers(key, lambda rows: rows[0], real, made), -2.0)
+        assert np.isclose(
+            one.discriminator_loss(key, lambda rows: 0.0 * rows[0], real, made), 2 * np.log(2), atol=1e-6
+        )
+    assert np.isclose(probability().generator_loss(flat), -0.5)
+    assert np.isclose(logistic().generator_loss(flat), np.log(2), atol=1e-6)
+    assert np.isclose(clipped(0.1).discriminator_loss(key, lambda rows: rows[0], real, made), -2.0)
     assert np.allclose(clipped(0.1).project({"w": jnp.array([-3.0, 0.05])})["w"], [-0.1, 0.05])
-    steep = gradient_penalty(10.0).lowers(key, lambda rows: 3.0 * rows[0], real, made)
+    steep = gradient_penalty(10.0).discriminator_loss(key, lambda rows: 3.0 * rows[0], real, made)
     assert np.isclose(steep, -6.0 + 10.0 * (3.0 - 1.0) ** 2, atol=1e-3)
-    unit = gradient_penalty(10.0).lowers(key, lambda rows: rows[0], real, made)
+    unit = gradient_penalty(10.0).discriminator_loss(key, lambda rows: rows[0], real, made)
     assert np.isclose(unit, -2.0, atol=1e-4)

@@ -14,7 +14,7 @@ from twin.population import (
     gan_smmsg,
     sample_agents,
 )
-from twin.population.adversarial import AdversarialConfig, Figures, _split
+from twin.population.adversarial import AdversarialConfig, GANMetrics, _split
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
 from twin.population.fidelity import GeneratorFidelity, Reference, coarse_codes, mean_pairwise_kl
 from twin.population.generators import in_chain
@@ -24,9 +24,9 @@ from twin.population.training import Search, SearchConfig, train
 def stand_in(values: list[float], scores: list[float], coverage: float = 1.0) -> tuple[Search, SearchConfig]:
     """A search whose parameters count its rounds, whose figures and scores are given look by look."""
 
-    def one(_key: jax.Array, walk: jax.Array, data: jax.Array) -> tuple[jax.Array, Figures]:
+    def one(_key: jax.Array, walk: jax.Array, data: jax.Array) -> tuple[jax.Array, GANMetrics]:
         value = data[walk.astype(jnp.int32)]
-        return walk + 1.0, Figures(value, value, value, value, value)
+        return walk + 1.0, GANMetrics(value, value, value, value, value)
 
     def judge(_key: jax.Array, parameters: jax.Array) -> GeneratorFidelity:
         return GeneratorFidelity(scores[int(parameters) - 1], coverage)
