@@ -1,4 +1,4 @@
-"""Who is trained for `reproduce kais` and `reproduce kmps`: a side of a pair at a time, beside a rule."""
+"""The trainings of `reproduce kais` and `reproduce kmps`: a side of a pair at a time, beside a rule."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial

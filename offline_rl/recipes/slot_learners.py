@@ -1,4 +1,4 @@
-"""Who learns to dispatch and to orchestrate, by name: each paper's setting is a configuration of the learners.
+"""Learners of dispatch and of orchestration, by name: each paper's setting is a configuration of them.
 
 The papers' dispatchers have the papers' rewards, but on time or late counts where the request was dispatched, not in
 the slot in which that is known: some thirty slots later, which an advantage of one step, or of GAE's sixteen, does not

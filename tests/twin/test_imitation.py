@@ -1,4 +1,4 @@
-"""Kinds of agents, the judge, PPO's pieces and the guards, against closed forms and counts by hand."""
+"""Kinds of agents, the scores_of, PPO's pieces and the guards, against closed forms and counts by hand."""
 
 from functools import partial
 from itertools import pairwise
@@ -16,9 +16,9 @@ from twin.imitation.decisions import NUM_ANSWER_FEATURES
 from twin.imitation.discriminator import (
     discriminator_loss,
     discriminator_network,
-    judge,
     num_row_features,
     rows,
+    scores_of,
 )
 from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import earth_movers, state_distance
@@ -175,7 +175,7 @@ def test_the_judge_at_its_optimum() -> None:
         parameters = jax.lax.fori_loop(
             0, 1500, lambda _, p: jax.tree.map(lambda a, g: a - 0.3 * g, p, step(p)[1]), parameters
         )
-        return judge(config, parameters, shown[None])
+        return scores_of(config, parameters, shown[None])
 
     np.testing.assert_allclose(fitted(), shown - 0.5, atol=0.2)
 

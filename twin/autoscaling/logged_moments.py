@@ -1,4 +1,4 @@
-"""What whoever wrote a log saw and did: states and actions at its moments, to imitate it."""
+"""The logged behaviour, to imitate it: what it observed and decided, interval by interval."""
 
 from typing import Any, NamedTuple
 

@@ -76,7 +76,7 @@ class ImitationConfig:
         epochs: PPO's passes over a rollout.
         evaluate_every: Steps between two looks at held-out fidelity.
         held_out: Share of the windows kept for these looks.
-        discriminator: The judge.
+        discriminator: Its network and learning rate.
         guards: When to stop.
     """
 

@@ -1,4 +1,4 @@
-"""The judge: is this decision with its answer, among its predecessors, from the log or from the imitation?
+"""The discriminator: is this decision with its answer, among its predecessors, from the log or from the imitation?
 
 Xiong et al., equation 5, with D the probability that a row is *generated* (its convention; logits are high for
 generated):
@@ -24,7 +24,7 @@ from twin.placement.types import Cluster, Observation
 
 
 class DiscriminatorLoss(NamedTuple):
-    """What the judge's loss was made of."""
+    """Terms of the discriminator's loss."""
 
     loss: Array
     accuracy_logged: Array  # share of logged rows classified as logged
@@ -70,7 +70,7 @@ def rows(seen: Observation, chosen: Array, answers: Array, same: Array, window: 
     return jnp.concatenate([*parts, mean, jnp.log1p(count)[None]])
 
 
-def judge(config: DiscriminatorConfig, parameters: PyTree, shown: Array) -> Array:
+def scores_of(config: DiscriminatorConfig, parameters: PyTree, shown: Array) -> Array:
     """Logits [*batch] of rows [row features, *batch], high for generated."""
     return apply(discriminator_network(config), parameters, shown)[0]
 
@@ -92,16 +92,16 @@ def discriminator_loss(
         logged_counts, generated_counts: [*batch] bool, which rows count.
 
     Returns:
-        The loss [] and what it was made of.
+        The loss [] and its terms.
     """
 
     def mean(values: Array, counts: Array) -> Array:
         return jnp.sum(jnp.where(counts, values, 0.0)) / jnp.maximum(jnp.sum(counts), 1)
 
-    on_logged, on_generated = (judge(config, parameters, shown) for shown in (logged, generated))
+    on_logged, on_generated = (scores_of(config, parameters, shown) for shown in (logged, generated))
     cross_entropy = mean(jax.nn.softplus(-on_generated), generated_counts)
     cross_entropy += mean(jax.nn.softplus(on_logged), logged_counts)
-    slope = jax.grad(lambda shown: jnp.sum(judge(config, parameters, shown)))(logged)
+    slope = jax.grad(lambda shown: jnp.sum(scores_of(config, parameters, shown)))(logged)
     penalty = mean(jnp.sum(slope**2, axis=0), logged_counts)
     loss = cross_entropy + 0.5 * config.gradient_penalty * penalty
     accuracy = (

@@ -1,7 +1,7 @@
-"""The game between imitation and judge: rollouts of the imitated agents, and what each side minimises.
+"""The game between imitation and discriminator: rollouts of the imitated agents, and what each side minimises.
 
-Arrivals are replayed from the logged windows that the same step shows to the judge, so both sides of a comparison have
-the same requests before them; engine, agents and nodes are imitated jointly (Xiong et al., equation 6).
+Arrivals are replayed from the logged windows that the same step shows to the discriminator, so both sides of a
+comparison have the same requests before them; engine, agents and nodes are imitated jointly (Xiong et al., equation 6).
 """
 
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from twin.contracts import Array, PyTree, Trajectory
 from twin.environment import environment
 from twin.imitation.config import ImitationConfig
 from twin.imitation.decisions import LoggedDecisions, answer_features, observed_features, states_of
-from twin.imitation.discriminator import judge, rows
+from twin.imitation.discriminator import rows, scores_of
 from twin.imitation.generator import (
     Limits,
     Noise,
@@ -45,7 +45,7 @@ from twin.rollout import unroll
 
 
 class ImitatedRollout(NamedTuple):
-    """A rollout of the imitated agents as the judge and PPO need it."""
+    """A rollout of the imitated agents as discriminator and PPO need it."""
 
     full: Observation
     local: Observation
@@ -193,5 +193,5 @@ def likelihood(
 
 def verdicts(config: ImitationConfig, discriminator: PyTree, shown: Array, counts: Array) -> Array:
     """What pathwise gradients minimise: mean of `-log(1 - D)` over generated rows (non-saturating)."""
-    logits = judge(config.discriminator, discriminator, shown)
+    logits = scores_of(config.discriminator, discriminator, shown)
     return jnp.sum(jnp.where(counts, jax.nn.softplus(logits), 0.0)) / jnp.maximum(jnp.sum(counts), 1)

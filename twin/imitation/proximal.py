@@ -1,4 +1,4 @@
-"""The imitation improved by PPO on the judge's verdict, as Xiong et al. do.
+"""The imitation improved by PPO on the discriminator's score, as Xiong et al. do.
 
 The reward of a decision with its answer is `-log D` (section 3.4; D high for generated). Engine and answers are one
 joint policy, whose probability ratio is clipped (Schulman et al. 2017); a value network beside them is the baseline.

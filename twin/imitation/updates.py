@@ -15,7 +15,12 @@ import optax
 from twin.contracts import Array, PyTree
 from twin.imitation.config import ImitationConfig
 from twin.imitation.decisions import LoggedDecisions, some_windows
-from twin.imitation.discriminator import discriminator_loss, discriminator_network, judge, num_row_features
+from twin.imitation.discriminator import (
+    discriminator_loss,
+    discriminator_network,
+    num_row_features,
+    scores_of,
+)
 from twin.imitation.game import (
     ImitatedRollout,
     Likelihood,
@@ -66,14 +71,14 @@ def _optimisers(config: ImitationConfig) -> tuple[optax.GradientTransformation, 
 
 def init_state(key: Array, encoding: Encoding, config: ImitationConfig) -> State:
     """Random parameters, fresh optimisers."""
-    key_generator, key_critic, key_judge = jax.random.split(key, 3)
+    key_generator, key_critic, key_discriminator = jax.random.split(key, 3)
     cluster = encoding.cluster
     generator = init_generator(key_generator, cluster, config)
     critic = critic_network(config).init(key_critic, jnp.zeros((num_inputs(cluster), 1)))
     width = num_row_features(cluster, len(request_features(cluster)), config.discriminator)
-    discriminator = discriminator_network(config.discriminator).init(key_judge, jnp.zeros((width, 1)))
-    of_generator, of_judge = _optimisers(config)
-    optimisers = of_generator.init((generator, critic)), of_judge.init(discriminator)
+    discriminator = discriminator_network(config.discriminator).init(key_discriminator, jnp.zeros((width, 1)))
+    of_generator, of_discriminator = _optimisers(config)
+    optimisers = of_generator.init((generator, critic)), of_discriminator.init(discriminator)
     return State(generator, generator, critic, discriminator, *optimisers)
 
 
@@ -183,14 +188,14 @@ def _game_step(
     shown, counts = generated_rows(encoding, config, seen, drawn, some.known_until_s)
     real = logged_rows(encoding, config, some.logged)
 
-    def judged(parameters: PyTree) -> tuple[Array, PyTree]:
+    def loss_of(parameters: PyTree) -> tuple[Array, PyTree]:
         return discriminator_loss(config.discriminator, parameters, real, some.logged.known, shown, counts)
 
-    gradient, verdict = jax.grad(judged, has_aux=True)(state.discriminator)
+    gradient, verdict = jax.grad(loss_of, has_aux=True)(state.discriminator)
     _, optimiser = _optimisers(config)
-    steps, of_judge = optimiser.update(gradient, state.discriminator_optimiser, state.discriminator)
+    steps, of_discriminator = optimiser.update(gradient, state.discriminator_optimiser, state.discriminator)
     discriminator = optax.apply_updates(state.discriminator, steps)
-    state = state._replace(discriminator=discriminator, discriminator_optimiser=of_judge)
+    state = state._replace(discriminator=discriminator, discriminator_optimiser=of_discriminator)
     improve = _by_ppo if config.use_ppo else _pathwise
     state, likelihood = improve(state, some, seen, encoding, config, limits)
     state = state._replace(mean=optax.incremental_update(state.generator, state.mean, 1.0 - config.memory))
@@ -211,7 +216,7 @@ def _pathwise(
     config: ImitationConfig,
     limits: Limits,
 ) -> tuple[State, Array]:
-    """One step along the judge's gradient through the drawn answers, likelihood kept."""
+    """One step along the discriminator's gradient through the drawn answers, likelihood kept."""
 
     def loss(both: tuple[ResponseGenerator, PyTree]) -> tuple[Array, Array]:
         likelihood = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
@@ -237,7 +242,7 @@ def _by_ppo(
     """Several passes of PPO over the rollout."""
     drawn = jax.lax.stop_gradient(again(encoding, config, state.generator, limits, seen))
     shown, _ = generated_rows(encoding, config, seen, drawn, some.known_until_s)
-    reward = jax.nn.softplus(-judge(config.discriminator, state.discriminator, shown))
+    reward = jax.nn.softplus(-scores_of(config.discriminator, state.discriminator, shown))
     batch = prepare(encoding, config, state.generator, state.critic, seen, drawn, reward)
 
     def loss(both: tuple[ResponseGenerator, PyTree]) -> Array:

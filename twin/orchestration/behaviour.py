@@ -1,4 +1,4 @@
-"""Who wrote a log of slot mode, cloned: its dispatcher as a conditional logit, its orchestration as it happened.
+"""A clone of the behaviour in a log of slot mode: its dispatcher as a conditional logit, its orchestration as logged.
 
     P(node) = explored / legal nodes + (1 - explored) softmax(weights . features),   over legal nodes
 

@@ -1,4 +1,4 @@
-"""The public description of an edge-cloud cluster: what anybody may know of it before a request has come.
+"""The public description of an edge-cloud cluster: what is public before any request has come.
 
 Requests come to access points, one a site. Services are hosted in replicas on nodes; a replica holds its memory whether
 it serves or not, and serves one request at a time. Nothing here is hidden and nothing is by chance: a log's inventory

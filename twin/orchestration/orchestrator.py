@@ -1,4 +1,4 @@
-"""What an orchestrator is, and what rules of orchestration look up: who lacks most, who can host, who has one."""
+"""The type of orchestrators, and what their rules look up: the largest lack, nodes that can host, nodes that do."""
 
 from collections.abc import Callable
 

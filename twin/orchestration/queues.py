@@ -1,4 +1,4 @@
-"""The queues of the access points: who enters, who is dropped, who is next.
+"""The queues of the access points: which requests enter, are dropped, and are next.
 
 Leaves are [places, sites, *streams]; a place is free where nothing has arrived (`arrival_s` inf). The request in hand
 stays in its place until it is sent, so that a request without a legal node is simply asked about again.

@@ -1,4 +1,4 @@
-"""Who starts: the chosen job, those that are backfilled behind a blocked one, and the one that waits alone.
+"""Which jobs start: the chosen one, those that are backfilled behind a blocked one, and the one that waits alone.
 
 The rules are those of `twin.ordering.replay`, written for tables: the shadow time is found by halving the span in which
 it lies, so nothing is sorted. Costs of waiting are summed on the way, since only here the true run times are at hand.

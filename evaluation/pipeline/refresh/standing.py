@@ -1,4 +1,4 @@
-"""What a refresh has come to: whether it has ended, and which decision stands."""
+"""The outcome of a refresh: whether it has ended, and which decision stands."""
 
 import datetime as dt
 import json

@@ -1,4 +1,4 @@
-"""How far the edges of a log may be believed: their forecasts of the computing times and ways of held-out days.
+"""The certificate of the edges of a log: their forecasts of the computing times and ways of held-out days.
 
 Every line is an error of what the twin forecasts of a request by its size and edge alone, with an interval over days,
 or over blocks of consecutive requests of a day where days are few. Arrivals are no part of the twin: rounds take the

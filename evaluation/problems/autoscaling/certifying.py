@@ -1,4 +1,4 @@
-"""How far the twin of an application may be believed: held-out days, simulated again with the grants that they had.
+"""The certificate of an application's twin: held-out days, simulated again with the grants that they had.
 
 Load comes from outside, and grants are what the log says, so the twin has to say how fast the application answered and
 what it used. Members play side by side; every line is a share of what was measured, with an interval over days. Where

@@ -1,4 +1,4 @@
-"""Whether the autoscaler in service has to be trained again.
+"""The retraining notifier: whether the autoscaler in service has to be trained again.
 
 The retraining notifier of paper DRPC (algorithm 4) holds the mean of the last rewards against a threshold, as soon as
 enough are known. The rewards are those of the logged intervals, by the objective of the running bundle. The threshold

@@ -1,4 +1,4 @@
-"""How well do dispatch and orchestration do in slot mode? Whole days of a preset, frame by frame.
+"""Scores of dispatch and orchestration in slot mode: whole days of a preset, frame by frame.
 
 The deployment is the one made for day 0, whatever the day: on a later day it no longer fits what is asked for, which is
 what orchestration is for. All pairs of policies live the same requests: what is drawn for them does not depend on

@@ -1,4 +1,4 @@
-"""How far a twin of slot mode may be believed: its forecasts of held-out days, and its closed loop beside the log."""
+"""The certificate of a twin of slot mode: its forecasts of held-out days, and its closed loop beside the log."""
 
 import datetime as dt
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Orchestrators that know the truth: what can be reached, before anybody learns.
+"""Orchestrators that know the truth: a ceiling for what is learned.
 
 They plan with the world's own rates and runs (`slots.forecast`), and try proposals out in the world's own laws, with
 other luck; what they cannot see is the luck of the day itself.

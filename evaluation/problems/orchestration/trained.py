@@ -1,4 +1,4 @@
-"""What a training of dispatcher and orchestrator has left: its networks, and its pair among those that are compared."""
+"""The product of a training of dispatcher and orchestrator: its networks, and its pair in comparisons."""
 
 from pathlib import Path
 from typing import Any, NamedTuple

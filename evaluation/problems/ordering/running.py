@@ -1,4 +1,4 @@
-"""The whole question for one archive: train on the days before each anchor, judge on the weeks after it, report."""
+"""The job of a queue on one archive: train on the days before each anchor, judge on the weeks after it, report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Kubernetes' autoscaler in the hands of an operator: what writes the logs of simulated applications.
+"""Kubernetes' autoscaler with an operator's interventions: the behaviour that writes logs of simulated applications.
 
 Targets and the cores of replicas differ from deployment to deployment and from stream to stream (from day to day, in a
 log), and now and then an operator scales by hand.

@@ -1,4 +1,4 @@
-"""What every autoscaler that is handed over does while requests fail: it takes nothing away, and provides for the load.
+"""The guard of every exported autoscaler while requests fail: nothing is taken away, and the load is provided for.
 
 Where capacity is short, requests that fail do not reach the deployments behind: their use falls though the load has
 risen, and whoever follows use or calls takes from them what they need to recover. What users ask for is still seen at

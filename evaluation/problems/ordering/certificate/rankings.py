@@ -1,4 +1,4 @@
-"""Does the twin rank rules as exact replay does? Every fixed rule, with and without EASY, in the same weeks."""
+"""Rank correlation of rules in the twin with exact replay: every fixed rule, with EASY and without, in equal weeks."""
 
 from collections.abc import Callable, Sequence
 

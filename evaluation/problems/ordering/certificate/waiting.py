@@ -1,4 +1,4 @@
-"""The queue that comes of it: waits, slowdowns and utilisation under first come first served with EASY."""
+"""Lines on the queue of generated weeks: waits, slowdowns and utilisation under first come first served with EASY."""
 
 from collections.abc import Sequence
 
