@@ -17,7 +17,7 @@ from evaluation.comparison.products import load_comparison, refuse_other_twin
 from evaluation.judges.bundle_policies import load_bundle_policy
 from evaluation.judges.descriptions import TWIN_POLICY
 from evaluation.problems.configuration import LogConfig
-from evaluation.problems.placement.case import candidates
+from evaluation.problems.placement.case import candidates_from
 from evaluation.problems.placement.exporting import build_bundle
 from evaluation.problems.placement.kit import trained as trained_in_words
 from evaluation.problems.placement.reporting import learning_charts, seeds_as_made, settings_as_made
@@ -253,7 +253,7 @@ def test_every_seed_is_judged(products: dict[str, Path]) -> None:
         trained=jax.tree.map(lambda leaf: np.concatenate([leaf, leaf + 1.0]), schedulers.trained),
         reward_curve=np.repeat(schedulers.reward_curve, 2, axis=0),
     )
-    tried = candidates(both, PlacementTwin.load(products["twin"]).encoding.cluster, RULES)
+    tried = candidates_from(both, PlacementTwin.load(products["twin"]).encoding.cluster, RULES)
     first, second = (one.params for one in tried if one.name == TWIN_POLICY)
     jax.tree.map(lambda one, other: np.testing.assert_array_equal(one + 1.0, other), first, second)
 
@@ -286,8 +286,8 @@ def test_training_without_policies_from_the_clone(products: dict[str, Path], tmp
     save_schedulers(without, twin, tmp_path)
     loaded, _ = load_schedulers(tmp_path)
     jax.tree.map(np.testing.assert_array_equal, without, loaded)
-    names = {one.name for one in candidates(loaded, twin.encoding.cluster, RULES)}
-    usual_names = {one.name for one in candidates(usual, twin.encoding.cluster, RULES)}
+    names = {one.name for one in candidates_from(loaded, twin.encoding.cluster, RULES)}
+    usual_names = {one.name for one in candidates_from(usual, twin.encoding.cluster, RULES)}
     assert usual_names - names == {TWIN_POLICY}
     shown = {chart.title for chart in learning_charts(twin.report, loaded, 100)}
     assert "Behaviour cloning" in shown

@@ -22,7 +22,7 @@ from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.placement_entries import PolicyEntries
 from evaluation.problems.placement import steps
-from evaluation.problems.placement.comparing import _tried
+from evaluation.problems.placement.comparing import _evaluated
 from logs_schema.mapping import one_by_one
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
@@ -135,7 +135,7 @@ def test_a_killed_comparison_judges_again_only_what_it_had_not_finished(tmp_path
         case = SimpleNamespace(keep=keep, main=MEAN_LOG_SLOWDOWN)
         shift = TestDays(7, (), 5)
         judge, users = Judge("replay", evaluate), PolicyEntries()
-        each = _tried(None, judge, tried, shift, case, users, notes, lambda text: None)  # type: ignore
+        each = _evaluated(None, judge, tried, shift, case, users, notes, lambda text: None)  # type: ignore
         return list(each)
 
     notes: list[str] = []

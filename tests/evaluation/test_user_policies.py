@@ -209,7 +209,7 @@ def test_one_that_fails_at_logged_decisions_alone_has_no_off_policy_estimates(
 
     for name, stub in {
         "off_policy_rows": estimates, "probability_program": lambda *_: None, "players_of": lambda *_: {},
-        "_tried_of": lambda *_: [Candidate("ours", "ours", None)], "_network_of": lambda *_: actor,
+        "_candidates_of": lambda *_: [Candidate("ours", "ours", None)], "_network_of": lambda *_: actor,
         "lacks": lambda *_: "", "unspecified": lambda *_: frozenset(),
         "example_for": lambda *_: None, "common_shape": lambda _: (1, 1, 1),
     }.items():  # fmt: skip

@@ -89,7 +89,7 @@ class Case:
         }
 
 
-def candidates(
+def candidates_from(
     schedulers: Schedulers | None, cluster: Cluster, baselines: Iterable[Baseline], rules: Iterable[str] = ()
 ) -> list[Candidate]:
     """The evaluated candidates, `baselines` and `rules` among them, one for each seed of the twin-trained policy;

@@ -6,7 +6,7 @@ arrivals, so that its in-model values can be compared with the others.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -17,15 +17,11 @@ from evaluation.comparison.formatting import share_in_words
 from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save_run
 from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan_shifts
 from evaluation.jobs.unfinished import Unfinished
-from evaluation.judges.descriptions import JUDGES, REPLAY, SHIFTED_TWIN, TRAINING_TWIN, USERS
+from evaluation.judges.descriptions import JUDGES, USERS
 from evaluation.judges.judge import (
     Candidate,
     Judge,
     common_shape,
-    replay_judge,
-    replay_program,
-    twin_judge,
-    twin_program,
     window_units,
 )
 from evaluation.judges.named import refuse_taken
@@ -35,24 +31,21 @@ from evaluation.judges.placement_entries import PolicyEntries, enter_players, ev
 from evaluation.judges.players import Players, players_of
 from evaluation.judges.trust import TRUTH, judges_trust
 from evaluation.judges.truth import truth_judge, truth_program, workload_beside
-from evaluation.judges.unsupported import lacks, unspecified, without
+from evaluation.judges.unsupported import lacks, unspecified
 from evaluation.judges.user_judges import judged_by_users
 from evaluation.judges.user_policies import with_training_days
-from evaluation.problems.placement.case import Case, candidates, refuse_uneven_replications
+from evaluation.problems.placement.case import Case, candidates_from, refuse_uneven_replications
 from evaluation.problems.placement.judging_days import judged_days, judged_policies
 from evaluation.problems.placement.seeds import joined, spread_of
-from evaluation.problems.placement.shifted import fit_of_shifted, fit_to_shift, key_of_shift, notes_on_fits
+from evaluation.problems.placement.shifted import key_of_shift, notes_on_fits
+from evaluation.problems.placement.window_judges import window_judges
 from logs_schema.background import Background, NotesAlone
-from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.schedulers import example_for, network_for
 from offline_rl.rules.in_twin import DESCRIPTIONS
 from twin.contracts import Array
-from twin.placement.fit import FitProgram
-from twin.placement.learned import AnswerConfig
 from twin.placement.log_windows import encode_days, looked_at
-from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
 
 OFF_POLICY = "off policy"
@@ -118,10 +111,10 @@ def _by_users(
     cluster, example = case.twin.encoding.cluster, example_for(case.twin.encoding, windows[0])
     network = _network_of(case, entered, example) or actor(example)
     players = {**players_of(cluster, network, case.config.compared(), case.rules), **entered.players}
-    tried = _tried_of(case, entered, network)
-    tried += [Candidate(name, name, tried[0].params) for name in entered.players]
+    candidates = _candidates_of(case, entered, network)
+    candidates += [Candidate(name, name, candidates[0].params) for name in entered.players]
     days = judged_days(case, answerable(case.plan), windows)
-    policies = judged_policies(players, tried, entered.hosted)
+    policies = judged_policies(players, candidates, entered.hosted)
     return judged_by_users(found, case.judges, policies, days, case.intervals, progress)
 
 
@@ -140,7 +133,7 @@ def judge_case(case: Case, progress: Progress) -> Judgements:
         if total > looked_at(case.twin.encoding):
             judged = share_in_words(int(part.valid().sum()), total)
             notes.append(f"shift {shift.name}: {judged} are judged, in stretches spread evenly over the days")
-    ours = candidates(case.schedulers, case.twin.encoding.cluster, case.config.compared())
+    ours = candidates_from(case.schedulers, case.twin.encoding.cluster, case.config.compared())
     taken = dict.fromkeys(
         [*(one.name for one in ours), *(one.name for one in case.config.compared_in_truth())]
     )
@@ -170,47 +163,28 @@ def _runs(
     notes: list[str],
     progress: Progress,
 ) -> Iterator[Run]:
-    encoding, shape = case.twin.encoding, common_shape(windows)
+    encoding = case.twin.encoding
     example = example_for(encoding, windows[0])
     network = _network_of(case, entered, example) or actor(example)
     players = players_of(encoding.cluster, network, case.config.compared(), case.rules)
-    others = {name: bundle.encoding for name, bundle in entered.bundles.items()}
-    in_windows = {**players, **entered.window_players()}
-    replay = replay_program(encoding, in_windows, others)
-    program = twin_program(encoding, case.twin.config, in_windows, others)
-    fit = cache(partial(fit_of_shifted, case.twin, case.config))
-    tried = _tried_of(case, entered, network)
-    nothing = tried[0].params
-    elsewhere = [Candidate(name, name, nothing) for name in entered.bundles]
-    tried += [Candidate(name, name, nothing) for name in entered.players]
-    learned_from = unspecified(case.archive, case.plan.train_days)
+    candidates = _candidates_of(case, entered, network)
+    unused = candidates[0].params
+    of_bundles = [Candidate(name, name, unused) for name in entered.bundles]
+    candidates += [Candidate(name, name, unused) for name in entered.players]
+    judges_on = window_judges(case, windows, players, entered, judge_notes)
     truth = None
     if "ground_truth" in case.archive.facts:
-        truth = _truth(case, {**players, **entered.players}, tried, entered, progress)
+        truth = _truth(case, {**players, **entered.players}, candidates, entered, progress)
     with progress.stage("judge", total=len(shifts), unit="shifts") as stage:
         for done, (shift, part) in enumerate(zip(shifts, windows, strict=True)):
             stage(done, text=f"shift {shift.name}")
+            judges = judges_on(shift, part, partial(stage, done))
             key = key_of_shift(case.config, shift)
-            here = unspecified(case.archive, shift.days)
-            seen = {
-                name: encode_days(case.archive, other, shift.days, num_steps=case.config.num_steps)
-                for name, other in others.items()
-            }
-            judges = []
-            if case.wants(REPLAY, shift):
-                judges.append(without(replay_judge(replay, encoding, part, shape, seen), here))
-            simulate = partial(twin_judge, program, encoding, part, copies=case.config.copies, others=seen)
-            if case.wants(SHIFTED_TWIN, shift):
-                stage(done, text=f"shift {shift.name}: fit a twin of these days")
-                shifted = _shifted_twin(key, case, fit, shift, judge_notes)
-                if shifted is not None:
-                    judges.append(without(simulate(model=shifted.model, shape=shape), here))
-            if case.wants(TRAINING_TWIN, shift):
-                in_model = simulate(model=case.twin.model, shape=shape, name=TRAINING_TWIN)
-                judges.append(without(in_model, learned_from))
             for number, judge in enumerate(judges):
-                tell = partial(stage, done + number / len(judges))
-                yield from _tried(key, judge, [*tried, *elsewhere], shift, case, entered, notes, tell)
+                report = partial(stage, done + number / len(judges))
+                yield from _evaluated(
+                    key, judge, [*candidates, *of_bundles], shift, case, entered, notes, report
+                )
         stage(len(shifts))
     if truth is not None:
         found, more = truth()
@@ -219,14 +193,14 @@ def _runs(
 
 
 def _truth(
-    case: Case, players: Players, tried: Sequence[Candidate], entered: PolicyEntries, progress: Progress
+    case: Case, players: Players, candidates: Sequence[Candidate], entered: PolicyEntries, progress: Progress
 ) -> Callable[[], tuple[list[Run], list[str]]]:
     """The truth's runs and their notes when they are wanted; begun now, beside the other judges, unless functions of
     the user take part, which need not bear two threads."""
 
     def make(progress: Progress) -> tuple[list[Run], list[str]]:
         notes: list[str] = []
-        return list(_true_runs(case, players, tried, entered, notes, progress)), notes
+        return list(_true_runs(case, players, candidates, entered, notes, progress)), notes
 
     if entered.words:
         return lambda: make(progress)
@@ -244,13 +218,15 @@ def _network_of(case: Case, entered: PolicyEntries, example: Example) -> Actor |
     return entered.network if case.schedulers is None else network_for(case.schedulers, example)
 
 
-def _tried_of(case: Case, entered: PolicyEntries, network: Actor) -> list[Candidate]:
-    """What is tried besides the user's functions and bundles; all parameters are of one form."""
-    tried = candidates(case.schedulers, case.twin.encoding.cluster, case.config.compared(), case.rules)
+def _candidates_of(case: Case, entered: PolicyEntries, network: Actor) -> list[Candidate]:
+    """The candidates besides the user's functions and bundles; all parameters are of one form."""
+    candidates = candidates_from(
+        case.schedulers, case.twin.encoding.cluster, case.config.compared(), case.rules
+    )
     if case.schedulers is not None:
-        return tried
+        return candidates
     unused = jax.jit(network.init)(jax.random.key(0))
-    return [*(candidate._replace(params=unused) for candidate in tried), *entered.seeds()]
+    return [*(candidate._replace(params=unused) for candidate in candidates), *entered.seeds()]
 
 
 def _off_policy(
@@ -271,9 +247,9 @@ def _off_policy(
     players = players_of(encoding.cluster, network, case.config.compared(), case.rules)
     program = probability_program({**players, **entered.players}, network)
     fit = FittedQConfig(horizon_s=2.0 * encoding.problem.memory_s, num_updates=num_updates)
-    tried = _tried_of(case, entered, network)
+    candidates = _candidates_of(case, entered, network)
     able = [name for name in entered.players if name not in entered.refused]
-    tried += [Candidate(name, name, tried[0].params) for name in able]
+    candidates += [Candidate(name, name, candidates[0].params) for name in able]
     keep = Unfinished() if able or entered.trained else case.keep
     rows: list[OffPolicyRow] = []
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
@@ -286,7 +262,7 @@ def _off_policy(
                 continue
             key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
             make = partial(
-                off_policy_rows, key, case.archive, encoding, shift, part, shape, tried, example, network, program,
+                off_policy_rows, key, case.archive, encoding, shift, part, shape, candidates, example, network, program,
                 OffPolicyConfig(intervals=case.intervals), fit,
             )  # fmt: skip
             rows += keep.unit(f"{OFF_POLICY}, {shift.name}", make, save_rows, load_rows)
@@ -298,7 +274,7 @@ def _off_policy(
 def _true_runs(
     case: Case,
     players: Players,
-    tried: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     entered: PolicyEntries,
     notes: list[str],
     progress: Progress,
@@ -312,8 +288,11 @@ def _true_runs(
         case.archive.facts, case.twin.encoding, players, workload, case.config.num_true_days,
         rules=case.config.compared_in_truth(),
     )  # fmt: skip
-    nothing = tried[0].params
-    tried = [*tried, *(Candidate(one.name, one.name, nothing) for one in case.config.compared_in_truth())]
+    nothing = candidates[0].params
+    candidates = [
+        *candidates,
+        *(Candidate(one.name, one.name, nothing) for one in case.config.compared_in_truth()),
+    ]
     with progress.stage("judge in the truth", total=len(shifts), unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             if not case.wants(TRUTH, shift):
@@ -321,41 +300,19 @@ def _true_runs(
             stage(done, text=f"shift {shift.name}")
             key = jax.random.fold_in(jax.random.key(case.config.seed + 1), shift.shift_days)
             judge = truth_judge(program, case.archive.facts, case.twin.encoding, shift, workload)
-            yield from _tried(key, judge, tried, shift, case, entered, notes, partial(stage, done))
+            yield from _evaluated(key, judge, candidates, shift, case, entered, notes, partial(stage, done))
         stage(len(shifts))
 
 
-def _shifted_twin(
-    key: Array,
-    case: Case,
-    fit_of: Callable[[], tuple[AnswerConfig, FitProgram]],
-    shift: TestDays,
-    notes: list[str],
-) -> PlacementTwin | None:
-    """A twin fitted on the test days, or None with a note where they lack what it needs."""
-
-    def fit() -> PlacementTwin:
-        begun = {} if case.shifted is None else case.shifted.result()
-        if shift.name in begun:
-            return begun[shift.name]
-        return fit_to_shift(key, case.archive, case.twin, shift, *fit_of())
-
-    try:
-        return case.keep.unit(f"twin, {shift.name}", fit, PlacementTwin.save, PlacementTwin.load)
-    except ConfigError as error:
-        notes.append(f"shift {shift.name}: no twin of these days ({error.what}; needed: {error.allowed})")
-        return None
-
-
-def _tried(
+def _evaluated(
     key: Array,
     judge: Judge,
-    tried: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     shift: TestDays,
     case: Case,
     entered: PolicyEntries,
     notes: list[str],
-    tell: Callable[..., None],
+    report: Callable[..., None],
 ) -> Iterator[Run]:
     """One run for each policy name, saved as soon as it is done; seeds are joined, and their spread is noted. What the
     ladder chose is another policy under another name, and is not played again.
@@ -363,9 +320,9 @@ def _tried(
     The user's own policies are evaluated again each time: the name of a function does not identify its code.
     """
     runs: dict[tuple[tuple[str, int], ...], Run] = {}
-    for name in dict.fromkeys(candidate.name for candidate in tried):
-        tell(text=f"shift {shift.name}, {judge.name}: {name}")
-        same = [candidate for candidate in tried if candidate.name == name]
+    for name in dict.fromkeys(candidate.name for candidate in candidates):
+        report(text=f"shift {shift.name}, {judge.name}: {name}")
+        same = [candidate for candidate in candidates if candidate.name == name]
         if name in entered.words:
             results = [result for _, result in evaluate(judge, key, same, entered, shift.shift_days)]
             if results:
