@@ -18,6 +18,7 @@ from offline_rl.training_loop import (
     first_updates,
     no_curves,
     refuse_divergence,
+    train,
     updates,
 )
 from twin.contracts import Array, PyTree
@@ -79,6 +80,46 @@ def train_selecting(
         on_look=lambda fit: on_look(int(fit.done), -float(fit.losses[-1])),
     )  # fmt: skip
     return Selected(fit.best, fit.curves, -fit.losses)
+
+
+def train_kept(
+    key: Array,
+    algorithm: Algorithm,
+    experience: Experience,
+    num_updates: int,
+    checkpoint: Path | None,
+    updates_per_save: int = 5,
+) -> tuple[PyTree, PyTree]:
+    """`training_loop.train`, to the same bits; killed at any moment, a second call with the same arguments goes on.
+
+    Args:
+        key, algorithm, experience, num_updates: As of `train`.
+        checkpoint: File (.npz) that keeps everything every `updates_per_save` updates; None keeps nothing.
+        updates_per_save: So much is lost at most.
+
+    Returns:
+        The last state, and the info of every update, leaves [U].
+
+    Raises:
+        ProductError: The checkpoint cannot be read, or is of another key or configuration.
+    """
+    if checkpoint is None:
+        return train(key, algorithm, experience, num_updates)
+    key_init, key_updates = jax.random.split(key)
+    experience = as_argument(experience)
+    run = updates(algorithm, updates_per_save)
+
+    def advance(state: PyTree, done: int, count: int) -> tuple[PyTree, PyTree, float]:
+        state, info = run(key_updates, state, experience, done, count)
+        return state, first_updates(info, count), 0.0
+
+    state = jax.jit(algorithm.init)(key_init)
+    curves = no_curves(run, key_updates, state, experience)
+    fit = fit_keeping_best(
+        state, advance, num_updates, updates_per_save, curves=curves, kept=lambda _state: (),
+        checkpoint=Checkpoint(checkpoint, key),
+    )  # fmt: skip
+    return fit.state, fit.curves
 
 
 def _seen(look: Callable[[PyTree], float], state: PyTree, done: int) -> float:

@@ -1,7 +1,8 @@
 """Schedulers of many requests at once from the edges of a log: rounds are drawn, networks trained and compared."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,12 @@ def rounds_of(edges: EdgesFromLog, config: AssignConfig) -> LogRounds:
 
 
 def build_policy(
-    out: Path, edges: EdgesFromLog, config: AssignConfig, seed: int, progress: Progress
+    out: Path,
+    edges: EdgesFromLog,
+    config: AssignConfig,
+    seed: int,
+    progress: Progress,
+    keep: Callable[[int, Callable[[], Params]], Params] = lambda _seed, train: train(),
 ) -> dict[str, Any]:
     """Trains a network for every seed, climbs the ladder, writes all of it into `out`; facts of the product.
 
@@ -60,6 +66,7 @@ def build_policy(
         config: How.
         seed: Of everything drawn; networks have `1000 * seed` and their own.
         progress: Where to show how far it is.
+        keep: (seed, training) -> what it trained, or what is kept of an earlier run of it.
     """
     rounds, seeds = rounds_of(edges, config), [1000 * seed + one for one in config.seeds]
     setting = AssignerSetting(
@@ -74,8 +81,8 @@ def build_policy(
     assigners: dict[str, Assigner] = {}
     with progress.stage("networks", unit="updates") as stage:
         for one in seeds:
-            params = train_priced(one, rounds.draw, config.learning, stage)
-            save_arrays(out / _file(one), params)
+            params = keep(one, partial(train_priced, one, rounds.draw, config.learning, stage))
+            save_network(out, one, params)
             assigners[f"{NETWORK}-{one}"] = Assigner(setting, params)
     with progress.stage("ladder"):
         held_out = rounds.draw(np.random.default_rng([seed, HELD_OUT_SEED]), config.num_held_out)
@@ -85,6 +92,11 @@ def build_policy(
         "search_s": config.search_s, "num_requests": setting.num_requests, "num_edges": setting.num_edges,
         "seeds": seeds, "rounds": asdict(rounds.config), "learning": asdict(config.learning), "seed": seed,
     }  # fmt: skip
+
+
+def save_network(folder: Path, seed: int, params: Params) -> None:
+    """Writes the network that a seed trained."""
+    save_arrays(folder / _file(seed), params)
 
 
 def read_network(folder: Path, seed: int) -> Params:

@@ -7,6 +7,7 @@ Orchestrators learn from blocks of streams that meet the same requests.
 """
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +22,8 @@ from offline_rl.orchestration.stepwise_actor import StepwiseActor, StepwiseConfi
 from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
-from offline_rl.training_loop import in_twin, train
+from offline_rl.selecting import train_kept
+from offline_rl.training_loop import in_twin
 from twin.contracts import Array, Policy, Problem, PyTree
 from twin.environment import environment
 from twin.orchestration.centralised import in_full, late
@@ -72,9 +74,14 @@ class TrainedOrchestration(NamedTuple):
 
 
 def train_dispatch(
-    name: str, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
+    name: str,
+    fitted: FittedCluster,
+    budget: TrainingBudget,
+    seed: int,
+    progress: Progress,
+    keep: Path | None = None,
 ) -> TrainedDispatch:
-    """One of `dispatchers`, trained in slots under the planned deployment."""
+    """One of `dispatchers`, trained in slots under the planned deployment; `keep`: folder for what is not finished."""
     edge, make = fitted.edge, dispatchers()[name]
     begin_s = _begins(fitted, budget.num_streams)
     problem, example = slot_problem(edge), dispatch_example(fitted)
@@ -88,7 +95,9 @@ def train_dispatch(
     system = warmed(system, _unevenly(fitted, budget.num_streams), budget.num_warm_up_slots)
     with progress.stage(f"train {name}, seed {seed}"):
         experience = in_twin(system, budget.num_slots, (budget.num_streams,))
-        state, info = train(jax.random.key(seed), learner.algorithm, experience, budget.num_updates)
+        state, info = train_kept(
+            jax.random.key(seed), learner.algorithm, experience, budget.num_updates, _file(keep, name, seed)
+        )
     return TrainedDispatch(learner.network, state.params.actor, info, learner.margin, learner.central)
 
 
@@ -131,9 +140,15 @@ def _planned_by_slots(fitted: FittedCluster, begin_s: Array) -> Orchestrator:
 
 
 def train_orchestration(
-    name: str, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
+    name: str,
+    fitted: FittedCluster,
+    budget: TrainingBudget,
+    seed: int,
+    progress: Progress,
+    keep: Path | None = None,
 ) -> TrainedOrchestration:
-    """One of `orchestrators`: it corrects the planned deployment, in frames over the expected on-time rule."""
+    """One of `orchestrators`: it corrects the planned deployment, in frames over the expected on-time rule; `keep`:
+    folder for what is not finished."""
     edge, frames = fitted.edge, fitted.frames
     dispatch = observing(edge, dispatch_rule(fitted))
     begin_s = jnp.repeat(_begins(fitted, budget.num_streams // COPIES), COPIES)
@@ -146,8 +161,15 @@ def train_orchestration(
     )
     with progress.stage(f"train {name}, seed {seed}"):
         experience = in_twin(system, budget.num_frames, (budget.num_streams,))
-        state, info = train(jax.random.key(seed), algorithm, experience, budget.num_updates)
+        state, info = train_kept(
+            jax.random.key(seed), algorithm, experience, budget.num_updates, _file(keep, name, seed)
+        )
     return TrainedOrchestration(network, state, algorithm.greedy(state), info)
+
+
+def _file(keep: Path | None, name: str, seed: int) -> Path | None:
+    """Where what is not finished of a training is kept."""
+    return None if keep is None else keep / f"{name}-{seed}.npz"
 
 
 def corrected_plan(fitted: FittedCluster, config: StepwiseConfig = SMALL) -> StepwiseActor:

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from evaluation.jobs.engine.config import HERE, EngineConfig
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.placement_entries import PolicyEntries
+from evaluation.problems.assignment import kit as assignment_kit
+from evaluation.problems.configuration import RunConfig
+from evaluation.problems.orchestration import kit as orchestration_kit
 from evaluation.problems.placement import steps
 from evaluation.problems.placement.comparing import _evaluated
 from logs_schema.mapping import one_by_one
@@ -202,3 +206,48 @@ def test_killed_at_any_point_after_its_build_a_step_makes_no_unit_again(tmp_path
     for line in lines:  # at worst the units are left; of remains the second run has removed everything
         assert [name for name in line[4:] if not name.startswith(".unfinished-")] == ["fit"]
     assert lines[-1][4:] == ["fit"]
+
+
+@pytest.mark.parametrize("kit", [orchestration_kit, assignment_kit], ids=["orchestration", "assignment"])
+def test_a_training_that_is_killed_goes_on_from_what_its_kit_kept(
+    kit: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second call finds what the first one left, and a finished product leaves nothing beside it."""
+    trained: list[int] = []
+
+    def train() -> dict[str, np.ndarray]:
+        trained.append(1)
+        return {"bias": np.arange(3.0)}
+
+    def build(
+        out: Path, _fitted: object, _budget: object, seed: int, _progress: object, keep: Any
+    ) -> dict[str, int]:
+        if callable(keep):
+            np.testing.assert_array_equal(keep(seed, train)["bias"], np.arange(3.0))
+        elif not (keep / "seed.npz").exists():
+            keep.mkdir()
+            (keep / "seed.npz").write_bytes(b"")
+            train()
+        if not (tmp_path / "ends").exists():
+            raise KeyboardInterrupt
+        (out / "found").write_text("it")
+        return {"chosen": seed}
+
+    twin = SimpleNamespace(content_hash="1f", extra={"nodes": ["a"], "train_days": ["2024-01-01"]})
+    for name, value in {
+        "build_policy": build, "read_manifest": lambda *_: twin, "certification_facts": lambda _: {},
+        "load_fitted" if kit is orchestration_kit else "load_edges": lambda _: None,
+    }.items():  # fmt: skip
+        monkeypatch.setattr(kit, name, value)
+    plan = kit.train_plan(RunConfig(seed=7))
+
+    def run() -> dict[str, Any]:
+        with writing(tmp_path / "policy", "policy") as out:
+            return dict(plan.build(out, {"twin": tmp_path}, SilentProgress()))
+
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    (tmp_path / "ends").touch()
+    assert run()["chosen"] == 7
+    assert trained == [1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ends", "policy"]

@@ -12,11 +12,12 @@ from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import BehaviourCloningConfig, behaviour_cloning
 from offline_rl.errors import TrainingError
 from offline_rl.networks import example_of
-from offline_rl.selecting import train_selecting
+from offline_rl.selecting import train_kept, train_selecting
 from offline_rl.training_loop import from_logs, in_twin, train
 from tests.toys import toy_problem, toy_response
 from twin.arrays import load_arrays, save_arrays
 from twin.environment import environment
+from twin.fitting_loop import Checkpoint
 from twin.rollout import rollout
 
 ENVIRONMENT = environment(toy_problem(), toy_response(length=40))
@@ -81,6 +82,26 @@ def counting(diverge_at: int) -> Algorithm:
         )
 
     return Algorithm(lambda _key: jnp.zeros(()), step, policy, policy)
+
+
+def test_a_training_that_is_kept_is_killed_and_goes_on_as_one_in_one_go(tmp_path, monkeypatch):
+    algorithm, experience = counting(-1), in_twin(ENVIRONMENT, 4, (4,))
+    file, saved = tmp_path / "kept.npz", []
+    save = Checkpoint.save
+
+    def dying(checkpoint, record):
+        save(checkpoint, record)
+        saved.append(int(record.done))
+        if saved == [2, 4]:
+            raise Killed
+
+    monkeypatch.setattr(Checkpoint, "save", dying)
+    with pytest.raises(Killed):
+        train_kept(KEY, algorithm, experience, 5, file, updates_per_save=2)
+    found = train_kept(KEY, algorithm, experience, 5, file, updates_per_save=2)
+    assert saved == [2, 4, 5]
+    assert_same_bits(found, train(KEY, algorithm, experience, 5))
+    assert_same_bits(found, train_kept(KEY, algorithm, experience, 5, None))
 
 
 def test_divergence_stops_between_chunks_and_keeps_what_was_good(tmp_path):

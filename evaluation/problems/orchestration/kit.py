@@ -16,6 +16,7 @@ from evaluation.comparison.products import (
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.comparison.training_days import plan_of, train_days_of
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
@@ -76,8 +77,12 @@ def train_plan(config: RunConfig) -> StepPlan:
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         known = certification_facts(inputs)
-        fitted, facts = load_fitted(inputs["twin"]), read_manifest(inputs["twin"], "twin").extra
-        found = build_policy(out, fitted, budget, config.seed, progress)
+        fitted, twin = load_fitted(inputs["twin"]), read_manifest(inputs["twin"], "twin")
+        made_from = {"twin": twin.content_hash, "code": str(ORCHESTRATION_CODE)}
+        keep = Unfinished.beside(out, "policy", made_from, budget, config.seed)
+        found = build_policy(out, fitted, budget, config.seed, progress, keep.folder)
+        keep.remove()
+        facts = twin.extra
         return {KEY: NAME, "nodes": facts["nodes"], "train_days": facts["train_days"], **found, **known}
 
     return StepPlan("policy", build, {"budget": budget}, config.seed, ORCHESTRATION_CODE)

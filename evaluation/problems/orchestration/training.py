@@ -55,12 +55,15 @@ NUM_TRIALS, TRIAL_SEED = 8, 11
 
 
 def build_policy(
-    out: Path, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress
+    out: Path, fitted: FittedCluster, budget: TrainingBudget, seed: int, progress: Progress, keep: Path | None
 ) -> dict[str, Any]:
-    """Trains both sides, tries them in fresh frames of the twin, writes the best pair; facts of the product."""
+    """Trains both sides, tries them in fresh frames of the twin, writes the best pair; facts of the product.
+
+    Killed and called again with the same `keep`, a folder for what is not finished, training goes on from there.
+    """
     learner = RESIDUAL if budget.delay_s is None else RESIDUAL_CENTRAL
-    dispatch = train_dispatch(learner, fitted, budget, seed, progress)
-    orchestration = train_orchestration(GPG, fitted, budget, seed, progress)
+    dispatch = train_dispatch(learner, fitted, budget, seed, progress, keep)
+    orchestration = train_orchestration(GPG, fitted, budget, seed, progress, keep)
     with progress.stage("try in the twin"):
         tried = tried_pairs(fitted, dispatch, orchestration, budget)
     best = chosen_pair(tried)
