@@ -1,7 +1,7 @@
 """The contract of a placement policy, from the encoding it was trained with."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,8 @@ def placement_contract(
     """
     cluster, problem = encoding.cluster, encoding.problem
     of_nodes, of_request = feature_facts(NODE_FEATURES), feature_facts(request_features(cluster))
+    if cluster.scarce:
+        of_nodes = _of_scarce(of_nodes, [RESOURCES[resource] for resource in cluster.scarce])
     if ranges is not None:
         low, high = ranges
         cut = len(of_nodes) * cluster.num_nodes
@@ -83,6 +85,17 @@ def placement_contract(
         certificate=certificate,
         licence=licence or NOT_STATED,
     )
+
+
+def _of_scarce(of_nodes: tuple[FeatureFacts, ...], scarce: Sequence[str]) -> tuple[FeatureFacts, ...]:
+    """The features with what they mean where requests wait for other resources than cores."""
+    also = " or ".join(scarce)
+    meanings = {
+        "needed_share": "cores asked for, as a share of the node's capacity; so much more as what would be left of "
+        f"{also} is less than of cores",
+        "core_time": f"the usual run here, times the largest share asked for of cores, {also}",
+    }
+    return tuple(replace(one, description=meanings.get(one.name, one.description)) for one in of_nodes)
 
 
 def setting_of(encoding: Encoding) -> dict[str, Any]:
@@ -121,6 +134,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "cold_starts": None if cluster.cold is None else _cold_starts(cluster.cold),
         **_of_runs(encoding),
         **_nodes_of_queue(encoding),
+        **({"scarce": [RESOURCES[resource] for resource in cluster.scarce]} if cluster.scarce else {}),
     }
 
 

@@ -67,6 +67,8 @@ class NodeFacts(NamedTuple):
     time_unit_s: float
     # [nodes, sites] float32, takes a row to its means over the nodes of every site; None: no need
     to_site: np.ndarray | None
+    # resources beside cores that requests wait for, and [nodes] what a demand for each is multiplied by to be a share
+    scarce: tuple[tuple[int, np.ndarray], ...] = ()
 
 
 class RequestNumbers(NamedTuple):
@@ -95,6 +97,7 @@ def node_facts(
     *,
     num_sites: int,
     sees_all: bool = False,
+    scarce: tuple[int, ...] = (),
 ) -> NodeFacts:
     """The facts of a table of nodes.
 
@@ -107,6 +110,7 @@ def node_facts(
         time_unit_s: Unit of durations.
         num_sites: Sites that may decide.
         sees_all: Whether nodes of other sites are seen in full.
+        scarce: Resources (indices) beside cores that requests wait for.
     """
     cores = np.maximum(capacity[0], 1e-9)
     has_any = capacity > 0.0
@@ -130,6 +134,10 @@ def node_facts(
         run_units=run_ratio / time_unit_s,
         time_unit_s=time_unit_s,
         to_site=None if sees_all or num_sites == 1 else to_site.astype(np.float32),
+        scarce=tuple(
+            (resource, np.where(has_any[resource], 1.0 / np.maximum(capacity[resource], 1e-9), 0.0))
+            for resource in scarce
+        ),
     )
 
 
@@ -167,7 +175,11 @@ def observe_nodes(
     seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
     seen[_LOAD.start : _NEEDED] = free
     seen[_NEEDED + 1 : _LOAD.stop] = scaled[_FREE:]
-    seen[_NEEDED], seen[_MEAN_RUN], seen[_MEAN_RUN + 1] = needed, run, run * needed
+    seen[_NEEDED], seen[_MEAN_RUN], seen[_MEAN_RUN + 1] = (
+        needed,
+        run,
+        run * _largest_share(facts, request, needed),
+    )
     logs = seen[_NEEDED + 1 : _MEAN_RUN + 2]
     np.log1p(np.maximum(logs, 0.0, out=logs), out=logs)
     if facts.to_site is not None:
@@ -175,6 +187,8 @@ def observe_nodes(
         means = (shown @ facts.to_site).take(facts.site, axis=1)
         means[_NEEDED - _LOAD.start] = needed
         np.copyto(shown, means, where=~same_site)
+    if facts.scarce:
+        needed = seen[_NEEDED] = _needed_share(seen, facts, request, needed)
     seen[_MEAN_RUN + 2] = _slack(seen, run, needed, request.deadline_s / facts.time_unit_s)
     seen[-1] = request.accepts.take(facts.kind[request.site])
     return np.ascontiguousarray(seen.T)
@@ -197,9 +211,34 @@ def as_trained(
         return choices
     seen = choices.T.copy()
     run, needed = trained_units[request.service] * request.expected_run_s, request.demand[0] / facts.cores
-    seen[_MEAN_RUN], seen[_MEAN_RUN + 1] = np.log1p(run), np.log1p(run * needed)
-    seen[_MEAN_RUN + 2] = _slack(seen, run, needed, request.deadline_s / facts.time_unit_s)
+    seen[_MEAN_RUN], seen[_MEAN_RUN + 1] = (
+        np.log1p(run),
+        np.log1p(run * _largest_share(facts, request, needed)),
+    )
+    seen[_MEAN_RUN + 2] = _slack(
+        seen, run, seen[_NEEDED] if facts.scarce else needed, request.deadline_s / facts.time_unit_s
+    )
     return seen.T
+
+
+def _largest_share(facts: NodeFacts, request: RequestNumbers, needed: np.ndarray) -> np.ndarray:
+    """[nodes] the largest share asked for, of the cores and of what is scarce beside them."""
+    for resource, per_unit in facts.scarce:
+        needed = np.maximum(needed, request.demand[resource] * per_unit)
+    return needed
+
+
+def _needed_share(
+    seen: np.ndarray, facts: NodeFacts, request: RequestNumbers, needed: np.ndarray
+) -> np.ndarray:
+    """[nodes] the share needed, by which free cores [features, nodes] less it are what is left of whatever is shortest;
+    see `twin.placement.scarcity`."""
+    free = seen[_LOAD.start : _NEEDED]
+    room = free[0] - needed
+    for resource, per_unit in facts.scarce:
+        share = request.demand[resource] * per_unit
+        room = np.where(share > 0.0, np.minimum(room, free[resource] - share), room)
+    return np.asarray(free[0] - room)
 
 
 def _slack(seen: np.ndarray, run: np.ndarray, needed: np.ndarray, deadline: float) -> np.ndarray | float:

@@ -81,6 +81,7 @@ class PlacementSetting:
         dynamics: How run times move, for a ledger kept by events; None: it does not learn.
         trained_until_s: Seconds since 1970 of the end of training.
         cold: Start-up times of services, for a ledger kept by events; None: the log shows none.
+        scarce: Resources beside cores that requests wait for, names of `RESOURCES`.
         nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
     """
 
@@ -104,6 +105,7 @@ class PlacementSetting:
     run_labels: KnownRunLabels | None = None
     nodes_of_queue: Mapping[str, frozenset[str]] = field(default_factory=dict)
     run_habits: Mapping[str, tuple[float, ...]] | None = None
+    scarce: tuple[str, ...] = ()
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -167,6 +169,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
                 str(queue): frozenset(each) for queue, each in content.get("nodes_of_queue", {}).items()
             },
             run_habits=_run_habits(content.get("run_habits")),
+            scarce=tuple(content.get("scarce", ())),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -207,6 +210,8 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "the nodes of a queue must be one of the candidate sets": all(
             one in setting.candidate_sets for one in setting.nodes_of_queue.values()
         ),
+        "what is scarce must be some of the resources beside cores": set(setting.scarce)
+        <= set(RESOURCES[1:]),
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
         "units and the memory of waits must be positive and finite": 0.0 < setting.time_unit_s < math.inf
         and 0.0 < setting.memory_s < math.inf,

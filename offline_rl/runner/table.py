@@ -107,6 +107,7 @@ def node_table(nodes: Sequence[Node], contract: PolicyContract, setting: Placeme
             setting.time_unit_s,
             num_sites=len(site_index),
             sees_all=setting.sees_all,
+            scarce=tuple(map(RESOURCES.index, setting.scarce)),
         ),
         everyone=np.ones(len(row_names), bool),
         as_described=names == tuple(row_names),

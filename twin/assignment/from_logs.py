@@ -24,7 +24,7 @@ from twin.assignment.compute_times import (
 )
 from twin.assignment.ran_requests import COLUMNS, SIZES, RanRequests, known, read_ran
 from twin.assignment.ways import Way, fit_ways
-from twin.placement.encoding import cores_in_use
+from twin.placement.peaks import cores_in_use
 
 _BETTER = 0.02
 """What a later size column must gain on an earlier one, relatively."""

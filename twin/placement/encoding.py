@@ -10,7 +10,7 @@ import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,15 +24,16 @@ from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_start_fit import fit_run_tables
 from twin.placement.cold_starts import ColdStarts, cold_starts_of
-from twin.placement.columns import amount, decided_node, index_of, instant_s, label_index, node_index, refused
+from twin.placement.columns import amount, decided_node, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
-from twin.placement.peaks import largest_use
+from twin.placement.peaks import cores_in_use, largest_use
 from twin.placement.pieces import pieces
 from twin.placement.queue_nodes import bound_queues, with_sets
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
+from twin.placement.scarcity import scarce_resources
 from twin.placement.service_times import OFFER_KINDS, without_history
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction
@@ -44,11 +45,15 @@ MAX_ROWS = 1 << 20
 COLUMNS = (
     "arrival", "site", "scenario", "agent", "service", "queue", "cpu_cores", "num_nodes", "requested_run_s",
     "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish", "status",
+    "memory_gib", "gpus",
 )  # fmt: skip
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
+
+_WHERE_FOUND = {"scarce"}
+"""Fields that are written only where the log shows them."""
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
 """Indices [rows] of services, scenarios and queues."""
@@ -91,7 +96,8 @@ class Encoding:
 
     def to_json(self) -> str:
         """The encoding as JSON text; `from_json` reads it back."""
-        cluster = {name: _plain(getattr(self.cluster, name)) for name in Cluster.__dataclass_fields__}
+        values = {name: getattr(self.cluster, name) for name in Cluster.__dataclass_fields__}
+        cluster = {name: _plain(one) for name, one in values.items() if name not in _WHERE_FOUND or one}
         content = {
             "cluster": cluster,
             "node_of_name": self.node_of_name,
@@ -166,13 +172,7 @@ def fit_encoding(
     Raises:
         ConfigError: Unknown granularity or view, no training day, a day without rows.
     """
-    if granularity not in GRANULARITIES:
-        raise ConfigError(f"unknown granularity {granularity!r}", allowed=", ".join(GRANULARITIES))
-    if view not in VIEWS:
-        raise ConfigError(f"unknown view {view!r}", allowed=", ".join(VIEWS))
-    missing = sorted(set(train_days) - set(archive.days("requests")))
-    if not train_days or missing:
-        _refuse_days(archive, train_days, missing)
+    _refuse_unknown(archive, train_days, granularity, view)
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
     tables = [table.filter(pa.array(wanted)) for table, wanted in looked_at]
     rows = pa.concat_tables(tables).unify_dictionaries()
@@ -209,6 +209,7 @@ def fit_encoding(
         node_tide=node_tide,
         pressure=pressure,
         reaction=reaction,
+        scarce=scarce_resources(rows, taken, finish_s, cluster.capacity),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,
@@ -243,7 +244,14 @@ def _problem(
     )
 
 
-def _refuse_days(archive: Archive, train_days: Sequence[dt.date], missing: Sequence[dt.date]) -> NoReturn:
+def _refuse_unknown(archive: Archive, train_days: Sequence[dt.date], granularity: str, view: str) -> None:
+    if granularity not in GRANULARITIES:
+        raise ConfigError(f"unknown granularity {granularity!r}", allowed=", ".join(GRANULARITIES))
+    if view not in VIEWS:
+        raise ConfigError(f"unknown view {view!r}", allowed=", ".join(VIEWS))
+    missing = sorted(set(train_days) - set(archive.days("requests")))
+    if train_days and not missing:
+        return
     days = archive.days("requests")
     raise ConfigError(
         f"training days without requests: {first(missing)}" if train_days else "no training days",
@@ -350,13 +358,6 @@ def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, 
         **without_history(len(services), len(distinct), len(scenarios)),
     )
     return cluster, node_of_name
-
-
-def cores_in_use(nodes: pa.Table, rows: pa.Table) -> np.ndarray:
-    """[machines] the most cores that requests are known to have had at once: a guess of what none is known of."""
-    node = index_of(decided_node(rows), nodes["node_id"].to_pylist(), missing=-1)
-    cores = amount(rows, "cpu_cores", 1.0) / amount(rows, "num_nodes", 1.0)
-    return largest_use(node, instant_s(rows, "start"), instant_s(rows, "finish"), cores, len(nodes))
 
 
 def candidate_set(

@@ -13,6 +13,7 @@ import numpy as np
 
 from twin.contracts import Array
 from twin.placement.run_levels import startups_s, usual_levels
+from twin.placement.scarcity import needed_shares
 from twin.placement.slots import fold_slots
 from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
 
@@ -211,18 +212,33 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
         mean_over_site = jnp.asarray(together / together.sum(1, keepdims=True), jnp.float32)
         summary = jnp.moveaxis(jnp.tensordot(mean_over_site, dynamic, axes=((1,), (1,))), 0, 1)
         shown = jnp.where(same_site[None], shown, summary[:, :, None])
-    needed = request.demand[0][None] / jnp.maximum(cores, 1e-9)
+    needed = largest = request.demand[0][None] / jnp.maximum(cores, 1e-9)
+    if cluster.scarce:
+        needed, largest = needed_shares(
+            needed, list(shown[: len(RESOURCES)]), _scarce_shares(cluster, request), jnp
+        )
     fixed = [
         fits(cluster, request).astype(jnp.float32),
         same_site.astype(jnp.float32),
         jnp.broadcast_to(cloud, needed.shape),
     ]
     num_free = len(RESOURCES)
-    expected = _expected(cluster, state, shown, needed, time_unit_s)
+    expected = _expected(cluster, state, shown, (needed, largest), time_unit_s)
     away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
     by_request = jnp.stack([*expected, acceptance])
     return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:], by_request])
+
+
+def _scarce_shares(cluster: Cluster, request: Requests) -> list[tuple[int, Array]]:
+    """The scarce resources, and [nodes, seats, *streams] the share of each that is asked for."""
+    trailing = (1,) * request.site.ndim
+    shares = []
+    for resource in cluster.scarce:
+        capacity = jnp.asarray(cluster.capacity[resource], jnp.float32).reshape((-1, *trailing))
+        per_unit = jnp.where(capacity > 0.0, 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
+        shares.append((resource, request.demand[resource][None] * per_unit))
+    return shares
 
 
 def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
@@ -240,10 +256,14 @@ def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
 
 
 def _expected(
-    cluster: Cluster, state: PlacementState, shown: Array, needed: Array, time_unit_s: float
+    cluster: Cluster, state: PlacementState, shown: Array, shares: tuple[Array, Array], time_unit_s: float
 ) -> list[Array]:
-    """Three times [nodes, seats, *streams]: usual run, core time, slack; the wait by the backlog as it is shown."""
+    """Three times [nodes, seats, *streams]: usual run, core time, slack; the wait by the backlog as it is shown.
+
+    `shares` are the share needed and the largest share asked for.
+    """
     request, run_s = state.request, _mean_run_s(cluster, state)
+    needed, largest = shares
     load = dict(zip(LOAD_FEATURES, shown, strict=True))
     is_free = load["free_cpu_cores"] - jnp.expm1(load["waiting_share"]) >= needed - 1e-3
     wait_s = jnp.where(is_free, 0.0, jnp.expm1(load["backlog"]) * time_unit_s)
@@ -253,7 +273,7 @@ def _expected(
     share = jnp.clip(left_s / time_unit_s / units, 1.0 / MOST_SLACK, MOST_SLACK)
     return [
         jnp.log1p(run_s / time_unit_s),
-        jnp.log1p(run_s * needed / time_unit_s),
+        jnp.log1p(run_s * largest / time_unit_s),
         jnp.where(has_deadline, jnp.log(share), 0.0),
     ]
 

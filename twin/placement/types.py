@@ -69,6 +69,8 @@ class Cluster:
             where the log does not show them, None.
         reaction: How agents answer by how they were served lately (see `discontent`); by default, and where the log
             does not show it, None.
+        scarce: Resources (indices) beside cores that requests wait for (see `scarcity`); by default, and where the log
+            does not show it, none.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -98,6 +100,7 @@ class Cluster:
     pressure: np.ndarray = field(default_factory=lambda: np.zeros(0))
     cold: ColdStarts | None = None
     reaction: Reaction | None = None
+    scarce: tuple[int, ...] = ()
 
     @property
     def limited(self) -> tuple[int, ...]:

@@ -5,7 +5,7 @@ import numpy as np
 from offline_rl.runner.cold_starts import ALWAYS_THERE
 from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
-from twin.placement.types import Cluster
+from twin.placement.types import RESOURCES, Cluster
 
 NOTHING = "nothing beyond the means of services, nodes and agents"
 
@@ -26,6 +26,8 @@ def dependences_of(
             f"run times that differ between {len(habits.agents)} agents for the same service and request "
             f"({_range(habits.of_agent):.1f} times)"
         )
+    if cluster.scarce:
+        found.append(f"requests that wait for {' and '.join(RESOURCES[each] for each in cluster.scarce)}")
     if cluster.dynamics.moved:
         found.append("run times of nodes and services that move, and are followed")
     if cluster.tide.variance:
