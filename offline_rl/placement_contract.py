@@ -11,6 +11,7 @@ from twin.placement.cold_starts import ColdStarts
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, Feature, request_features
 from twin.placement.types import RESOURCES
+from twin.placement.wakes import Wakes
 
 LEGALITY = (
     "A node may take a request if it is available, among the request's candidates (where it lists any), and could ever "
@@ -134,6 +135,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         "cold_starts": None if cluster.cold is None else _cold_starts(cluster.cold),
         **_of_runs(encoding),
         **_nodes_of_queue(encoding),
+        **({} if cluster.wakes is None else {"wakes": _wakes(cluster.wakes)}),
         **({"scarce": [RESOURCES[resource] for resource in cluster.scarce]} if cluster.scarce else {}),
     }
 
@@ -145,6 +147,10 @@ def _cold_starts(cold: ColdStarts) -> dict[str, Any]:
     if cold.part is not None:
         known["part"] = cold.part.tolist()
     return known
+
+
+def _wakes(wakes: Wakes) -> dict[str, Any]:
+    return {"after_s": wakes.after_s.tolist(), "wake_s": wakes.wake_s.tolist()}
 
 
 def _of_runs(encoding: Encoding) -> dict[str, Any]:

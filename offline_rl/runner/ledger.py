@@ -34,6 +34,7 @@ from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
 from offline_rl.runner.reading import as_held, impossible
 from offline_rl.runner.run_levels import LedgerRunLevels
 from offline_rl.runner.setting import RESOURCES
+from offline_rl.runner.wakes import LedgerWakes
 from offline_rl.runner.watch import Watch
 
 if TYPE_CHECKING:
@@ -95,6 +96,8 @@ class Ledger:
         cold = policy.setting.cold
         places, ratio = policy.setting.places_of(self._table.names), units * policy.setting.time_unit_s
         self._cold = None if cold is None else LedgerColdStarts(cold, ratio, places)
+        wakes = policy.setting.wakes
+        self._wakes = None if wakes is None else LedgerWakes(wakes, places)
         self._slots = _Slots()
         self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))
         self._decided_s = clock_s
@@ -191,6 +194,9 @@ class Ledger:
                 self._remove_running(entry)
                 if ran_until_s is not None:
                     self._learn(entry, ran_until_s - entry.start_s)
+            if self._wakes is not None and not refused:
+                last_s = self._decided_s if ran_until_s is None else ran_until_s
+                self._wakes.ended(entry.row, entry.arrival_s if last_s is None else last_s)
             if refused and self._cold is not None and entry.use is not None:
                 self._cold.refused(entry.service, entry.row, entry.use)
         return True
@@ -204,6 +210,8 @@ class Ledger:
             self._levels.remember(older._levels, *rows)
         if self._cold is not None and older._cold is not None:
             self._cold.remember(older._cold, *rows)
+        if self._wakes is not None and older._wakes is not None:
+            self._wakes.ended_s[rows[0]] = older._wakes.ended_s[rows[1]]
 
     def _learn(self, entry: _Entry, run_s: float) -> None:
         setting = self._policy.setting
@@ -279,6 +287,13 @@ class Ledger:
             expected_s = self._policy.expected_run_s(request)
             before = self._trained_units[index] if self._levels is None else units
             np.multiply(before, 1.0 + self._cold.share(index, expected_s, clock_s), out=units)
+        if self._wakes is not None:
+            if self._levels is None and self._cold is None:
+                np.copyto(units, self._trained_units[index])
+            if (expected_s := self._policy.expected_run_s(request)) > 0.0:
+                running, waiting = self._sums[_RUNNING], self._sums[_WAITING]
+                left_s = self._wakes.left_s(clock_s, running, waiting, self._oldest)
+                units += left_s / (expected_s * self._policy.setting.time_unit_s)
         return self._table
 
     def nodes(self, clock_s: float) -> list[Node]:

@@ -14,6 +14,7 @@ import numpy as np
 from logs_schema.errors import ProductError
 from offline_rl.runner.cold_starts import KnownColdStarts
 from offline_rl.runner.run_levels import KnownRunDynamics
+from offline_rl.runner.wakes import KnownWakes
 
 RESOURCES = ("cpu_cores", "memory_gib", "gpus")
 """Resources in the order of arrays; the same as in training."""
@@ -82,6 +83,7 @@ class PlacementSetting:
         trained_until_s: Seconds since 1970 of the end of training.
         cold: Start-up times of services, for a ledger kept by events; None: the log shows none.
         scarce: Resources beside cores that requests wait for, names of `RESOURCES`.
+        wakes: When nodes sleep, for a ledger kept by events; None: the log shows none that does.
         nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
     """
 
@@ -106,6 +108,7 @@ class PlacementSetting:
     nodes_of_queue: Mapping[str, frozenset[str]] = field(default_factory=dict)
     run_habits: Mapping[str, tuple[float, ...]] | None = None
     scarce: tuple[str, ...] = ()
+    wakes: KnownWakes | None = None
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -170,6 +173,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             },
             run_habits=_run_habits(content.get("run_habits")),
             scarce=tuple(content.get("scarce", ())),
+            wakes=_wakes(content.get("wakes")),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -210,6 +214,8 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "the nodes of a queue must be one of the candidate sets": all(
             one in setting.candidate_sets for one in setting.nodes_of_queue.values()
         ),
+        "idle and wake times must be finite and at least 0, one of every node": setting.wakes is None
+        or setting.wakes.are_sound(len(nodes)),
         "what is scarce must be some of the resources beside cores": set(setting.scarce)
         <= set(RESOURCES[1:]),
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),
@@ -270,6 +276,12 @@ def _cold_starts(content: Mapping[str, Any] | None) -> KnownColdStarts | None:
     part = content.get("part")
     part = None if part is None else tuple(tuple(float(one) for one in row) for row in part)
     return KnownColdStarts(float(content["memory_s"]), startup_s or (), room, slowness, part)
+
+
+def _wakes(content: Mapping[str, Any] | None) -> KnownWakes | None:
+    if content is None:
+        return None
+    return KnownWakes(*(tuple(float(one) for one in content[name]) for name in ("after_s", "wake_s")))
 
 
 def _run_habits(content: Mapping[str, Any] | None) -> dict[str, tuple[float, ...]] | None:

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
+from twin.placement.features import wakes_left_s
 from twin.placement.run_levels import usual_levels
 from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, PlacementState
 
@@ -149,7 +150,11 @@ def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array)
         per_unit = jnp.where(limited, 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
         shares.append(jnp.where(holds, here(table.demand[resource]) * per_unit[None], 0.0))
         left.append(1.0 + _TOLERANCE - jnp.minimum(state.request.demand[resource] * per_unit, 1.0))
-    return _first_enough(leaves_in_s, shares, left)
+    has_room_s = _first_enough(leaves_in_s, shares, left)
+    if cluster.wakes is None:
+        return has_room_s
+    awake_s = jnp.take_along_axis(wakes_left_s(cluster.wakes, state)[:, None], node[None], axis=0)[0]
+    return jnp.maximum(has_room_s, awake_s)
 
 
 def _first_enough(leaves_in_s: Array, shares: list[Array], left: list[Array]) -> Array:

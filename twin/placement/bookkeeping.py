@@ -365,7 +365,9 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
         num_seats=config.num_seats,
         start=start,
         observe=lambda state: observe(cluster, state, config.time_unit_s, in_full=sees_all),
-        observe_global=lambda state: observe(cluster, state, config.time_unit_s, in_full=True),
+        observe_global=lambda state: observe(
+            cluster, state, config.time_unit_s, in_full=True, with_wakes=False
+        ),
         legal=legal,
         active=lambda state: state.active,
         apply=lambda *arguments: _apply(cluster, config, *arguments),

@@ -26,6 +26,7 @@ from twin.placement.encoded_rows import (
     levels_at,
     table_run_s,
     tides_of,
+    with_last_ends,
 )
 from twin.placement.encoding import Encoding, candidate_set, expected_run_s, labels_of
 from twin.placement.pieces import pieces
@@ -261,9 +262,12 @@ def _carried(
 
     A request whose finish is not known is taken to end when its expected run time is over; one that has not been seen
     to start begins its expected run time before its finish, though not before the window; a dropped one never starts.
-    Where starts are logged, one without start and finish waited until nothing more is known, and then begins.
+    Where starts are logged, one without start and finish waited until nothing more is known, and then begins. Where
+    nodes sleep, what ended last on a node that holds nothing is carried as ended.
     """
     held, num_overflow = _held(rows, first_row, encoding.problem.depth)
+    if encoding.cluster.wakes is not None:
+        held = with_last_ends(held, rows, first_row, encoding.cluster.num_nodes)
     availability = LEAST_ROOM
     while availability < max(len(row) for row, _ in held):
         availability *= 4
@@ -280,6 +284,7 @@ def _carried(
     finish_s = np.where(np.isfinite(finish_s), finish_s, assumed)
     begun = np.where(np.isfinite(start_s), start_s, np.maximum(finish_s - expected, now))
     begun = np.where(status == DROPPED, np.inf, begun)
+    has_ended = holds & (finish_s <= now)
 
     def number(values: np.ndarray, nothing: float) -> np.ndarray:
         """float32 [..., room, W]"""
@@ -293,9 +298,9 @@ def _carried(
         decision=code(np.full(shape, CARRIED), EMPTY),
         arrival_s=number(rows.arrival_s[row] - origin_s, 0.0),
         start_s=number(np.where(start_s <= now, start_s - origin_s, np.inf), np.inf),
-        finish_s=number(np.full(shape, np.inf), np.inf),
-        status=code(np.full(shape, UNKNOWN), UNKNOWN),
-        expected_run_s=number(expected, 0.0),
+        finish_s=number(np.where(has_ended, finish_s - origin_s, np.inf), np.inf),
+        status=code(np.where(has_ended, status, UNKNOWN), UNKNOWN),
+        expected_run_s=number(np.where(has_ended, 0.0, expected), 0.0),
         mean_run_s=number(table_run_s(rows, encoding, filed_s)[row], 0.0),
         service=code(rows.request.service[row], 0),
         demand=number(rows.request.demand[:, row], 0.0),

@@ -115,3 +115,26 @@ def _pairs(rows: EncodedRows, encoding: Encoding) -> np.ndarray:
     """[rows] the service and node of each as one index, -1 where no node took it."""
     taken = (rows.node >= 0) & (rows.status != REJECTED) & ~rows.silent
     return np.where(taken, rows.request.service * encoding.cluster.num_nodes + rows.node, -1)
+
+
+def with_last_ends(
+    held: list[tuple[np.ndarray, np.ndarray]], rows: EncodedRows, first_row: np.ndarray, num_nodes: int
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """The rows in flight at the beginning of every window, with their slots, and of a node that holds nothing the row
+    that ended last there, in its first slot."""
+    ended = np.flatnonzero(
+        (rows.node >= 0) & np.isfinite(rows.finish_s) & (rows.status != REJECTED) & ~rows.silent
+    )
+    ended = ended[np.argsort(rows.finish_s[ended], kind="stable")]
+    until = np.searchsorted(rows.finish_s[ended], rows.arrival_s[first_row], "right")
+    last, seen, found = np.full(num_nodes, -1), 0, []
+    for first, upto, (those, slots) in zip(first_row, until.tolist(), held, strict=True):
+        new = ended[seen:upto]
+        new = new[new < first]
+        last[rows.node[new]] = new  # of several on one node the one that ends last stands last
+        seen = upto
+        nothing = np.setdiff1d(np.flatnonzero(last >= 0), rows.node[those])
+        found.append(
+            (np.concatenate([those, last[nothing]]), np.concatenate([slots, np.zeros(len(nothing), int)]))
+        )
+    return found

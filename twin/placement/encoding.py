@@ -34,9 +34,10 @@ from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.scarcity import scarce_resources
-from twin.placement.service_times import OFFER_KINDS, without_history
+from twin.placement.service_times import OFFER_KINDS, median_by, without_history
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction
+from twin.placement.wakes import Wakes, fit_wakes, wakes_of
 
 UNKNOWN_LABEL = "unknown"
 GRANULARITIES = ("auto", "node", "class")
@@ -52,7 +53,7 @@ MAX_VOCABULARY = 40
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 
-_WHERE_FOUND = {"scarce"}
+_WHERE_FOUND = {"scarce", "wakes"}
 """Fields that are written only where the log shows them."""
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -132,6 +133,7 @@ class Encoding:
             cluster["cold"] = cold_starts_of(cold)
         if reaction := cluster.get("reaction"):
             cluster["reaction"] = Reaction(**reaction)
+        cluster["wakes"] = wakes_of(cluster.get("wakes"))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),
@@ -148,7 +150,7 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits):
+    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes):
         return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
@@ -181,7 +183,7 @@ def fit_encoding(
     cluster, node_of_name = _cluster(nodes, rows, by_class)
     run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
     service = labels[0]
-    run_of_service = _median_by(service, run_s, len(cluster.services))
+    run_of_service = median_by(service, run_s, len(cluster.services))
     node = node_index(rows, node_of_name, cluster.num_nodes)
     bound = bound_queues(rows, labels[2], node, cluster.queues, cluster.num_nodes)
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
@@ -193,6 +195,7 @@ def fit_encoding(
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken = np.where(refused(rows), -1, node)
+    waits = arrival_s, instant_s(rows, "start"), finish_s, taken, stretch
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
@@ -209,6 +212,7 @@ def fit_encoding(
         node_tide=node_tide,
         pressure=pressure,
         reaction=reaction,
+        wakes=None if by_class else fit_wakes(*waits, nodes["node_class"].to_pylist()),
         scarce=scarce_resources(rows, taken, finish_s, cluster.capacity),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
@@ -374,15 +378,6 @@ def _rules(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.n
     sets = {candidate_set(names, node_of_name, num_nodes) for names in lists}
     everything = tuple([True] * num_nodes)
     return np.array([everything, *sorted(sets - {everything})])
-
-
-def _median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[float]:
-    overall = float(np.nanmedian(values)) if np.isfinite(values).any() else 60.0
-    medians = []
-    for index in range(num_groups):
-        known = values[(group == index) & np.isfinite(values)]
-        medians.append(float(np.median(known)) if len(known) else overall)
-    return medians
 
 
 def _depth(

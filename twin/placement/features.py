@@ -16,6 +16,7 @@ from twin.placement.run_levels import startups_s, usual_levels
 from twin.placement.scarcity import needed_shares
 from twin.placement.slots import fold_slots
 from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
+from twin.placement.wakes import Wakes, wake_left_s
 
 TWO_PI = 2.0 * np.pi
 _TINY = 1e-6
@@ -197,7 +198,9 @@ def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: floa
     return jnp.stack(rows)
 
 
-def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool) -> Array:
+def observe_nodes(
+    cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool, with_wakes: bool = True
+) -> Array:
     """[node features, nodes, seats, *streams]: every node as each seat's site observes it, or in full."""
     request, seats = state.request, state.request.site.shape[0]
     trailing = (1,) * (1 + state.clock_s.ndim)
@@ -223,11 +226,21 @@ def observe_nodes(cluster: Cluster, state: PlacementState, time_unit_s: float, *
         jnp.broadcast_to(cloud, needed.shape),
     ]
     num_free = len(RESOURCES)
-    expected = _expected(cluster, state, shown, (needed, largest), time_unit_s)
+    run_s = _mean_run_s(cluster, state)
+    if with_wakes and cluster.wakes is not None:
+        run_s += wakes_left_s(cluster.wakes, state)[:, None]
+    expected = _expected(state.request, run_s, shown, (needed, largest), time_unit_s)
     away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
     by_request = jnp.stack([*expected, acceptance])
     return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:], by_request])
+
+
+def wakes_left_s(wakes: Wakes, state: PlacementState) -> Array:
+    """[nodes, *streams] how long nodes take until they are awake, by the table in flight."""
+    table = state.in_flight
+    holds = table.decision != EMPTY
+    return wake_left_s(wakes, state.clock_s, holds, table.arrival_s, table.start_s, table.finish_s, jnp)
 
 
 def _scarce_shares(cluster: Cluster, request: Requests) -> list[tuple[int, Array]]:
@@ -256,13 +269,12 @@ def _mean_run_s(cluster: Cluster, state: PlacementState) -> Array:
 
 
 def _expected(
-    cluster: Cluster, state: PlacementState, shown: Array, shares: tuple[Array, Array], time_unit_s: float
+    request: Requests, run_s: Array, shown: Array, shares: tuple[Array, Array], time_unit_s: float
 ) -> list[Array]:
     """Three times [nodes, seats, *streams]: usual run, core time, slack; the wait by the backlog as it is shown.
 
-    `shares` are the share needed and the largest share asked for.
+    `run_s` is how long the request should take there; `shares` are the share needed and the largest share asked for.
     """
-    request, run_s = state.request, _mean_run_s(cluster, state)
     needed, largest = shares
     load = dict(zip(LOAD_FEATURES, shown, strict=True))
     is_free = load["free_cpu_cores"] - jnp.expm1(load["waiting_share"]) >= needed - 1e-3
@@ -306,10 +318,16 @@ def observe_request(cluster: Cluster, request: Requests, time_unit_s: float) -> 
 
 
 def observe(
-    cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool = False
+    cluster: Cluster,
+    state: PlacementState,
+    time_unit_s: float,
+    *,
+    in_full: bool = False,
+    with_wakes: bool = True,
 ) -> Observation:
-    """The observation of every seat; `in_full` shows all sites' nodes without summary."""
+    """The observation of every seat; `in_full` shows all sites' nodes without summary. What answers are drawn from is
+    without wakes: they know when a node has room."""
     return Observation(
-        observe_nodes(cluster, state, time_unit_s, in_full=in_full),
+        observe_nodes(cluster, state, time_unit_s, in_full=in_full, with_wakes=with_wakes),
         observe_request(cluster, state.request, time_unit_s),
     )

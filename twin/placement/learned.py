@@ -254,7 +254,7 @@ def learned_answers(
         key: Array, memory: _AnswerMemory, state: PlacementState, node: Array, pending: PendingFates
     ) -> tuple[_AnswerMemory, Fate]:
         seeds, served = memory
-        seen = observe(cluster, state, unit_s, in_full=True)
+        seen = observe(cluster, state, unit_s, in_full=True, with_wakes=False)
         if served is not None:
             discontent = discontent_of(served, state.request, state.clock_s)
             pending = pending._replace(discontent=discontent)

@@ -148,3 +148,13 @@ def shrunk_means(values: np.ndarray, group: np.ndarray, num_groups: int) -> tupl
     if between <= 0.0:
         return nothing, nothing
     return np.asarray(mean * count / (count + within / between)), within / (count + within / between)
+
+
+def median_by(group: np.ndarray, values: np.ndarray, num_groups: int) -> list[float]:
+    """[groups] medians of the values that are known; of a group without any that of all, or 60."""
+    overall = float(np.nanmedian(values)) if np.isfinite(values).any() else 60.0
+    medians = []
+    for index in range(num_groups):
+        known = values[(group == index) & np.isfinite(values)]
+        medians.append(float(np.median(known)) if len(known) else overall)
+    return medians

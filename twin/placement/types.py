@@ -12,6 +12,7 @@ import numpy as np
 from twin.placement.cold_starts import ColdStarts
 from twin.placement.run_filter import NodeLevel, RunDynamics
 from twin.placement.tides import Tide
+from twin.placement.wakes import Wakes
 
 Leaf = Any
 """A leaf of a record: a JAX array inside programs, a NumPy array in encoded data."""
@@ -71,6 +72,8 @@ class Cluster:
             does not show it, None.
         scarce: Resources (indices) beside cores that requests wait for (see `scarcity`); by default, and where the log
             does not show it, none.
+        wakes: When nodes sleep, and how long they take to wake (see `wakes`); by default, and where the log does not
+            show it, None.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -101,6 +104,7 @@ class Cluster:
     cold: ColdStarts | None = None
     reaction: Reaction | None = None
     scarce: tuple[int, ...] = ()
+    wakes: Wakes | None = None
 
     @property
     def limited(self) -> tuple[int, ...]:

@@ -26,6 +26,10 @@ def dependences_of(
             f"run times that differ between {len(habits.agents)} agents for the same service and request "
             f"({_range(habits.of_agent):.1f} times)"
         )
+    if cluster.wakes is not None:
+        asleep = cluster.wakes.wake_s > 0.0
+        longest_s = float(cluster.wakes.wake_s.max())
+        found.append(f"{int(asleep.sum())} nodes that sleep when idle (and wake within {longest_s:.3g} s)")
     if cluster.scarce:
         found.append(f"requests that wait for {' and '.join(RESOURCES[each] for each in cluster.scarce)}")
     if cluster.dynamics.moved:
