@@ -10,7 +10,7 @@ from offline_rl.contract import NOT_STATED, AlarmFacts, FeatureFacts, NetworkFac
 from twin.placement.cold_starts import ColdStarts
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, Feature, request_features
-from twin.placement.types import RESOURCES
+from twin.placement.types import RESOURCES, Cluster
 from twin.placement.wakes import Wakes
 
 LEGALITY = (
@@ -54,9 +54,8 @@ def placement_contract(
         licence: Under which terms the bundle may be used.
     """
     cluster, problem = encoding.cluster, encoding.problem
-    of_nodes, of_request = feature_facts(NODE_FEATURES), feature_facts(request_features(cluster))
-    if cluster.scarce:
-        of_nodes = _of_scarce(of_nodes, [RESOURCES[resource] for resource in cluster.scarce])
+    of_nodes = _as_found(feature_facts(NODE_FEATURES), cluster)
+    of_request = feature_facts(request_features(cluster))
     if ranges is not None:
         low, high = ranges
         cut = len(of_nodes) * cluster.num_nodes
@@ -88,14 +87,20 @@ def placement_contract(
     )
 
 
-def _of_scarce(of_nodes: tuple[FeatureFacts, ...], scarce: Sequence[str]) -> tuple[FeatureFacts, ...]:
-    """The features with what they mean where requests wait for other resources than cores."""
-    also = " or ".join(scarce)
-    meanings = {
-        "needed_share": "cores asked for, as a share of the node's capacity; so much more as what would be left of "
-        f"{also} is less than of cores",
-        "core_time": f"the usual run here, times the largest share asked for of cores, {also}",
-    }
+def _as_found(of_nodes: tuple[FeatureFacts, ...], cluster: Cluster) -> tuple[FeatureFacts, ...]:
+    """The features with what they mean where nodes sleep, or where requests wait for other resources than cores."""
+    meanings = {}
+    if cluster.wakes is not None:
+        meanings["usual_run"] = (
+            "expected run time here, by how the service usually runs here, and what is left until the node is awake"
+        )
+    if cluster.scarce:
+        also = " or ".join(RESOURCES[resource] for resource in cluster.scarce)
+        meanings["needed_share"] = (
+            "cores asked for, as a share of the node's capacity; so much more as what would be left of "
+            f"{also} is less than of cores"
+        )
+        meanings["core_time"] = f"the usual run here, times the largest share asked for of cores, {also}"
     return tuple(replace(one, description=meanings.get(one.name, one.description)) for one in of_nodes)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ProductError
-from offline_rl.placement_contract import setting_of
+from offline_rl.placement_contract import placement_contract, setting_of
 from offline_rl.runner import Request, load
 from offline_rl.runner.setting import parse_setting
 from tests.offline_rl.bundles import RULE, made_policy, made_system
@@ -135,6 +135,8 @@ def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path):
 def test_books_wait_for_nodes_that_sleep_and_contracts_say_which(tmp_path):
     encoding, _ = sleepy_system()
     assert Encoding.from_json(encoding.to_json()).cluster.wakes.wake_s.tolist() == [7.0, 0.0, 30.0, 5.0]
+    meanings = {one.name: one.description for one in placement_contract(encoding, RULE).choice_features}
+    assert meanings["usual_run"].endswith("until the node is awake")
     setting = setting_of(encoding)
     with pytest.raises(ProductError, match="idle and wake times must be finite"):
         parse_setting(setting | {"wakes": {"after_s": [1.0], "wake_s": [1.0]}})
