@@ -4,7 +4,8 @@ The states follow the log, whatever is forecast, so decisions remain reactions t
 test is the one that wrote the log, the logged outcome and every draw have the same distribution, and ranks are uniform.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from offline_rl.distributions import joint_entropy, joint_log_prob
 from twin.contracts import Array, Outcome, PyTree, Response
 from twin.environment import environment
+from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import placement
 from twin.placement.history import answers_of_history, fewer_of
 from twin.placement.replay import ReplayTable, replayed_answers
@@ -49,7 +51,8 @@ class Forecast(NamedTuple):
     accepted: np.ndarray  # bool
     known: np.ndarray  # bool: the outcome is final
     status: np.ndarray
-    wait_s: np.ndarray  # NaN where it did not start, or the start is unknown
+    # NaN where it did not start, or the start is unknown; of what may have been driven out, until it began first
+    wait_s: np.ndarray
     run_s: np.ndarray  # NaN where it did not end, or the end is unknown
     draws_accepted: np.ndarray  # bool
     draws_status: np.ndarray
@@ -144,8 +147,8 @@ def _drawn(
     table: ReplayTable,
     num_draws: int,
 ) -> tuple[tuple[Array, ...], tuple[Array, Array], Array]:
-    """The draws [T, draws, streams] of acceptance, status, wait and run; surprise and uncertainty of the clone [T,
-    windows]; illegal decisions [T, streams]."""
+    """The draws [T, draws, streams] of acceptance, status, wait and run, and the time until there was room; surprise
+    and uncertainty of the clone [T, windows]; illegal decisions [T, streams]."""
     encoding = tested.encoding
     log = drawn_response(
         encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
@@ -161,26 +164,32 @@ def _drawn(
 
     slim = problem._replace(observe=logits, observe_global=lambda _: jnp.zeros(()))
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-    system = environment(slim, _with_draws(log, answers, num_draws))
+    drives_out = windows.driven_out is not None
+    room = partial(time_to_availability_s, encoding.cluster) if drives_out else None
+    system = environment(slim, _with_draws(log, answers, num_draws, room))
     simulated = follow(key, system, actions, (windows.arrival_s.shape[1],))
     of_clone = jax.vmap(lambda logits, action: (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0]))
     clone = of_clone(simulated.observation, simulated.action[..., :width])
     return jax.tree.map(lambda leaf: leaf[:, :, 0], simulated.response_aux), clone, simulated.illegal[:, 0]
 
 
-def _with_draws(log: Response, answers: Answers, num_draws: int) -> Response:
-    """The logged response, with draws from `answers` to the same offers as `response_aux`."""
+def _with_draws(
+    log: Response, answers: Answers, num_draws: int, room: Callable[[PyTree, Array], Array] | None = None
+) -> Response:
+    """The logged response, with draws from `answers` to the same offers, and the time until there is room by `room`, as
+    `response_aux`."""
 
     def advance(key: Array, private: PyTree, state: PyTree, node: Array) -> tuple[PyTree, Outcome]:
         after, outcome = log.advance(key, private, state, node)
         key_memory, key_draws = jax.random.split(jax.random.fold_in(key, 1))
         response_aux = answers.response_aux(log.resolve_pending(private, state), node)
         memory = answers.init(key_memory, state.clock_s.shape)
+        room_s = jnp.zeros(node.shape) if room is None else room(log.resolve_pending(private, state), node)
 
         def one(key: Array) -> tuple[Array, ...]:
             _, fate = answers.answer(key, memory, state, node, response_aux)
             wait_s = fate.start_s - state.clock_s[None]
-            return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s
+            return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s, room_s
 
         return after, outcome._replace(response_aux=jax.vmap(one)(jax.random.split(key_draws, num_draws)))
 
@@ -218,7 +227,10 @@ def _forecast(
     status, origin = pick(whole.fate.status), np.broadcast_to(whole.origin_s, rows.shape)
     began = np.isfinite(start) & (status != DROPPED) & (status != REJECTED)
     ended = began & np.isfinite(finish) & np.isin(status, (COMPLETED, FAILED))
-    accepted, drawn_status, wait_s, run_s = draws
+    accepted, drawn_status, wait_s, run_s, room_s = draws
+    waited_s = np.maximum(start - arrival, 0.0)
+    if whole.driven_out is not None:
+        waited_s = np.where(pick(whole.driven_out), np.minimum(waited_s, room_s[:, 0]), waited_s)
     arrived_s = arrival + pick(origin)
     with np.errstate(invalid="ignore"):
         begins_s = arrived_s[:, None] + wait_s
@@ -230,7 +242,7 @@ def _forecast(
             deadline_s=pick(whole.request.deadline_s),
             accepted=status != REJECTED, known=(status != UNKNOWN) & (np.isfinite(finish) | (status == REJECTED)),
             status=status,
-            wait_s=np.where(began, np.maximum(start - arrival, 0.0), np.nan),
+            wait_s=np.where(began, waited_s, np.nan),
             run_s=np.where(ended, np.maximum(finish - start, 0.0), np.nan),
             draws_accepted=accepted, draws_status=drawn_status,
             draws_wait_s=np.where(np.isfinite(wait_s) & begins, np.maximum(wait_s, 0.0), np.nan),

@@ -7,6 +7,7 @@ import numpy as np
 from evaluation.problems.placement.dependences import NOTHING, dependences_in_words, dependences_of
 from tests.twin.made import made_cluster
 from twin.placement.cold_starts import ColdStarts
+from twin.placement.priorities import Priorities
 from twin.placement.run_filter import DRIFT_PER_DAY, RunDynamics
 from twin.placement.run_labels import RunLabels
 from twin.placement.tides import Tide
@@ -21,10 +22,12 @@ def test_every_dependence_is_named_with_its_size():
     cluster = replace(
         made_cluster(), tide=Tide(variance=0.04), node_tide=Tide(variance=0.25), pressure=np.array([0.0, 0.2, 0.1]),
         cold=ColdStarts(600.0, np.array([0.0, 20.0, 5.0])), reaction=Reaction(64, -0.38, 0.3),
+        queues=("unknown", "low", "high", "higher"), priorities=Priorities((2, 2, 1, 0), True),
     )  # fmt: skip
     words = dependences_in_words(dependences_of(cluster))
     for part in ("everywhere (by some 22%)", "nodes that are slower for a while (by some 65%)", "2 services whose runs",
-                 "after 600 s (up to 20 s)", "by up to 38%"):  # fmt: skip
+                 "after 600 s (up to 20 s)", "by up to 38%",
+                 "queues that go first and drive others out: higher, then high, then low"):  # fmt: skip
         assert part in words
 
 

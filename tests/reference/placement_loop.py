@@ -94,28 +94,41 @@ class PlacementLoop:
         """Settles every request whose fate is drawn, as at the end of a rollout."""
         self._move(math.inf)
 
-    def availability_s(self, node: int) -> float:
+    def in_the_way(self, one: Request, runs: bool) -> bool:
+        """Whether a request on a node counts for the one in hand: all do where no queue goes before another."""
+        ranks = self.cluster.priorities
+        if ranks is None or ranks.rank[one["queue"]] <= ranks.rank[self.request["queue"]]:
+            return True
+        return runs and not ranks.preempts
+
+    def availability_s(self, node: int, passing: bool = True) -> float:
         """Time until those already on the node leave room for the request in hand, by their fates."""
         capacity, asked, held = self.cluster.capacity[:, node], self.request["demand"], []
+        passing &= self.cluster.priorities is not None
         for one in self.in_flight[node]:
+            if not self.in_the_way(one, one["fate"]["start_s"] <= self.clock_s):
+                continue
             start_s, finish_s = one["fate"]["start_s"], one["fate"]["finish_s"]
             if math.isinf(finish_s):
                 begun_s = self.clock_s if math.isinf(start_s) else start_s
                 finish_s = max(begun_s + one["expected_run_s"], self.clock_s)
             elif math.isinf(start_s):
                 continue
-            held.append((finish_s, one["demand"]))
+            begun_s = start_s if passing and math.isfinite(start_s) else -math.inf
+            held.append((finish_s, one["demand"], begun_s))
 
         def enough(time_s: float) -> bool:
             for resource, limit in enumerate(capacity):
                 if 0.0 < limit < math.inf:
-                    used = sum(demand[resource] for finish_s, demand in held if finish_s > time_s)
+                    used = sum(demand[resource] for end_s, demand, from_s in held if from_s <= time_s < end_s)
                     if used + min(asked[resource], limit) > limit * 1.00001:
                         return False
             return True
 
         return (
-            next(time_s for time_s in sorted([self.clock_s, *(f for f, _ in held)]) if enough(time_s))
+            next(
+                time_s for time_s in sorted([self.clock_s, *(end_s for end_s, *_ in held)]) if enough(time_s)
+            )
             - self.clock_s
         )
 
@@ -247,13 +260,14 @@ def request_at(requests: Any, *index: int) -> Request:
 
 def carried_in(windows: Any, window: int) -> list[tuple[int, Request]]:
     """(node, request) pairs that were in flight when a window begins."""
-    table, fate = windows.carried.request, windows.carried.fate
+    table, fate = windows.carried.request, windows.carried.fate  # where ranks stand for queues
     pairs = []
     for row in np.flatnonzero(windows.carried.node[:, window] >= 0):
         node, at = windows.carried.node[row, window], (row, window)
         one = {
             "decision": -2,
             "service": int(table.service[at]),
+            "queue": 0 if table.rank is None else int(table.rank[at]),
             "arrival_s": float(table.arrival_s[at]),
             "expected_run_s": float(table.expected_run_s[at]),
             "demand": [float(values[at]) for values in table.demand],

@@ -82,6 +82,11 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
     actions = np.maximum(windows.node, 0)
     if other:
         actions = np.random.default_rng(4).integers(0, encoding.cluster.num_nodes, actions.shape)
+    agrees_with_the_loop(encoding, windows, actions)
+
+
+def agrees_with_the_loop(encoding: Encoding, windows: Windows, actions: np.ndarray) -> None:
+    """Asserts that the array code, along `actions` [T, W], is the loop in all that it shows and keeps."""
     system = replay_environment(windows, encoding)
     run = jax.jit(lambda taken: follow(jax.random.key(0), system, taken, (windows.num_windows,)))
     history = jax.tree.map(np.asarray, run(jnp.asarray(actions, jnp.int32)[:, None]))
@@ -99,6 +104,9 @@ def test_rollout_agrees_with_the_loop(case: tuple[Encoding, Windows], other: boo
             np.testing.assert_allclose(
                 history.response_aux.availability_s[at], loop.availability_s(history.action[at]), atol=1e-3
             )
+            if encoding.cluster.priorities is not None:
+                cleared_s = loop.availability_s(history.action[at], passing=False)
+                np.testing.assert_allclose(history.response_aux.cleared_s[at], cleared_s, atol=1e-3)
             stretch = loop.stretch(history.action[at])
             np.testing.assert_allclose(history.response_aux.stretch[at], stretch, rtol=1e-4, atol=1e-4)
             crowding = loop.crowding(history.action[at])

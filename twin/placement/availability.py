@@ -46,11 +46,16 @@ class PendingFates(NamedTuple):
     discontent: Leaf | None = (
         None  # of the agent, by the log that is replayed; None where answers do not depend on it
     )
+    # until all that go before the request have left room; None where no queue goes before another
+    cleared_s: Leaf | None = None
 
 
 def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> PendingFates:
     """The fates drawn of those on the nodes offered, from a state as of `time_to_availability_s`."""
     availability_s = time_to_availability_s(cluster, state, node)
+    cleared_s = (
+        None if cluster.priorities is None else time_to_availability_s(cluster, state, node, passing=False)
+    )
     return PendingFates(
         availability_s,
         _stretch(state, node),
@@ -58,6 +63,7 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
         _level(state, node),
         _tide(state, node),
         state.request.discontent if cluster.reaction else None,
+        cleared_s,
     )
 
 
@@ -121,15 +127,20 @@ def _stretch(state: PlacementState, node: Array) -> Array:
     return jnp.sum(clipped, axis=0) / (jnp.sum(pending, axis=0) + 1.0)
 
 
-def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array) -> Array:
+def time_to_availability_s(
+    cluster: Cluster, state: PlacementState, node: Array, *, passing: bool = True
+) -> Array:
     """Seconds until the requests already on a node leave room for the one in hand.
+
+    Where queues go before others, those count that go before the one in hand, from their start to their end: a request
+    may pass others of its own rank that wait, as it does where it fits and they do not.
 
     Args:
         cluster: For the capacities; what a node has without limit never lacks.
         state: With every fate that is drawn already filled in (`Response.resolve_pending`); leaves [..., *streams].
-            Where the
-            end of a request is not known, its expected run time stands in.
+            Where the end of a request is not known, its expected run time stands in.
         node: [seats, *streams] int32, the offers.
+        passing: Whether it may pass others; if not, all that go before it leave first.
 
     Returns:
         [seats, *streams] >= 0.
@@ -141,6 +152,9 @@ def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array)
     ends_s = jnp.where(jnp.isfinite(finish_s), finish_s, begins_s + here(table.expected_run_s))
     given_up = jnp.isfinite(finish_s) & ~jnp.isfinite(start_s)
     holds = (here(table.decision) != EMPTY) & ~given_up
+    if cluster.priorities is not None:
+        own = cluster.priorities.of(state.request.queue, jnp)
+        holds &= cluster.priorities.counts(here(table.rank), own[None], begins_s <= clock)
     leaves_in_s = jnp.where(holds, jnp.maximum(ends_s - clock, 0.0), 0.0)
 
     shares, left = [], []
@@ -150,7 +164,10 @@ def time_to_availability_s(cluster: Cluster, state: PlacementState, node: Array)
         per_unit = jnp.where(limited, 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
         shares.append(jnp.where(holds, here(table.demand[resource]) * per_unit[None], 0.0))
         left.append(1.0 + _TOLERANCE - jnp.minimum(state.request.demand[resource] * per_unit, 1.0))
-    has_room_s = _first_enough(leaves_in_s, shares, left)
+    if cluster.priorities is None or not passing:
+        has_room_s = _first_enough(leaves_in_s, shares, left)
+    else:
+        has_room_s = _first_gap(jnp.where(holds, begins_s - clock, 0.0), leaves_in_s, shares, left)
     if cluster.wakes is None:
         return has_room_s
     awake_s = jnp.take_along_axis(wakes_left_s(cluster.wakes, state)[:, None], node[None], axis=0)[0]
@@ -182,3 +199,24 @@ def _first_enough(leaves_in_s: Array, shares: list[Array], left: list[Array]) ->
     latest = jnp.max(order, axis=0)
     _, first = jax.lax.fori_loop(0, 31, halve, (jnp.zeros_like(latest), latest))
     return jax.lax.bitcast_convert_type(first, jnp.float32)
+
+
+def _first_gap(begins_in_s: Array, leaves_in_s: Array, shares: list[Array], left: list[Array]) -> Array:
+    """[seats, *streams] the first time, now or as something leaves, at which what runs then takes no more than is left;
+    arguments as of `_first_enough`, and when each slot begins to be taken."""
+
+    def enough(at_s: Array) -> Array:
+        runs = (begins_in_s <= at_s[None]) & (leaves_in_s > at_s[None])
+        fits = jnp.ones(at_s.shape, bool)
+        for share, most in zip(shares, left, strict=True):
+            fits &= jnp.sum(jnp.where(runs, share, 0.0), axis=0) <= most
+        return fits
+
+    def earlier(slot: Array, first_s: Array) -> Array:
+        at_s = jax.lax.dynamic_index_in_dim(leaves_in_s, slot.astype(jnp.uint32), 0, False)
+        return jnp.where(enough(at_s), jnp.minimum(first_s, at_s), first_s)
+
+    now_s = jnp.zeros_like(leaves_in_s[0])
+    first_s = jnp.where(enough(now_s), now_s, jnp.inf)
+    first_s = jax.lax.fori_loop(0, len(leaves_in_s), earlier, first_s)
+    return jnp.where(jnp.isfinite(first_s), first_s, jnp.max(leaves_in_s, axis=0))

@@ -71,7 +71,7 @@ class PlacementConfig:
     view: str = "summary"
 
 
-def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...]) -> InFlight:
+def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...], has_ranks: bool = False) -> InFlight:
     """A table of requests in flight with nothing in it; leaves [nodes, depth, *streams]."""
     shape = (num_nodes, depth, *streams)
     never = jnp.full(shape, jnp.inf, jnp.float32)
@@ -86,6 +86,7 @@ def empty_table(num_nodes: int, depth: int, streams: tuple[int, ...]) -> InFligh
         mean_run_s=zero,
         service=jnp.zeros(shape, jnp.int32),
         demand=jnp.zeros((NUM_RESOURCES, *shape), jnp.float32),
+        rank=jnp.zeros(shape, jnp.int32) if has_ranks else None,
     )
 
 
@@ -108,11 +109,11 @@ def tables_of(carried: Carried, num_nodes: int, depth: int) -> tuple[InFlight, F
         flat = flat.at[slot, at[None]].set(rows, mode="drop")
         return flat.reshape(leaf.shape)
 
-    table = empty_table(num_nodes, depth, streams)
+    table = empty_table(num_nodes, depth, streams, carried.request.rank is not None)
     named = {
         name: filed(getattr(table, name), getattr(carried.request, name))
         for name in InFlight._fields
-        if name != "demand"
+        if name != "demand" and getattr(table, name) is not None
     }
     demand = jax.vmap(filed)(table.demand, carried.request.demand)
     fate = Fate(jnp.ones(table.decision.shape, bool), table.start_s, table.finish_s, table.status)
@@ -173,7 +174,7 @@ def _enter(
     decision: Array,
 ) -> InFlight:
     """Files the seat's request under its slot of `node`, waiting."""
-    request, never = state.request, jnp.float32(jnp.inf)
+    request, never, ranks = state.request, jnp.float32(jnp.inf), cluster.priorities
     filed_s = filed_run_s(cluster, state, seat, node)
     return InFlight(
         decision=write(table.decision, position, decision),
@@ -185,6 +186,7 @@ def _enter(
         mean_run_s=write(table.mean_run_s, position, pair_run_s(cluster, state, seat, node, filed_s)),
         service=write(table.service, position, request.service[seat]),
         demand=write(table.demand, position, request.demand[:, seat]),
+        rank=None if ranks is None else write(table.rank, position, ranks.of(request.queue[seat], jnp)),
     )
 
 
@@ -267,7 +269,7 @@ def _observe_moves(
         if level is None:
             return waits
         finish_s, ended_s, status, usual_s = of_run
-        run_s = ended_s - jnp.minimum(start_s, seen_s)
+        run_s = ended_s - (jnp.minimum(start_s, seen_s) if cluster.priorities is None else seen_s)
         ran = (
             ends(finish_s, ended_s)
             & ((status == COMPLETED) | (status == FAILED))
@@ -293,10 +295,14 @@ def _observe_moves(
             node=jax.tree.map(lambda new, old: jnp.where(beside(going, new), new, old), after, levels.node)
         )
     new_ends = ends(table.finish_s, observed_events.finish_s)
+    start_s = jnp.where(
+        begins(table.start_s, observed_events.start_s), observed_events.start_s, table.start_s
+    )
+    if cluster.priorities is not None:  # what ran and was driven out waits, or has begun again
+        in_flight = jnp.isinf(table.finish_s) & beside(going, start_s)
+        start_s = jnp.where(in_flight, observed_events.start_s, start_s)
     table = table._replace(
-        start_s=jnp.where(
-            begins(table.start_s, observed_events.start_s), observed_events.start_s, table.start_s
-        ),
+        start_s=start_s,
         finish_s=jnp.where(new_ends, observed_events.finish_s, table.finish_s),
         status=jnp.where(new_ends, observed_events.status, table.status),
     )
@@ -334,11 +340,9 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
     def start(outcome: Outcome) -> PlacementState:
         observed_events = outcome.observed_events
         streams = outcome.elapsed_s.shape
-        table = (
-            observed_events.carried
-            if observed_events.carried is not None
-            else empty_table(num_nodes, config.depth, streams)
-        )
+        table = observed_events.carried
+        if table is None:
+            table = empty_table(num_nodes, config.depth, streams, cluster.priorities is not None)
         zero = jnp.zeros((num_nodes, *streams), jnp.float32)
         overflow = jnp.zeros(streams, jnp.int32)
         levels = first_levels(cluster, observed_events, age_s) if cluster.dynamics.moves else None

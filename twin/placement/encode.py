@@ -18,6 +18,7 @@ from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
 from twin.placement.acceptance import acceptance_of
 from twin.placement.columns import amount, index_of, instant_s, label_index, node_index, outcomes, refused
+from twin.placement.driving_out import may_be_driven_out
 from twin.placement.encoded_rows import EncodedRows as EncodedRows
 from twin.placement.encoded_rows import (
     discontent_of_rows,
@@ -247,6 +248,9 @@ def cut_windows(
         age_s=np.maximum(origin_s - encoding.trained_until_s, 0.0).astype(np.float32),
         last_end_s=last_ends_s(rows, row[0], origin_s, encoding, begin_s),
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
+        driven_out=None
+        if (ranks := encoding.cluster.priorities) is None
+        else may_be_driven_out(ranks, rows.request.queue, rows.node, rows.arrival_s, rows.start_s)[row],
     )
 
 
@@ -304,6 +308,9 @@ def _carried(
         mean_run_s=number(table_run_s(rows, encoding, filed_s)[row], 0.0),
         service=code(rows.request.service[row], 0),
         demand=number(rows.request.demand[:, row], 0.0),
+        rank=None
+        if (ranks := encoding.cluster.priorities) is None
+        else code(ranks.of(rows.request.queue[row], np), 0),
     )
     ended = code(np.where(status == UNKNOWN, COMPLETED, status), UNKNOWN)
     fate = Fate(

@@ -29,6 +29,7 @@ from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import cores_in_use, largest_use
 from twin.placement.pieces import pieces
+from twin.placement.priorities import HeldRequests, Priorities, fit_priorities, priorities_of
 from twin.placement.queue_nodes import bound_queues, with_sets
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
@@ -52,8 +53,7 @@ MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
-
-_WHERE_FOUND = {"scarce", "wakes"}
+_WHERE_FOUND = {"scarce", "wakes", "priorities"}
 """Fields that are written only where the log shows them."""
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -134,6 +134,7 @@ class Encoding:
         if reaction := cluster.get("reaction"):
             cluster["reaction"] = Reaction(**reaction)
         cluster["wakes"] = wakes_of(cluster.get("wakes"))
+        cluster["priorities"] = priorities_of(cluster.get("priorities"))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),
@@ -150,7 +151,9 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    if isinstance(value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes):
+    if isinstance(
+        value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes | Priorities
+    ):
         return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
@@ -179,6 +182,7 @@ def fit_encoding(
     tables = [table.filter(pa.array(wanted)) for table, wanted in looked_at]
     rows = pa.concat_tables(tables).unify_dictionaries()
     nodes, until_s = archive.nodes(), day_start_s(max(train_days)) + DAY_S
+    kinds = nodes["node_class"].to_pylist()
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
     run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
@@ -195,12 +199,13 @@ def fit_encoding(
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken = np.where(refused(rows), -1, node)
-    waits = arrival_s, instant_s(rows, "start"), finish_s, taken, stretch
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
-    crowded = crowded_runs(runs, instant_s(rows, "start"), service, filed_s, ratios.ratio)
+    start_s, cores = instant_s(rows, "start"), amount(rows, "cpu_cores", 1.0)
+    crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
     pressure = fit_pressure(crowded, len(cluster.services))
     tide, node_tide = fit_tides(crowded, pressure, cluster.num_nodes)
+    held = HeldRequests(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
@@ -212,8 +217,9 @@ def fit_encoding(
         node_tide=node_tide,
         pressure=pressure,
         reaction=reaction,
-        wakes=None if by_class else fit_wakes(*waits, nodes["node_class"].to_pylist()),
+        wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
         scarce=scarce_resources(rows, taken, finish_s, cluster.capacity),
+        priorities=fit_priorities(held, cluster.capacity[0], len(cluster.queues)),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

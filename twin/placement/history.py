@@ -17,7 +17,7 @@ from twin.environment import environment
 from twin.placement.availability import pending_fates
 from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
-from twin.placement.learned import answer_inputs, num_inputs
+from twin.placement.learned import AVAILABILITY, answer_inputs, num_inputs
 from twin.placement.outcome_model import Observed
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import Answers, drawn_response
@@ -147,6 +147,7 @@ class Offers(NamedTuple):
     inputs: np.ndarray
     observed: Observed
     window: np.ndarray  # [rows] which window a row is from
+    driven_out: np.ndarray | None = None  # [rows] of `Windows.driven_out`
 
 
 def labelled_offers(windows: Windows, encoding: Encoding) -> Offers:
@@ -168,7 +169,19 @@ def labelled_offers(windows: Windows, encoding: Encoding) -> Offers:
     rows &= legal
     window = np.broadcast_to(np.arange(windows.num_windows), rows.shape)
     observed = Observed(*(np.asarray(leaf)[rows] for leaf in observed_answers(windows)))
-    return Offers(inputs if kept.all() else inputs[:, kept], observed, window[rows])
+    driven_out = None if windows.driven_out is None else windows.driven_out[rows]
+    return Offers(inputs if kept.all() else inputs[:, kept], observed, window[rows], driven_out)
+
+
+def with_first_waits(offers: Offers, time_unit_s: float) -> Offers:
+    """The offers with waits until requests began first, of those that may have been driven out since: until there was
+    room. It is what answers are drawn by (`driving_out`)."""
+    seen = offers.observed
+    if offers.driven_out is None:
+        return offers
+    room_s = np.expm1(offers.inputs[AVAILABILITY]) * time_unit_s
+    first_s = np.where(offers.driven_out & seen.started, np.minimum(seen.wait_s, room_s), seen.wait_s)
+    return offers._replace(observed=seen._replace(wait_s=first_s))
 
 
 def observed_answers(windows: Windows) -> Observed:

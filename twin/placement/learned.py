@@ -22,6 +22,7 @@ from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
 from twin.placement.availability import PendingFates, pending_fates
 from twin.placement.discontent import AgentsServed, after_answers, discontent_of, nobody_served
+from twin.placement.driving_out import moved_fates
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.outcome_model import (
@@ -50,7 +51,9 @@ from twin.placement.types import (
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 """Row of `offer_inputs` with the usual acceptance."""
 NUM_PENDING = 6
-"""Rows of `pending_inputs`, but for the agent's discontent."""
+"""Rows of `pending_inputs`, but for those that some logs have."""
+AVAILABILITY = -2
+"""Row of `answer_inputs` with the time until the node has room, in time units, as `log1p`."""
 _AVAILABILITY_SCALE = 0.1
 """Brings the logarithm of milliseconds to days to the order of one."""
 _LEVEL_SCALE, _TIDE_SCALE, _DISCONTENT_SCALE = 4.0, 2.0, 4.0
@@ -133,7 +136,8 @@ def num_offer_inputs(cluster: Cluster) -> int:
 
 def num_inputs(cluster: Cluster) -> int:
     """Number of inputs of a member's network."""
-    return num_offer_inputs(cluster) + NUM_PENDING + (cluster.reaction is not None)
+    optional = (cluster.reaction is not None) + (cluster.priorities is not None)
+    return num_offer_inputs(cluster) + NUM_PENDING + optional
 
 
 def offer_inputs(cluster: Cluster, seen: Observation, node: Array) -> Array:
@@ -181,12 +185,14 @@ def reacted(cluster: Cluster, of_offer: Array, pending: PendingFates) -> Array:
 
 def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
     """The last rows of `answer_inputs`, from `pending_fates` [*batch]: how ill the agent was served lately, where
-    answers depend on it; and [NUM_PENDING, *batch] how much longer runs take everywhere and there now, who runs on the
-    node, how long those runs take, and when it has room."""
-    availability_s, of_agent = pending.availability_s, pending.discontent
+    answers depend on it; when all that go before have left room, where queues go before others; and [NUM_PENDING,
+    *batch] how much longer runs take everywhere and there now, who runs on the node, how long those runs take, and when
+    it has room."""
+    availability_s, of_agent, cleared_s = pending.availability_s, pending.discontent, pending.cleared_s
     return jnp.stack(
         [
             *([] if of_agent is None else [_DISCONTENT_SCALE * of_agent]),
+            *([] if cleared_s is None else [_AVAILABILITY_SCALE * log_wait(cleared_s, unit_s)]),
             _TIDE_SCALE * pending.tide,
             _LEVEL_SCALE * pending.level,
             pending.crowding,
@@ -271,7 +277,9 @@ def learned_answers(
             served = after_answers(served, state.request, discontent, state.clock_s, fate, state.active)
         return _AnswerMemory(seeds, served), fate
 
-    return Answers(init, answer, partial(pending_fates, cluster))
+    drives_out = cluster.priorities is not None and cluster.priorities.preempts
+    moved = partial(moved_fates, cluster) if drives_out else None
+    return Answers(init, answer, partial(pending_fates, cluster), moved)
 
 
 def as_fate(drawn: DrawnAnswers, clock_s: Array) -> Fate:

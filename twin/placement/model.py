@@ -213,10 +213,13 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     requests = requests if cluster.node_tide.variance else requests._replace(node_tide=None)
     requests = requests if cluster.reaction else requests._replace(discontent=None)
     fate, table = Fate(*(0 for _ in Fate._fields)), InFlight(*(0 for _ in InFlight._fields))
+    table = table if cluster.priorities else table._replace(rank=None)
     carried = Carried(0, 0, table, fate)
     structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]
     if cluster.cold is not None:
         structure = structure._replace(last_end_s=0, filed_s=0)
+    if cluster.priorities is not None:
+        structure = structure._replace(driven_out=0)
     windows = load_structure(path, structure)
     return windows._replace(num_overflow=int(windows.num_overflow))
 

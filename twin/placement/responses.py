@@ -57,6 +57,8 @@ class Answers(NamedTuple):
     response_aux: Callable[[PlacementState, Array], PyTree] = lambda _state, _node: None
     # (state, node) -> what an answer depends on and no policy observes; kept in the trajectory. The state it is made
     # from has the fates that are drawn already filled in, because the response has drawn them itself.
+    moved_fates: Callable[[PlacementState, Array, Array, Array, Array], tuple[Array, Array]] | None = None
+    # (state, node, slots, start_s, finish_s) -> start_s, finish_s of all in flight, as `driving_out.moved_fates`
 
 
 class _Hidden(NamedTuple):
@@ -143,6 +145,9 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         slots = choose_slots(state, node)
         slots = jnp.where(fate.accepted.reshape(slots.shape), slots, private.hidden.start_s.size)
         hidden = _hide(private.hidden, slots, fate)
+        if answers.moved_fates is not None:
+            start_s, finish_s = answers.moved_fates(state, node, slots, hidden.start_s, hidden.finish_s)
+            hidden = hidden._replace(start_s=start_s, finish_s=finish_s)
         arrivals_state, following = arrivals.next(key_arrivals, private.arrivals, state, fate)
         shown = _revealed(hidden, following.clock_s)
         observed_events = PlacementEvents(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twin.placement.cold_starts import ColdStarts
+from twin.placement.priorities import Priorities
 from twin.placement.run_filter import NodeLevel, RunDynamics
 from twin.placement.tides import Tide
 from twin.placement.wakes import Wakes
@@ -74,6 +75,8 @@ class Cluster:
             does not show it, none.
         wakes: When nodes sleep, and how long they take to wake (see `wakes`); by default, and where the log does not
             show it, None.
+        priorities: Queues whose requests go before those of others (see `priorities`); by default, and where the log
+            does not show any, None.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -105,6 +108,7 @@ class Cluster:
     reaction: Reaction | None = None
     scarce: tuple[int, ...] = ()
     wakes: Wakes | None = None
+    priorities: Priorities | None = None
 
     @property
     def limited(self) -> tuple[int, ...]:
@@ -163,6 +167,7 @@ class InFlight(NamedTuple):
     mean_run_s: Leaf  # how long it should run there, by the log and by the pair's runs before it was placed
     service: Leaf  # int32
     demand: Leaf
+    rank: Leaf = None  # int32, of its queue (see `priorities`); None where all are alike
 
 
 class Fate(NamedTuple):

@@ -35,6 +35,8 @@ class Windows(NamedTuple):
     # what was expected of requests anywhere, with the start-up that was due
     last_end_s: Leaf | None = None
     filed_s: Leaf | None = None
+    # [T, W] bool: whether it may have run before its start and been driven out; None where nothing is driven out
+    driven_out: Leaf | None = None
 
     @property
     def num_windows(self) -> int:
@@ -145,6 +147,7 @@ def _gathered(
         fate=fate._replace(start_s=fate.start_s + shift_s, finish_s=fate.finish_s + shift_s),
         row=np.where(inside, windows.row[step, window], -1),
         filed_s=None if windows.filed_s is None else windows.filed_s[step, window],
+        driven_out=None if windows.driven_out is None else windows.driven_out[step, window],
     )
 
 
@@ -232,4 +235,5 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried:
         fate=jax.tree.map(lambda leaf: longer(leaf, 0), wide.fate),
         row=np.where(valid, longer(wide.row, 0), -1),
         filed_s=None if wide.filed_s is None else longer(wide.filed_s, 0),
+        driven_out=None if wide.driven_out is None else longer(wide.driven_out, 0),
     )

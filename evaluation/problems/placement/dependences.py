@@ -58,7 +58,20 @@ def dependences_of(
         found.append(
             f"agents who accept less when they were served ill lately (by up to {-cluster.reaction.effect:.0%})"
         )
+    if (ranks := cluster.priorities) is not None:
+        found.append(
+            f"queues that go first{' and drive others out' if ranks.preempts else ''}: {_in_order(cluster)}"
+        )
     return found
+
+
+def _in_order(cluster: Cluster) -> str:
+    """The queues by rank: "urgent, then normal, then low"; those of which nothing is known go with the last."""
+    assert cluster.priorities is not None
+    of_rank: dict[int, list[str]] = {}
+    for name, rank in zip(cluster.queues[1:], cluster.priorities.rank[1:], strict=True):
+        of_rank.setdefault(rank, []).append(name)
+    return ", then ".join(" and ".join(of_rank[rank]) for rank in sorted(of_rank))
 
 
 def dependences_in_words(found: list[str]) -> str:
