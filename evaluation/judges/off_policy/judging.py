@@ -29,7 +29,7 @@ from offline_rl.training_loop import from_logs, updates
 from twin.contracts import Array, PyTree, Trajectory
 from twin.placement.encode import read_rows
 from twin.placement.encoding import Encoding
-from twin.placement.history import choices_in_log
+from twin.placement.history import choices_in_log, fewer_of
 from twin.placement.log_windows import looked_at
 from twin.placement.windows import Windows, pad_windows
 
@@ -39,6 +39,8 @@ STRETCHES = (1, 5, 20)
 """Numbers of decisions that importance weights are taken over."""
 CLONE_UPDATES = 300
 CLONE_STREAMS = 16
+"""Windows of a clone's gradient step; of more than 128 nodes fewer, by the square of their number: windows are longer
+here than in training."""
 MOST_VIEWS = 1 << 20
 """Decisions times nodes whose probabilities are computed at once: a rule's or a network's view of every node is some
 hundred numbers. More are computed some windows at a time."""
@@ -214,7 +216,9 @@ def _behaviour(
     halves = (
         [np.arange(num_windows) % 2 == half for half in (0, 1)] if num_windows > 1 else [np.ones(1, bool)] * 2
     )
-    size = min(affordable(CLONE_STREAMS, example), *(int(half.sum()) for half in halves))
+    num_choices = history.legal.shape[1]
+    most = max(1, fewer_of(affordable(CLONE_STREAMS, example), num_choices))
+    size = min(most, *(int(half.sum()) for half in halves))
     run, begin, logits = updates(algorithm, CLONE_UPDATES), jax.jit(algorithm.init), jax.jit(network.logits)
 
     def estimated(params: PyTree, part: Trajectory, _: Array) -> Array:
