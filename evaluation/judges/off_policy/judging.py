@@ -20,7 +20,7 @@ from evaluation.judges.judge import Candidate, Shape, window_units
 from evaluation.judges.off_policy.estimators import doubly_robust, importance_sampling
 from evaluation.judges.off_policy.fitted_q import FittedQConfig, fitted_q, fitted_reward
 from evaluation.judges.off_policy.logged import Logged, OffPolicyConfig, OffPolicyEstimate, Target
-from evaluation.judges.players import HISTORY, SAMPLED, PlayerInput, Players, choose
+from evaluation.judges.players import GREEDY, HISTORY, SAMPLED, PlayerInput, Players, choose
 from logs_schema import Archive
 from offline_rl.algorithms import behaviour_cloning
 from offline_rl.networks import Actor, Example
@@ -64,15 +64,22 @@ def probability_program(players: Players, network: Actor) -> Probabilities:
             for tree in (history.observation, history.legal, history.action)
         )
 
-        def once(total: Array, key: Array) -> tuple[Array, None]:
-            choice = choose(players, kind, params, key, PlayerInput(seen, logged), legal)
-            return total + (jnp.arange(legal.shape[0]).reshape(-1, 1, 1, 1) == choice[None]), None
-
         keys = jax.random.split(jax.random.key(number), NUM_DRAWS)
-        drawn, _ = jax.lax.scan(once, jnp.zeros(legal.shape), keys)
-        exact = jax.nn.softmax(network.logits(params, seen, legal), axis=0)
-        is_sampled = kind == kinds.index(SAMPLED)
-        return jnp.moveaxis(jnp.where(is_sampled, exact, drawn / NUM_DRAWS)[:, 0], 1, 0)
+
+        def once(index: Array, total: Array) -> Array:
+            choice = choose(players, kind, params, keys[index], PlayerInput(seen, logged), legal)
+            return total + (jnp.arange(legal.shape[0]).reshape(-1, 1, 1, 1) == choice[None])
+
+        def drawn() -> Array:
+            # what a network likes best is the same in every draw
+            num_draws = jnp.where(kind == kinds.index(GREEDY), 1, NUM_DRAWS)
+            return jax.lax.fori_loop(0, num_draws, once, jnp.zeros(legal.shape)) / num_draws
+
+        def exact() -> Array:
+            return jax.nn.softmax(network.logits(params, seen, legal), axis=0)
+
+        found = jax.lax.cond(kind == kinds.index(SAMPLED), exact, drawn)
+        return jnp.moveaxis(found[:, 0], 1, 0)
 
     compiled = jax.jit(of_part)
 
