@@ -256,28 +256,35 @@ class Controller:
             before = self._written.pop(name, math.nan)
             if not np.isfinite(granted.replicas[place]):
                 failed[name] = f"namespace {self.namespace} has no such deployment now"
-                continue
-            if name in ruled:
+            elif name in ruled:
                 failed[name] = "a HorizontalPodAutoscaler rules it now: remove one of the two"
-                continue
-            done: set[str] = set()
-            try:
-                if verdict.wanted.replicas[place] != granted.replicas[place]:
-                    self.kube.scale(self.namespace, name, int(verdict.wanted.replicas[place]))
-                    self._written[name] = verdict.wanted.replicas[place]
-                    done.add("replicas")
-                if self.guard.config.resources:
-                    self._write_resources(self.kube, name, place, granted, verdict.wanted, done)
-                if math.isfinite(before) and before != granted.replicas[place]:
-                    failed[name] = (
-                        f"{before:g} replicas were written and {granted.replicas[place]:g} are there: somebody else "
-                        "changes them, or the cluster does not take them"
-                    )
-            except SchedtwinError as error:
-                failed[name] = str(error)
-            if done:
-                written[name] = done
+            else:
+                done, trouble = self._write_one(self.kube, name, place, granted, verdict.wanted, before)
+                written |= {name: done} if done else {}
+                failed |= {name: trouble} if trouble else {}
         return written, failed
+
+    def _write_one(
+        self, kube: KubeApi, name: str, place: int, granted: Granted, wanted: Granted, before: float
+    ) -> tuple[set[str], str]:
+        """Writes what changes of a deployment, to which `before` replicas were written (NaN: none); the grants that
+        were written, and what went wrong."""
+        done: set[str] = set()
+        try:
+            if wanted.replicas[place] != granted.replicas[place]:
+                kube.scale(self.namespace, name, int(wanted.replicas[place]))
+                self._written[name] = wanted.replicas[place]
+                done.add("replicas")
+            if self.guard.config.resources:
+                self._write_resources(kube, name, place, granted, wanted, done)
+        except SchedtwinError as error:
+            return done, str(error)
+        if math.isfinite(before) and before != granted.replicas[place]:
+            return done, (
+                f"{before:g} replicas were written and {granted.replicas[place]:g} are there: somebody else "
+                "changes them, or the cluster does not take them"
+            )
+        return done, ""
 
     def _write_resources(
         self, kube: KubeApi, name: str, place: int, granted: Granted, wanted: Granted, done: set[str]
