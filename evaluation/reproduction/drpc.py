@@ -1,7 +1,7 @@
 """Paper DRPC's comparison of autoscalers, from nothing: a log, a twin of it, autoscalers, and the truth of later days.
 
 An ordinary autoscaler in an operator's hands writes the log of an application. A twin is fitted on it. Rules are
-calibrated in the twin, then everybody plays the same loads in the truth, some days after the log: paired by seed.
+calibrated in the twin, then all play the same loads in the truth, some days after the log: paired by seed.
 Every step is a product of its own, so that a run that was stopped goes on where it was.
 """
 
@@ -217,7 +217,7 @@ def table(config: DrpcConfig, played: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def traces_of(config: DrpcConfig) -> Traces:
-    """The loads that everybody plays."""
+    """The loads that all autoscalers play."""
     app = application(config.preset)
     scaling = scaling_config(app)
     per_day = int(DAY_S / scaling.interval_s)

@@ -1,7 +1,7 @@
 """KaiS's and KMPS's comparisons: pairs of dispatcher and orchestrator, evaluated in the truth of later days.
 
 A day of log is written by slots, a twin is fitted to it, and what plans or learns does so in the twin. The truth of the
-same day and of later ones judges everybody on the same requests, days beginning with the deployment of day 0.
+same day and of later ones judges all pairs on the same requests, days beginning with the deployment of day 0.
 """
 
 import datetime as dt

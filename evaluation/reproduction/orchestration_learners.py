@@ -34,18 +34,18 @@ def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict
     Raises:
         ConfigError: there is no such learner.
     """
-    everybody: Mapping[str, Learn] = {
+    known: Mapping[str, Learn] = {
         **{name: partial(_learn_dispatch, name, budget) for name in dispatchers()},
         **{name: partial(_learn_orchestration, name, budget) for name in orchestrators()},
     }
-    names = tuple(everybody) if names is None else tuple(name for name in names if name != NOTHING)
+    names = tuple(known) if names is None else tuple(name for name in names if name != NOTHING)
     for name in names:
-        if name not in everybody:
+        if name not in known:
             raise ConfigError(
                 f"there is no learner {name!r}", where="reproduce --learned",
-                allowed=", ".join((*everybody, NOTHING)), advice="choose some of these",
+                allowed=", ".join((*known, NOTHING)), advice="choose some of these",
             )  # fmt: skip
-    return {name: everybody[name] for name in names}
+    return {name: known[name] for name in names}
 
 
 def _learn_dispatch(

@@ -1,7 +1,7 @@
 """Which autoscaler is handed over: what was learned where it is surely better in the twin, else the calibrated rule.
 
 The best of the learned ones is chosen on one half of the episodes and held against the rule on the other, so that no
-choice judges itself. Everybody plays the same loads, and an episode has one member of the twin's ensemble throughout.
+choice judges itself. All play the same loads, and an episode has one member of the twin's ensemble throughout.
 The rule stays where a twin cannot be believed so far: where it failed its certificate, where one member alone puts the
 gain below zero, and where the gain is perhaps no more than what the twin's value of the logged grants is off by.
 """

@@ -2,7 +2,7 @@
 
 The other side stands still meanwhile: dispatchers learn in slots under the planned deployment, orchestrators in frames
 over the expected on-time rule, from the planned deployment, which they correct. Streams begin at times spread over the
-day; those of dispatchers at different loads, since somebody else has dispatched before, more or less well.
+day; those of dispatchers at different loads, after a warm-up under other dispatchers, better and worse ones.
 Orchestrators learn from blocks of streams that meet the same requests.
 """
 

@@ -192,7 +192,7 @@ def _referee(
 ) -> tuple[Referee, dict[str, Actor]]:
     """The referee, and the networks that may correct a rule.
 
-    Of the rules their kinds count, tuned or not: whoever trains one part alone makes the same referee.
+    Of the rules their kinds count, tuned or not: a process that trains one part alone makes the same referee.
     """
     known = [(rung.network, rung.params) for rung in _rule_rungs(rules)] + [(start.network, start.clone)]
     correctors = correctors_of(start.example, rules, config.network) if config.residual_updates else {}

@@ -55,7 +55,7 @@ def logged_events(log: ScalingLog) -> ScalingEvents:
     latency: Any = jax.jit(histogram)(
         *(jnp.asarray(one, jnp.float32) for one in (gateway["response_s"], tail_s, requests))
     )
-    latency = np.where(requests == 0.0, 0.0, latency)  # nobody asked, so nobody waited
+    latency = np.where(requests == 0.0, 0.0, latency)  # without requests there is no wait
     end_s: Any = (log.time_s + log.interval_s) % DAY_S
     return ScalingEvents(
         Grants(column["cpu_cores"], _known(column["memory_gib"], zeros), column["num_replicas"]),

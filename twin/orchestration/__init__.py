@@ -15,7 +15,7 @@ SLOT_NODE_FEATURES`; nodes of other sites as the mean of their site) and request
 *streams]: up, with a replica of the service and a place; with `SlotConfig.only_where_room` a replica and a core that
 nothing there takes first (context filtering, KaiS eq. 4-5). A seat without a request, or whose request has no legal
 node, is inactive; the request stays in its queue. Reward: 1 where the answer is back within the deadline, credited to
-its decision; requests dropped in the queue earn nobody anything (`SlotState.view.counts` counts them).
+its decision; requests dropped in the queue earn nothing (`SlotState.view.counts` counts them).
 
 Orchestration. Observation: `frames.FrameObservation` with node [5, N, H, *streams], service [4, S, H, *streams], hosted
 [3, S, N, H, *streams], queued [S, A, H, *streams] and seat [1, H, H, *streams], loads being means over the frame that

@@ -33,7 +33,7 @@ class Orchestration(NamedTuple):
 
 
 class Deployment(NamedTuple):
-    """What is hosted; known to everybody."""
+    """What is hosted; public."""
 
     replicas: Array  # [services, nodes, *streams] float32: replicas that can serve
     used_gib: Array  # [nodes, *streams] memory of replicas, those being pulled included

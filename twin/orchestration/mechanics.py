@@ -58,7 +58,7 @@ def slot_response(
     Args:
         case: The cluster.
         chance: What is by chance, with the time of day at which episodes begin, with empty queues.
-        orchestrator: Who changes the deployment; nobody by default.
+        orchestrator: What changes the deployment; by default it stays.
         deployed: What is deployed when episodes begin; the cluster's first deployment by default.
 
     Returns:
@@ -69,8 +69,8 @@ def slot_response(
     def init(key: Array, streams: Streams) -> tuple[Private, Outcome]:
         waiting = queues.empty_queues(case, chance.first_s(key, streams))
         held = nodes.nothing_held(case.num_nodes, config.node_places, streams)
-        nobody = jnp.full(waiting.next_s.shape, config.queue_places, jnp.int32)
-        private = Private(jnp.int32(0), waiting, nobody, held, first_estimates(case, streams))
+        none = jnp.full(waiting.next_s.shape, config.queue_places, jnp.int32)
+        private = Private(jnp.int32(0), waiting, none, held, first_estimates(case, streams))
         clock_s = jnp.zeros(streams, jnp.float32)
         deployment = first_deployed(case, streams) if deployed is None else deployed(streams)
         view = _view(case, private, deployment, nothing_counted(streams), clock_s)
@@ -168,7 +168,7 @@ def _send(
 
 
 def _expected_s(estimates: Estimates | None, request: Requests) -> Array:
-    """[seats, *streams] what the services take at nodes; what requests declare where nobody estimates."""
+    """[seats, *streams] what the services take at nodes; what requests declare where there are no estimates."""
     return request.expected_run_s if estimates is None else queues.look_up(estimates.node_s, request.service)
 
 
@@ -211,6 +211,6 @@ def _events(
 ) -> SlotEvents:
     request = queues.in_hand(case, chance, private.queues, private.place)
     shown = nodes.revealed(private.held, clock_s)
-    nobody = jnp.zeros_like(view.holding)
-    accepted = nobody if accepted is None else accepted
+    none = jnp.zeros_like(view.holding)
+    accepted = none if accepted is None else accepted
     return SlotEvents(PlacementEvents(clock_s, accepted, *shown, request, view.holding, available), view)

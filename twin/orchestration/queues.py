@@ -45,7 +45,7 @@ class Entered(NamedTuple):
 
 
 def empty_queues(case: EdgeCloud, next_s: Array) -> Queues:
-    """Nobody waits; `next_s` [sites, *streams] are the first arrivals."""
+    """Empty queues; `next_s` [sites, *streams] are the first arrivals."""
     shape = (case.config.queue_places, *next_s.shape)
     zero, never = jnp.zeros(shape, jnp.float32), jnp.full(shape, jnp.inf, jnp.float32)
     index = jnp.zeros(shape, jnp.int32)

@@ -93,7 +93,7 @@ def compare_assigners(
     *,
     seed: int = 0,
 ) -> Comparison:
-    """Everybody on every shift that the log can answer; `seed` is that of all that is drawn.
+    """All schedulers on every shift that the log can answer; `seed` is that of all that is drawn.
 
     Raises:
         ConfigError: No shift has requests that ran.

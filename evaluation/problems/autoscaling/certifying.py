@@ -54,7 +54,7 @@ class ReplayedDays(NamedTuple):
 
 
 def as_logged(grants: Grants) -> Autoscaler:
-    """Whoever wrote a log: grants [intervals, deployments], one after the other."""
+    """The logged behaviour: grants [intervals, deployments], one after the other."""
     length = grants.replicas.shape[0]
 
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:

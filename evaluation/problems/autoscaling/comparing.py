@@ -1,7 +1,7 @@
 """Judges autoscalers on the days after training: in twins of those days and, where the log is simulated, in the truth.
 
-A shifted day, or as many as are judged together, is cut into episodes of two hours that everybody plays: paired, they
-are the units of the intervals. A day that is not whole has as many as its log holds. Its twin has the load and the
+A shifted day, or as many as are judged together, is cut into episodes of two hours that all autoscalers play: paired,
+they are the units of the intervals. A day that is not whole has as many as its log holds. Its twin has the load and the
 laws of that day alone; its truth is the simulated application under the load of that day.
 """
 
@@ -128,7 +128,7 @@ def compare_autoscalers(
     seed: int = 0,
     config: IntervalConfig | None = None,
 ) -> Comparison:
-    """Everybody on every shifted day; `seed` is that of all that is drawn.
+    """All autoscalers on every shifted day; `seed` is that of all that is drawn.
 
     Raises:
         ConfigError: The log holds no episode of any of the shifted days, and is not simulated.

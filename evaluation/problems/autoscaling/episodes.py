@@ -34,7 +34,7 @@ def starts_of(asked: np.ndarray, interval_s: float) -> np.ndarray:
 
 
 def as_that_day(grants: Grants, starts: np.ndarray) -> Autoscaler:
-    """Whoever wrote the log of a day: every episode follows its own hours of it."""
+    """The logged behaviour of a day: every episode follows its own hours of it."""
     first = jnp.asarray(starts)
 
     def decide(_key: Array, memory: Array, _state: ScalingState) -> tuple[Array, Grants]:

@@ -66,7 +66,7 @@ from twin.problems import KEY
 OFTEN = 0.9
 """Share of the intervals in which an objective is to be kept."""
 HELD_OUT = 5
-"""One day of so many at the end of a log is kept for its certificate, where nobody names the training days."""
+"""One day of so many at the end of a log is kept for its certificate, where no training days are named."""
 
 
 def lacking(archive: Archive) -> str:
@@ -75,7 +75,7 @@ def lacking(archive: Archive) -> str:
 
 
 def train_days_of(archive: Archive, days: DaysConfig) -> list[dt.date]:
-    """The training days: those asked for; where nobody says when they end, a fifth of the log is left after them."""
+    """The training days: those asked for; where their end is not given, a fifth of the log is left after them."""
     present = archive.days(TABLE)
     if not present:
         return []

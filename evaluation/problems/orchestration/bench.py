@@ -84,7 +84,7 @@ class Entrants:
         orchestration: Name -> makes the orchestrator for a cluster, frames, and who dispatches beside it.
         cluster: Whose vocabulary they speak; the world's own by default.
         delay_s: Dispatcher -> seconds that its decisions come late, where they do.
-        indifferent: Orchestrators that are the same whoever dispatches.
+        indifferent: Orchestrators that do not depend on the dispatcher.
     """
 
     dispatch: Mapping[str, Callable[[EdgeCloud], Dispatch]] = field(default_factory=dict)
@@ -189,7 +189,7 @@ _BASELINE_RULES = {one.name: one for one in ORCHESTRATION_BASELINES}
 
 
 def _different_rules(pairs: Sequence[Pair], entrants: Entrants) -> list[Pair]:
-    """The pairs whose orchestrators differ: that of a baseline is the same whoever dispatches."""
+    """The pairs whose orchestrators differ: that of a baseline does not depend on the dispatcher."""
     first = {_rule_key(pair, entrants): pair for pair in reversed(pairs)}
     return [first[key] for key in dict.fromkeys(_rule_key(pair, entrants) for pair in pairs)]
 
@@ -283,11 +283,11 @@ def validate_pairs(days: Sequence[int], pairs: Sequence[Pair], entrants: Entrant
             f"days {list(days)}", where="bench orchestration", allowed="one or more days, 0 and later",
             advice="name at least one day",
         )  # fmt: skip
-    everybody = (
+    known = (
         ("dispatch", (*DISPATCHERS, *entrants.dispatch)),
         ("orchestration", (*ORCHESTRATORS, *entrants.orchestration)),
     )
-    for kind, allowed in everybody:
+    for kind, allowed in known:
         for pair in pairs:
             name = getattr(pair, kind)
             if name not in allowed:

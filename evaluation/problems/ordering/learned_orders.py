@@ -112,10 +112,10 @@ def starts_of_weeks(
     """For each week [jobs] the starts of its own jobs, from those [N, W] of its window."""
     starts = []
     for column, (week, (_, place)) in enumerate(zip(weeks, _cut(weeks, pool, config), strict=True)):
-        everybody = np.full(len(week.whole.arrival_s), np.nan)
+        of_all_jobs = np.full(len(week.whole.arrival_s), np.nan)
         rows = place[:, 0]
-        everybody[rows[rows >= 0]] = start_s[: len(rows), column][rows >= 0]
-        starts.append(everybody[week.place])
+        of_all_jobs[rows[rows >= 0]] = start_s[: len(rows), column][rows >= 0]
+        starts.append(of_all_jobs[week.place])
     return starts
 
 

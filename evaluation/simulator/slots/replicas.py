@@ -1,4 +1,4 @@
-"""The first deployment: which services are hosted where before anybody orchestrates.
+"""The first deployment: which services are hosted where before orchestration begins.
 
 Every site, and the cloud, fills `memory_share` of its nodes' memory with replicas, one after another, each of the
 service that has the most work for each replica so far, on a node of the site that hosts the fewest of it, then on the
