@@ -14,7 +14,7 @@ from offline_rl.scorer import ScorerConfig, scorer
 from twin.placement.history import fewer_of
 from twin.placement.model import PlacementTwin
 from twin.placement.randomisation import Randomisation
-from twin.placement.windows import Windows, lengthened
+from twin.placement.windows import Windows, lengthened, without_waiting
 
 NETWORKS: Mapping[str, Callable[[Example], Actor]] = {
     "scorer": scorer,
@@ -131,10 +131,12 @@ class TrainingConfig:
 
 
 def episodes_of(twin: PlacementTwin, config: TrainingConfig) -> Windows:
-    """The requests of a twin's log in windows as long as an episode is wanted, or as its log allows."""
+    """The requests of a twin's log in windows as long as an episode is wanted, or as its log allows; where queues go
+    before others, begun without what waits (see `without_waiting`)."""
     num_requests = int(twin.disjoint_windows().length.sum())
     shortest = twin.windows.num_steps
-    return lengthened(twin.windows, max(shortest, min(config.episode_requests, num_requests // MIN_EPISODES)))
+    windows = twin.windows if twin.windows.driven_out is None else without_waiting(twin.windows)
+    return lengthened(windows, max(shortest, min(config.episode_requests, num_requests // MIN_EPISODES)))
 
 
 def even_streams(config: TrainingConfig, num_members: int, num_nodes: int = 1) -> TrainingConfig:

@@ -72,7 +72,8 @@ class Contenders(NamedTuple):
     correctors: Mapping[str, Actor]
     found: Schedulers  # without a ladder
     most_response: float | None  # see `TrainingConfig`
-    logged: np.ndarray  # [windows] what the logged decisions were worth in the referee's episodes
+    # [windows] what the logged decisions were worth in the referee's episodes; None where these begin otherwise
+    logged: np.ndarray | None
 
     def ranked(self, progress: Progress, *, is_trusted: bool) -> Schedulers:
         """The schedulers with the ladder's choice.
@@ -169,7 +170,11 @@ def train_contenders(
         {},
         searches,
     )
-    logged = logged_value(start.history, twin.disjoint_windows(), episodes_of(twin, config))
+    # Episodes that begin without what waited in the log are not worth what the log was
+    is_alike = twin.windows.driven_out is None
+    logged = (
+        logged_value(start.history, twin.disjoint_windows(), episodes_of(twin, config)) if is_alike else None
+    )
     return Contenders(referee, start.network, correctors, found, config.most_response, logged)
 
 

@@ -7,16 +7,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from offline_rl.recipes.config import TrainingConfig, episodes_of
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from tests.twin.test_against_loop import agrees_with_the_loop
 from twin.placement.bookkeeping import empty_table
 from twin.placement.driving_out import may_be_driven_out, moved_fates
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
+from twin.placement.model import PlacementTwin
 from twin.placement.priorities import HeldRequests, Priorities, fit_priorities
 from twin.placement.types import Cluster, PlacementState, Requests
-
-QUEUES = ("unknown", "low", "high")
+from twin.placement.windows import without_waiting
 
 
 def ranked_cluster(preempts: bool = True) -> Cluster:
@@ -131,3 +132,22 @@ def test_who_may_have_been_driven_out() -> None:
     assert may_be_driven_out(ranks, queue, node, arrival_s, start_s).tolist() == [True, False, False, False]
     kept = replace(ranks, preempts=False)
     assert not may_be_driven_out(kept, queue, node, arrival_s, start_s).any()
+
+
+def test_episodes_begin_without_what_the_scheduler_of_the_log_left_waiting() -> None:
+    encoding = made_encoding(ranked_cluster())
+    rows = made_rows(np.random.default_rng(3), encoding.cluster, 96)
+    windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=24)
+    before, after = windows.carried, without_waiting(windows).carried
+    waits = (before.node >= 0) & np.isinf(before.request.start_s)
+    runs = (before.node >= 0) & ~waits
+    assert waits.any()
+    assert runs.any()
+    assert (after.node[runs] == before.node[runs]).all()
+    assert (after.node[waits] == -1).all()
+    twin = PlacementTwin(encoding, None, None, windows, None)  # type: ignore[arg-type]
+    episodes = episodes_of(twin, TrainingConfig(episode_requests=24))
+    assert not ((episodes.carried.node >= 0) & np.isinf(episodes.carried.request.start_s)).any()
+    others = PlacementTwin(encoding, None, None, windows._replace(driven_out=None), None)  # type: ignore[arg-type]
+    episodes = episodes_of(others, TrainingConfig(episode_requests=24))
+    assert ((episodes.carried.node >= 0) & np.isinf(episodes.carried.request.start_s)).any()
