@@ -15,7 +15,7 @@ from twin.placement.driving_out import may_be_driven_out, moved_fates
 from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.model import PlacementTwin
-from twin.placement.priorities import HeldRequests, Priorities, fit_priorities
+from twin.placement.priorities import Priorities, QueuedRuns, fit_priorities
 from twin.placement.types import Cluster, PlacementState, Requests
 from twin.placement.windows import without_waiting
 
@@ -35,7 +35,7 @@ def test_the_array_code_agrees_with_the_loop(preempts: bool) -> None:
     agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
 
 
-def served(rng: np.random.Generator, order: str, count: int = 3000) -> HeldRequests:
+def served(rng: np.random.Generator, order: str, count: int = 3000) -> QueuedRuns:
     """A node of one core and three queues, of requests served in order of arrival, by rank, or by rank at once."""
     queue = rng.integers(0, 3, count)
     arrival_s = np.cumsum(rng.exponential(10.0, count))
@@ -59,7 +59,7 @@ def served(rng: np.random.Generator, order: str, count: int = 3000) -> HeldReque
             running = first
             start_s[first], finish_s[first] = clock_s, clock_s + run_s[first]
     zero = np.zeros(count, int)
-    return HeldRequests(queue, zero, arrival_s, start_s, finish_s, np.ones(count), zero)
+    return QueuedRuns(queue, zero, arrival_s, start_s, finish_s, np.ones(count), zero)
 
 
 @pytest.mark.parametrize(

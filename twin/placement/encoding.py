@@ -29,7 +29,7 @@ from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import cores_in_use, largest_use
 from twin.placement.pieces import pieces
-from twin.placement.priorities import HeldRequests, Priorities, fit_priorities, priorities_of
+from twin.placement.priorities import Priorities, QueuedRuns, fit_priorities, priorities_of
 from twin.placement.queue_nodes import bound_queues, with_sets
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
@@ -205,7 +205,7 @@ def fit_encoding(
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
     pressure = fit_pressure(crowded, len(cluster.services))
     tide, node_tide = fit_tides(crowded, pressure, cluster.num_nodes)
-    held = HeldRequests(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
+    held = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,

@@ -57,7 +57,7 @@ def priorities_of(content: Mapping[str, Any] | None) -> Priorities | None:
     return None if content is None else Priorities(tuple(content["rank"]), bool(content["preempts"]))
 
 
-class HeldRequests(NamedTuple):
+class QueuedRuns(NamedTuple):
     """Requests of a log in order of arrival; leaves [rows]."""
 
     queue: np.ndarray
@@ -69,7 +69,7 @@ class HeldRequests(NamedTuple):
     stretch: np.ndarray  # of consecutive days
 
 
-def fit_priorities(held: HeldRequests, cores_of_node: np.ndarray, num_queues: int) -> Priorities | None:
+def fit_priorities(held: QueuedRuns, cores_of_node: np.ndarray, num_queues: int) -> Priorities | None:
     """The priorities of a log.
 
     Args:
@@ -84,7 +84,7 @@ def fit_priorities(held: HeldRequests, cores_of_node: np.ndarray, num_queues: in
     rows = np.flatnonzero(known)[:MOST_ROWS]
     if len(rows) < MIN_RUNS or len(np.unique(held.queue[rows])) < 2:
         return None
-    held = HeldRequests(*(leaf[rows] for leaf in held))
+    held = QueuedRuns(*(leaf[rows] for leaf in held))
     rank = _ranks(held, num_queues)
     if max(rank) == 0:
         return None
@@ -100,7 +100,7 @@ def fit_priorities(held: HeldRequests, cores_of_node: np.ndarray, num_queues: in
     return Priorities(rank, drives_out)
 
 
-def _ranks(held: HeldRequests, num_queues: int) -> tuple[int, ...]:
+def _ranks(held: QueuedRuns, num_queues: int) -> tuple[int, ...]:
     """[queues] 0 for those that go first; equal where the log does not show a difference. Queues of which it says
     nothing are of the last rank."""
     overtook, met = _overtaking(held, num_queues)
@@ -119,7 +119,7 @@ def _ranks(held: HeldRequests, num_queues: int) -> tuple[int, ...]:
     return tuple(np.where(rank < 0, current, rank).tolist())
 
 
-def _overtaking(held: HeldRequests, num_queues: int) -> tuple[np.ndarray, np.ndarray]:
+def _overtaking(held: QueuedRuns, num_queues: int) -> tuple[np.ndarray, np.ndarray]:
     """[queues, queues] how often a later request of one started before a waiting one of another, and how often there
     was such a pair."""
     overtook, met = np.zeros((2, num_queues, num_queues))
@@ -131,7 +131,7 @@ def _overtaking(held: HeldRequests, num_queues: int) -> tuple[np.ndarray, np.nda
     return overtook, met
 
 
-def _held(held: HeldRequests) -> Iterator[tuple[int, np.ndarray]]:
+def _held(held: QueuedRuns) -> Iterator[tuple[int, np.ndarray]]:
     """Every row, and the earlier rows that its node holds as it arrives."""
     there: dict[tuple[int, int], np.ndarray] = {}
     place = list(zip(held.stretch.tolist(), held.node.tolist(), strict=True))
@@ -142,7 +142,7 @@ def _held(held: HeldRequests) -> Iterator[tuple[int, np.ndarray]]:
         there[place[row]] = np.append(before, row)
 
 
-def _until_room(held: HeldRequests, cores_of_node: np.ndarray, rank: np.ndarray) -> np.ndarray:
+def _until_room(held: QueuedRuns, cores_of_node: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """[3, rows] seconds until so many of a node's requests have left that there are cores: of all, of those that go
     before or run already, of those that go before."""
     found = np.zeros((3, len(rank)))
