@@ -170,11 +170,9 @@ def train_contenders(
         {},
         searches,
     )
-    # Episodes that begin without what waited in the log are not worth what the log was
-    is_alike = twin.windows.driven_out is None
-    logged = (
-        logged_value(start.history, twin.disjoint_windows(), episodes_of(twin, config)) if is_alike else None
-    )
+    windows = twin.disjoint_windows()
+    is_alike = windows.driven_out is None  # else episodes begin without what waited in the log
+    logged = logged_value(start.history, windows, episodes_of(twin, config)) if is_alike else None
     return Contenders(referee, start.network, correctors, found, config.most_response, logged)
 
 

@@ -96,14 +96,6 @@ def _moved(
     lives = (end_s > clock_s[None]) & jnp.isfinite(begin_s) & jnp.isfinite(end_s) & placed[None]
     run_s, lowest = jnp.where(lives, end_s - begin_s, 0.0), max(ranks.rank)
 
-    def before(values: Array) -> Array:
-        """[depth, *streams] for each the sum of the values of those of its rank or before it."""
-        summed = jnp.zeros_like(values)
-        for level in range(lowest + 1):
-            of_level = jnp.sum(jnp.where(rank <= level, values, 0.0), axis=0)
-            summed = jnp.where(rank == level, of_level[None], summed)
-        return summed
-
     def first_of(chosen: Array, key: Array) -> Array:
         """[depth, *streams] the one of the chosen with the least key, if there is any."""
         return (index == jnp.argmin(jnp.where(chosen, key, none), axis=0)[None]) & chosen
@@ -114,7 +106,7 @@ def _moved(
         runs = lives & ~waits & (begin_s <= at_s[None]) & (end_s > at_s[None])
         short, room = jnp.zeros(runs.shape, bool), jnp.ones(runs.shape, bool)
         for share in shares:
-            taken = before(jnp.where(runs, share, 0.0))
+            taken = _before(jnp.where(runs, share, 0.0), rank, lowest)
             short |= taken > 1.0 + _TOLERANCE
             room &= taken + share <= 1.0 + _TOLERANCE
         leaves = first_of(short & runs & (rank > 0), -(rank * _APART_S + begin_s - clock_s[None]))
@@ -144,6 +136,15 @@ def _moved(
     end_s = jnp.where(planned.waits, late_s + run_s, planned.end_s)
     at_node = (jnp.arange(start_s.shape[0]).reshape((-1,) + (1,) * len(streams)) == node[None])[:, None]
     return jnp.where(at_node, begin_s[None], start_s), jnp.where(at_node, end_s[None], finish_s)
+
+
+def _before(values: Array, rank: Array, lowest: int) -> Array:
+    """[depth, *streams] for each the sum of the values of those of its rank or before it."""
+    summed = jnp.zeros_like(values)
+    for level in range(lowest + 1):
+        of_level = jnp.sum(jnp.where(rank <= level, values, 0.0), axis=0)
+        summed = jnp.where(rank == level, of_level[None], summed)
+    return summed
 
 
 def may_be_driven_out(

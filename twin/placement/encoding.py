@@ -195,17 +195,17 @@ def fit_encoding(
     expected_s, shape = expected_run_s(rows, labels, run_of_service, run_labels), cluster.run_ratio.shape
     habits = fit_run_habits(service, rows["agent"].to_pylist(), node, run_s, expected_s, shape)
     expected_s = expected_run_s(rows, labels, run_of_service, run_labels, habits)
-    arrival_s, finish_s = instant_s(rows, "arrival"), np.minimum(instant_s(rows, "finish"), until_s)
+    arrival_s, start_s = instant_s(rows, "arrival"), instant_s(rows, "start")
+    finish_s = np.minimum(instant_s(rows, "finish"), until_s)
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken = np.where(refused(rows), -1, node)
     ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
-    start_s, cores = instant_s(rows, "start"), amount(rows, "cpu_cores", 1.0)
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
     pressure = fit_pressure(crowded, len(cluster.services))
     tide, node_tide = fit_tides(crowded, pressure, cluster.num_nodes)
-    held = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
+    held = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, amount(rows, "cpu_cores", 1.0), stretch)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
@@ -226,18 +226,11 @@ def fit_encoding(
     )
     depth = _depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
     problem = replace(_problem(archive, train_days, rows, run_s, view), depth=depth)
+    states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     return Encoding(
-        cluster,
-        node_of_name,
-        by_class,
-        tuple(run_of_service),
-        rows["requested_run_s"].null_count < 0.5 * len(rows),
-        problem,
-        tuple(train_days),
-        run_labels,
-        bound,
-        habits,
-    )
+        cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days), run_labels,
+        bound, habits,
+    )  # fmt: skip
 
 
 def _problem(
