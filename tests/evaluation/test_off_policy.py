@@ -17,7 +17,7 @@ from evaluation.judges.off_policy import (
     importance_sampling,
 )
 from evaluation.judges.off_policy.fitted_q import _padded, fit_values
-from evaluation.judges.off_policy.judging import by_parts, put_chosen
+from evaluation.judges.off_policy.judging import by_parts, features_of, put_chosen
 from logs_schema.errors import ConfigError
 from tests.offline_rl.walks import DISCOUNT, FOLLOWING, HORIZON_S, NUM_STATES, REWARD, STEP_S
 from twin.contracts import Trajectory
@@ -183,6 +183,20 @@ def test_windows_of_many_decisions_and_nodes_are_looked_at_some_at_a_time(monkey
         found = by_parts(run, history)
         np.testing.assert_array_equal(found, history.observation[:, :1, 0] * legal[:, :, 0])
         assert seen == parts
+
+
+def test_rows_hold_the_features_of_their_decisions_window_by_window():
+    random = np.random.default_rng(0)
+    seen = (random.random((4, 2, 3, 1, 5), np.float32), random.integers(2, size=(4, 1, 5)) > 0)
+    history = Trajectory(seen, *[None] * 12)
+    mask = random.random((4, 5)) < 0.6
+    mask[:, 2] = False  # a window of which nothing is settled
+    found = features_of(history, mask)
+    wanted = [
+        np.append(seen[0][step, :, :, 0, window].ravel(), seen[1][step, 0, window])
+        for window in range(5) for step in range(4) if mask[step, window]
+    ]  # fmt: skip
+    np.testing.assert_array_equal(found, np.array(wanted, np.float32))
 
 
 def test_fitted_q_declines_where_no_decision_follows_another():

@@ -176,7 +176,7 @@ def logged_decisions(
     unit = np.zeros(mask.shape, np.int64)
     unit[: windows.num_steps, : windows.num_windows] = window_units(windows)[1]
     logged = Logged(
-        features=_features(history, mask),
+        features=features_of(history, mask),
         legal=_rows(legal, mask),
         action=action.T[mask.T],
         propensity=_rows(behaviour, mask),
@@ -194,14 +194,14 @@ def _rows(values: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return np.asarray(np.moveaxis(values, 1, -1).swapaxes(0, 1)[mask.T])
 
 
-def _features(history: Trajectory, mask: np.ndarray) -> np.ndarray:
+def features_of(history: Trajectory, mask: np.ndarray) -> np.ndarray:
     """[rows, F] as `flatten_features` of what was observed, in the order of `_rows`."""
     leaves = [leaf[..., 0, :] for leaf in jax.tree.leaves(history.observation)]  # [T, ..., W]
     found = np.empty((mask.sum(), sum(leaf[0, ..., 0].size for leaf in leaves)), np.float32)
     first = 0
     for window, here in enumerate(mask.T):
         rows = found[first : first + here.sum()]
-        np.concatenate([leaf[here, ..., window].reshape(len(rows), -1) for leaf in leaves], axis=1, out=rows)
+        np.concatenate([leaf[..., window].reshape(len(leaf), -1)[here] for leaf in leaves], axis=1, out=rows)
         first += len(rows)
     return found
 
