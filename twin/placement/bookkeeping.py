@@ -18,7 +18,12 @@ from twin.placement.features import fits, observe, one_hot
 from twin.placement.rewards import on_time_reward, response_reward
 from twin.placement.run_filter import cut, later, updated_levels
 from twin.placement.run_levels import (
-    filed_run_s, first_ends, first_levels, pair_run_s, updated_ends, updated_pair,
+    filed_run_s,
+    first_ends,
+    first_levels,
+    pair_run_s,
+    updated_ends,
+    updated_pair,
 )  # fmt: skip
 from twin.placement.slots import fold_slots, place, read, write
 from twin.placement.types import (
