@@ -335,7 +335,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
         raise ConfigError(
             f"unknown view {config.view!r}", where="PlacementConfig.view", allowed=", ".join(VIEWS)
         )
-    num_nodes, sees_all = cluster.num_nodes, config.view == "full"
+    num_nodes, unit_s, sees_all = cluster.num_nodes, config.time_unit_s, config.view == "full"
 
     def start(outcome: Outcome) -> PlacementState:
         observed_events = outcome.observed_events
@@ -368,10 +368,8 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
     return Problem(
         num_seats=config.num_seats,
         start=start,
-        observe=lambda state: observe(cluster, state, config.time_unit_s, in_full=sees_all),
-        observe_global=lambda state: observe(
-            cluster, state, config.time_unit_s, in_full=True, with_wakes=False
-        ),
+        observe=lambda state: observe(cluster, state, unit_s, in_full=sees_all),
+        observe_global=lambda state: observe(cluster, state, unit_s, in_full=True, with_wakes=False),
         legal=legal,
         active=lambda state: state.active,
         apply=lambda *arguments: _apply(cluster, config, *arguments),
