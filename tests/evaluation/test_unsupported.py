@@ -83,7 +83,7 @@ def test_days_without_what_the_main_metric_needs_are_not_estimated(
 
     archive = Archive(tmp_path / "silent" / "archive")
     encoding = fit_encoding(archive, [DAY])
-    for name in ("network_for", "probability_program", "candidates"):
+    for name in ("network_for", "probability_program", "candidates_from"):
         monkeypatch.setattr(comparing, name, lambda *_: [])
     windows = [encode_days(archive, encoding, [DAY], num_steps=8)]
     twin = cast(

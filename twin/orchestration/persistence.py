@@ -19,7 +19,8 @@ from twin.placement.types import Cluster
 CLUSTER, ARRAYS, TABLES = "cluster.json", "cluster.npz", "chance.npz"
 _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "cluster"))
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
-_DYNAMICS, _NEVER = "dynamics", ("cold", "tide", "node_tide", "reaction")
+_DYNAMICS = "dynamics"
+_NEVER = ("cold", "tide", "node_tide", "reaction", "scarce", "wakes", "priorities")
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
 
@@ -29,6 +30,8 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert cluster.cold is None, "run times by slots start nothing cold"
     assert max(cluster.tide.variance, cluster.node_tide.variance) == 0.0, "nor have they tides"
     assert cluster.reaction is None, "nor does anybody refuse"
+    assert not cluster.scarce, "nor does a request wait for anything beside cores and replicas"
+    assert cluster.wakes is cluster.priorities is None, "nor do nodes sleep, or queues go before others"
     plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}
     plain[_DYNAMICS] = asdict(cluster.dynamics)
     plain[SETTINGS] = as_facts(edge.config, fitted.frames)
