@@ -31,7 +31,8 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert max(cluster.tide.variance, cluster.node_tide.variance) == 0.0, "nor have they tides"
     assert cluster.reaction is None, "nor does anybody refuse"
     assert not cluster.scarce, "nor does a request wait for anything beside cores and replicas"
-    assert cluster.wakes is None and cluster.priorities is None, "nor do nodes sleep, or queues go first"
+    assert cluster.wakes is None, "nor do nodes sleep"
+    assert cluster.priorities is None, "nor do queues go before others"
     plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}
     plain[_DYNAMICS] = asdict(cluster.dynamics)
     plain[SETTINGS] = as_facts(edge.config, fitted.frames)
