@@ -217,6 +217,14 @@ def test_a_cluster_at_work_is_left_alone_and_its_records_stay(tmp_path: Path) ->
     assert read_outcome(work) is None
 
 
+def test_a_cluster_that_another_call_has_refreshed_meanwhile_is_not_refreshed_again(tmp_path: Path) -> None:
+    (task,) = tasks_of(made_fleet(tmp_path, {"one": KEPT}))
+    waiting = replace(task, asked=now())
+    assert refresh_one(replace(task, asked=now())).outcome is not None
+    assert refresh_one(waiting) == Refreshed("one", skipped=Why.DONE)
+    assert refresh_one(replace(task, asked=now())).outcome is not None  # asked for since
+
+
 def test_a_refresh_that_was_killed_is_said_to_be_interrupted_and_goes_on(tmp_path: Path) -> None:
     fleet = made_fleet(tmp_path, {"one": EXPORTED})
     (cluster,) = fleet.clusters

@@ -49,6 +49,7 @@ class Why(Enum):
 
     NOT_DUE = "not due"
     BUSY = "another process is at work in its folder"
+    DONE = "another call has refreshed it meanwhile"
 
 
 @dataclass(frozen=True)
@@ -68,11 +69,19 @@ class Refreshed:
 
 @dataclass(frozen=True)
 class ClusterTask:
-    """A refresh as a task: the cluster, the days that its drift is measured on, and the function that refreshes."""
+    """A refresh as a task.
+
+    Attributes:
+        cluster: Which.
+        drift_days: Days that its drift is measured on.
+        step: Refreshes it.
+        asked: When it was found due; a refresh that another call has begun since will do. None: none will.
+    """
 
     cluster: FleetCluster
     drift_days: int
     step: RefreshStep
+    asked: dt.datetime | None = None
 
     def __str__(self) -> str:
         return self.cluster.name
@@ -128,7 +137,7 @@ def refresh_fleet(
             found[cluster.name] = _failed_before(cluster, error)
         else:
             one = in_one_process(cluster, fleet.settings.engine)
-            tasks.append(ClusterTask(one, fleet.settings.drift_days, step))
+            tasks.append(ClusterTask(one, fleet.settings.drift_days, step, now()))
     if tasks:
         paths = [path for task in tasks for path in _paths_of(task.cluster)]
         with tasks_on(fleet.settings.engine, progress, paths, apart=True) as run_tasks:
@@ -179,6 +188,8 @@ def refresh_one(task: ClusterTask) -> Refreshed:
     except OSError as error:
         return Refreshed(cluster.name, _outcome_of(error, begun))
     try:
+        if _is_done(task):
+            return Refreshed(cluster.name, skipped=Why.DONE)
         outcome = _refreshed(task, begun)
         write_outcome(cluster.work, outcome)
     except Exception as error:  # of writing: a disk that is full
@@ -186,6 +197,14 @@ def refresh_one(task: ClusterTask) -> Refreshed:
     finally:
         os.close(lock)
     return Refreshed(cluster.name, outcome)
+
+
+def _is_done(task: ClusterTask) -> bool:
+    """Whether another call has refreshed a cluster since it was asked for here."""
+    ended = read_outcome(task.cluster.work)
+    if task.asked is None or ended is None:
+        return False
+    return task.asked <= dt.datetime.fromisoformat(ended.begun) <= now()
 
 
 def _refreshed(task: ClusterTask, begun: str) -> RefreshOutcome:
