@@ -186,10 +186,15 @@ def test_one_seed_has_the_interval_of_its_runs_and_several_that_of_the_seeds() -
 def test_the_rules_are_left_only_for_what_is_surely_better() -> None:
     runs = np.linspace(0.7, 0.8, 8)
     scatter = np.resize([0.05, -0.05], 8)
-    tried = {"rules": runs, "luck": runs + 0.01 + scatter, "better": runs + 0.02 + 0.1 * scatter}
-    assert chosen_pair(tried) == "better"
-    assert chosen_pair({"rules": runs, "luck": runs + 0.01 + scatter}) == "rules"
-    assert chosen_pair({"rules": runs, "worse": runs - 0.1}) == "rules"
+    luck, better = runs + 0.01 + scatter, runs + 0.02 + 0.1 * scatter
+    tried = {"rules": runs, "residual+planned": luck, "rules+gpg": better}
+    assert chosen_pair(tried) == "rules+gpg"
+    assert chosen_pair({"rules": runs, "residual+planned": luck}) == "rules"
+    assert chosen_pair({"rules": runs, "rules+gpg": runs - 0.1}) == "rules"
+    # What is learned must beat the best of the rules, not the first
+    central = {"rules": runs, "central+planned": better, "residual_central+planned": better + 0.01 + scatter}
+    assert chosen_pair(central) == "central+planned"
+    assert chosen_pair(central | {"residual_central+planned": better + 0.01}) == "residual_central+planned"
 
 
 @pytest.mark.parametrize("delay_s", [-0.1, float("inf"), float("nan")])

@@ -26,6 +26,8 @@ from twin.orchestration.persistence import load_fitted
 
 DISPATCHER, ORCHESTRATOR = "dispatcher.npz", "orchestrator.npz"
 GPG = "gpg"
+LEARNED = frozenset({RESIDUAL, RESIDUAL_CENTRAL, GPG})
+"""Sides of a pair that are no rules."""
 IN_ONE_PLACE = (CENTRAL_RULE, RESIDUAL_CENTRAL)
 """Dispatchers of a training that decide in one place."""
 
@@ -53,7 +55,7 @@ class TrainedPair(NamedTuple):
     @property
     def is_learned(self) -> bool:
         """Whether a side of it is no rule."""
-        return self.pair.dispatch in (RESIDUAL, RESIDUAL_CENTRAL) or self.pair.orchestration == GPG
+        return not LEARNED.isdisjoint(self.pair)
 
 
 def read_networks(policy: Path, fitted: FittedCluster) -> tuple[KeptNetwork, KeptNetwork]:

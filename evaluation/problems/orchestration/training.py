@@ -21,6 +21,7 @@ from evaluation.problems.orchestration.trained import (
     DISPATCHER,
     GPG,
     IN_ONE_PLACE,
+    LEARNED,
     ORCHESTRATOR,
     read_networks,
 )
@@ -78,25 +79,39 @@ def build_policy(
     )
     save_fitted(out, fitted)
     means = {name: float(np.mean(runs)) for name, runs in tried.items()}
-    found = {"tried": means, "chosen": best, "gain_at_least": _gain(tried, best).low, "seed": seed}
+    found = {
+        "tried": means,
+        "chosen": best,
+        "gain_at_least": _gain(tried, best, next(iter(tried))).low,
+        "seed": seed,
+    }
     return found | ({} if budget.delay_s is None else {"delay_s": budget.delay_s})
 
 
 def chosen_pair(tried: Mapping[str, np.ndarray]) -> str:
     """The first pair, which is made of rules, unless others are better with confidence; of those the best in the mean.
 
+    Rules are looked at first: what is learned must be surely better than the best of them.
+
     Args:
         tried: Pair -> what it reached in each of some runs, paired by run.
     """
-    first = next(iter(tried))
-    gains = {name: _gain(tried, name) for name in tried if name != first}
-    sure = {name: one.value or 0.0 for name, one in gains.items() if one.low is not None and one.low > 0.0}
-    return max(sure, key=lambda name: sure[name]) if sure else first
+    held = next(iter(tried))
+    for is_learned in (False, True):
+        others = [
+            name for name in tried if bool(LEARNED & set(name.split("+"))) == is_learned and name != held
+        ]
+        gains = {name: _gain(tried, name, held) for name in others}
+        sure = {
+            name: one.value or 0.0 for name, one in gains.items() if one.low is not None and one.low > 0.0
+        }
+        held = max(sure, key=lambda name: sure[name]) if sure else held
+    return held
 
 
-def _gain(tried: Mapping[str, np.ndarray], name: str) -> Estimate:
-    """What a pair reached over the first one."""
-    return over_seeds((tried[name] - tried[next(iter(tried))]).tolist())
+def _gain(tried: Mapping[str, np.ndarray], name: str, over: str) -> Estimate:
+    """What a pair reached over another."""
+    return over_seeds((tried[name] - tried[over]).tolist())
 
 
 def tried_pairs(
