@@ -98,10 +98,8 @@ def chosen_pair(tried: Mapping[str, np.ndarray]) -> str:
     """
     held = next(iter(tried))
     for is_learned in (False, True):
-        others = [
-            name for name in tried if bool(LEARNED & set(name.split("+"))) == is_learned and name != held
-        ]
-        gains = {name: _gain(tried, name, held) for name in others}
+        kind = [name for name in tried if LEARNED.isdisjoint(name.split("+")) != is_learned]
+        gains = {name: _gain(tried, name, held) for name in kind if name != held}
         sure = {
             name: one.value or 0.0 for name, one in gains.items() if one.low is not None and one.low > 0.0
         }
