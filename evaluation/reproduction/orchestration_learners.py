@@ -9,7 +9,6 @@ from logs_schema.progress import Progress
 from offline_rl.orchestration.config import TrainingBudget
 from offline_rl.recipes.slot_learners import dispatchers, orchestrators
 from offline_rl.recipes.slot_training import (
-    DECISION_DELAY_S,
     orchestrating,
     shown_plan,
     train_dispatch,
@@ -52,9 +51,10 @@ def _learn_dispatch(
     name: str, budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress
 ) -> Entrants:
     trained = train_dispatch(name, fitted, budget, seed, progress)
-    policy, seeing = trained.policy(), centrally if trained.central else observing
-    delay_s = {name: DECISION_DELAY_S} if trained.central else {}
-    return Entrants({name: lambda case: seeing(case, policy)}, delay_s=delay_s)
+    policy, delay_s = trained.policy(), trained.delay_s
+    seeing = observing if delay_s is None else centrally
+    late = {} if delay_s is None else {name: delay_s}
+    return Entrants({name: lambda case: seeing(case, policy)}, delay_s=late)
 
 
 def _learn_orchestration(

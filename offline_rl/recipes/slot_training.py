@@ -55,7 +55,7 @@ class TrainedDispatch(NamedTuple):
     params: PyTree
     info: PyTree
     margin: float | None
-    central: bool
+    delay_s: float | None  # of its decisions, in one place that sees every node; None: access points decide
 
     def policy(self) -> Policy:
         """It draws among the nodes near the best, or as it learned to (KaiS, equation 5; KMPS, equation 2)."""
@@ -85,7 +85,7 @@ def train_dispatch(
     edge, make = fitted.edge, dispatchers()[name]
     begin_s = _begins(fitted, budget.num_streams)
     problem, example = slot_problem(edge), dispatch_example(fitted)
-    learner = make(example, rule_params(fitted))
+    learner, delay_s = make(example, rule_params(fitted)), None
     chance = learned_chance(edge, fitted.tables, begin_s)
     if learner.central:
         delay_s = DECISION_DELAY_S if budget.delay_s is None else budget.delay_s
@@ -98,7 +98,7 @@ def train_dispatch(
         state, info = train_kept(
             jax.random.key(seed), learner.algorithm, experience, budget.num_updates, _file(keep, name, seed)
         )
-    return TrainedDispatch(learner.network, state.params.actor, info, learner.margin, learner.central)
+    return TrainedDispatch(learner.network, state.params.actor, info, learner.margin, delay_s)
 
 
 def dispatch_example(fitted: FittedCluster) -> Example:

@@ -35,7 +35,7 @@ def test_dispatchers_of_the_papers_are_judged_by_what_they_learned_to_draw(name,
     network = Actor(
         lambda _key: (), lambda _params, _observation, legal: jnp.broadcast_to(logits, legal.shape)
     )
-    trained = TrainedDispatch(network, (), (), learner.margin, learner.central)
+    trained = TrainedDispatch(network, (), (), learner.margin, None)
     drawn = np.asarray(trained.policy()(KEY, None, jnp.ones((3, 2, 4000), bool)))
     np.testing.assert_allclose(np.bincount(drawn.ravel(), minlength=3) / drawn.size, shares, atol=0.02)
 

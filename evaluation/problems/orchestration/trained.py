@@ -84,11 +84,12 @@ def trained_pair(policy: Path) -> TrainedPair:
         model = case._replace(pull_s=fitted.edge.pull_s, pull_mib=fitted.edge.pull_mib)
         return orchestrating(shown_plan(fitted, model, frames), changes)
 
-    entrants = Entrants() if delay_s is None else central_rivals(fitted, delay_s)
-    own = Entrants(
-        {pair.dispatch: dispatch} if pair.dispatch in (RESIDUAL, RESIDUAL_CENTRAL) else {},
+    entrants = Entrants(
+        {pair.dispatch: dispatch} if pair.dispatch in LEARNED else {},
         {GPG: orchestrate} if pair.orchestration == GPG else {},
         delay_s={} if delay_s is None else {RESIDUAL_CENTRAL: delay_s},
     )
+    if delay_s is None:
+        return TrainedPair(pair, entrants)
     others = (Pair(CENTRAL_RULE, PLANNED), *(Pair(name, STATIC) for name in CENTRAL if name != CENTRAL_RULE))
-    return TrainedPair(pair, entrants.joined(own), () if delay_s is None else others)
+    return TrainedPair(pair, central_rivals(fitted, delay_s).joined(entrants), others)

@@ -66,7 +66,7 @@ def build_policy(
     dispatch = train_dispatch(learner, fitted, budget, seed, progress, keep)
     orchestration = train_orchestration(GPG, fitted, budget, seed, progress, keep)
     with progress.stage("try in the twin"):
-        tried = tried_pairs(fitted, dispatch, orchestration, budget)
+        tried = tried_pairs(fitted, dispatch, orchestration, budget.num_trial_frames)
     best = chosen_pair(tried)
     dispatcher, orchestrator = best.split("+")
     key = jax.random.key(seed)  # what is not trained is the rule itself
@@ -113,18 +113,17 @@ def _gain(tried: Mapping[str, np.ndarray], name: str, over: str) -> Estimate:
 
 
 def tried_pairs(
-    fitted: FittedCluster,
-    dispatch: TrainedDispatch,
-    orchestration: TrainedOrchestration,
-    budget: TrainingBudget,
+    fitted: FittedCluster, dispatch: TrainedDispatch, orchestration: TrainedOrchestration, num_frames: int
 ) -> dict[str, np.ndarray]:
     """Pair -> [runs] share of requests answered in time in frames of the twin; first the rules of access points."""
-    edge, frames, delay_s = fitted.edge, fitted.frames, budget.delay_s
+    edge, frames, delay_s = fitted.edge, fitted.frames, dispatch.delay_s
     corrected = stepwise_policy(orchestration.network, orchestration.state.actor, draws=False)
     dispatchers = {EXPECTED_ON_TIME: observing(edge, dispatch_rule(fitted))}
+    late_s: dict[str, float] = {}
     if delay_s is None:
         dispatchers[RESIDUAL] = observing(edge, dispatch.policy())
     else:
+        late_s = dict.fromkeys(IN_ONE_PLACE, delay_s)
         dispatchers[CENTRAL_RULE] = centrally(edge, dispatch_rule(fitted, delay_s))
         dispatchers[RESIDUAL_CENTRAL] = centrally(edge, dispatch.policy())
     begin_s = jnp.linspace(0.0, 0.8 * float(fitted.tables.day_s), NUM_TRIALS)
@@ -134,14 +133,13 @@ def tried_pairs(
     }
     program = pair_program(
         edge, learned_chance(edge, fitted.tables, begin_s), frames, list(dispatchers.values()),
-        list(orchestrators.values()), budget.num_trial_frames, (NUM_TRIALS,),
+        list(orchestrators.values()), num_frames, (NUM_TRIALS,),
     )  # fmt: skip
     found = {}
     for row, dispatcher in enumerate(dispatchers):
         for column, orchestrator in enumerate(orchestrators):
-            late_s = delay_s if dispatcher in IN_ONE_PLACE and delay_s is not None else 0.0
             kinds = jnp.int32(row), jnp.int32(column)
-            counts = program(jax.random.key(TRIAL_SEED), *kinds, jnp.float32(late_s))
+            counts = program(jax.random.key(TRIAL_SEED), *kinds, jnp.float32(late_s.get(dispatcher, 0.0)))
             share = np.asarray(counts.on_time, np.float64) / np.maximum(np.asarray(counts.arrived), 1)
             found[f"{dispatcher}+{orchestrator}"] = share
     return found
