@@ -147,8 +147,9 @@ def _drawn(
     table: ReplayTable,
     num_draws: int,
 ) -> tuple[tuple[Array, ...], tuple[Array, Array], Array]:
-    """The draws [T, draws, streams] of acceptance, status, wait and run, and the time until there was room; surprise
-    and uncertainty of the clone [T, windows]; illegal decisions [T, streams]."""
+    """The draws [T, draws, streams] of acceptance, status, wait and run, and [T, 1, streams] the time until there was
+    room, where requests are driven out; surprise and uncertainty of the clone [T, windows]; illegal decisions [T,
+    streams]."""
     encoding = tested.encoding
     log = drawn_response(
         encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
@@ -182,16 +183,18 @@ def _with_draws(
     def advance(key: Array, private: PyTree, state: PyTree, node: Array) -> tuple[PyTree, Outcome]:
         after, outcome = log.advance(key, private, state, node)
         key_memory, key_draws = jax.random.split(jax.random.fold_in(key, 1))
-        response_aux = answers.response_aux(log.resolve_pending(private, state), node)
+        resolved = log.resolve_pending(private, state)
+        response_aux = answers.response_aux(resolved, node)
         memory = answers.init(key_memory, state.clock_s.shape)
-        room_s = jnp.zeros(node.shape) if room is None else room(log.resolve_pending(private, state), node)
 
         def one(key: Array) -> tuple[Array, ...]:
             _, fate = answers.answer(key, memory, state, node, response_aux)
             wait_s = fate.start_s - state.clock_s[None]
-            return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s, room_s
+            return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s
 
-        return after, outcome._replace(response_aux=jax.vmap(one)(jax.random.split(key_draws, num_draws)))
+        drawn = jax.vmap(one)(jax.random.split(key_draws, num_draws))
+        known = () if room is None else (room(resolved, node)[None],)
+        return after, outcome._replace(response_aux=(*drawn, *known))
 
     return Response(log.init, advance, log.resolve_pending)
 
@@ -227,10 +230,10 @@ def _forecast(
     status, origin = pick(whole.fate.status), np.broadcast_to(whole.origin_s, rows.shape)
     began = np.isfinite(start) & (status != DROPPED) & (status != REJECTED)
     ended = began & np.isfinite(finish) & np.isin(status, (COMPLETED, FAILED))
-    accepted, drawn_status, wait_s, run_s, room_s = draws
+    accepted, drawn_status, wait_s, run_s, *room_s = draws
     waited_s = np.maximum(start - arrival, 0.0)
     if whole.driven_out is not None:
-        waited_s = np.where(pick(whole.driven_out), np.minimum(waited_s, room_s[:, 0]), waited_s)
+        waited_s = np.where(pick(whole.driven_out), np.minimum(waited_s, room_s[0][:, 0]), waited_s)
     arrived_s = arrival + pick(origin)
     with np.errstate(invalid="ignore"):
         begins_s = arrived_s[:, None] + wait_s
