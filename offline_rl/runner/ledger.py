@@ -282,18 +282,17 @@ class Ledger:
         units = self._table.facts.run_units[index]
         if self._levels is not None:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
+        if self._cold is None and self._wakes is None:
+            return self._table
+        if self._levels is None:
+            np.copyto(units, self._trained_units[index])
+        expected_s = self._policy.expected_run_s(request)
         if self._cold is not None:
             self._cold.begin(clock_s)
-            expected_s = self._policy.expected_run_s(request)
-            before = self._trained_units[index] if self._levels is None else units
-            np.multiply(before, 1.0 + self._cold.share(index, expected_s, clock_s), out=units)
-        if self._wakes is not None:
-            if self._levels is None and self._cold is None:
-                np.copyto(units, self._trained_units[index])
-            if (expected_s := self._policy.expected_run_s(request)) > 0.0:
-                running, waiting = self._sums[_RUNNING], self._sums[_WAITING]
-                left_s = self._wakes.left_s(clock_s, running, waiting, self._oldest)
-                units += left_s / (expected_s * self._policy.setting.time_unit_s)
+            units *= 1.0 + self._cold.share(index, expected_s, clock_s)
+        if self._wakes is not None and expected_s > 0.0:
+            left_s = self._wakes.left_s(clock_s, self._sums[_RUNNING], self._sums[_WAITING], self._oldest)
+            units += left_s / (expected_s * self._policy.setting.time_unit_s)
         return self._table
 
     def nodes(self, clock_s: float) -> list[Node]:
