@@ -218,7 +218,7 @@ def fit_encoding(
         pressure=pressure,
         reaction=reaction,
         wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
-        scarce=scarce_resources(rows, taken, finish_s, cluster.capacity),
+        scarce=scarce_resources(rows, taken, finish_s, cluster.capacity, cluster.limited),
         priorities=fit_priorities(held, cluster.capacity[0], len(cluster.queues)),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,

@@ -27,7 +27,7 @@ _TOLERANCE = 1e-6
 
 
 def scarce_resources(
-    rows: pa.Table, node: np.ndarray, finish_s: np.ndarray, capacity: np.ndarray
+    rows: pa.Table, node: np.ndarray, finish_s: np.ndarray, capacity: np.ndarray, limited: Sequence[int]
 ) -> tuple[int, ...]:
     """The resources (indices) beside cores that requests wait for.
 
@@ -36,16 +36,16 @@ def scarce_resources(
         node: [rows] index of the node that took each, -1 where none did.
         finish_s: [rows] seconds since 1970, inf where it is not known to have ended.
         capacity: [resources, nodes], inf where no limit is known.
+        limited: Resources that some node has a limit of.
     """
-    others = [r for r in range(1, len(RESOURCES)) if _has_limits(capacity[r])]
+    others = [resource for resource in limited if resource > 0]
     if not others:
         return ()
     arrival_s, start_s = instant_s(rows, "arrival"), instant_s(rows, "start")
     demand = [amount(rows, name, float(r == 0)) for r, name in enumerate(RESOURCES)]
     known = (node >= 0) & np.isfinite(arrival_s) & np.isfinite(start_s)
-    found = np.zeros(
-        (len(RESOURCES), 2)
-    )  # of each: how many lacked it alone, and how many of them began at once
+    # Of each: how many lacked it alone, and how many of them began at once
+    found = np.zeros((len(RESOURCES), 2))
     for index in np.unique(node[known]):
         here = known & (node == index)
         times = arrival_s[here], start_s[here], finish_s[here]
@@ -56,10 +56,6 @@ def scarce_resources(
             alone = (ahead <= 0) & short[r] & ~np.any([short[one] for one in short if one != r], axis=0)
             found[r] += alone.sum(), (alone & begins_at_once).sum()
     return tuple(r for r in others if found[r, 0] >= FEWEST and found[r, 1] <= MOST_AT_ONCE * found[r, 0])
-
-
-def _has_limits(capacity: np.ndarray) -> bool:
-    return bool(np.any((capacity > 0.0) & np.isfinite(capacity)))
 
 
 def _until(now_s: np.ndarray, instants_s: np.ndarray, amounts: np.ndarray | None = None) -> np.ndarray:
