@@ -225,6 +225,12 @@ class Samples:
         known = {name: numbers[row] for name, numbers in self.columns.items() if row < len(numbers)}
         return {name: number for name, number in known.items() if not math.isnan(number)}
 
+    def forget(self, metric: MetricSeries, deployment: str) -> None:
+        """Leaves a column of a deployment unknown at every instant."""
+        numbers = self._numbers(metric.column, self.num_rows)
+        for row in self.rows.get(deployment, {}).values():
+            numbers[row] = math.nan
+
     def fill(self, metric: MetricSeries, gateway: bool, number: float) -> None:
         """Gives a column one number in every row of the gateway, or in all the others, that has none."""
         numbers = self._numbers(metric.column, self.num_rows)

@@ -23,7 +23,7 @@ import numpy as np
 
 from logs_schema.calendar import DAY_S
 from logs_schema.casting import EARLIEST_S, LATEST_S, float_of
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError, FormatError, SchedtwinError
 from logs_schema.formats.mapping import MappedMetric, MetricsMapping
 from logs_schema.formats.metric_series import Samples
 from logs_schema.formats.prometheus import refuse_buckets
@@ -58,6 +58,7 @@ class Prometheus:
         token_file: File with the bearer token for Prometheus.
         timeout_s: For one query.
         warnings: What Prometheus warned of in the latest samples: they may be a part of all.
+        refused: Deployment or gateway -> why a metric of it counts as unknown in the latest samples.
         is_over: Whether no more queries are to be asked.
     """
 
@@ -66,6 +67,7 @@ class Prometheus:
     token_file: Path | None = None
     timeout_s: float = 5.0
     warnings: list[str] = field(default_factory=list, compare=False)
+    refused: dict[str, str] = field(default_factory=dict, compare=False)
     is_over: Callable[[], bool] = field(default=lambda: False, compare=False)
 
     def __post_init__(self) -> None:
@@ -77,9 +79,15 @@ class Prometheus:
             )
 
     def samples(self, begin_s: float, end_s: float, interval_s: float) -> Samples:
-        """All mapped series from `begin_s` to `end_s`, on the grid of intervals; MetricsError."""
+        """All mapped series from `begin_s` to `end_s`, on the grid of intervals; MetricsError.
+
+        Where several series give one metric of a deployment and nothing says how they are combined, that metric is
+        unknown (`refused`), and the others are read.
+        """
         found = Samples(interval_s)
         self.warnings.clear()
+        self.refused.clear()
+        doubled: list[tuple[MappedMetric, str]] = []
         for mapped in self.mapping.measured:
             if self.is_over():
                 raise MetricsError(
@@ -98,7 +106,15 @@ class Prometheus:
                     if 0.0 <= value < math.inf and EARLIEST_S <= at <= LATEST_S and not found.off_grid(at)
                 ]
                 labels = json.dumps(series["metric"])
-                found.add(mapped.metric, name, [at for at, _ in known], [value for _, value in known], labels)
+                try:
+                    found.add(
+                        mapped.metric, name, [at for at, _ in known], [value for _, value in known], labels
+                    )
+                except FormatError as error:
+                    self.refused[name] = error.brief
+                    doubled.append((mapped, name))
+        for mapped, name in doubled:
+            found.forget(mapped.metric, name)
         for mapped in self.mapping.constants:
             found.fill(mapped.metric, mapped.of_gateway, mapped.constant or 0.0)
         return found

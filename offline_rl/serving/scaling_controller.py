@@ -152,6 +152,9 @@ class Controller:
         if self.metrics.warnings:
             warned = first(self.metrics.warnings)
             partial = f"nothing is taken away while Prometheus warns that answers are in parts ({warned})"
+        elif self.metrics.refused:
+            unknown = first(sorted(self.metrics.refused))
+            partial = f"nothing is taken away while metrics are refused ({unknown})"
         elif age > setting.delay_intervals:
             partial = f"nothing is taken away by metrics that are {age} intervals old"
         verdict = self.guard.decide(now_s, granted, now, before, stale, partial)
@@ -160,7 +163,8 @@ class Controller:
         written, failed = ({}, {}) if follows else self._write(granted, verdict)
         record = self._record(now_s, granted, verdict, written, failed)
         for row, waits in zip(record["deployments"], self._waiting(now_s, granted, now), strict=True):
-            row["reason"] = "; ".join(filter(None, (row["reason"], waits)))
+            refused = self.metrics.refused.get(row["deployment"], "")
+            row["reason"] = "; ".join(filter(None, (row["reason"], refused, waits)))
         record |= {"follows": follows} if follows else {}
         if new := sorted(samples.rows.keys() - {*setting.names, GATEWAY} - self._unknown):
             self._unknown |= set(new)

@@ -97,6 +97,27 @@ def test_a_number_below_zero_is_no_number(tmp_path, bundle, stand_in):
     assert stand_in.written == []
 
 
+def test_of_a_metric_with_two_series_one_deployment_is_without(tmp_path, bundle, stand_in):
+    usual = stand_in.query
+
+    def doubled(asked):
+        answer = usual(asked)
+        if asked["query"] == ["cpu"]:
+            series = answer["data"]["result"]
+            series.append({**series[0], "metric": {**series[0]["metric"], "replica": "b"}})
+        return answer
+
+    stand_in.query = doubled
+    with controlling(tmp_path, bundle, stand_in, NAMES) as controller:
+        found, other = controller.step()["deployments"]
+        assert (found["arm"], other["arm"]) == (HOLD, POLICY)
+        assert f"two series give cpu_cores_used of '{NAMES[0]}'" in found["reason"]
+        assert other["wanted"]["replicas"] > other["granted"]["replicas"]
+        assert [path.split("/")[-2] for path, _ in stand_in.written] == [NAMES[1]]
+        stand_in.query = usual
+        assert [row["arm"] for row in controller.step()["deployments"]] == [POLICY, POLICY]
+
+
 def test_metrics_that_come_an_interval_after_the_others_are_waited_for(tmp_path, bundle, stand_in):
     """Else what is always late would be missing for ever."""
     usual = stand_in.query
