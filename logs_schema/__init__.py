@@ -25,7 +25,6 @@ if TYPE_CHECKING:
         SchemaError,
     )
     from logs_schema.importing import ImportReport, import_log
-    from logs_schema.samples import sample_rows
     from logs_schema.tables import (
         DEPLOYMENT_SAMPLES,
         NODE_SAMPLES,
@@ -64,7 +63,6 @@ __all__ = [
     "check_rows",
     "complete",
     "import_log",
-    "sample_rows",
 ]
 
 __getattr__ = at_first_use(__name__, {
@@ -77,7 +75,6 @@ __getattr__ = at_first_use(__name__, {
     "columns": ("Column", "Order", "TableSpec", "arrow_schema"),
     "errors": ("ArchiveError", "ConfigError", "FormatError", "ProductError", "SchedtwinError", "SchemaError"),
     "importing": ("ImportReport", "import_log"),
-    "samples": ("sample_rows",),
     "tables": (
         "DEPLOYMENT_SAMPLES", "NODE_SAMPLES", "NODES", "REPLICAS", "REQUESTS", "SCHEMA_VERSION", "TABLES",
     ),

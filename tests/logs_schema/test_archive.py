@@ -22,8 +22,8 @@ from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.columns import TableSpec
 from logs_schema.errors import ArchiveError, SchemaError
 from logs_schema.runs import Runs
-from logs_schema.samples import sample_rows
 from logs_schema.tables import NODES, REQUESTS, TABLES
+from tests.logs_schema.samples import sample_rows
 
 
 def samples(spec: TableSpec, num_rows: int, seed: int = 0, num_days: int = 3) -> pa.Table:

@@ -15,8 +15,8 @@ from logs_schema import layout
 from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ArchiveError, SchemaError
-from logs_schema.samples import sample_rows
 from logs_schema.tables import NODE_SAMPLES, REQUESTS
+from tests.logs_schema.samples import sample_rows
 from tests.logs_schema.test_archive import ids, quarantine, requests, write
 
 DAY_S = 86_400

@@ -11,8 +11,8 @@ import pytest
 from logs_schema.archive import Archive
 from logs_schema.columns import TableSpec
 from logs_schema.errors import ArchiveError
-from logs_schema.samples import sample_rows
 from logs_schema.tables import DEPLOYMENT_SAMPLES, TABLES
+from tests.logs_schema.samples import sample_rows
 from tests.logs_schema.test_archive import plainly_sorted, write
 
 NEW = ("ready_replicas", "response_p95_s", "response_p99_s")

@@ -12,8 +12,8 @@ from logs_schema.checks import check_rows
 from logs_schema.columns import TableSpec
 from logs_schema.errors import SchemaError
 from logs_schema.quarantine import rows_as_json
-from logs_schema.samples import sample_rows
 from logs_schema.tables import REQUESTS, SCHEMA_VERSION, TABLES
+from tests.logs_schema.samples import sample_rows
 
 NOON = datetime(2020, 2, 29, 12, tzinfo=UTC)
 NOON_S = 1_582_977_600

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from logs_schema.checks import check_rows
 from logs_schema.columns import INSTANT, LABEL, LABELS, Column, TableSpec
-from logs_schema.samples import sample_rows
 from logs_schema.tables import REQUESTS, TABLES
+from tests.logs_schema.samples import sample_rows
 
 NUM_ROWS = 12
 BAD_ROW = 5

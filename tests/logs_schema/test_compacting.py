@@ -16,9 +16,9 @@ from logs_schema.compacting import CompactConfig, compact
 from logs_schema.errors import ArchiveError, ConfigError, ProductError
 from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
-from logs_schema.samples import sample_rows
 from logs_schema.stores import working_copy
 from logs_schema.tables import NODE_SAMPLES, REQUESTS
+from tests.logs_schema.samples import sample_rows
 from tests.logs_schema.test_archive import quarantine, requests, write
 
 DAY_S = 86_400

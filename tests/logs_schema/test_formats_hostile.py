@@ -18,9 +18,9 @@ from logs_schema.casting import cast_rows
 from logs_schema.errors import SchemaError
 from logs_schema.formats import files, lumos, openb, reading, wagap_survey
 from logs_schema.importing import import_log
-from logs_schema.samples import sample_rows
 from logs_schema.tables import REQUESTS
 from tests.logs_schema.collecting import collect, written
+from tests.logs_schema.samples import sample_rows
 from tests.logs_schema.test_formats_accounting import SAMPLES
 from tests.logs_schema.test_formats_csv import (
     LUMOS_HEADER,

@@ -18,9 +18,9 @@ from logs_schema.errors import FormatError
 from logs_schema.formats import native
 from logs_schema.formats.reading import Chunk
 from logs_schema.importing import import_log
-from logs_schema.samples import sample_rows
 from logs_schema.tables import NODES, REQUESTS, TABLES
 from tests.logs_schema.collecting import collect, written
+from tests.logs_schema.samples import sample_rows
 
 HEADER = "request_id,arrival,site,status"
 

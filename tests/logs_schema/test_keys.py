@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from logs_schema.keys import KeyLedger, key_hashes, text_hashes
-from logs_schema.samples import sample_rows
 from logs_schema.tables import TABLES
+from tests.logs_schema.samples import sample_rows
 
 BITS = 2**64 - 1
 

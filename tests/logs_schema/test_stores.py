@@ -19,9 +19,9 @@ from logs_schema.archive import Archive
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.check import check_archive
 from logs_schema.errors import ArchiveError, ConfigError
-from logs_schema.samples import sample_rows
 from logs_schema.stores import Store, address_of, mirror_of, publish, working_copy
 from logs_schema.tables import REQUESTS
+from tests.logs_schema.samples import sample_rows
 
 
 @pytest.fixture(autouse=True)
