@@ -17,7 +17,7 @@ from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import Result, judgements_of
 from evaluation.pipeline.refresh.job import refresh
 from evaluation.problems.configuration import OrderConfig, WeeksConfig, load_config
-from evaluation.problems.ordering.exporting import export_order, load_order
+from evaluation.problems.ordering.exporting import QueueBundle, export_order, load_order
 from evaluation.problems.ordering.index_orders import index_exponents
 from evaluation.problems.ordering.refreshing import judge_orders, newest_weeks, refuse_other
 from evaluation.problems.ordering.weeks import log_days
@@ -101,7 +101,7 @@ def bundle_of(folder, exponents, processors=16.0, **days):
     pool = Pool(processors, easy=True)
     out = folder / f"{processors:g} {exponents[0]:g}"
     scorer = scorer_of(Index(jax.tree.map(np.asarray, predictor), np.array(exponents)), pool)
-    export_order(scorer, out, pool, OrderTrainingConfig(), trained_on=DAYS | days)
+    export_order(scorer, out, QueueBundle(pool, OrderTrainingConfig(), DAYS | days))
     return out
 
 
@@ -180,7 +180,7 @@ def test_a_better_order_is_exported_an_equal_one_is_not(folder, exported, bundle
     assert decision.running == read_manifest(products["running"] / "bundle").content_hash
     index, pool = load_order(deployed)
     alike = scorer_of(index._replace(exponents=index.exponents * (1.0 + 1e-4)), pool)
-    export_order(alike, folder / "alike", pool, OrderTrainingConfig(), trained_on=DAYS)
+    export_order(alike, folder / "alike", QueueBundle(pool, OrderTrainingConfig(), DAYS))
     kept, products = refreshed(folder, folder / "alike")
     assert kept.result is Result.KEPT, kept.in_words()
     assert kept.new == read_manifest(deployed).content_hash
@@ -218,7 +218,7 @@ def test_what_cannot_be_refreshed_is_refused_by_name(folder, exported, tmp_path,
     index, pool = load_order(exported[2])
     changed = scorer_of(index, pool)
     changed["params"]["context"]["kernel"] += 0.1
-    export_order(changed, tmp_path / "other", pool, OrderTrainingConfig(), trained_on=DAYS)
+    export_order(changed, tmp_path / "other", QueueBundle(pool, OrderTrainingConfig(), DAYS))
     assert main([*words, "--bundle", str(tmp_path / "other"), "--no-progress"]) == 2
     assert "holds no index" in capsys.readouterr().err
     assert main([*words, "--bundle", str(exported[2]), "--problem", "placement", "--no-progress"]) == 2

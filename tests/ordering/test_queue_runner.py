@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
-from evaluation.problems.ordering.exporting import export_order, load_order
+from evaluation.problems.ordering.exporting import QueueBundle, export_order, load_order
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
 from offline_rl.errors import PolicyInputError
@@ -37,7 +37,7 @@ def index():
 def bundle(index, tmp_path_factory):
     folder = tmp_path_factory.mktemp("order") / "bundle"
     days = {"first_day": "2001-09-01", "last_day": "2001-09-28", "num_days": 28}
-    export_order(scorer_of(index, Pool(SIZE)), folder, Pool(SIZE), SMALL, trained_on=days, licence="ours")
+    export_order(scorer_of(index, Pool(SIZE)), folder, QueueBundle(Pool(SIZE), SMALL, days, licence="ours"))
     return folder
 
 

@@ -10,7 +10,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.entries import Cell, Difference, JudgeFacts, MetricFacts, PolicyFacts, ShiftFacts
 from evaluation.comparison.report.roles import strong_policies
 from evaluation.problems.ordering.exported_order import winner_of, with_exported_last
-from evaluation.problems.ordering.exporting import export_rule, policy_of_bundle
+from evaluation.problems.ordering.exporting import QueueBundle, export_rule, policy_of_bundle
 from evaluation.problems.ordering.fixed_orders import OWN_BACKFILL, fixed_order
 from logs_schema.errors import ConfigError, ProductError
 from offline_rl.ordering.programs import OrderTrainingConfig
@@ -49,13 +49,8 @@ def test_places_are_those_of_the_rule(name):
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("rule") / "bundle"
-    export_rule(
-        fixed_order("f1+easy"),
-        folder,
-        Pool(16.0, name="fast"),
-        OrderTrainingConfig(),
-        trained_on=DAYS | {"pool": "fast"},
-    )
+    bundle = QueueBundle(Pool(16.0, name="fast"), OrderTrainingConfig(), DAYS | {"pool": "fast"})
+    export_rule(fixed_order("f1+easy"), folder, bundle)
     return folder
 
 

@@ -10,7 +10,7 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.products import load_comparison
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import REPLAY, TWIN
-from evaluation.problems.ordering.exporting import export_rule
+from evaluation.problems.ordering.exporting import QueueBundle, export_rule
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.judging import compare_queue
 from evaluation.problems.ordering.user_orders import user_orders
@@ -65,7 +65,7 @@ def found(queue_made, tmp_path_factory):
     folder, _ = queue_made
     bundle = tmp_path_factory.mktemp("user") / "bundle"
     pool = load_queue_twin(folder / "twin").pool
-    export_rule(fixed_order("sjf+easy"), bundle, pool, OrderTrainingConfig(), trained_on=DAYS)
+    export_rule(fixed_order("sjf+easy"), bundle, QueueBundle(pool, OrderTrainingConfig(), DAYS))
     policies = {
         "rule": Rule("mine", "smallest first", SAF.score), "bundle": bundle,
         "wrong": lambda key, seen, legal: seen.missing,
@@ -149,13 +149,8 @@ def test_from_the_command_line(queue_made, tmp_path, monkeypatch, capsys):
 
 
 def test_a_bundle_of_another_pool_is_refused(tmp_path):
-    export_rule(
-        fixed_order("sjf+easy"),
-        tmp_path / "bundle",
-        Pool(24.0, easy=True),
-        OrderTrainingConfig(),
-        trained_on=DAYS,
-    )
+    bundle = QueueBundle(Pool(24.0, easy=True), OrderTrainingConfig(), DAYS)
+    export_rule(fixed_order("sjf+easy"), tmp_path / "bundle", bundle)
     own = user_orders({"other": tmp_path / "bundle"}, [], Pool(16.0), OrderTrainingConfig(), ())
     assert isinstance(own.entered.refused["other"], ConfigError)
     assert "24 processors" in str(own.entered.refused["other"])

@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from evaluation.commands.bundle_text import bundle_facts, bundle_text
-from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer, policy_of_bundle
+from evaluation.problems.ordering.exporting import (
+    QueueBundle,
+    export_order,
+    export_rule,
+    index_scorer,
+    policy_of_bundle,
+)
 from evaluation.problems.ordering.fixed_orders import EASY_PLUS_PLUS, fixed_order, name_of, order_of_setting
 from evaluation.problems.ordering.order_candidates import INDICES, family
 from logs_schema.calendar import DAY_S
@@ -34,10 +40,8 @@ ORDER = "reserved(0.5,0.25,0.06)"
 @pytest.fixture(scope="module")
 def bundle(tmp_path_factory):
     folder = tmp_path_factory.mktemp("weighted") / "bundle"
-    export_rule(
-        fixed_order(ORDER), folder, Pool(SIZE), OrderTrainingConfig(num_judged=256), trained_on=DAYS,
-        fallback=fixed_order("saf+easy"),
-    )  # fmt: skip
+    config, fallback = OrderTrainingConfig(num_judged=256), fixed_order("saf+easy")
+    export_rule(fixed_order(ORDER), folder, QueueBundle(Pool(SIZE), config, DAYS, fallback=fallback))
     return folder
 
 
@@ -133,7 +137,7 @@ def test_an_index_of_the_ladder_starts_jobs_as_its_replay_backfilling_included(j
     pool, predictor = Pool(SIZE, easy=True), NETWORK.init(jax.random.key(4), jnp.zeros((len(SEEN), 1)))
     index = Index(jax.tree.map(np.asarray, predictor), SMITH)
     scorer, usual = index_scorer(index, pool, INDICES[0]), index._replace(exponents=INDICES[0])
-    export_order(scorer, tmp_path / "bundle", pool, OrderTrainingConfig(num_judged=256), trained_on=DAYS)
+    export_order(scorer, tmp_path / "bundle", QueueBundle(pool, OrderTrainingConfig(num_judged=256), DAYS))
     found = Loop(jobs, load_queue(tmp_path / "bundle"), lambda policy: policy.starting).play()
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
     expected = replay_remembering(

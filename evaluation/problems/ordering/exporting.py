@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -46,68 +46,54 @@ def index_scorer(index: Index, pool: Pool, exponents: np.ndarray | None = None) 
     return scorer_of(index if exponents is None else index._replace(exponents=exponents), pool)
 
 
+class QueueBundle(NamedTuple):
+    """What the bundle of an order says and holds besides the order.
+
+    Attributes:
+        pool: the processors; jobs are backfilled.
+        config: configuration of the training, and the number of places of the evaluation.
+        trained_on: first and last training day, and further identification of them.
+        made_from: name -> content hash.
+        licence: licence of the bundle.
+        replace_old: whether an older bundle may be replaced.
+        ranges: of the features on the training days.
+        fallback: the rule to use where the policy has no answer; None: first come, first served.
+    """
+
+    pool: Pool
+    config: OrderTrainingConfig
+    trained_on: Mapping[str, Any]
+    made_from: Mapping[str, str] | None = None
+    licence: str | None = None
+    replace_old: bool = False
+    ranges: Ranges | None = None
+    fallback: FixedOrder | None = None
+
+
 def export_order(
-    params: PyTree,
-    out: Path,
-    pool: Pool,
-    config: OrderTrainingConfig,
-    *,
-    trained_on: Mapping[str, Any],
-    made_from: Mapping[str, str] | None = None,
-    seed: int | None = None,
-    licence: str | None = None,
-    certificate: str | None = None,
-    replace_old: bool = False,
-    ranges: Ranges | None = None,
-    fallback: FixedOrder | None = None,
+    params: PyTree, out: Path, bundle: QueueBundle, *, seed: int | None = None, certificate: str | None = None
 ) -> None:
     """Writes the bundle of a scorer (see `offline_rl.export.export_policy`).
 
     Args:
         params: of the scorer.
         out: folder of the bundle.
-        pool: the processors; jobs are backfilled.
-        config: configuration of the training, and the number of places of the evaluation.
-        trained_on: first and last training day, and further identification of them.
-        made_from: name -> content hash.
+        bundle: what else it says.
         seed: of the index.
-        licence: licence of the bundle.
         certificate: content hash of the passed certificate of the twin it was trained in.
-        replace_old: whether an older bundle may be replaced.
-        ranges: of the features on the training days.
-        fallback: the rule to use where the policy has no answer; None: first come, first served.
 
     Raises:
         ProductError: a copy disagrees with the original, or `out` is taken.
     """
-    easy = Pool(pool.processors, easy=True)
-    problem = judged_config(config)
     contract = ordering_contract(
-        easy, problem, network_facts(params), ranges=ranges, trained_on=trained_on, certificate=certificate,
-        licence=licence,
+        Pool(bundle.pool.processors, easy=True), judged_config(bundle.config), network_facts(params),
+        ranges=bundle.ranges, trained_on=bundle.trained_on, certificate=certificate, licence=bundle.licence,
     )  # fmt: skip
-    contract = _with_fallback(contract, fallback, trained_on)
-    export_policy(params, out, contract, made_from=made_from, config=config, seed=seed, replace=replace_old)
+    _export(params, out, contract, bundle, seed)
 
 
-def export_rule(
-    order: FixedOrder,
-    out: Path,
-    pool: Pool,
-    config: OrderTrainingConfig,
-    *,
-    trained_on: Mapping[str, Any],
-    made_from: Mapping[str, str] | None = None,
-    licence: str | None = None,
-    replace_old: bool = False,
-    ranges: Ranges | None = None,
-    fallback: FixedOrder | None = None,
-) -> None:
-    """Writes the bundle of a fixed order; arrivals count from the day after the training days.
-
-    Args:
-        order: one of `fixed_order`.
-        out, pool, config, trained_on, made_from, licence, replace_old, ranges, fallback: as in `export_order`.
+def export_rule(order: FixedOrder, out: Path, bundle: QueueBundle) -> None:
+    """Writes the bundle of a fixed order (see `fixed_order`); arrivals count from the day after the training days.
 
     Raises:
         ProductError: as `export_order`.
@@ -121,21 +107,24 @@ def export_rule(
         }
     }
     contract = rule_contract(
-        Pool(pool.processors, easy=order.easy), judged_config(config), network_facts(params), order.setting(),
-        _origin_s(trained_on), ranges=ranges, trained_on=trained_on, licence=licence,
+        Pool(bundle.pool.processors, easy=order.easy), judged_config(bundle.config), network_facts(params),
+        order.setting(), _origin_s(bundle.trained_on), ranges=bundle.ranges, trained_on=bundle.trained_on,
+        licence=bundle.licence,
     )  # fmt: skip
-    contract = _with_fallback(contract, fallback, trained_on)
-    export_policy(params, out, contract, made_from=made_from, config=config, replace=replace_old)
+    _export(params, out, contract, bundle, None)
 
 
-def _with_fallback(
-    contract: PolicyContract, fallback: FixedOrder | None, trained_on: Mapping[str, Any]
-) -> PolicyContract:
-    """The contract with the fallback rule, if there is one."""
-    if fallback is None:
-        return contract
-    rule = fallback.setting() | {"easy": fallback.easy, "rule_origin_s": _origin_s(trained_on)}
-    return replace(contract, setting=contract.setting | {"fallback": rule})
+def _export(
+    params: PyTree, out: Path, contract: PolicyContract, bundle: QueueBundle, seed: int | None
+) -> None:
+    """Writes the bundle, with the fallback rule in its contract if there is one."""
+    if (rule := bundle.fallback) is not None:
+        setting = rule.setting() | {"easy": rule.easy, "rule_origin_s": _origin_s(bundle.trained_on)}
+        contract = replace(contract, setting=contract.setting | {"fallback": setting})
+    export_policy(
+        params, out, contract, made_from=bundle.made_from, config=bundle.config, seed=seed,
+        replace=bundle.replace_old,
+    )  # fmt: skip
 
 
 def _origin_s(trained_on: Mapping[str, Any]) -> float:

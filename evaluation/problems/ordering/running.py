@@ -15,7 +15,7 @@ from evaluation.problems.configuration import OrderConfig, WeeksConfig
 from evaluation.problems.ordering.comparing import compare_orders
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.exported_order import Winner, winner_of, with_exported_last
-from evaluation.problems.ordering.exporting import best_index, export_order, export_rule
+from evaluation.problems.ordering.exporting import QueueBundle, best_index, export_order, export_rule
 from evaluation.problems.ordering.feature_ranges import Ranges, logged_ranges
 from evaluation.problems.ordering.fixed_orders import fixed_order
 from evaluation.problems.ordering.generated import generated_weeks
@@ -322,18 +322,14 @@ def _export(
     trained_on |= {"chosen": winner.words, **pool.described}
     trained_on["certification"] = certification.get("certification", NO_CERTIFICATE)
     stand_in = None if winner.fallback is None else fixed_order(winner.fallback)
-    made_from = {"archive": archive.content_hash}
+    bundle = QueueBundle(
+        pool, config, trained_on, {"archive": archive.content_hash}, ranges=ranges, fallback=stand_in
+    )
     if winner.rule is not None:
-        export_rule(
-            fixed_order(winner.rule), out, pool, config, trained_on=trained_on, made_from=made_from,
-            ranges=ranges, fallback=stand_in,
-        )  # fmt: skip
+        export_rule(fixed_order(winner.rule), out, bundle)
         return
     place, params = best_index(learned, losses, pool, winner.exponents)
-    export_order(
-        params, out, pool, config, trained_on=trained_on, made_from=made_from, seed=config.seeds[place],
-        certificate=certification.get("certificate"), ranges=ranges, fallback=stand_in,
-    )  # fmt: skip
+    export_order(params, out, bundle, seed=config.seeds[place], certificate=certification.get("certificate"))
 
 
 def _training_in_words(

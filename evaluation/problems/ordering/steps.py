@@ -20,7 +20,7 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig, WeeksConfig
 from evaluation.problems.ordering.config import ORDER_CODE
 from evaluation.problems.ordering.exported_order import Winner, winner_of, winner_of_ladder
-from evaluation.problems.ordering.exporting import export_order, export_rule, index_scorer
+from evaluation.problems.ordering.exporting import QueueBundle, export_order, export_rule, index_scorer
 from evaluation.problems.ordering.feature_ranges import load_ranges, logged_ranges, save_ranges
 from evaluation.problems.ordering.fixed_orders import fixed_order, is_by_predictions
 from evaluation.problems.ordering.judging import TrainedOrders, compare_queue
@@ -247,21 +247,21 @@ def build_queue_bundle(
     words, stand_in = winner.words, None if winner.fallback is None else fixed_order(winner.fallback)
     trained_on = {name: facts[name] for name in ("first_day", "last_day", "num_days")}
     trained_on |= {"chosen": words} | policy.pool.described
-    made_from: dict[str, Any] = {"made_from": {"policy": manifest.content_hash}, "licence": licence}
+    bundle = QueueBundle(
+        policy.pool, policy.config, trained_on, {"policy": manifest.content_hash}, licence, replace_old,
+        fallback=stand_in,
+    )  # fmt: skip
     if winner.rule is not None:
-        export_rule(
-            fixed_order(winner.rule), out, policy.pool, policy.config, trained_on=trained_on, replace_old=replace_old,
-            fallback=stand_in, **made_from,
-        )  # fmt: skip
+        export_rule(fixed_order(winner.rule), out, bundle)
         return {"seed": None, "chosen": words}
     place = int(np.argmin(facts["losses"]))
     if seed is not None and seed not in seeds:
         raise ConfigError(f"there is no index of seed {seed}", allowed=", ".join(map(str, seeds)))
     place = place if seed is None else seeds.index(seed)
     export_order(
-        index_scorer(policy.learned.indices[place], policy.pool, winner.exponents), out, policy.pool, policy.config,
-        trained_on=trained_on | trained_in(manifest), seed=seeds[place], certificate=facts.get("certificate"),
-        replace_old=replace_old, ranges=load_ranges(policy_path), fallback=stand_in, **made_from,
+        index_scorer(policy.learned.indices[place], policy.pool, winner.exponents), out,
+        bundle._replace(trained_on=trained_on | trained_in(manifest), ranges=load_ranges(policy_path)),
+        seed=seeds[place], certificate=facts.get("certificate"),
     )  # fmt: skip
     return {"seed": seeds[place], "chosen": words}
 
