@@ -74,12 +74,12 @@ class Presence:
                 f"min, to {_shown(self.longest[1] * interval_s)}: nothing is put in their place"
             )
         for name, (mine, last, had) in sorted(self.spans.items()):
-            told = [f"appears on {_shown(mine * interval_s)}"] if mine > begin + LATE_INTERVALS else []
-            told += [f"has no row after {_shown(last * interval_s)}"] if last < end - LATE_INTERVALS else []
+            gaps = [f"appears on {_shown(mine * interval_s)}"] if mine > begin + LATE_INTERVALS else []
+            gaps += [f"has no row after {_shown(last * interval_s)}"] if last < end - LATE_INTERVALS else []
             lacks = 1.0 - had / min(self.num_intervals, last - mine + 1)
-            told += [f"has no row in {lacks:.0%} of its intervals"] if lacks > 1.0 - KNOWN_SHARE else []
-            if told:
-                yield f"{name} {', '.join(told)}: it is learned from what there is"
+            gaps += [f"has no row in {lacks:.0%} of its intervals"] if lacks > 1.0 - KNOWN_SHARE else []
+            if gaps:
+                yield f"{name} {', '.join(gaps)}: it is learned from what there is"
 
 
 @dataclass

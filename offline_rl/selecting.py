@@ -1,4 +1,4 @@
-"""Training with evaluations in between: the best state is kept.
+"""Training with evaluations in between, which are called looks (`twin.fitting_loop`): the best state is kept.
 
 What a look measures must not be what is trained on: a member of the twin's ensemble held out, or days held out.
 """

@@ -80,24 +80,24 @@ def improve(
     config = config or LocalSearchConfig()
     until_s = time.monotonic() + config.time_s
     goes_on = config.restarts and len(costs.local_s) > 1 and len(edge) > 0
-    luck = rng if goes_on else None
-    if luck is not None and costs.work_s.size >= _PAIRS_FOR_CAPS:
+    kick_rng = rng if goes_on else None
+    if kick_rng is not None and costs.work_s.size >= _PAIRS_FOR_CAPS:
         edge = capped_insertions(costs, edge, until_s)
     if until_s - time.monotonic() <= _S_PER_PAIR * costs.work_s.size:
         return np.array(edge)
     state = SearchState(costs, edge)
-    if luck is not None:
-        state = _begun(state, luck, until_s)
+    if kick_rng is not None:
+        state = _begun(state, kick_rng, until_s)
     _descend(state, config, until_s)
     best, best_s = state.edge.copy(), float(state.end_s.max())
-    if luck is None or best_s <= 0.0:
+    if kick_rng is None or best_s <= 0.0:
         return best
     current, num_restarts = best, 0
     count = int(np.clip(_REQUESTS_AT_ONCE // len(best), _LEAST_VARIANTS, _VARIANTS))
     least_s = state.terms.base_end_s()
     while best_s > least_s and time.monotonic() < until_s and num_restarts < config.max_restarts:
         num_restarts += 1
-        state = SearchState(state.terms, varied(state.terms, current, best_s, luck, count, config.kicks))
+        state = SearchState(state.terms, varied(state.terms, current, best_s, kick_rng, count, config.kicks))
         _descend(state, config, until_s)
         found_s = float(state.end_s.max())
         if found_s <= best_s * (1.0 + _WORSE):

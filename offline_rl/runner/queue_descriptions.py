@@ -41,7 +41,15 @@ class RunningJob:
 
 @dataclass(frozen=True, slots=True)
 class UserPast:
-    """What a user's finished jobs were like: fading means, and the run times of the last one and the one before."""
+    """What a user's finished jobs were like: fading means, and the run times of the last one and the one before.
+
+    Attributes:
+        num_finished: Number of these jobs.
+        ratio: Mean of run / requested time.
+        log_run: Mean of log(1 + run / time unit).
+        haste: Mean of time unit / max(`BRIEF` * run, time unit): 1 of short jobs, near 0 of long ones.
+        last_s, before_s: Run times of the last job and the one before; None without.
+    """
 
     num_finished: int = 0
     ratio: float = 1.0

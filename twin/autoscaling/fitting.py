@@ -175,8 +175,8 @@ def _read_off(log: ScalingLog, rows: np.ndarray) -> dict[str, np.ndarray]:
     every = log.columns
     late = np.maximum(every["num_replicas"] - every["ready_replicas"], 0.0) * log.interval_s
     more = np.maximum(np.diff(every["num_replicas"], axis=0, prepend=every["num_replicas"][:1]), 0.0)
-    told = [np.maximum(np.isfinite(one).sum(axis=0), 1) for one in (late, more)]  # gaps differ, so means
-    start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0) * told[1] / told[0]
+    count = [np.maximum(np.isfinite(one).sum(axis=0), 1) for one in (late, more)]  # gaps differ, so means
+    start_up = np.nansum(late, axis=0) / np.maximum(np.nansum(more, axis=0), 1.0) * count[1] / count[0]
     number = calls_held(log)
     connections = np.maximum(np.nanmax(number, axis=0), 5.0)
     lines = [_line(number[rows, one], column["memory_gib_used"][:, one]) for one in range(len(calls))]
@@ -295,16 +295,16 @@ def _end_to_end(log: ScalingLog, part: dict[str, np.ndarray], rows: np.ndarray) 
     own, mean_s, tail_s = own[known], mean_s[known], log.gateway["response_p95_s"][rows][known]
     calls = part["calls_per_request"]
     weight = _weights(own, mean_s, calls)
-    told = np.isfinite(tail_s) & (tail_s > 0.0)
-    if told.sum() < 10:  # the log has no quantile: that of one exponential time
+    has_tail = np.isfinite(tail_s) & (tail_s > 0.0)
+    if has_tail.sum() < 10:  # the log has no quantile: that of one exponential time
         tail = np.array([np.log(P95_OF_EXPONENTIAL), *[0.0] * 4])
         return {"weight": weight, "tail_weight": weight, "tail": tail}
-    longer = np.median(tail_s[told] / mean_s[told])
-    tail_weight = _weights(own[told], tail_s[told], longer * calls)
+    longer = np.median(tail_s[has_tail] / mean_s[has_tail])
+    tail_weight = _weights(own[has_tail], tail_s[has_tail], longer * calls)
     rho = rho_of(log, part["work_s"], part["most_cores"])[rows][known]
     mean_times, tail_times = (jnp.asarray((own * one).T) for one in (weight, tail_weight))
     features = np.asarray(tail_features(mean_times, tail_times, jnp.asarray(rho.T))).T
-    usable = told & np.isfinite(features).all(axis=1)
+    usable = has_tail & np.isfinite(features).all(axis=1)
     x, y = features[usable], np.log(tail_s[usable] / mean_s[usable])
     ridge = 1e-3 * len(y) * np.diag([0.0, *[1.0] * (x.shape[1] - 1)])
     tail = np.linalg.solve(x.T @ x + ridge, x.T @ y)

@@ -219,12 +219,12 @@ def _refuse_far_apart(
     archive: Archive, row: np.ndarray, num_rows: int, begin_s: float, interval_s: float
 ) -> None:
     """ArchiveError where the longest gap between samples is nearly all of the log."""
-    told = np.unique(row)
-    if num_rows <= MOST_ROWS or num_rows <= MOST_GAPS * len(told):
+    sampled = np.unique(row)
+    if num_rows <= MOST_ROWS or num_rows <= MOST_GAPS * len(sampled):
         return
-    gap = int(np.argmax(np.diff(told)))
+    gap = int(np.argmax(np.diff(sampled)))
     ends = [
-        dt.datetime.fromtimestamp(begin_s + float(one) * interval_s, dt.UTC) for one in told[gap : gap + 2]
+        dt.datetime.fromtimestamp(begin_s + float(one) * interval_s, dt.UTC) for one in sampled[gap : gap + 2]
     ]
     raise ArchiveError(
         f"the samples lie too far apart: there is none between {ends[0]:%Y-%m-%d %H:%M} and {ends[1]:%Y-%m-%d %H:%M}",

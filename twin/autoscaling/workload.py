@@ -38,13 +38,13 @@ def fit_load(log: ScalingLog) -> LoadModel:
     known = np.isfinite(rate) & ~log.censored
     asked = known & (rate > 0.0)
     logs = np.where(rate > 0.0, np.log(np.where(rate > 0.0, rate, 1.0)), np.where(known, -np.inf, np.nan))
-    told = np.where(asked, logs, np.nan)
+    log_rate = np.where(asked, logs, np.nan)
     middle_s = log.time_s + 0.5 * log.interval_s
     place = _bin_of(middle_s)
     num_bins = int(DAY_S // BIN_S)
     seen = np.array(
         [
-            np.nanmean(told[here]) if np.any(asked[here]) else -np.inf if np.any(known[here]) else np.nan
+            np.nanmean(log_rate[here]) if np.any(asked[here]) else -np.inf if np.any(known[here]) else np.nan
             for here in (place == one for one in range(num_bins))
         ]
     )

@@ -40,8 +40,8 @@ def nodes_of_queues(
         Queue -> nodes, ascending.
     """
     counts = np.zeros((len(queues), num_nodes))
-    told = node >= 0
-    np.add.at(counts, (queue[told], node[told]), 1.0)
+    is_placed = node >= 0
+    np.add.at(counts, (queue[is_placed], node[is_placed]), 1.0)
     share = counts.sum(axis=0) / max(counts.sum(), 1.0)
     component = _components(counts[1:] > 0.0)
     found = {}

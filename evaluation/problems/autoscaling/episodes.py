@@ -29,8 +29,8 @@ def starts_of(asked: np.ndarray, interval_s: float) -> np.ndarray:
     """[episodes] first rows of the episodes that the load [rows] of a day holds; none shares a row with another."""
     length = rows_of_episode(interval_s)
     starts = np.arange(len(asked) // length) * length
-    told = np.isfinite(asked[: len(starts) * length]).reshape(-1, length).mean(axis=1)
-    return starts[told >= LEAST_LOGGED]
+    known_share = np.isfinite(asked[: len(starts) * length]).reshape(-1, length).mean(axis=1)
+    return starts[known_share >= LEAST_LOGGED]
 
 
 def as_that_day(grants: Grants, starts: np.ndarray) -> Autoscaler:
