@@ -144,20 +144,7 @@ class Guard:
             seen = granted._replace(memory_gib=memory_seen(setting, granted))
             by_policy = by_rules if is_rule else self.policy.decide(seen, now, before)
         answers = np.isfinite(by_policy.replicas if is_rule else np.sum(by_policy, axis=0))
-        reasons = [
-            stale or odd[place] or unlike_training(setting, place, granted, now, before)
-            for place in range(len(setting.names))
-        ]
-        if setting.form == TEACHER and any(reasons):  # it decides for all of them together
-            unlike = [name for name, reason in zip(setting.names, reasons, strict=True) if reason]
-            reasons = [
-                reason or f"{first(unlike)}: unlike training, and one network decides for all"
-                for reason in reasons
-            ]
-        reasons = [
-            reason or ("" if answered else "the policy has no answer to these metrics")
-            for reason, answered in zip(reasons, answers.tolist(), strict=True)
-        ]
+        reasons = self._doubts([stale or one for one in odd], answers, granted, now, before)
         known = np.isfinite(by_rules.replicas) & (not stale)
         arms = [
             POLICY if not reason else FALLBACK if rules else HOLD
@@ -184,6 +171,26 @@ class Guard:
         if self.config.max_cores is not None:
             wanted, reasons = self._affordable(self.config.max_cores, granted, now, wanted, reasons)
         return GuardedGrants(wanted, by_policy, by_rules, tuple(arms), tuple(reasons))
+
+    def _doubts(
+        self, doubts: list[str], answers: np.ndarray, granted: Granted, now: Reading, before: Reading
+    ) -> list[str]:
+        """Why the policy does not decide for each deployment, `doubts` first; empty where it does."""
+        setting = self.policy.setting
+        found = [
+            doubt or unlike_training(setting, place, granted, now, before)
+            for place, doubt in enumerate(doubts)
+        ]
+        unlike = [name for name, reason in zip(setting.names, found, strict=True) if reason]
+        if setting.form == TEACHER and unlike:  # it decides for all of them together
+            found = [
+                reason or f"{first(unlike)}: unlike training, and one network decides for all"
+                for reason in found
+            ]
+        return [
+            reason or ("" if answered else "the policy has no answer to these metrics")
+            for reason, answered in zip(found, answers.tolist(), strict=True)
+        ]
 
     def _rescued(self, granted: Granted, now: Reading, wanted: Granted) -> Granted:
         if not self.config.resources:  # whose size nobody writes
