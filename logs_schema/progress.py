@@ -28,6 +28,10 @@ class Progress(Protocol):
         """A line worth reading that stays."""
 
 
+def unseen(done: float, total: float | None = None, text: str = "") -> None:
+    """A stage that shows nothing."""
+
+
 class SilentProgress:
     """Shows no stages; notes go to `stream`, if there is one."""
 
@@ -37,11 +41,7 @@ class SilentProgress:
     @contextmanager
     def stage(self, name: str, *, total: float | None = None, unit: str = "") -> Iterator[Stage]:
         """Show nothing."""
-
-        def show(done: float, total: float | None = None, text: str = "") -> None:
-            pass
-
-        yield show
+        yield unseen
 
     def note(self, text: str) -> None:
         """Write the note, if there is a stream."""

@@ -2,7 +2,7 @@
 
 import os
 import zipfile
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import jax
@@ -84,6 +84,16 @@ def load_structure(path: Path, structure: PyTree) -> PyTree:
             advice="make the product again with this version",
         )
     return jax.tree.unflatten(jax.tree.structure(structure), [arrays[name] for name in names])
+
+
+def kept_arrays(file: Path | None, make: Callable[[], PyTree], structure: Callable[[], PyTree]) -> PyTree:
+    """What `make` makes, from its file where it was saved before; `structure` as of `load_structure`. None saves
+    nothing."""
+    if file is None:
+        return make()
+    if not file.exists():
+        save_arrays(file, make())
+    return load_structure(file, structure())
 
 
 def load_nested(path: Path) -> dict[str, PyTree]:

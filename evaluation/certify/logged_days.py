@@ -14,6 +14,7 @@ import numpy as np
 
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Stage, unseen
 from twin.contracts import Array
 from twin.imitation.fidelity import STATES
 from twin.placement.encoding import Encoding
@@ -85,12 +86,12 @@ def counted_once(windows: Windows) -> np.ndarray:
 
 
 def real_days(
-    archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, num_steps: int
+    archive: Archive, encoding: Encoding, days: Sequence[dt.date], *, num_steps: int, stage: Stage = unseen
 ) -> dict[dt.date, HeldOutDay]:
-    """Logged windows and outcomes of every day."""
+    """Logged windows and outcomes of every day; `stage` is told how many windows are followed."""
     chosen = sorted(set(days))
     parts = days_windows(archive, encoding, chosen, num_steps=num_steps)
-    illegal, states = _followed(joined(parts), encoding)
+    illegal, states = _followed(joined(parts), encoding, stage)
     found, begin = {}, 0
     for day, part in zip(chosen, parts, strict=True):
         here = slice(begin, begin + part.num_windows)
@@ -104,10 +105,10 @@ def real_days(
     return found
 
 
-def _followed(windows: Windows, encoding: Encoding) -> tuple[np.ndarray, np.ndarray]:
+def _followed(windows: Windows, encoding: Encoding, stage: Stage) -> tuple[np.ndarray, np.ndarray]:
     """Illegal decisions [T, W] of the log and its states at the horizons."""
     illegal, states = [], []
-    for _, followed in followed_parts(windows, encoding):
+    for _, followed in followed_parts(windows, encoding, stage):
         illegal.append(followed.history.illegal[:, 0])
         states.append(at_horizons(followed.history.global_observation.node[:, STATES]))
     return np.concatenate(illegal, axis=-1), np.concatenate(states, axis=-1)

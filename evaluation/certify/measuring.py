@@ -7,7 +7,7 @@ Values of fixed policies. The population.
 import datetime as dt
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from evaluation.certify.answer_lines import (
@@ -48,12 +48,11 @@ from evaluation.comparison.formatting import share_in_words
 from evaluation.comparison.report import Chart
 from evaluation.jobs.unfinished import Unfinished
 from logs_schema import Archive
-from logs_schema.progress import Progress, SilentProgress
+from logs_schema.progress import Progress, SilentProgress, Stage, unseen
 from twin.placement.encoding import Encoding
 from twin.placement.log_windows import encode_days
 from twin.placement.model import PlacementTwin
 
-NOTHING_KEPT = Unfinished()
 PARTS = (ANSWERS, POLICIES, POPULATION)
 """The parts that tasks measure; the answers, and all lines from the same simulated days, are one part."""
 MOST_OF_A_DAY = 40_000
@@ -87,6 +86,7 @@ class CertificateParts:
     config: CertifyConfig
     population: Path | None
     keep: Unfinished
+    progress: Progress
 
     @cached_property
     def chosen(self) -> HeldOutDays:
@@ -98,28 +98,29 @@ class CertificateParts:
         """Logged windows and outcomes of these days."""
         # Seen as what is measured is, so that one program follows both logs where windows are as long.
         encoding = seen_in_full(of_twin(self.twin)).encoding
-        return logged_days(self.archive, encoding, self.chosen, self.config)
+        with self.progress.stage("follow the held-out days", unit="windows") as stage:
+            return logged_days(self.archive, encoding, self.chosen, self.config, stage)
 
-    def part(self, name: str, progress: Progress) -> MeasuredSections:
+    def part(self, name: str) -> MeasuredSections:
         """One of `PARTS`."""
         make = {ANSWERS: self._answers, POLICIES: self._policies, POPULATION: self._population}[name]
-        return self.keep.record(name, partial(make, progress), MeasuredSections)
+        return self.keep.record(name, make, MeasuredSections)
 
-    def _answers(self, progress: Progress) -> MeasuredSections:
+    def _answers(self) -> MeasuredSections:
         return measure(
-            of_twin(self.twin), self.archive, self.chosen, self.config, progress, lambda: self.real
+            of_twin(self.twin), self.archive, self.chosen, self.config, self.progress, lambda: self.real
         )
 
-    def _policies(self, progress: Progress) -> MeasuredSections:
-        with progress.stage(POLICIES):
+    def _policies(self) -> MeasuredSections:
+        with self.progress.stage(POLICIES):
             lines, charts = ranking_lines(
                 self.archive, self.twin, lambda: self.real[self.chosen.days[0]], self.config
             )
         return MeasuredSections(tuple(lines), {POLICIES: charts})
 
-    def _population(self, progress: Progress) -> MeasuredSections:
+    def _population(self) -> MeasuredSections:
         train_days = self.twin.encoding.train_days
-        with progress.stage(POPULATION):
+        with self.progress.stage(POPULATION):
             found = population_lines(self.archive, self.population, train_days, self.chosen, self.config)
         return MeasuredSections(tuple(found.lines), {POPULATION: found.charts}, found.notes)
 
@@ -144,16 +145,17 @@ def measure_part(task: PartTask) -> None:
     """Measures one part of a certificate and saves it."""
     parts = CertificateParts(
         PlacementTwin.load(task.twin), Archive(task.archive), task.days, task.config, task.population,
-        Unfinished(task.folder),
+        Unfinished(task.folder), SilentProgress(),
     )  # fmt: skip
-    parts.part(task.name, SilentProgress())
+    parts.part(task.name)
 
 
 def logged_days(
-    archive: Archive, encoding: Encoding, chosen: HeldOutDays, config: CertifyConfig
+    archive: Archive, encoding: Encoding, chosen: HeldOutDays, config: CertifyConfig, stage: Stage = unseen
 ) -> Mapping[dt.date, HeldOutDay]:
-    """Logged windows and outcomes of held-out days and their partners."""
-    return real_days(archive, encoding, [*chosen.days, *chosen.partners], num_steps=config.num_steps)
+    """Logged windows and outcomes of held-out days and their partners; `stage` as of `real_days`."""
+    days = [*chosen.days, *chosen.partners]
+    return real_days(archive, encoding, days, num_steps=config.num_steps, stage=stage)
 
 
 def measure(
@@ -193,9 +195,9 @@ def measure(
         forecasts = forecast(tested, behaviour, parts, seed=config.seed, known_until_s=end_s)
         trio = answers_trio(forecasts, partners)
         clone = clone_line(CLOSED, forecasts, config)
-    with progress.stage("play them in closed loop"):
+    with progress.stage("play them in closed loop", unit="replications") as stage:
         simulation = Simulation(tested, behaviour, held, seed=config.seed)
-        simulated = simulation.closed_loop(end_s)
+        simulated = simulation.closed_loop(end_s, stage)
     with progress.stage("compare twin and log"):
         one_step, calibration_charts = _one_step(forecasts, config)
         closed = closed_trio(held, simulated, partners)

@@ -16,6 +16,7 @@ import numpy as np
 
 from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, at_horizons, outcomes_from
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
+from logs_schema.progress import Stage, unseen
 from offline_rl.distributions import sample
 from twin.contracts import Array, PyTree
 from twin.environment import environment
@@ -56,15 +57,19 @@ class Simulation:
         ends = np.cumsum([day.windows.num_windows for day in self._days])
         return np.split(states, ends[:-1], axis=-1)
 
-    def closed_loop(self, known_until_s: float) -> list[DayOutcomes]:
+    def closed_loop(self, known_until_s: float, stage: Stage = unseen) -> list[DayOutcomes]:
         """The same requests under the clone, one list entry a day: the rows of the first replication come first.
 
         Every window is simulated `MIN_COPIES` times at least, as often by each member.
-        Outcomes later than `known_until_s`, the end of the log, count as unknown, as they do in the log.
+        Outcomes later than `known_until_s`, the end of the log, count as unknown, as they do in the log. `stage` is
+        told how many replications are done.
         """
         members = self._tested.num_members
         num_copies = -(-MIN_COPIES // members) * members
-        copies = [self._simulated(1 + copy, follows=False) for copy in range(num_copies)]
+        copies = []
+        for copy in range(num_copies):
+            copies.append(self._simulated(1 + copy, follows=False))
+            stage(copy + 1.0, float(num_copies))
         found, begin = [], 0
         for day in self._days:
             here = slice(begin, begin + day.windows.num_windows)

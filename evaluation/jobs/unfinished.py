@@ -142,3 +142,6 @@ class Unfinished:
         """Removes the units of a finished step as soon as its product is in place: until then a kill loses neither."""
         if self.folder is not None:
             remove_once_in_place(self.out or self.folder, self.folder)
+
+
+NOTHING_KEPT = Unfinished()

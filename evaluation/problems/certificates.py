@@ -82,10 +82,7 @@ def build_certificate(
     certifier = kit.certifier(twin_path, population)
     keep = _unfinished(out, archive, twin_path, days, config, population, engine)
     try:
-        if certifier.in_parts is None:
-            certificate = certifier.certify(archive, days, config, progress)
-        else:
-            certificate = certifier.in_parts(archive, days, config, progress, keep)
+        certificate = certifier.certify(archive, days, config, progress, keep)
     except ProductError:
         raise
     except SchedtwinError as error:

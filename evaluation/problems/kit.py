@@ -93,17 +93,12 @@ class Certifier(NamedTuple):
     """Functions that certify a twin of the problem.
 
     Attributes:
-        certify: (archive, held-out days or None, settings, progress) -> certificate.
+        certify: (archive, held-out days or None, settings, progress, finished parts) -> certificate.
         refused: (error, archive, settings) -> certificate with the reason why nothing was measured.
-        in_parts: As `certify`, (..., unfinished), by parts that are saved and that tasks can make; None where a
-            certificate has no parts.
     """
 
-    certify: Callable[[Archive, Sequence[dt.date] | None, CertifyConfig, Progress], Certificate]
+    certify: Callable[[Archive, Sequence[dt.date] | None, CertifyConfig, Progress, Unfinished], Certificate]
     refused: Callable[[SchedtwinError, Archive, CertifyConfig], Certificate]
-    in_parts: (
-        Callable[[Archive, Sequence[dt.date] | None, CertifyConfig, Progress, Unfinished], Certificate] | None
-    ) = None
 
 
 Export = Callable[[Path, Path, ExportOptions], Facts]

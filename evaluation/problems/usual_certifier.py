@@ -1,4 +1,4 @@
-"""The usual certifier: of a twin without a population of agents, whose certificate is made in one piece."""
+"""The usual certifier: of a twin without a population of agents."""
 
 import datetime as dt
 from collections.abc import Callable, Sequence
@@ -8,6 +8,7 @@ from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.comparison.products import train_days_in
 from evaluation.comparison.training_days import held_out_or_first
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.kit import Certifier
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -15,9 +16,14 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from twin.problems import problem_of
 
-Certify = Callable[[Archive, Sequence[dt.date], Sequence[dt.date] | None, CertifyConfig, str], Certificate]
-"""(archive, training days, named held-out days or None, settings, content hash of the twin) -> certificate."""
-CertifyDays = Callable[[Archive, Sequence[dt.date], Sequence[dt.date], CertifyConfig, str], Certificate]
+Certify = Callable[
+    [Archive, Sequence[dt.date], Sequence[dt.date] | None, CertifyConfig, str, Unfinished], Certificate
+]
+"""(archive, training days, named held-out days or None, settings, content hash of the twin, finished parts) ->
+certificate."""
+CertifyDays = Callable[
+    [Archive, Sequence[dt.date], Sequence[dt.date], CertifyConfig, str, Unfinished], Certificate
+]
 """The same with the held-out days, which may be none."""
 
 
@@ -26,10 +32,10 @@ def on_first_days(certify: CertifyDays) -> Certify:
 
     def held_out(
         archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
-        twin_hash: str,
+        twin_hash: str, keep: Unfinished,
     ) -> Certificate:  # fmt: skip
         chosen = held_out_or_first(archive, train_days, days, config.max_days)
-        return certify(archive, train_days, chosen, config, twin_hash)
+        return certify(archive, train_days, chosen, config, twin_hash, keep)
 
     return held_out
 
@@ -44,8 +50,12 @@ def usual_certifier(twin: Path, population: Path | None, certify: Certify) -> Ce
         )  # fmt: skip
 
     def make(
-        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, _progress: Progress
+        archive: Archive,
+        days: Sequence[dt.date] | None,
+        config: CertifyConfig,
+        _progress: Progress,
+        keep: Unfinished,
     ) -> Certificate:
-        return certify(archive, train_days, days, config, manifest.content_hash)
+        return certify(archive, train_days, days, config, manifest.content_hash, keep)
 
     return Certifier(make, refusing(manifest.content_hash, train_days))

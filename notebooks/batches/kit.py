@@ -10,6 +10,7 @@ from evaluation.certify.persistence import certification_facts
 from evaluation.comparison.products import refuse_other_days, refuse_other_twin, train_days_in, trained_in
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.training_days import plan_of, train_days_of
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import Takes, UserPolicy, enter, tried
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit, StepPlan
@@ -118,6 +119,7 @@ def certifier(twin: Path, population: Path | None) -> Certifier:
         days: Sequence[dt.date] | None,
         config: CertifyConfig,
         twin_hash: str,
+        _keep: Unfinished,
     ) -> Certificate:
         held_out = [day for day in archive.days("requests") if day > train_days[-1]] if days is None else days
         return certify(edges, archive, train_days, held_out, config, twin_hash)

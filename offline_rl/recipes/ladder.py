@@ -35,6 +35,7 @@ first rung's.
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
+from pathlib import Path
 from threading import Lock
 from typing import NamedTuple
 
@@ -42,9 +43,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.progress import Stage, unseen
 from offline_rl.confidence import half_width
 from offline_rl.networks import Actor, greedy_policy
-from twin.contracts import Array, PyTree
+from twin.arrays import kept_arrays
+from twin.contracts import Array, PyTree, Trajectory
 from twin.mapped import mapped
 from twin.placement.history import fewer_of
 from twin.placement.learned import AnswerModel
@@ -214,6 +217,8 @@ def climb(
     most_response: float | None = None,
     logged: np.ndarray | None = None,
     clone: str = "",
+    keep: Path | None = None,
+    stage: Stage = unseen,
 ) -> dict[str, RungStep]:
     """Takes one rung after another: a rule where it is expected to be better than the one held, a network where it
     surely is.
@@ -226,6 +231,8 @@ def climb(
         logged: [windows] mean reward of the logged decisions in the referee's episodes, NaN where it is not known;
             None: nothing is known of it.
         clone: Name of the rung that clones the logged behaviour; empty: none does.
+        keep: Folder of the evaluations that are done.
+        stage: Told how many rungs are valued.
 
     Returns:
         Name -> step, in the order of the rungs; exactly one is chosen.
@@ -233,7 +240,7 @@ def climb(
     held: Rung | None = None
     best, first, steps, all_played = _NOTHING, _NOTHING, {}, {}
     for rung in rungs:
-        played = all_played[rung.name] = evaluate(rung.network, rung.params)
+        played = all_played[rung.name] = kept(keep, rung.name, partial(evaluate, rung.network, rung.params))
         first = first if held else played
         gain = gain_of(played, best) if held else RungGain()
         too_slow = (
@@ -247,12 +254,27 @@ def climb(
         )  # fmt: skip
         if taken:
             held, best = rung, played
+        stage(float(len(steps)), float(len(rungs)))
     chosen = held.name if held else ""
     for name, played in all_played.items():
         steps[name] = _beside_behaviour(steps[name], played, logged, all_played.get(clone))
     if not is_trusted and clone in steps and not _is_above_behaviour(steps[chosen]):
         chosen = clone
     return {name: step._replace(is_chosen=name == chosen) for name, step in steps.items()}
+
+
+def logged_value(history: Trajectory, windows: Windows, episodes: Windows) -> np.ndarray:
+    """[episodes] mean reward of the logged decisions that settled in every episode, NaN where none did; `history`: the
+    log of `windows`, which hold the same requests."""
+    known = windows.valid() & np.asarray(history.active & history.settled)[:, 0]
+    reward = dict(
+        zip(windows.row[known].tolist(), np.asarray(history.reward)[:, 0][known].tolist(), strict=True)
+    )
+    each = [
+        [reward[row] for row in episodes.row[:length, number].tolist() if row in reward]
+        for number, length in enumerate(episodes.length.tolist())
+    ]
+    return np.array([np.mean(values) if values else np.nan for values in each])
 
 
 def _beside_behaviour(
@@ -310,13 +332,23 @@ def _mean(values: np.ndarray) -> float:
     return float(np.nanmean(values)) if np.isfinite(values).any() else float("nan")
 
 
-def select_row(evaluate: Evaluator, network: Actor, stacked: PyTree) -> int:
-    """The seed that does best before a referee, of parameters with leaves [seeds, ...]; ties to the first."""
+def select_row(evaluate: Evaluator, network: Actor, stacked: PyTree, keep: Path | None = None) -> int:
+    """The seed that does best before a referee, of parameters with leaves [seeds, ...]; ties to the first. `keep`:
+    folder of the evaluations that are done."""
     num_seeds = len(jax.tree.leaves(stacked)[0])
     if num_seeds == 1:
         return 0
     each = [jax.tree.map(lambda leaf, row=row: leaf[row], stacked) for row in range(num_seeds)]
-    return int(np.argmax([evaluate(network, params).mean for params in each]))
+    values = [
+        kept(keep, str(row), partial(evaluate, network, params)).mean for row, params in enumerate(each)
+    ]
+    return int(np.argmax(values))
+
+
+def kept(keep: Path | None, name: str, evaluate: Callable[[], RungResult]) -> RungResult:
+    """An evaluation by its name in a folder; None keeps nothing."""
+    found = kept_arrays(keep and keep / f"{name}.npz", evaluate, lambda: _NOTHING)
+    return found._replace(out_of_support=float(found.out_of_support))
 
 
 def rungs_of(steps: Mapping[str, RungStep]) -> list[dict[str, float | str | bool | None]]:

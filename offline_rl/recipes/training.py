@@ -35,6 +35,7 @@ from offline_rl.recipes.ladder import (
     chosen_of,
     climb,
     held_out_referee,
+    logged_value,
     select_row,
 )
 from offline_rl.recipes.ladder_words import beside_the_log, in_words
@@ -45,7 +46,7 @@ from offline_rl.rules import rule_actor
 from offline_rl.rules.in_twin import DESCRIPTIONS, TUNED, rules_in_words, rules_of, tune_rules
 from offline_rl.rules.residual import on_rule
 from offline_rl.selecting import Selected, train_selecting
-from twin.arrays import load_structure, save_arrays
+from twin.arrays import kept_arrays
 from twin.contracts import Array, PyTree, Trajectory
 from twin.placement.encoding import Encoding
 from twin.placement.history import replay_log
@@ -59,7 +60,8 @@ _LADDER = 4
 """Likewise for the ladder's referee."""
 _RESIDUAL = 5
 """Likewise for the policy that corrects a rule."""
-RESIDUAL, SEED, CLONE, CLONED = "residual", "seed", "clone.npz", "bc_greedy"
+RESIDUAL, SEED, CLONE, CLONED, LADDER = "residual", "seed", "clone.npz", "bc_greedy", "ladder"
+RULES_TUNED = "tuned.npz"
 RESIDUAL_KL = 0.003
 """Weight of the divergence from the rule that a residual begins at; its entropy has none."""
 
@@ -75,12 +77,13 @@ class Contenders(NamedTuple):
     # [windows] what the logged decisions were worth in the referee's episodes; None where these begin otherwise
     logged: np.ndarray | None
 
-    def ranked(self, progress: Progress, *, is_trusted: bool) -> Schedulers:
+    def ranked(self, progress: Progress, *, is_trusted: bool, keep: Path | None = None) -> Schedulers:
         """The schedulers with the ladder's choice.
 
-        `is_trusted` is False of a twin that failed its certificate: then small gains do not count, see `ladder`.
+        `is_trusted` is False of a twin that failed its certificate: then small gains do not count, see `ladder`. `keep`
+        as of `train_contenders`.
         """
-        steps = _ladder(self, progress, is_trusted)
+        steps = _ladder(self, progress, is_trusted, keep)
         return self.found._replace(ladder=steps)
 
 
@@ -143,7 +146,7 @@ def train_contenders(
         begun: `start_of` this very twin's log, where it was begun before the twin was there.
     """
     config = even_streams(config, twin.config.num_members, twin.encoding.cluster.num_nodes)
-    rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress)
+    rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress, keep)
     start = begun.result() if begun else _start(key, twin, config, progress, keep)
     in_twin = config.seeds if config.num_updates else ()
     ahead([*(f"{SEED} {seed}" for seed in in_twin), *config.from_logs])
@@ -174,20 +177,6 @@ def train_contenders(
     is_alike = windows.driven_out is None  # else episodes begin without what waited in the log
     logged = logged_value(start.history, windows, episodes_of(twin, config)) if is_alike else None
     return Contenders(referee, start.network, correctors, found, config.most_response, logged)
-
-
-def logged_value(history: Trajectory, windows: Windows, episodes: Windows) -> np.ndarray:
-    """[episodes] mean reward of the logged decisions that settled in every episode, NaN where none did; `history`: the
-    log of `windows`, which hold the same requests."""
-    known = windows.valid() & np.asarray(history.active & history.settled)[:, 0]
-    reward = dict(
-        zip(windows.row[known].tolist(), np.asarray(history.reward)[:, 0][known].tolist(), strict=True)
-    )
-    each = [
-        [reward[row] for row in episodes.row[:length, number].tolist() if row in reward]
-        for number, length in enumerate(episodes.length.tolist())
-    ]
-    return np.array([np.mean(values) if values else np.nan for values in each])
 
 
 def _referee(
@@ -227,22 +216,23 @@ def start_of(
 ) -> TrainingStart:
     """The log and its clone, which is taken from `keep` where it is kept; `windows`: a twin's disjoint ones."""
     key_clone = jax.random.split(key, 3)[0]
-    history = replay_log(windows, encoding)
+    with progress.stage("follow the log", unit="windows") as stage:
+        history = replay_log(windows, encoding, stage)
     example = example_in(history)
     network = NETWORKS[config.network](example)
-    file = None if keep is None else keep / CLONE
-    if file is None or not file.exists():
+
+    def fit() -> PyTree:
         with progress.stage("clone", total=config.clone_updates, unit="updates") as stage:
             clone, curve = fit_clone(
                 key_clone, history, example, network, config.clone_updates, config.clone_streams, config.held_out,
                 stage,
             )  # fmt: skip
-        clone = jax.tree.map(np.asarray, clone)
-        if file is not None:
-            save_arrays(file, (clone, curve))
-    else:
-        clone, curve = load_structure(file, (jax.eval_shape(network.init, key_clone), 0))
-    return TrainingStart(history, example, network, clone, curve)
+        return jax.tree.map(np.asarray, clone), curve
+
+    shapes = jax.eval_shape(network.init, key_clone)
+    return TrainingStart(
+        history, example, network, *kept_arrays(keep and keep / CLONE, fit, lambda: (shapes, 0))
+    )
 
 
 def train_part(key: Array, twin: PlacementTwin, config: TrainingConfig, keep: Path, name: str) -> None:
@@ -276,7 +266,8 @@ def _residual(
     """PPO in the twin from the best of the rules, correcting its scores; nothing where it is not configured."""
     if not correctors:
         return {}
-    best, _ = chosen_of(climb(_rule_rungs(rules), evaluate))
+    folder = keep and keep / RESIDUAL
+    best, _ = chosen_of(climb(_rule_rungs(rules), evaluate, keep=folder and folder / LADDER))
     network = correctors[kind_of(rules[best])]
     start = on_rule(jax.jit(network.init)(key), rules[best])
     alone = replace(
@@ -286,7 +277,6 @@ def _residual(
         entropy=0.0,
         kl_to_clone=RESIDUAL_KL,
     )
-    folder = None if keep is None else keep / RESIDUAL
     (run,) = train_in_twin(key, twin, example, network, start, evaluate, alone, progress, folder)
     return {RESIDUAL: run.best.params.actor}
 
@@ -304,7 +294,9 @@ def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
     ]  # fmt: skip
 
 
-def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dict[str, RungStep]:
+def _ladder(
+    contenders: Contenders, progress: Progress, is_trusted: bool, keep: Path | None
+) -> dict[str, RungStep]:
     """How rules, what corrects the best one, the clone, learners from logs and the policies from the twin did with the
     members held out; what is nearest to a rule comes first, so that others must beat it."""
     referee, network, found = contenders.referee, contenders.network, contenders.found
@@ -314,31 +306,40 @@ def _ladder(contenders: Contenders, progress: Progress, is_trusted: bool) -> dic
         corrector = contenders.correctors[str(network_facts(params).corrects)]
         rungs.append(Rung(RESIDUAL, 0, corrector, params, corrects_rule=True))
     rungs.append(Rung(CLONED, 0, network, found.clone))
-    rows = {name: select_row(referee.select, network, params) for name, params in found.from_logs.items()}
+    folder = keep and keep / LADDER
+    rows = {
+        name: select_row(referee.select, network, params, folder and folder / name)
+        for name, params in found.from_logs.items()
+    }
     if found.num_trained:
         rows[TWIN] = best_seed(found)
     rungs += [Rung(name, row, network, policy_params(found, name, row)) for name, row in rows.items()]
-    with progress.stage("ladder"):
+    with progress.stage("ladder", unit="rungs") as stage:
         steps = climb(
             rungs, referee.rank, is_trusted=is_trusted, most_response=contenders.most_response,
-            logged=contenders.logged, clone=CLONED,
+            logged=contenders.logged, clone=CLONED, keep=folder, stage=stage,
         )  # fmt: skip
     worse = "warning: " if beside_the_log(steps) else ""
     progress.note(f"{worse}ladder: {in_words(steps, is_trusted=is_trusted)}")
     return steps
 
 
-def _rules(key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress) -> dict[str, PyTree]:
+def _rules(
+    key: Array, twin: PlacementTwin, config: TrainingConfig, progress: Progress, keep: Path | None
+) -> dict[str, PyTree]:
     """The rules that the log supports, by name, and the tuned ones beside them."""
     rules = rules_of(twin)
     progress.note(rules_in_words(rules, twin.encoding))
     if config.tuning_streams:
-        with progress.stage("tune rules in the twin"):
+        with progress.stage("tune rules in the twin", unit="rounds") as stage:
             episodes, model = episodes_of(twin, config), members_of(twin)[0]
             num_requests = config.tuning_streams * twin.windows.num_steps
             num_streams = _streams_for(num_requests, episodes, model)
-            tuned, _ = tune_rules(key, twin, episodes, model, rules, num_streams)
-        rules |= tuned
+            rules |= kept_arrays(
+                keep and keep / RULES_TUNED,
+                lambda: tune_rules(key, twin, episodes, model, rules, num_streams, stage)[0],
+                lambda: {TUNED: rules[EXPECTED_ON_TIME]} if EXPECTED_ON_TIME in rules else {},
+            )
     return rules
 
 

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.progress import Stage, unseen
 from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import greedy_policy
@@ -64,6 +65,7 @@ def tune_rules(
     model: AnswerModel,
     rules: Mapping[str, PyTree],
     num_streams: int,
+    stage: Stage = unseen,
 ) -> tuple[dict[str, PyTree], Tuned | None]:
     """The tuned rules by name, and how the candidates did; nothing where there is nothing to tune.
 
@@ -74,6 +76,7 @@ def tune_rules(
         model: The members to tune with.
         rules: From `rules_of`.
         num_streams: Streams that every candidate plays in a round, a multiple of the members.
+        stage: Told how many rounds are done.
     """
     if EXPECTED_ON_TIME not in rules:
         return {}, None
@@ -90,7 +93,7 @@ def tune_rules(
         return jax.vmap(one)(params, keys)
 
     episodes = jax.tree.map(jnp.asarray, windows)
-    tuned = successive_halving(key, lambda *arguments: play(episodes, model, *arguments), candidates)
+    tuned = successive_halving(key, lambda *arguments: play(episodes, model, *arguments), candidates, stage)
     return {TUNED: candidates[tuned.best]}, tuned
 
 

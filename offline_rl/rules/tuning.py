@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.progress import Stage, unseen
 from offline_rl.errors import TrainingError
 from twin.contracts import Array, PyTree
 
@@ -27,13 +28,14 @@ class Tuned(NamedTuple):
     num_plays: np.ndarray  # [candidates] how many
 
 
-def successive_halving(key: Array, play: Play, candidates: Sequence[PyTree]) -> Tuned:
+def successive_halving(key: Array, play: Play, candidates: Sequence[PyTree], stage: Stage = unseen) -> Tuned:
     """The best of some candidates.
 
     Args:
         key: PRNG key; every round folds in its number.
         play: Plays candidates; called once a round, always with as many rows as there are candidates.
         candidates: Parameters of one structure; a power of two of them.
+        stage: Told how many rounds are done.
 
     Returns:
         The one that is left, ties to the first, and what all were worth.
@@ -45,7 +47,8 @@ def successive_halving(key: Array, play: Play, candidates: Sequence[PyTree]) -> 
     if total < 1 or total & (total - 1):
         raise TrainingError(f"{total} candidates cannot be halved", allowed="1, 2, 4, 8, ...")
     summed, num_plays, alive = np.zeros(total), np.zeros(total, int), np.arange(total)
-    for number in range(max(1, total.bit_length() - 1)):
+    num_rounds = max(1, total.bit_length() - 1)
+    for number in range(num_rounds):
         copies = total // len(alive)
         rows = np.repeat(alive, copies)
         keys = jnp.tile(jax.random.split(jax.random.fold_in(key, number), copies), len(alive))
@@ -54,4 +57,5 @@ def successive_halving(key: Array, play: Play, candidates: Sequence[PyTree]) -> 
         np.add.at(num_plays, rows, 1)
         ranked = np.argsort(-summed[alive] / num_plays[alive], kind="stable")
         alive = np.sort(alive[ranked[: max(1, len(alive) // 2)]])
+        stage(number + 1.0, float(num_rounds))
     return Tuned(int(alive[0]), summed / np.maximum(num_plays, 1), num_plays)

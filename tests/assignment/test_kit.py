@@ -12,6 +12,7 @@ from evaluation import SlotPolicies, UnitValues, compare, shifted_days
 from evaluation.commands.cli import main
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
+from evaluation.jobs.unfinished import NOTHING_KEPT
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
 from evaluation.problems.assignment.regions import busiest
 from evaluation.problems.configuration import RunConfig
@@ -129,15 +130,15 @@ def test_a_certificate_passes_what_is_right_and_fails_what_has_changed(made, tmp
     certifier = ASSIGNMENT_KIT.certifier(made["twin"], None)
     config = dataclasses.replace(RunConfig().certify, min_rows=100, num_replicates=200)
     last = archive.days("requests")[-1]
-    certificate = certifier.certify(archive, [last], config, None)
+    certificate = certifier.certify(archive, [last], config, None, NOTHING_KEPT)
     verdicts = {line.name: line.verdict.value for line in certificate.lines}
     assert certificate.verdict.value == "fail"
     assert verdicts["computing on all edges, off by"] == "fail"
     assert verdicts["way from a to b, off by"] == "pass"
     with pytest.raises(ConfigError, match="overlap the training window"):
-        certifier.certify(archive, [archive.days("requests")[0]], config, None)
+        certifier.certify(archive, [archive.days("requests")[0]], config, None, NOTHING_KEPT)
     with pytest.raises(ConfigError, match="too few requests"):
-        certifier.certify(archive, [dt.date(2025, 1, 1)], config, None)
+        certifier.certify(archive, [dt.date(2025, 1, 1)], config, None, NOTHING_KEPT)
     assert certifier.refused(ConfigError("no such day"), archive, config).refusal == "no such day"
 
 

@@ -16,6 +16,7 @@ from evaluation.commands.output import as_text
 from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import DaysConfig
+from evaluation.jobs.unfinished import NOTHING_KEPT
 from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.pipeline.run import archive_step
 from evaluation.problems.autoscaling import comparing
@@ -227,7 +228,11 @@ def test_no_twin_is_certified_on_its_own_training_days(monkeypatch, tmp_path, ki
     certifier = kit.certifier(tmp_path / "twin", None)
     with pytest.raises(ConfigError, match="overlap the training window"):
         certifier.certify(
-            Days(4), [dt.date(2024, 1, 2), dt.date(2024, 1, 3)], CertifyConfig(), SilentProgress()
+            Days(4),
+            [dt.date(2024, 1, 2), dt.date(2024, 1, 3)],
+            CertifyConfig(),
+            SilentProgress(),
+            NOTHING_KEPT,
         )
 
 

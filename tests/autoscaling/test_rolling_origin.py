@@ -8,6 +8,7 @@ import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Verdict
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.problems.autoscaling import certifying
 from logs_schema.errors import ConfigError
 
@@ -46,10 +47,10 @@ def certificate(monkeypatch):
         certifying, "beyond_training", lambda _twin, log: np.zeros((len(log.time_s), 1), bool)
     )
 
-    def make(num_train, num_held):
+    def make(num_train, num_held, keep=NOTHING_KEPT):
         train, archive = DAYS[:num_train], SimpleNamespace(content_hash="")
         twin, days = a_twin(SimpleNamespace(days=train)), DAYS[num_train:][:num_held]
-        return certifying.certify(twin, archive, train, days, CertifyConfig(), "")
+        return certifying.certify(twin, archive, train, days, CertifyConfig(), "", keep)
 
     return make
 
@@ -76,3 +77,21 @@ def test_a_log_of_a_week_gives_a_verdict(certificate, monkeypatch):
 
 def test_days_of_training_are_not_held_out_where_enough_others_are(certificate):
     assert certificate(3, 6).notes[0] == "Intervals are over 6 held-out days."
+
+
+def test_a_certificate_that_is_killed_goes_on_with_the_day_that_is_missing(
+    certificate, monkeypatch, tmp_path
+):
+    calm, keep, fitted = certificate(6, 1), Unfinished(tmp_path / "units"), []
+
+    def dying(log):
+        fitted.append(len(log.days))
+        if len(fitted) == 3:
+            raise KeyboardInterrupt
+        return a_twin(log)
+
+    monkeypatch.setattr(certifying, "fit_application", dying)
+    with pytest.raises(KeyboardInterrupt):
+        certificate(6, 1, keep)
+    assert certificate(6, 1, keep).to_json() == calm.to_json()
+    assert fitted == [1, 2, 3, 3, 4, 5]  # days that twins know; the third dies, and is fitted again

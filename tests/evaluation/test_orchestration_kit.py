@@ -10,6 +10,8 @@ import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
+from evaluation.jobs import unfinished
+from evaluation.jobs.unfinished import NOTHING_KEPT
 from evaluation.problems.orchestration import training
 from evaluation.problems.orchestration.bench import Pair
 from evaluation.problems.orchestration.comparing import PlayConfig, play_pairs
@@ -21,6 +23,7 @@ from logs_schema.product import read_manifest
 from logs_schema.progress import SilentProgress
 from offline_rl import load_network
 from tests.evaluation.test_slot_logs import LOG, WORLD
+from twin.contracts import PyTree
 from twin.orchestration.fit import fit_orchestration
 from twin.orchestration.learned import learned_chance
 from twin.orchestration.persistence import load_fitted
@@ -54,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_certificate_holds_the_twin_against_later_days(folder: Path) -> None:
     certifier = ORCHESTRATION_KIT.certifier(folder / "twin", None)
-    found = certifier.certify(Archive(folder / "log"), None, CertifyConfig(), SilentProgress())
+    found = certifier.certify(Archive(folder / "log"), None, CertifyConfig(), SilentProgress(), NOTHING_KEPT)
     lines = {line.name: line for line in found.lines}
     assert {"closed_loop", "arrivals", "runs"} == {line.section for line in found.lines}
     off = lines["share on time, off by"].value.value
@@ -68,6 +71,41 @@ def test_a_comparison_holds_pairs_against_each_other_in_twin_and_truth(folder: P
     told = json.loads((folder / "comparison" / "comparison.json").read_text())
     assert {cell["judge"] for cell in told["cells"]} == {"twin of shifted days", "truth"}
     assert "expected_on_time+lookahead" in {cell["policy"] for cell in told["cells"]}
+
+
+@pytest.mark.parametrize(
+    ("command", "product"), [("certify", "certificate.json"), ("compare", "comparison.json")]
+)
+def test_what_is_killed_loses_one_unit_and_ends_the_same(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, product: str
+) -> None:
+    """Days of a certificate's closed loop, pairs of a comparison."""
+    made: list[Path] = []
+    save = unfinished.save_arrays
+
+    def saved(path: Path, tree: PyTree) -> None:
+        made.append(path)
+        if len(made) == 2:
+            raise KeyboardInterrupt
+        save(path, tree)
+
+    def run(out: str) -> int:
+        words = [command, str(folder / "twin"), str(folder / "log"), "--keep", str(tmp_path / out)]
+        if command == "compare":
+            words = [command, str(folder / "log"), str(folder / "twin"), "--out", str(tmp_path / out)]
+        return main([*words, "--config", str(folder / "settings.toml")])
+
+    monkeypatch.setattr(unfinished, "save_arrays", saved)
+    run("out")
+    assert not (tmp_path / "out").exists()
+    run("out")
+    num_made, made = len(made) - 1, []
+    monkeypatch.setattr(unfinished, "save_arrays", save)
+    run("calm")
+    told = [(tmp_path / out / product).read_bytes() for out in ("out", "calm")]
+    assert told[0] == told[1]
+    assert num_made == {"certify": 2, "compare": 26}[command]
+    assert not list(tmp_path.glob(".unfinished-*"))
 
 
 def test_a_twin_makes_up_days_that_are_a_log_again(folder: Path) -> None:

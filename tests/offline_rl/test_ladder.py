@@ -1,5 +1,6 @@
 """The ladder takes what is better with confidence, on paired windows, and stays where it cannot tell."""
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,11 +15,12 @@ from offline_rl.recipes.ladder import (
     chosen_of,
     climb,
     gain_of,
+    logged_value,
     rungs_of,
     select_row,
 )
 from offline_rl.recipes.ladder_words import beside_the_log, in_words
-from offline_rl.recipes.training import logged_value
+from twin.contracts import PyTree
 
 NO_ENTRANTS = Actor(None, None)  # type: ignore[arg-type]
 LUCK = 0.2 * np.random.default_rng(0).standard_normal((2, 64))
@@ -230,6 +232,23 @@ def test_the_interval_is_student_s_over_windows_that_both_settled() -> None:
 def test_seeds_are_chosen_by_value() -> None:
     stacked = {"value": np.array([0.1, 0.3, 0.2])}
     assert select_row(judged, NO_ENTRANTS, stacked) == 1
+
+
+def test_a_ladder_that_is_killed_goes_on_with_the_rung_that_is_missing(tmp_path: Path) -> None:
+    rungs = [Rung(str(value), 0, NO_ENTRANTS, {"value": value}) for value in (0.5, 0.3, 0.9)]
+    asked: list[float] = []
+
+    def dying(network: Actor, params: PyTree) -> RungResult:
+        asked.append(params["value"])
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        return judged(network, params)
+
+    with pytest.raises(KeyboardInterrupt):
+        climb(rungs, dying, keep=tmp_path)
+    found = climb(rungs, dying, keep=tmp_path)
+    assert asked == [0.5, 0.3, 0.3, 0.9]
+    assert str(found) == str(climb(rungs, judged))
 
 
 def beside_the_behaviour(logged: float, *, is_trusted: bool, correction: float = 0.53) -> dict[str, RungStep]:

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from logs_schema.progress import Stage, unseen
 from twin.contracts import Array, Environment, Trajectory
 from twin.environment import environment
 from twin.placement.availability import pending_fates
@@ -69,9 +70,10 @@ class Followed(NamedTuple):
     offers: Array  # [inputs, T, W] what the network of the answers is shown of every offer
 
 
-def replay_log(windows: Windows, encoding: Encoding) -> Trajectory:
-    """History as a trajectory: the logged decisions followed through the bookkeeping, one stream a window."""
-    return _of_all(windows, encoding, lambda history: history)
+def replay_log(windows: Windows, encoding: Encoding, stage: Stage = unseen) -> Trajectory:
+    """History as a trajectory: the logged decisions followed through the bookkeeping, one stream a window; `stage` as
+    of `followed_parts`."""
+    return _of_all(windows, encoding, lambda history: history, stage)
 
 
 def choices_in_log(windows: Windows, encoding: Encoding) -> Trajectory:
@@ -79,11 +81,13 @@ def choices_in_log(windows: Windows, encoding: Encoding) -> Trajectory:
     return _of_all(windows, encoding, lambda history: history._replace(global_observation=None))
 
 
-def _of_all(windows: Windows, encoding: Encoding, kept: Callable[[Trajectory], Trajectory]) -> Trajectory:
+def _of_all(
+    windows: Windows, encoding: Encoding, kept: Callable[[Trajectory], Trajectory], stage: Stage = unseen
+) -> Trajectory:
     """What is kept of the history of all windows, filled in part by part."""
     whole: Trajectory | None = None
     num_windows = windows.num_windows
-    for here, followed in followed_parts(windows, encoding):
+    for here, followed in followed_parts(windows, encoding, stage):
         part = kept(followed.history)
         if whole is None:
             whole = jax.tree.map(lambda leaf: np.empty((*leaf.shape[:-1], num_windows), leaf.dtype), part)
@@ -103,8 +107,11 @@ def shapes_of_replay(windows: Windows, encoding: Encoding) -> Trajectory:
     return jax.eval_shape(_replay_program(encoding.to_json()), first, table).history
 
 
-def followed_parts(windows: Windows, encoding: Encoding) -> Iterator[tuple[np.ndarray, Followed]]:
-    """The log followed some windows at a time: their indices, and what was recorded as NumPy arrays."""
+def followed_parts(
+    windows: Windows, encoding: Encoding, stage: Stage = unseen
+) -> Iterator[tuple[np.ndarray, Followed]]:
+    """The log followed some windows at a time: their indices, and what was recorded as NumPy arrays. `stage` is told
+    how many windows are followed."""
     width = _width(windows, encoding.cluster.num_nodes)
     for first in range(0, windows.num_windows, width):
         part = np.arange(first, min(first + width, windows.num_windows))
@@ -113,6 +120,7 @@ def followed_parts(windows: Windows, encoding: Encoding) -> Iterator[tuple[np.nd
         with _COMPILING:
             found = _replay_program(encoding.to_json())(padded, table)
         yield part, jax.tree.map(lambda leaf, part=part: np.asarray(leaf)[..., : len(part)], found)
+        stage(float(part[-1] + 1), float(windows.num_windows))
 
 
 def _width(windows: Windows, num_nodes: int) -> int:
@@ -150,8 +158,8 @@ class Offers(NamedTuple):
     driven_out: np.ndarray | None = None  # [rows] of `Windows.driven_out`
 
 
-def labelled_offers(windows: Windows, encoding: Encoding) -> Offers:
-    """The offers of some windows with their answers.
+def labelled_offers(windows: Windows, encoding: Encoding, stage: Stage = unseen) -> Offers:
+    """The offers of some windows with their answers; `stage` as of `followed_parts`.
 
     Returns:
         One row an offer, step by step and window by window; durations of unfinished requests are lower bounds, known up
@@ -161,7 +169,7 @@ def labelled_offers(windows: Windows, encoding: Encoding) -> Offers:
     column = np.cumsum(rows).reshape(rows.shape) - 1
     inputs = np.empty((num_inputs(encoding.cluster), rows.sum()), np.float32)
     legal = np.ones(rows.shape, bool)
-    for part, followed in followed_parts(windows, encoding):
+    for part, followed in followed_parts(windows, encoding, stage):
         here = rows[:, part]
         inputs[:, column[:, part][here]] = followed.offers[:, here]
         legal[:, part] = ~followed.history.illegal[:, 0]

@@ -15,6 +15,7 @@ from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.logged_days import LoggedDays
 from logs_schema.options import refuse_type
 from logs_schema.product import MANIFEST
+from logs_schema.progress import Progress, SilentProgress
 from logs_schema.records import with_tuples
 from logs_schema.settings import refuse_below_one
 from twin.arrays import load_structure, save_arrays
@@ -240,6 +241,7 @@ def fit_twin(
     *,
     num_steps: int,
     program: FitProgram | None = None,
+    progress: Progress | None = None,
 ) -> PlacementTwin:
     """Learns a twin from some days of an archive; what happened after the last of them is not looked at.
 
@@ -251,6 +253,7 @@ def fit_twin(
         config: Of the ensemble.
         num_steps: Requests per window.
         program: From `fit_program`, where several twins of this encoding and configuration are fitted.
+        progress: Progress display.
 
     Raises:
         ConfigError: Too few requests with a known decision, or no run time among them.
@@ -263,6 +266,9 @@ def fit_twin(
             allowed="requests with start and finish",
             advice="log when requests end, or train on days when some did",
         )
-    offers = labelled_offers(logged, encoding)
-    model, report = fit_answers(key, offers, encoding, config, program)
+    progress = progress or SilentProgress()
+    with progress.stage("follow the log", unit="windows") as stage:
+        offers = labelled_offers(logged, encoding, stage)
+    with progress.stage("learn the answers"):
+        model, report = fit_answers(key, offers, encoding, config, program)
     return PlacementTwin(encoding, config, model, starts, report)

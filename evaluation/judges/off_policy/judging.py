@@ -120,6 +120,7 @@ def off_policy_rows(
     program: Probabilities,
     config: OffPolicyConfig,
     fit: FittedQConfig,
+    report: Callable[[float], None] = lambda _share: None,
 ) -> list[OffPolicyRow]:
     """Off-policy estimates of every candidate on the logged days of a shift.
 
@@ -134,6 +135,7 @@ def off_policy_rows(
         program: From `probability_program`.
         config: Floors below which estimates are declined.
         fit: Of the fitted estimates.
+        report: Told the share of the policies that is estimated.
 
     Returns:
         The estimates, by candidate and method, without the logged policy, whose value is known.
@@ -142,7 +144,9 @@ def off_policy_rows(
     logged, mask = logged_decisions(key, archive, encoding, shift.days, windows, history, example, network)
     expected = fitted_reward(logged, fit)
     found = []
-    for name in dict.fromkeys(one.name for one in candidates if one.kind != HISTORY):
+    names = dict.fromkeys(one.name for one in candidates if one.kind != HISTORY)
+    for done, name in enumerate(names):
+        report(done / len(names))
         same = [one for one in candidates if one.name == name]
         each = [program.run(history, program.kinds.index(one.kind), one.params) for one in same]
         target = Target(name, _rows(np.mean(each, axis=0), mask))

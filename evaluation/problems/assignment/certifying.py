@@ -14,6 +14,7 @@ from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.comparison.bootstrap import Statistic, ratio_over_units, resampling_units
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from logs_schema import Archive
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ConfigError
@@ -36,6 +37,7 @@ def certify_edges(
     days: Sequence[dt.date],
     config: CertifyConfig,
     twin_hash: str,
+    _keep: Unfinished = NOTHING_KEPT,
 ) -> Certificate:
     """Holds the edges of a log against held-out days.
 

@@ -19,6 +19,7 @@ from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import about_zero
 from evaluation.comparison.bootstrap import Statistic, ratio_over_units
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from logs_schema import Archive
 from logs_schema.errors import ArchiveError, ConfigError
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, free_limits
@@ -114,8 +115,9 @@ def certify(
     days: Sequence[dt.date],
     config: CertifyConfig,
     twin_hash: str,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Certificate:
-    """Holds a twin against held-out days.
+    """Holds a twin against held-out days; every day of training that is held out too is a unit of `keep`.
 
     Raises:
         ConfigError: There are no held-out days.
@@ -129,9 +131,15 @@ def certify(
     least, limit = config.intervals().min_units, config.thresholds.run_bias_by_node
     ordered = sorted(train_days)
     rolled = range(max(1, len(ordered) - max(least - len(days), 0)), len(ordered))
-    own = _held(twin, read_scaling_log(archive, days, twin.deployments))
-    parts = [_held_after(archive, ordered[:place], ordered[place], twin.deployments) for place in rolled]
-    earlier = [part for part in parts if part is not None]
+
+    def rolled_to(place: int) -> _Held:
+        found = _held_after(archive, ordered[:place], ordered[place], twin.deployments)
+        return jax.tree.map(lambda leaf: leaf[:0], own) if found is None else found
+
+    log = read_scaling_log(archive, days, twin.deployments)
+    own = keep.tree("own", partial(_held, twin, log), _nothing_held)
+    parts = [keep.tree(f"{ordered[place]}", partial(rolled_to, place), _nothing_held) for place in rolled]
+    earlier = [part for part in parts if len(part.usable)]
     found = jax.tree.map(lambda *leaves: np.concatenate(leaves), own, *earlier)
     part = np.repeat(np.arange(1 + len(earlier)), [len(one.usable) for one in (own, *earlier)])
     day = np.unique(np.stack([part, found.day]), axis=1, return_inverse=True)[1]
@@ -181,6 +189,11 @@ class _Held(NamedTuple):
     beyond: np.ndarray  # [intervals, deployments]
     day: np.ndarray  # since the first day of the log that was read
     requests: np.ndarray
+
+
+def _nothing_held() -> _Held:
+    """The form of what is held out."""
+    return _Held._make([ReplayedDays._make(ReplayedDays._fields), *_Held._fields[1:]])
 
 
 def _held(twin: ApplicationTwin, log: ScalingLog) -> _Held:

@@ -29,6 +29,7 @@ from evaluation.comparison.entries import (
 )
 from evaluation.comparison.rank_correlation import known_rank_correlation
 from evaluation.comparison.shifts import TestDays
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.named import RAISED
 from evaluation.judges.user_policies import raised
 from evaluation.problems.autoscaling.certifying import without_gaps
@@ -87,6 +88,7 @@ PARTS = {
     "objective_kept": ("kept", "intervals"), "failures": ("failed", "asked"), "cpu_cores": ("cores", "intervals"),
 }  # fmt: skip
 """Metric -> sums over an episode, one over the other."""
+SUMS = {part: 0.0 for parts in PARTS.values() for part in parts}
 
 
 class ComparedAutoscaler(NamedTuple):
@@ -127,8 +129,10 @@ def compare_autoscalers(
     references: Sequence[str] = (*POD_RULES, "lookahead", LOGGED, RUNNING),
     seed: int = 0,
     config: IntervalConfig | None = None,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
-    """All autoscalers on every shifted day; `seed` is that of all that is drawn.
+    """All autoscalers on every shifted day; `seed` is that of all that is drawn. What an autoscaler came to on a day is
+    a unit of `keep`, unless it is the user's: the name of a function does not identify its code.
 
     Raises:
         ConfigError: The log holds no episode of any of the shifted days, and is not simulated.
@@ -146,8 +150,10 @@ def compare_autoscalers(
                 stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
                 if one.facts.name not in refused:
                     try:
-                        found[one.facts.name] = _sums(
-                            day, task, one.autoscalers, reward, seed, one.facts.name
+                        found[one.facts.name] = (NOTHING_KEPT if one.is_users else keep).tree(
+                            f"{day.judge}, {day.shift_days}d, {one.facts.name}",
+                            partial(_sums, day, task, one.autoscalers, reward, seed, one.facts.name),
+                            lambda: SUMS,
                         )
                     except RAISED as error:  # of a function of the user's: anything
                         if not one.is_users:
@@ -159,7 +165,11 @@ def compare_autoscalers(
             if day.logged is not None:
                 # the day may have left the bounds
                 free = ScalingTask(task.scaling, free_limits(len(deployments)))
-                found[LOGGED] = _sums(day, free, [as_that_day(day.logged, day.starts)], reward, seed)
+                found[LOGGED] = keep.tree(
+                    f"{day.judge}, {day.shift_days}d, {LOGGED}",
+                    partial(_sums, day, free, [as_that_day(day.logged, day.starts)], reward, seed),
+                    lambda: SUMS,
+                )
             elif day.in_log is not None:
                 found[LOGGED] = day.in_log
             made = _judged(day, found, references, config)

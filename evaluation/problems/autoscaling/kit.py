@@ -190,7 +190,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
 
     def certify_days(
         archive: Archive, train_days: Sequence[dt.date], days: Sequence[dt.date] | None, config: CertifyConfig,
-        twin_hash: str,
+        twin_hash: str, keep: Unfinished,
     ) -> Certificate:  # fmt: skip
         present, own = archive.days(TABLE), manifest.extra.get("train_days_hash")
         known = set(train_days) <= set(present)
@@ -200,7 +200,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
             refuse_overlap(train_days, [TestDays(0, tuple(later), None)])
         if is_own and has_laws(twin_path):
             twin = load_application_twin(twin_path)
-            return certify(twin, archive, train_days, later, config, twin_hash)
+            return certify(twin, archive, train_days, later, config, twin_hash, keep)
         log = replace(load_log(twin_path), assumed=tuple(manifest.extra.get("assumed", ())))
         return certify_forecasts(log, archive, train_days, later, config, twin_hash)
 

@@ -15,6 +15,7 @@ from evaluation.comparison.products import (
 )
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan, plan_shifts
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, days_of_shifts, judged_by_users
 from evaluation.judges.user_policies import UserPolicy, words_of
@@ -32,7 +33,7 @@ from logs_schema import Archive
 from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
 from offline_rl.recipes.scaling_training import (
     POD_RULES,
     RULES,
@@ -84,18 +85,22 @@ def build_comparison(
     refuse_other_twin(policy, inputs["twin"])
     log, scale = load_log(inputs["twin"]), config.scale or ScaleConfig()
     plan = plan_shifts(requests_by_day(archive), train_days_in(inputs["twin"]), config.shifts)
+    hashes = {name: content_hash_of(path) for name, path in inputs.items()}
+    settings = {"shifts": config.shifts, "scale": scale, "code": SCALE_CODE}
+    keep = Unfinished.beside(out, "comparison", hashes, settings, config.judge.seed)
     comparison = judge(
         policies, twin, archive, plan, progress, scale=scale, intervals=config.intervals, seed=config.judge.seed,
-        judges=judges, policy=policy, log=log,
+        judges=judges, policy=policy, log=log, keep=keep,
     )  # fmt: skip
     limits, warnings = remarks_on_training(policy)
-    hashes = {name: content_hash_of(path) for name, path in inputs.items()}
     report = Report(
         title=title, comparison=comparison, fit=(), capabilities=capabilities_of(archive),
         quarantine=quarantine_of(archive), configuration={"objective_s": setting_of(scale, twin, log).scaling.slo_s},
         hashes=hashes, limits=(*limits, *LIMITS), warnings=warnings,
     )  # fmt: skip
-    return write_comparison(report, out)
+    facts = write_comparison(report, out)
+    keep.remove()
+    return facts
 
 
 def judge(
@@ -111,10 +116,12 @@ def judge(
     judges: Mapping[str, UserJudge] | None = None,
     policy: Path | None = None,
     log: ScalingLog | None = None,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
     """Autoscalers on one day after every shift, by its twin, the truth and the user's judges.
 
-    `policy` is a training's product, `log` that of the training days, which is read where it is None.
+    `policy` is a training's product, `log` that of the training days, which is read where it is None; `keep` holds what
+    is judged already.
     """
     refuse_taken(judges or {}, list(JUDGES), "judge")
     scale, intervals = scale or ScaleConfig(), intervals or IntervalConfig()
@@ -128,7 +135,7 @@ def judge(
         contenders.append(ComparedAutoscaler(facts, [one], is_users=True))
     comparison = compare_autoscalers(
         archive, plan.train_days, plan.shifts, task, twin.deployments, contenders,
-        cost_under_slo(), progress, seed=seed, config=intervals,
+        cost_under_slo(), progress, seed=seed, config=intervals, keep=keep,
     )  # fmt: skip
 
     def logged(days: Sequence[dt.date]) -> ScalingLog:

@@ -2,6 +2,7 @@
 
 import datetime as dt
 from collections.abc import Sequence
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +12,7 @@ from evaluation.certify.certificate import Certificate, certificate_of
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, about_zero
 from evaluation.comparison.bootstrap import Statistic, mean_over_units, ratio_over_units
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
 from twin.contracts import Array
@@ -50,8 +52,9 @@ def certify_twin(
     days: Sequence[dt.date],
     config: CertifyConfig,
     twin_hash: str,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Certificate:
-    """Holds a twin against held-out days.
+    """Holds a twin against held-out days; every day of its closed loop is a unit of `keep`.
 
     Raises:
         ConfigError: There is no held-out day.
@@ -65,7 +68,7 @@ def certify_twin(
     lines = [
         *_arrivals(fitted, rows, len(days), config),
         *_runs(fitted, rows, len(days), config),
-        *_closed_loop(fitted, archive, days, rows, config),
+        *_closed_loop(fitted, archive, days, rows, config, keep),
     ]
     return certificate_of(
         lines, ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash, train_days=train_days, days=days,
@@ -133,12 +136,17 @@ def _runs(fitted: FittedCluster, rows: SlotRows, num_days: int, config: CertifyC
 
 
 def _closed_loop(
-    fitted: FittedCluster, archive: Archive, days: Sequence[dt.date], rows: SlotRows, config: CertifyConfig
+    fitted: FittedCluster,
+    archive: Archive,
+    days: Sequence[dt.date],
+    rows: SlotRows,
+    config: CertifyConfig,
+    keep: Unfinished,
 ) -> list[Line]:
     """The twin under the cloned dispatcher and the logged changes, beside the log of the same days."""
     replicas = read_replicas(archive, days, fitted.edge.cluster)
     clone = fit_clone(fitted.edge, rows, replicas, config.seed)
-    found = closed_loop(fitted, clone, replicas, len(days), config.seed)
+    found = closed_loop(fitted, clone, replicas, len(days), config.seed, keep)
     by_day = np.stack([np.bincount(rows.day, value, len(days)) for value in
                        (np.ones(len(rows.day)), rows.on_time, rows.node < 0)])  # fmt: skip
     lines = []
@@ -154,7 +162,12 @@ def _closed_loop(
 
 
 def closed_loop(
-    fitted: FittedCluster, clone: DispatchClone, replicas: ReplicaRows, num_days: int, seed: int
+    fitted: FittedCluster,
+    clone: DispatchClone,
+    replicas: ReplicaRows,
+    num_days: int,
+    seed: int,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> list[tuple[float, float]]:
     """Day by day, shares of what arrived that were on time, and never sent, in runs of the twin.
 
@@ -164,6 +177,7 @@ def closed_loop(
         replicas: Deployments of the days; their changes are made again.
         num_days: How many days.
         seed: Of everything drawn.
+        keep: Finished days.
     """
     edge = fitted.edge
     num_slots = int(np.ceil(float(fitted.tables.day_s) / edge.config.slot_s))
@@ -182,14 +196,18 @@ def closed_loop(
         counts: Counts = jax.lax.scan(slot, system.reset(key_reset, (NUM_RUNS,)), keys)[0].problem.view.counts
         return counts
 
-    found = []
-    for table in tables:
+    def shares(table: np.ndarray) -> tuple[float, float]:
         padded = np.pad(table, ((0, 0), (0, most - table.shape[1]), (0, 0)))
         counts = run(jax.random.key(seed), jnp.asarray(padded))
         arrived = float(jnp.sum(counts.arrived))
         never = float(jnp.sum(counts.turned_away) + jnp.sum(counts.dropped_waiting))
-        found.append((float(jnp.sum(counts.on_time)) / arrived, never / arrived))
-    return found
+        return float(jnp.sum(counts.on_time)) / arrived, never / arrived
+
+    found = (
+        keep.tree(f"closed loop {day}", partial(shares, table), lambda: (0.0, 0.0))
+        for day, table in enumerate(tables)
+    )
+    return [(float(on_time), float(never)) for on_time, never in found]
 
 
 def _mean(day: np.ndarray, value: np.ndarray, where: np.ndarray, num_days: int) -> Statistic:

@@ -7,7 +7,7 @@ training has chosen stands beside the rules.
 """
 
 import datetime as dt
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,6 +21,7 @@ from evaluation.comparison.decisions import Decisions, plain_decisions
 from evaluation.comparison.metrics import ON_TIME
 from evaluation.comparison.products import archive_facts
 from evaluation.comparison.shifts import ShiftPlan
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.descriptions import USERS
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.user_judges import UserJudge, judged_by_users
@@ -54,6 +55,8 @@ COMPARED = (
 )  # fmt: skip
 """Who stands in every comparison; what plans does so with the twin's tables."""
 REFERENCE = Pair("least_loaded", "static")
+Played = tuple[np.ndarray, np.ndarray]
+"""Requests that arrived and that were answered in time, in every run [runs]."""
 TWIN, TRUTH = "twin of shifted days", "truth"
 _ABOUT = {
     TWIN: "a twin fitted to the judged days themselves, which no policy has seen",
@@ -92,6 +95,7 @@ def compare_pairs(
     trained: TrainedPair | None = None,
     policies: Mapping[str, UserPolicy] | None = None,
     judges: Mapping[str, UserJudge] | None = None,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
     """Judges the pairs on every shift that the log can answer.
 
@@ -106,6 +110,7 @@ def compare_pairs(
         trained: What a training has chosen, beside them.
         policies: The user's, by name, see `user_pairs`; one that fails is left out and named.
         judges: The user's, by name, of `JudgedPair`s; likewise.
+        keep: What the other pairs came to already.
 
     Raises:
         ConfigError: A name of the user's is taken.
@@ -119,7 +124,8 @@ def compare_pairs(
     entered = user_pairs(policies or {}, taken, fitted, entrants)
     for one in entered.ready.values():
         entrants = entrants.joined(one.entrants)
-    names |= {one.pair: name for name, one in entered.ready.items()}
+    own = {one.pair: name for name, one in entered.ready.items()}
+    names |= own
     with progress.stage("judge", unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             stage(done, len(plan.shifts), f"after {shift.shift_days} days")
@@ -128,7 +134,8 @@ def compare_pairs(
             found = judged_clusters(archive, fitted, shift.days)
             for row, (judge, (edge, chance)) in enumerate(found.items()):
                 shown = partial(_show, stage, done + row / len(found), len(found), len(plan.shifts), judge)
-                counts = play_pairs(edge, chance, fitted, list(names), config, entrants, shown)
+                kept = partial(_kept, keep, own, f"{judge}, {shift.shift_days}d")
+                counts = play_pairs(edge, chance, fitted, list(names), config, entrants, shown, kept)
                 runs += [
                     Run(judge, shift.shift_days, name, _decisions(*counts[pair], shift.days[0]), None)
                     for pair, name in names.items()
@@ -190,10 +197,12 @@ def twin_of_days(archive: Archive, fitted: FittedCluster, days: Sequence[dt.date
 def play_pairs(
     edge: EdgeCloud, chance: Chance, fitted: FittedCluster, pairs: Sequence[Pair], config: PlayConfig,
     own: Entrants | None = None, shown: Callable[[float], None] = lambda _share: None,
-) -> Mapping[Pair, tuple[np.ndarray, np.ndarray]]:  # fmt: skip
+    kept: Callable[[Pair, Callable[[], Played]], Played] = lambda _pair, make: make(),
+) -> Mapping[Pair, Played]:  # fmt: skip
     """Pair -> requests that arrived and that were answered in time, in every run [runs].
 
-    `own` are policies beside the baselines; `shown` is called with the share of the pairs that has played.
+    `own` are policies beside the baselines; `shown` is called with the share of the pairs that has played; `kept` makes
+    what a pair came to, or knows it already.
     """
     own = rivals(fitted) if own is None else own
     sides = sides_of(edge, fitted.frames, pairs, own)
@@ -201,13 +210,27 @@ def play_pairs(
         edge, chance, fitted.frames, list(sides.dispatch.values()), list(sides.orchestrate.values()),
         config.num_frames, (config.num_runs,),
     )  # fmt: skip
-    found = {}
-    for index, pair in enumerate(pairs):
+
+    def play(index: int, pair: Pair) -> Played:
         kind = list(sides.dispatch).index(pair.dispatch)
         late_s = jnp.float32(own.delay_s.get(pair.dispatch, 0.0))
         counts = program(jax.random.key(config.seed), jnp.int32(kind), jnp.int32(index), late_s)
-        found[pair] = np.asarray(counts.arrived), np.asarray(counts.on_time)
+        return np.asarray(counts.arrived), np.asarray(counts.on_time)
+
+    found = {}
+    for index, pair in enumerate(pairs):
+        found[pair] = kept(pair, partial(play, index, pair))
         shown((index + 1) / len(pairs))
+    return found
+
+
+def _kept(
+    keep: Unfinished, own: Collection[Pair], where: str, pair: Pair, make: Callable[[], Played]
+) -> Played:
+    """A unit of what is judged, but for the user's pairs: the name of a function does not identify its code."""
+    if pair in own:
+        return make()
+    found: Played = keep.tree(f"{where}, {name_of(pair)}", make, lambda: (0, 0))
     return found
 
 

@@ -16,7 +16,7 @@ from evaluation.comparison.products import (
 from evaluation.comparison.report import Report, write_comparison
 from evaluation.comparison.shifts import ShiftPlan
 from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.jobs.unfinished import Unfinished
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
@@ -29,6 +29,7 @@ from evaluation.problems.orchestration.training import build_policy, export_bund
 from evaluation.problems.usual_certifier import on_first_days, usual_certifier
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
+from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.orchestration.config import ORCHESTRATION_CODE, TrainingBudget
@@ -102,12 +103,17 @@ def compare_plan(
         refuse_other_nodes(archive, inputs["twin"])
         refuse_other_twin(policy, inputs["twin"])
         plan = plan_of(archive, train_days_in(inputs["twin"]), config.shifts)
+        hashes = {name: content_hash_of(path) for name, path in inputs.items()}
+        made = {"shifts": config.shifts, "play": play, "code": ORCHESTRATION_CODE}
+        keep = Unfinished.beside(out, "comparison", hashes, made)
         comparison = judge(
             policies, load_fitted(inputs["twin"]), archive, plan, progress, play=play, intervals=config.intervals,
-            judges=judges, trained=None if policy is None else trained_pair(policy),
+            judges=judges, trained=None if policy is None else trained_pair(policy), keep=keep,
         )  # fmt: skip
         limits, warnings = remarks_on_training(policy)
-        return write_comparison(Report(title, comparison, limits=limits, warnings=warnings), out)
+        facts = write_comparison(Report(title, comparison, limits=limits, warnings=warnings), out)
+        keep.remove()
+        return facts
 
     settings = {"shifts": config.shifts, "intervals": config.intervals, "play": play, "title": title}
     settings |= {"policies": sorted(policies)} if policies else {}
@@ -126,11 +132,13 @@ def judge(
     intervals: IntervalConfig | None = None,
     judges: Mapping[str, UserJudge] | None = None,
     trained: TrainedPair | None = None,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
-    """Pairs on shifted days; `play` says how many frames and runs of a day, `trained` what a training has chosen."""
+    """Pairs on shifted days; `play` says how many frames and runs of a day, `trained` what a training has chosen,
+    `keep` what is judged already."""
     return compare_pairs(
         archive, plan, twin, play or PlayConfig(), intervals or IntervalConfig(), progress,
-        trained=trained, policies=policies, judges=judges,
+        trained=trained, policies=policies, judges=judges, keep=keep,
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.shifts import ShiftConfig, ShiftPlan
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.jobs.job import Step
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import OrderConfig, RunConfig
@@ -149,7 +150,11 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
     content_hash, twin = read_manifest(twin_path, "twin").content_hash, load_queue_twin(twin_path)
 
     def make(
-        archive: Archive, days: Sequence[dt.date] | None, config: CertifyConfig, progress: Progress
+        archive: Archive,
+        days: Sequence[dt.date] | None,
+        config: CertifyConfig,
+        progress: Progress,
+        _keep: Unfinished,
     ) -> Certificate:
         return certify_queue(twin, archive, days, config, progress, twin_hash=content_hash)
 

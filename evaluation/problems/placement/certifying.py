@@ -13,13 +13,13 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.generating import SECTION as POPULATION
 from evaluation.certify.held_out import unseen_labels
 from evaluation.certify.horizons import SECTION as HORIZON
-from evaluation.certify.measuring import NOTHING_KEPT, PARTS, CertificateParts, PartTask, measure_part
+from evaluation.certify.measuring import PARTS, CertificateParts, PartTask, measure_part
 from evaluation.certify.model_class import SECTION as MODEL_CLASS
 from evaluation.certify.offloading import SECTION as OFFLOAD
 from evaluation.certify.rankings import SECTION as POLICIES
 from evaluation.certify.reactions import SECTION as REACTIONS
 from evaluation.certify.retries import SECTION as REPEATS
-from evaluation.jobs.unfinished import Unfinished
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.problems.placement.spreading import spread_in_words, spread_of
 from logs_schema import Archive
 from logs_schema.errors import SchedtwinError
@@ -76,15 +76,15 @@ def certify(
         ConfigError: Days of training, days without requests, or too few requests with known decisions and outcomes.
     """
     encoding = twin.encoding
-    parts = CertificateParts(twin, archive, days, config, population, keep)
+    parts = CertificateParts(twin, archive, days, config, population, keep, progress)
     if twin_path is not None:
         twin_path, logged = twin_path.absolute(), archive.path.absolute()
         drawn = None if population is None else population.absolute()
         tasks = [PartTask(twin_path, logged, days, config, drawn, keep.folder, name) for name in PARTS]
         shared = [path for path in (twin_path, logged, drawn) if path is not None]
         keep.ahead(measure_part, tasks, "certify", progress, shared)
-    chosen, measured = parts.chosen, parts.part(ANSWERS, progress)
-    ranked, workload = parts.part(POLICIES, progress), parts.part(POPULATION, progress)
+    chosen, measured = parts.chosen, parts.part(ANSWERS)
+    ranked, workload = parts.part(POLICIES), parts.part(POPULATION)
     lines = [*workload.lines, *measured.lines, *ranked.lines]
     charts = {**workload.charts, **measured.charts, **ranked.charts}
     notes = [

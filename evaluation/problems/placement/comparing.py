@@ -40,7 +40,7 @@ from evaluation.problems.placement.seeds import joined, spread_of
 from evaluation.problems.placement.shifted import key_of_shift, notes_on_fits
 from evaluation.problems.placement.window_judges import window_judges
 from logs_schema.background import Background, NotesAlone
-from logs_schema.progress import Progress
+from logs_schema.progress import Progress, Stage
 from offline_rl.networks import Actor, Example, actor
 from offline_rl.recipes.schedulers import example_for, network_for
 from offline_rl.rules.in_twin import DESCRIPTIONS
@@ -264,11 +264,16 @@ def _off_policy(
             make = partial(
                 off_policy_rows, key, case.archive, encoding, shift, part, shape, candidates, example, network, program,
                 OffPolicyConfig(intervals=case.intervals), fit,
+                partial(_show, stage, done, shift.name),
             )  # fmt: skip
             rows += keep.unit(f"{OFF_POLICY}, {shift.name}", make, save_rows, load_rows)
             refuse_failed(entered, f"{OFF_POLICY}, shift {shift.name}")
         stage(len(shifts))
     return [row for row in rows if row.policy not in entered.refused]
+
+
+def _show(stage: Stage, done: int, shift: str, share: float) -> None:
+    stage(done + share, text=f"shift {shift}")
 
 
 def _true_runs(

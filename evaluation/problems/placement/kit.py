@@ -7,7 +7,6 @@ from typing import Any
 
 from evaluation.certify.certificate import Certificate
 from evaluation.certify.config import CertifyConfig
-from evaluation.certify.measuring import NOTHING_KEPT
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
 from evaluation.comparison.bootstrap import IntervalConfig
@@ -57,6 +56,7 @@ from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.recipes.training import Contenders
+from twin.placement.history import MOST_NODES
 from twin.placement.model import PlacementTwin
 from twin.problems import PLACEMENT
 
@@ -176,7 +176,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
         days: Sequence[dt.date] | None,
         config: CertifyConfig,
         progress: Progress,
-        keep: Unfinished = NOTHING_KEPT,
+        keep: Unfinished,
     ) -> Certificate:
         return certify(
             twin, archive, days, config, progress,
@@ -186,7 +186,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
     def refuse(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
         return refused(error, twin, archive, config, twin_hash=manifest.content_hash)
 
-    return Certifier(make, refuse, make)
+    return Certifier(make, refuse)
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:
@@ -213,11 +213,13 @@ def run(job: Job) -> dict[str, Path]:
     """Fit, certify, train, compare, export; without a choice of node, or a passed certificate, no training.
 
     What is trained whatever the certificate says is trained beside it, begins beside the fit, and beside the rest of
-    that training the twins of shifted days are fitted.
+    that training the twins of shifted days are fitted; of more than `MOST_NODES` nodes, where each takes gigabytes, one
+    comes after the other.
     """
-    config = job.config
-    _refuse_untestable(config, Archive(job.archive))
-    is_beside, start = job.force and config.engine.is_here, None
+    config, archive = job.config, Archive(job.archive)
+    _refuse_untestable(config, archive)
+    is_beside = job.force and config.engine.is_here and archive.num_rows("nodes") <= MOST_NODES
+    start = None
     if is_beside and not (job.archive.parents[1] / "twin").exists():
         start = start_beside(job.archive, config)
     twin = job.make([fit_plan(config).step("twin", ("archive",), job.resolve)])["twin"]

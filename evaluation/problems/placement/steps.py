@@ -115,7 +115,10 @@ def build_twin(
     if bound:
         progress.note(bound)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
-        twin = fit_twin(jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps)
+        twin = fit_twin(
+            jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps,
+            progress=progress,
+        )  # fmt: skip
     game: dict[str, Any] = {}
     if imitation.kind != NO_GAME.kind:
         twin, game = _play_game(out, twin, archive, imitation, seed, progress)
@@ -214,9 +217,10 @@ def build_policy(
     else:
         with progress.stage("train (begun beside the certificate)"):
             contenders = begun.result()
-    schedulers = contenders.ranked(progress, is_trusted=is_trusted)
+    keep = _unfinished(out, twin_path, config, seed, engine)
+    schedulers = contenders.ranked(progress, is_trusted=is_trusted, keep=keep.folder)
     save_schedulers(schedulers, PlacementTwin.load(twin_path), out)
-    _unfinished(out, twin_path, config, seed, engine).remove()
+    keep.remove()
     return {
         "seeds": list(config.seeds),
         "training_reward": [round(float(curve[-1]), 6) for curve in schedulers.reward_curve],
