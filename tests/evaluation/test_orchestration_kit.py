@@ -10,11 +10,15 @@ import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
+from evaluation.comparison.bootstrap import IntervalConfig
+from evaluation.comparison.products import train_days_in
+from evaluation.comparison.shifts import ShiftConfig
+from evaluation.comparison.training_days import plan_of
 from evaluation.jobs import unfinished
-from evaluation.jobs.unfinished import NOTHING_KEPT
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.problems.orchestration import training
 from evaluation.problems.orchestration.bench import Pair
-from evaluation.problems.orchestration.comparing import PlayConfig, play_pairs
+from evaluation.problems.orchestration.comparing import COMPARED, PlayConfig, compare_pairs, play_pairs
 from evaluation.problems.orchestration.kit import ORCHESTRATION_KIT
 from evaluation.problems.orchestration.rivals import CENTRAL_RULE, central_rivals, rivals
 from evaluation.problems.orchestration.simulating import simulate_slots
@@ -73,39 +77,38 @@ def test_a_comparison_holds_pairs_against_each_other_in_twin_and_truth(folder: P
     assert "expected_on_time+lookahead" in {cell["policy"] for cell in told["cells"]}
 
 
-@pytest.mark.parametrize(
-    ("command", "product"), [("certify", "certificate.json"), ("compare", "comparison.json")]
-)
 def test_what_is_killed_loses_one_unit_and_ends_the_same(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, product: str
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Days of a certificate's closed loop, pairs of a comparison."""
+    archive, quiet, fitted = Archive(folder / "log"), SilentProgress(), load_fitted(folder / "twin")
+    certifier = ORCHESTRATION_KIT.certifier(folder / "twin", None)
+    plan = plan_of(archive, train_days_in(folder / "twin"), ShiftConfig("1d"))
+    play = PlayConfig(num_frames=2, num_runs=2)
     made: list[Path] = []
     save = unfinished.save_arrays
 
-    def saved(path: Path, tree: PyTree) -> None:
+    def dying(path: Path, tree: PyTree) -> None:
         made.append(path)
         if len(made) == 2:
             raise KeyboardInterrupt
         save(path, tree)
 
-    def run(out: str) -> int:
-        words = [command, str(folder / "twin"), str(folder / "log"), "--keep", str(tmp_path / out)]
-        if command == "compare":
-            words = [command, str(folder / "log"), str(folder / "twin"), "--out", str(tmp_path / out)]
-        return main([*words, "--config", str(folder / "settings.toml")])
+    def certified(keep: Unfinished) -> str:
+        return str(certifier.certify(archive, None, CertifyConfig(), quiet, keep).to_json())
 
-    monkeypatch.setattr(unfinished, "save_arrays", saved)
-    run("out")
-    assert not (tmp_path / "out").exists()
-    run("out")
-    num_made, made = len(made) - 1, []
-    monkeypatch.setattr(unfinished, "save_arrays", save)
-    run("calm")
-    told = [(tmp_path / out / product).read_bytes() for out in ("out", "calm")]
-    assert told[0] == told[1]
-    assert num_made == {"certify": 2, "compare": 26}[command]
-    assert not list(tmp_path.glob(".unfinished-*"))
+    def compared(keep: Unfinished) -> str:
+        found = compare_pairs(archive, plan, fitted, play, IntervalConfig(), quiet, COMPARED[:2], keep=keep)
+        return str(found.to_json())
+
+    monkeypatch.setattr(unfinished, "save_arrays", dying)
+    for run, num_units in ((certified, 2), (compared, 4)):
+        made.clear()
+        keep = Unfinished(tmp_path / run.__name__)
+        with pytest.raises(KeyboardInterrupt):
+            run(keep)
+        assert run(keep) == run(NOTHING_KEPT)
+        assert len(made) == num_units + 1  # the one that died was made again
 
 
 def test_a_twin_makes_up_days_that_are_a_log_again(folder: Path) -> None:

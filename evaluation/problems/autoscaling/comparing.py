@@ -150,11 +150,8 @@ def compare_autoscalers(
                 stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
                 if one.facts.name not in refused:
                     try:
-                        found[one.facts.name] = (NOTHING_KEPT if one.is_users else keep).tree(
-                            f"{day.judge}, {day.shift_days}d, {one.facts.name}",
-                            partial(_sums, day, task, one.autoscalers, reward, seed, one.facts.name),
-                            lambda: SUMS,
-                        )
+                        make = partial(_sums, day, task, one.autoscalers, reward, seed, one.facts.name)
+                        found[one.facts.name] = make() if one.is_users else _kept(keep, day, make)
                     except RAISED as error:  # of a function of the user's: anything
                         if not one.is_users:
                             raise
@@ -165,11 +162,8 @@ def compare_autoscalers(
             if day.logged is not None:
                 # the day may have left the bounds
                 free = ScalingTask(task.scaling, free_limits(len(deployments)))
-                found[LOGGED] = keep.tree(
-                    f"{day.judge}, {day.shift_days}d, {LOGGED}",
-                    partial(_sums, day, free, [as_that_day(day.logged, day.starts)], reward, seed),
-                    lambda: SUMS,
-                )
+                as_logged = [as_that_day(day.logged, day.starts)]
+                found[LOGGED] = _kept(keep, day, partial(_sums, day, free, as_logged, reward, seed, LOGGED))
             elif day.in_log is not None:
                 found[LOGGED] = day.in_log
             made = _judged(day, found, references, config)
@@ -292,7 +286,7 @@ def _from_midnight(log: ScalingLog) -> tuple[np.ndarray, int]:
 def _sums(
     day: Day, task: ScalingTask, autoscalers: Sequence[Autoscaler], reward: Reward, seed: int,
     name: str = LOGGED,
-) -> dict[str, np.ndarray]:  # fmt: skip
+) -> Sums:  # fmt: skip
     """Sums over each episode, mean over seeds; [episodes]. `name` is the policy's, for messages."""
     length = rows_of_episode(task.scaling.interval_s) - 1
     skip = int(WARM_UP_S / task.scaling.interval_s)
@@ -314,6 +308,12 @@ def _sums(
             allowed="finite cores, GiB and replicas of every deployment",
         )  # fmt: skip
     return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
+
+
+def _kept(keep: Unfinished, day: Day, make: "partial[Sums]") -> Sums:
+    """What an autoscaler came to, a unit of `keep`; the last argument of `make` is its name."""
+    found: Sums = keep.tree(f"{day.judge}, {day.shift_days}d, {make.args[-1]}", make, lambda: SUMS)
+    return found
 
 
 def _judged(

@@ -125,7 +125,7 @@ def compare_pairs(
     for one in entered.ready.values():
         entrants = entrants.joined(one.entrants)
     own = {one.pair: name for name, one in entered.ready.items()}
-    names |= own
+    names |= own  # their code is not known, so they play each time
     with progress.stage("judge", unit="shifts") as stage:
         for done, shift in enumerate(plan.shifts):
             stage(done, len(plan.shifts), f"after {shift.shift_days} days")
@@ -134,26 +134,22 @@ def compare_pairs(
             found = judged_clusters(archive, fitted, shift.days)
             for row, (judge, (edge, chance)) in enumerate(found.items()):
                 shown = partial(_show, stage, done + row / len(found), len(found), len(plan.shifts), judge)
-                kept = partial(_kept, keep, own, f"{judge}, {shift.shift_days}d")
+                where = f"{judge}, shift {shift.shift_days}d"
+                kept = partial(_kept, keep, list(own), where)
                 counts = play_pairs(edge, chance, fitted, list(names), config, entrants, shown, kept)
                 runs += [
                     Run(judge, shift.shift_days, name, _decisions(*counts[pair], shift.days[0]), None)
                     for pair, name in names.items()
                 ]
                 for name, one in entered.ready.items():
-                    error = what_went_wrong(name, one.watched, f"{judge}, shift {shift.shift_days}d")
-                    if error is not None:
+                    if (error := what_went_wrong(name, one.watched, where)) is not None:
                         entered.refused.setdefault(name, error)
     runs = [run for run in runs if run.policy not in entered.refused]
-    facts = [
-        PolicyFacts(name, USERS, words_of((policies or {})[name]))
-        if name in entered.ready
-        else _facts_of(name, trained)
-        for name in dict.fromkeys(run.policy for run in runs)
-    ]
+    users = {name: PolicyFacts(name, USERS, words_of((policies or {})[name])) for name in entered.ready}
+    facts = [users.get(run.policy) or _facts_of(run.policy, trained) for run in runs]
     comparison = compare(
         runs, archive=archive_facts(archive), train_days=[day.isoformat() for day in plan.train_days],
-        unit_kind="runs", policies=facts,
+        unit_kind="runs", policies=list(dict.fromkeys(facts)),
         judges=[JudgeFacts(name, _ABOUT[name]) for name in dict.fromkeys(run.judge for run in runs)],
         shifts=[ShiftFacts(one.shift_days, tuple(day.isoformat() for day in one.days), one.num_requests, one.note)
                 for one in plan.shifts],
