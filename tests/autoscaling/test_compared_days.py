@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from evaluation.comparison.bootstrap import DifferenceVerdict, IntervalConfig
 from evaluation.comparison.entries import PolicyFacts
 from evaluation.comparison.shifts import ShiftConfig, TestDays, plan_shifts
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.problems import usual_refresh as usual_refresh_module
 from evaluation.problems.autoscaling import comparing
 from evaluation.problems.autoscaling.episodes import rows_of_episode, starts_of, sums_in_log
@@ -79,6 +81,17 @@ def test_a_log_that_begins_at_eight_is_played_at_eight(monkeypatch):
         rates = np.asarray(given[place]).reshape(len(given[place]), -1).sum(axis=1)
         np.testing.assert_allclose(rates[960:], DAY.gateway["request_rate_per_s"][MORNING], rtol=1e-5)
         np.testing.assert_array_equal(day.starts, [0, 240, 480])
+
+
+def test_a_comparison_that_is_killed_fits_no_twin_of_a_day_again(monkeypatch, tmp_path):
+    fitted, laws = [], []
+    monkeypatch.setattr(comparing, "fit_application", lambda log: fitted.append(1) or roughly_fitted(log))
+    monkeypatch.setattr(comparing, "twin_response", lambda known, *_, **__: laws.append(known))
+    for keep in (NOTHING_KEPT, *[Unfinished(tmp_path / "units")] * 2):
+        comparing._twin_day(cut_out(DAY, MORNING), 0, TASK, None, keep).respond(239, LIMITS)
+    assert len(fitted) == 2  # alone, and for both that keep it
+    jax.tree.map(np.testing.assert_array_equal, laws[0], laws[1])
+    jax.tree.map(np.testing.assert_array_equal, laws[0], laws[2])
 
 
 def test_what_the_log_earned_is_counted_as_what_is_played():

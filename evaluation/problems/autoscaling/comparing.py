@@ -58,6 +58,7 @@ from offline_rl.rules.autoscaling.published import typical_grants
 from twin.autoscaling.answers import twin_response
 from twin.autoscaling.config import GrantLimits
 from twin.autoscaling.fit import fit_application
+from twin.autoscaling.persistence import load_application_twin, save_application_twin
 from twin.autoscaling.rewards import Reward
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
 from twin.autoscaling.types import Grants
@@ -131,14 +132,15 @@ def compare_autoscalers(
     config: IntervalConfig | None = None,
     keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
-    """All autoscalers on every shifted day; `seed` is that of all that is drawn. What an autoscaler came to on a day is
-    a unit of `keep`, unless it is the user's: the name of a function does not identify its code.
+    """All autoscalers on every shifted day; `seed` is that of all that is drawn. A twin of a day, and what
+    an autoscaler came to on a day, are units of `keep`, unless it is the user's: the name of a function does not
+    identify its code.
 
     Raises:
         ConfigError: The log holds no episode of any of the shifted days, and is not simulated.
     """
     config = config or IntervalConfig()
-    facts, days = _days(archive, train_days, shifts, task, deployments, reward)
+    facts, days = _days(archive, train_days, shifts, task, deployments, reward, keep)
     cells: list[Cell] = []
     differences: list[Difference] = []
     tallies: list[Tally] = []
@@ -195,7 +197,7 @@ def compare_autoscalers(
 
 def _days(
     archive: Archive, train_days: Sequence[dt.date], shifts: Sequence[TestDays], task: ScalingTask,
-    deployments: Sequence[str], reward: Reward,
+    deployments: Sequence[str], reward: Reward, keep: Unfinished = NOTHING_KEPT,
 ) -> tuple[tuple[ShiftFacts, ...], list[Day]]:  # fmt: skip
     facts, days = [], []
     truth = archive.facts.get("ground_truth")
@@ -218,7 +220,7 @@ def _days(
         judged = bool(truth and number)
         if log is not None and number:
             try:
-                days.append(_twin_day(log, shift, task, in_log))
+                days.append(_twin_day(log, shift, task, in_log, keep))
                 judged = True
             except ConfigError as error:
                 notes.append(f"no twin of {name}: {error.what}")
@@ -231,8 +233,17 @@ def _days(
     return tuple(facts), days
 
 
-def _twin_day(log: ScalingLog, shift: int, task: ScalingTask, in_log: Sums | None = None) -> Day:
-    twin = fit_application(log)
+def _twin_day(
+    log: ScalingLog,
+    shift: int,
+    task: ScalingTask,
+    in_log: Sums | None = None,
+    keep: Unfinished = NOTHING_KEPT,
+) -> Day:
+    twin = keep.unit(
+        f"twin, {shift}d", partial(fit_application, log), lambda twin, folder: save_application_twin(folder, twin),
+        load_application_twin,
+    )  # fmt: skip
     starts = starts_of(log.gateway["request_rate_per_s"], log.interval_s)
     rates, before = _from_midnight(log)
 
