@@ -12,16 +12,17 @@ from offline_rl.export import network_facts, network_of
 from offline_rl.networks import Actor, Example, example_in, greedy_policy
 from offline_rl.recipes.ladder import RungStep, chosen_of
 from offline_rl.recipes.log_learners import LearnerSearch
-from offline_rl.recipes.training_days import save_training_days, training_days
+from offline_rl.recipes.training_days import observed_rows, save_training_days, training_days
 from offline_rl.rules.actor import with_usual
 from twin.arrays import load_nested, load_structure, save_arrays
 from twin.contracts import Policy, PyTree
-from twin.networks import flatten_features
 from twin.placement.encoding import Encoding
-from twin.placement.history import replay_log, shapes_of_replay
+from twin.placement.history import choices_in_log, shapes_of_replay
 from twin.placement.model import PlacementTwin, load_encoding
 from twin.placement.windows import Windows
 
+NUM_OBSERVED = 256
+"""Observations of logged requests that are kept, as a bundle reads them, spread over the log."""
 TWIN = "twin"
 """Name of what PPO in the twin made of the clone."""
 
@@ -73,17 +74,11 @@ def network_for(schedulers: Schedulers, example: Example) -> Actor:
 def save_schedulers(schedulers: Schedulers, twin: PlacementTwin, folder: Path) -> None:
     """Writes schedulers, observations and the encoding they belong to into an existing folder; no pickle."""
     save_arrays(folder / "schedulers.npz", schedulers)
-    save_arrays(folder / "observed.npz", {"features": observed_features(twin)})
-    save_training_days(training_days(twin.disjoint_windows(), twin.encoding), folder)
+    windows = twin.disjoint_windows()
+    history = choices_in_log(windows, twin.encoding)
+    save_arrays(folder / "observed.npz", {"features": observed_rows(history, NUM_OBSERVED)})
+    save_training_days(training_days(windows, twin.encoding, history), folder)
     (folder / "encoding.json").write_text(twin.encoding.to_json())
-
-
-def observed_features(twin: PlacementTwin, num_wanted: int = 256) -> np.ndarray:
-    """Observations of logged requests as a bundle reads them, [n <= num_wanted, features], spread over the log."""
-    history = replay_log(twin.disjoint_windows(), twin.encoding)
-    features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))
-    rows = np.moveaxis(features, 1, -1)[np.asarray(history.active)]
-    return rows[np.linspace(0, len(rows) - 1, min(num_wanted, len(rows))).astype(int)]
 
 
 def load_observed(folder: Path) -> np.ndarray:

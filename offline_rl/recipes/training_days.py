@@ -16,10 +16,9 @@ from offline_rl.alarm import alarm_facts
 from offline_rl.contract import AlarmFacts, alarm_of, read_json, refusing
 from twin.arrays import load_structure, save_arrays
 from twin.contracts import Trajectory
-from twin.networks import flatten_features
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
-from twin.placement.history import replay_log
+from twin.placement.history import choices_in_log
 from twin.placement.windows import Windows
 
 MIDDLE = (0.001, 0.999)
@@ -39,9 +38,10 @@ class TrainingDays(NamedTuple):
     alarm: AlarmFacts | None
 
 
-def training_days(windows: Windows, encoding: Encoding) -> TrainingDays:
-    """What the training days of an encoding were like, by windows of them that do not overlap."""
-    history = replay_log(windows, encoding)
+def training_days(windows: Windows, encoding: Encoding, history: Trajectory | None = None) -> TrainingDays:
+    """What the training days of an encoding were like, by windows of them that do not overlap; `history`: of these, as
+    `choices_in_log` follows them."""
+    history = choices_in_log(windows, encoding) if history is None else history
     low, high = feature_ranges(history, encoding)
     num_context = len(request_features(encoding.cluster))
     unlike = _unlike(history, windows, low[-num_context:], high[-num_context:])
@@ -67,12 +67,21 @@ def load_training_days(folder: Path) -> TrainingDays | None:
 
 def feature_ranges(history: Trajectory, encoding: Encoding) -> tuple[np.ndarray, np.ndarray]:
     """Least and largest usual value of every feature at the logged decisions, [features] each."""
-    features = np.asarray(jax.vmap(lambda seen: flatten_features(seen, 2))(history.observation))
-    rows = np.moveaxis(features, 1, -1)[np.asarray(history.active)]  # [decisions, features]
-    rows = rows[np.linspace(0, len(rows) - 1, min(MAX_ROWS, len(rows))).astype(int)]
+    rows = observed_rows(history, MAX_ROWS)
     units = [one.unit for one in NODE_FEATURES for _ in encoding.cluster.node_names]
     is_flag = np.array([*units, *(one.unit for one in request_features(encoding.cluster))]) == "flag"
     return typical_ranges(rows, is_flag)
+
+
+def observed_rows(history: Trajectory, most: int) -> np.ndarray:
+    """[n <= most, features] as `flatten_features` of what was observed at decisions spread over all."""
+    places = np.nonzero(np.asarray(history.active))  # steps, seats, streams
+    chosen = np.linspace(0, len(places[0]) - 1, min(most, len(places[0]))).astype(int)
+    here = tuple(place[chosen] for place in places)
+    leaves = [
+        np.moveaxis(np.asarray(leaf), (-2, -1), (1, 2))[here] for leaf in jax.tree.leaves(history.observation)
+    ]
+    return np.concatenate([leaf.reshape(len(chosen), -1) for leaf in leaves], axis=1, dtype=np.float32)
 
 
 def typical_ranges(rows: np.ndarray, is_flag: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -96,7 +96,9 @@ def judge_both(
             )
         with progress.stage("fit a twin of the newest days"):
             fit = jax.random.fold_in(key, 1)
-            newest = fit_twin(fit, archive, encoding, days, answers, num_steps=twin.windows.num_steps)
+            newest = fit_twin(
+                fit, archive, encoding, days, answers, num_steps=twin.windows.num_steps, progress=progress
+            )
     except ConfigError as error:
         notes.append(f"no twin of the newest days ({error.what}); replay decides")
     else:
@@ -114,8 +116,11 @@ def judge_both(
             )
         )
     lacking = unspecified(archive, days)
-    with progress.stage("judge the new policy and the running one"):
-        runs = [run for judge in judges for run in _runs(key, without(judge, lacking))]
+    runs: list[Run] = []
+    with progress.stage("judge the new policy and the running one", unit="judges") as stage:
+        for done, judge in enumerate(judges):
+            stage(float(done), float(len(judges)), judge.name)
+            runs += _runs(key, without(judge, lacking))
     main = main_metric(encoding.problem.reward)
     counts = archive.num_rows_on("requests", days)
     found = compare(

@@ -107,7 +107,8 @@ def build_twin(
     fewer = kept_back_of(archive, train_days, days, shifts)
     if fewer:
         progress.note(f"warning: {fewer}")
-    encoding = encoding_of(archive, train_days, days)
+    with progress.stage("learn what is usual in the log"):
+        encoding = encoding_of(archive, train_days, days)
     without = no_choice(archive, encoding, train_days)
     if without:
         progress.note(f"warning: {untrainable(without)}")
