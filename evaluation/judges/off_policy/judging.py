@@ -33,8 +33,9 @@ from twin.placement.history import choices_in_log, fewer_of
 from twin.placement.log_windows import looked_at
 from twin.placement.windows import Windows, pad_windows
 
-NUM_DRAWS = 32
-"""Draws that estimate the probabilities of a rule with random tie-breaking."""
+NUM_DRAWS, DRAWS_AT_ONCE = 32, 8
+"""Draws that estimate the probabilities of a rule with random tie-breaking; what no draw changes is computed once for as
+many as are made at once."""
 STRETCHES = (1, 5, 20)
 """Numbers of decisions that importance weights are taken over."""
 CLONE_UPDATES = 300
@@ -64,16 +65,20 @@ def probability_program(players: Players, network: Actor) -> Probabilities:
             for tree in (history.observation, history.legal, history.action)
         )
 
-        keys = jax.random.split(jax.random.key(number), NUM_DRAWS)
+        rounds = jax.random.split(jax.random.key(number), (NUM_DRAWS // DRAWS_AT_ONCE, DRAWS_AT_ONCE))
 
         def once(index: Array, total: Array) -> Array:
-            choice = choose(players, kind, params, keys[index], PlayerInput(seen, logged), legal)
-            return total + (jnp.arange(legal.shape[0]).reshape(-1, 1, 1, 1) == choice[None])
+            play = partial(choose, players, kind, params)
+            choices = jax.vmap(lambda key: play(key, PlayerInput(seen, logged), legal))(rounds[index])
+            return total + jnp.sum(
+                jnp.arange(legal.shape[0]).reshape(1, -1, 1, 1, 1) == choices[:, None], axis=0
+            )
 
         def drawn() -> Array:
             # what a network likes best is the same in every draw
-            num_draws = jnp.where(kind == kinds.index(GREEDY), 1, NUM_DRAWS)
-            return jax.lax.fori_loop(0, num_draws, once, jnp.zeros(legal.shape)) / num_draws
+            num_rounds = jnp.where(kind == kinds.index(GREEDY), 1, len(rounds))
+            total = jax.lax.fori_loop(0, num_rounds, once, jnp.zeros(legal.shape))
+            return total / (num_rounds * DRAWS_AT_ONCE)
 
         def exact() -> Array:
             return jax.nn.softmax(network.logits(params, seen, legal), axis=0)
