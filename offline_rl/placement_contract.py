@@ -88,11 +88,17 @@ def placement_contract(
 
 
 def _as_found(of_nodes: tuple[FeatureFacts, ...], cluster: Cluster) -> tuple[FeatureFacts, ...]:
-    """The features with what they mean where nodes sleep, or where requests wait for other resources than cores."""
+    """The features with what they mean where nodes sleep or lose what runs on them, or where requests wait for other
+    resources than cores."""
     meanings = {}
     if cluster.wakes is not None:
         meanings["usual_run"] = (
             "expected run time here, by how the service usually runs here, and what is left until the node is awake"
+        )
+    if cluster.hazard:
+        meanings["acceptance"] = (
+            "probability that the requesting agent accepts an offer here, by past answers, and that the node keeps the "
+            "run to its end, by its losses per second of running"
         )
     if cluster.scarce:
         also = " or ".join(RESOURCES[resource] for resource in cluster.scarce)
@@ -141,6 +147,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         **_of_runs(encoding),
         **_nodes_of_queue(encoding),
         **({} if cluster.wakes is None else {"wakes": _wakes(cluster.wakes)}),
+        **({"hazard": list(cluster.hazard)} if cluster.hazard else {}),
         **({"scarce": [RESOURCES[resource] for resource in cluster.scarce]} if cluster.scarce else {}),
     }
 

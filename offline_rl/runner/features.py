@@ -69,6 +69,10 @@ class NodeFacts(NamedTuple):
     to_site: np.ndarray | None
     # resources beside cores that requests wait for, and [nodes] what a demand for each is multiplied by to be a share
     scarce: tuple[tuple[int, np.ndarray], ...] = ()
+    hazard: np.ndarray | None = (
+        None  # [nodes] losses per time unit of running; None: nodes keep what runs on them
+    )
+    awake_units: np.ndarray | None = None  # [nodes] time units until a node is awake; None: no node sleeps
 
 
 class RequestNumbers(NamedTuple):
@@ -98,6 +102,7 @@ def node_facts(
     num_sites: int,
     sees_all: bool = False,
     scarce: tuple[int, ...] = (),
+    hazard: np.ndarray | None = None,
 ) -> NodeFacts:
     """The facts of a table of nodes.
 
@@ -111,6 +116,7 @@ def node_facts(
         num_sites: Sites that may decide.
         sees_all: Whether nodes of other sites are seen in full.
         scarce: Resources (indices) beside cores that requests wait for.
+        hazard: [nodes] losses per second of running; None: nodes keep what runs on them.
     """
     cores = np.maximum(capacity[0], 1e-9)
     has_any = capacity > 0.0
@@ -138,6 +144,7 @@ def node_facts(
             (resource, np.where(has_any[resource], 1.0 / np.maximum(capacity[resource], 1e-9), 0.0))
             for resource in scarce
         ),
+        hazard=None if hazard is None else hazard * time_unit_s,
     )
 
 
@@ -170,6 +177,9 @@ def observe_nodes(
     scaled[RECENT_WAIT] /= np.maximum(load[RECENT_STARTS], 1e-3)
     needed = request.demand[0] / facts.cores
     run = facts.run_units[request.service] * request.expected_run_s
+    acceptance = _acceptance(facts, request, run)
+    if facts.awake_units is not None:
+        run = run + facts.awake_units
     same_site = facts.same_site[request.site]
     seen = np.empty((len(NODE_FEATURES), len(run)), np.float32)
     seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
@@ -190,7 +200,7 @@ def observe_nodes(
     if facts.scarce:
         needed = seen[_NEEDED] = _needed_share(seen, facts, request, needed)
     seen[_MEAN_RUN + 2] = _slack(seen, run, needed, request.deadline_s / facts.time_unit_s)
-    seen[-1] = request.accepts.take(facts.kind[request.site])
+    seen[-1] = acceptance
     return np.ascontiguousarray(seen.T)
 
 
@@ -205,9 +215,10 @@ def as_trained(
         request: The request in hand.
         trained_units: [services, nodes] `facts.run_units` of training; None: nothing was learned.
     """
-    if trained_units is None or np.array_equal(
+    is_as_trained = trained_units is None or np.array_equal(
         trained_units[request.service], facts.run_units[request.service]
-    ):
+    )
+    if trained_units is None or (is_as_trained and facts.awake_units is None):
         return choices
     seen = choices.T.copy()
     run, needed = trained_units[request.service] * request.expected_run_s, request.demand[0] / facts.cores
@@ -218,7 +229,14 @@ def as_trained(
     seen[_MEAN_RUN + 2] = _slack(
         seen, run, seen[_NEEDED] if facts.scarce else needed, request.deadline_s / facts.time_unit_s
     )
+    seen[-1] = _acceptance(facts, request, run)
     return seen.T
+
+
+def _acceptance(facts: NodeFacts, request: RequestNumbers, run: np.ndarray) -> np.ndarray:
+    """[nodes] how likely an offer is accepted and the run kept to its end, of runs [nodes] in time units."""
+    accepts = request.accepts.take(facts.kind[request.site])
+    return np.asarray(accepts if facts.hazard is None else accepts * np.exp(-facts.hazard * run))
 
 
 def _largest_share(facts: NodeFacts, request: RequestNumbers, needed: np.ndarray) -> np.ndarray:

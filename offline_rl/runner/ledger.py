@@ -76,7 +76,9 @@ class Ledger:
     ) -> None:
         table = policy.table_of(nodes)
         units = table.facts.run_units
-        own = table.facts._replace(run_units=units.copy())  # of this ledger alone: it learns
+        wakes = policy.setting.wakes
+        awake_units = None if wakes is None else np.zeros(len(table.names))
+        own = table.facts._replace(run_units=units.copy(), awake_units=awake_units)  # of this ledger alone
         self._policy, self._table = policy, replace(table, facts=own, trained_units=units)
         self._trained_units = units
         self.watch = Watch(policy.contract.alarm) if watch is None else watch
@@ -96,7 +98,6 @@ class Ledger:
         cold = policy.setting.cold
         places, ratio = policy.setting.places_of(self._table.names), units * policy.setting.time_unit_s
         self._cold = None if cold is None else LedgerColdStarts(cold, ratio, places)
-        wakes = policy.setting.wakes
         self._wakes = None if wakes is None else LedgerWakes(wakes, places)
         self._slots = _Slots()
         self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))
@@ -174,7 +175,14 @@ class Ledger:
             self._new[:, entry.row] += at_s - entry.arrival_s, 1.0
         return True
 
-    def finish(self, request_id: Any, ran_until_s: float | None = None, *, refused: bool = False) -> bool:
+    def finish(
+        self,
+        request_id: Any,
+        ran_until_s: float | None = None,
+        *,
+        refused: bool = False,
+        failed: bool = False,
+    ) -> bool:
         """A request left its node: completed, failed, killed or dropped; False where it is not in flight.
 
         One that others drove out, and that waits again, is finished without `ran_until_s` and placed anew.
@@ -183,6 +191,7 @@ class Ledger:
             request_id: As it was placed.
             ran_until_s: When its run ended, if it ran: the ledger learns from it how long such runs take there.
             refused: The node did not take it after all: its service did not run there.
+            failed: Its run failed, or was killed: where nodes lose what runs on them it tells nothing of run times.
         """
         entry = self._entries.pop(request_id, None)
         if entry is None:
@@ -192,7 +201,7 @@ class Ledger:
                 self._remove_waiting(request_id, entry)
             else:
                 self._remove_running(entry)
-                if ran_until_s is not None:
+                if ran_until_s is not None and not (failed and self._table.facts.hazard is not None):
                     self._learn(entry, ran_until_s - entry.start_s)
             if self._wakes is not None and not refused:
                 last_s = self._decided_s if ran_until_s is None else ran_until_s
@@ -282,17 +291,16 @@ class Ledger:
         units = self._table.facts.run_units[index]
         if self._levels is not None:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
-        if self._cold is None and self._wakes is None:
+        if self._wakes is not None:
+            left_s = self._wakes.left_s(clock_s, self._sums[_RUNNING], self._sums[_WAITING], self._oldest)
+            np.divide(left_s, self._policy.setting.time_unit_s, out=self._table.facts.awake_units)
+        if self._cold is None:
             return self._table
         if self._levels is None:
             np.copyto(units, self._trained_units[index])
         expected_s = self._policy.expected_run_s(request)
-        if self._cold is not None:
-            self._cold.begin(clock_s)
-            units *= 1.0 + self._cold.share(index, expected_s, clock_s)
-        if self._wakes is not None and expected_s > 0.0:
-            left_s = self._wakes.left_s(clock_s, self._sums[_RUNNING], self._sums[_WAITING], self._oldest)
-            units += left_s / (expected_s * self._policy.setting.time_unit_s)
+        self._cold.begin(clock_s)
+        units *= 1.0 + self._cold.share(index, expected_s, clock_s)
         return self._table
 
     def nodes(self, clock_s: float) -> list[Node]:

@@ -84,6 +84,7 @@ class PlacementSetting:
         cold: Start-up times of services, for a ledger kept by events; None: the log shows none.
         scarce: Resources beside cores that requests wait for, names of `RESOURCES`.
         wakes: When nodes sleep, for a ledger kept by events; None: the log shows none that does.
+        hazard: Losses per second of running of every node; empty: the log shows none.
         nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
     """
 
@@ -109,6 +110,7 @@ class PlacementSetting:
     run_habits: Mapping[str, tuple[float, ...]] | None = None
     scarce: tuple[str, ...] = ()
     wakes: KnownWakes | None = None
+    hazard: tuple[float, ...] = ()
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -174,6 +176,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             run_habits=_run_habits(content.get("run_habits")),
             scarce=tuple(content.get("scarce", ())),
             wakes=_wakes(content.get("wakes")),
+            hazard=tuple(float(one) for one in content.get("hazard", ())),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -216,6 +219,9 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         ),
         "idle and wake times must be finite and at least 0, one of every node": setting.wakes is None
         or setting.wakes.are_sound(len(nodes)),
+        "hazards must be finite and at least 0, one of every node, or none": len(setting.hazard)
+        in (0, len(nodes))
+        and all(0.0 <= one < math.inf for one in setting.hazard),
         "what is scarce must be some of the resources beside cores": set(setting.scarce)
         <= set(RESOURCES[1:]),
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),

@@ -229,7 +229,8 @@ class LiveCluster:
         has_run = here and ran and event.status is not None
         # a start that was only assumed hides the wait, and an end before it the run
         has_run &= placement.start_s is not None and event.time_s >= placement.start_s
-        self._forget(event.request_id, time_s if has_run else None, refused=not here)
+        failed = event.status in ("failed", "killed")
+        self._forget(event.request_id, time_s if has_run else None, refused=not here, failed=failed)
         finish_s = max(time_s, started_s or 0.0) if event.status not in (None, "rejected") else None
         node = event.node or placement.node
         moved = replace(placement, node=node, start_s=started_s, finish_s=finish_s)
@@ -348,14 +349,16 @@ class LiveCluster:
         held = self._held(placement, start_s)
         books.hold(placement.query.request_id, placement.node, held, startup_s=placement.startup_s)
 
-    def _forget(self, identity: str, ran_until_s: float | None = None, *, refused: bool = False) -> None:
+    def _forget(
+        self, identity: str, ran_until_s: float | None = None, *, refused: bool = False, failed: bool = False
+    ) -> None:
         placement = self.placements.pop(identity, None)
         if placement is None:
             return
         self._sets.give(identity)
         self.tallies.remove(placement.node, placement.query.request.cpu_cores)
         if self._books is not None:
-            self._books.finish(identity, ran_until_s, refused=refused)
+            self._books.finish(identity, ran_until_s, refused=refused, failed=failed)
 
     def _expect_end(self, end_s: float, placement: PlacedRequest) -> None:
         """Remembers when a request is to be forgotten if no more is reported about it."""

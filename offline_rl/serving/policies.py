@@ -52,8 +52,16 @@ class InFlightLedger(Protocol):
     def start(self, request_id: str, at_s: float) -> bool:
         """A waiting request began to run."""
 
-    def finish(self, request_id: str, ran_until_s: float | None = None, *, refused: bool = False) -> bool:
-        """A request left its node, and when its run ended, if that was seen; or the node never took it."""
+    def finish(
+        self,
+        request_id: str,
+        ran_until_s: float | None = None,
+        *,
+        refused: bool = False,
+        failed: bool = False,
+    ) -> bool:
+        """A request left its node, and when its run ended, if that was seen, and whether it failed; or the node never
+        took it."""
 
     def remember(self, older: Any) -> None:
         """Takes over what an older ledger of the same policy has learned."""

@@ -31,11 +31,18 @@ class Retold:
             cold.begin(float(windows.origin_s[window]) + float(windows.arrival_s[0, window]))
             cold._is_known[:] = True
         self.events: list[tuple[float, int, str]] = []
+        self.failed: set[str] = set()
         for number, (node, held, start_s, finish_s) in enumerate(carried_in(encoding, windows, window)):
             self.ledger.hold(f"carried {number}", node, held)
-            self.expect(f"carried {number}", np.inf if held.start_s is not None else start_s, finish_s)
+            row = np.flatnonzero(windows.carried.node[:, window] >= 0)[number]
+            status = int(windows.carried.fate.status[row, window])
+            self.expect(
+                f"carried {number}", np.inf if held.start_s is not None else start_s, finish_s, status
+            )
 
-    def expect(self, request_id: str, start_s: float, finish_s: float) -> None:
+    def expect(self, request_id: str, start_s: float, finish_s: float, status: int = types.COMPLETED) -> None:
+        if status == types.FAILED:
+            self.failed.add(request_id)
         for kind, at_s in enumerate((start_s, finish_s)):
             if np.isfinite(at_s):
                 heapq.heappush(self.events, (at_s, kind, request_id))
@@ -43,7 +50,9 @@ class Retold:
     def catch_up(self, clock_s: float) -> None:
         while self.events and self.events[0][0] <= clock_s:
             at_s, kind, request_id = heapq.heappop(self.events)
-            assert self.ledger.finish(request_id, at_s) if kind else self.ledger.start(request_id, at_s)
+            failed = request_id in self.failed
+            ends = kind and self.ledger.finish(request_id, at_s, failed=failed)
+            assert ends if kind else self.ledger.start(request_id, at_s)
 
 
 def retold(
@@ -75,7 +84,7 @@ def retold(
                 fate = (
                     float(getattr(episodes.outcome, name)[at]) + origin_s for name in ("start_s", "finish_s")
                 )
-                episode.expect(f"{step}", *fate)
+                episode.expect(f"{step}", *fate, int(episodes.outcome.status[at]))
 
 
 def episodes_of(params: Any, network: NetworkFacts, encoding: Encoding, windows: Windows) -> Trajectory:

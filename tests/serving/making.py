@@ -56,7 +56,7 @@ class MadeBooks:
     def startup_s(self, node: str, held: Held) -> float:
         return 0.0
 
-    def finish(self, request_id: str, ran_until_s: float | None = None, *, refused: bool = False) -> bool:
+    def finish(self, request_id: str, ran_until_s: float | None = None, **_how: bool) -> bool:
         self.ended.append((request_id, ran_until_s))
         return self.held.pop(request_id, None) is not None
 

@@ -205,7 +205,7 @@ def test_fit_recovers_known_answers() -> None:
     @jax.jit
     def found(parameters: PyTree) -> tuple[Array, Array]:
         example = jnp.zeros((inputs.shape[0], 2)).at[0, 1].set(1.0).at[ACCEPTANCE].set(0.65)
-        fitted = answer_parameters(answer_network(config).apply(parameters, example), example)
+        fitted = answer_parameters(answer_network(config).apply(parameters, example), example, encoding)
         above = jnp.exp(mixture_log_survival(fitted.run, jnp.array([3.0, 2.0])))
         return jax.nn.sigmoid(fitted.accept_logit), above
 

@@ -134,7 +134,7 @@ def again(
     chosen = choose(logits, seen.noise.gumbels)
     inputs = inputs_of(encoding, seen.full, chosen, seen.pending)
     kind = kinds_of(config, generator, seen, inputs)
-    parameters = answers_given(config, generator.answers, inputs, kind)
+    parameters = answers_given(encoding, config, generator.answers, inputs, kind)
     drawn = draw_again(
         parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits.beyond(seen.pending)
     )
@@ -179,7 +179,7 @@ def likelihood(
 
     def of_kind(kind: Array) -> Array:
         every = jnp.broadcast_to(kind, logged.node.shape)
-        parameters = answers_given(config, generator.answers, inputs, every)
+        parameters = answers_given(encoding, config, generator.answers, inputs, every)
         return log_likelihood(parameters, logged.observed, encoding.problem.time_unit_s)
 
     kinds = jax.vmap(of_kind)(jnp.arange(config.num_kinds, dtype=jnp.int32))

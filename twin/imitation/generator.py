@@ -126,11 +126,11 @@ def with_kind(inputs: Array, kind: Array, config: ImitationConfig) -> Array:
 
 
 def answers_given(
-    config: ImitationConfig, parameters: AnswerNetworks, inputs: Array, kind: Array
+    encoding: Encoding, config: ImitationConfig, parameters: AnswerNetworks, inputs: Array, kind: Array
 ) -> AnswerParameters:
     """Distributions of answers [T, W] for inputs [inputs, T, W]; the streams are dealt to the members."""
     outputs = members_apply(answers_network(config), parameters.answer, with_kind(inputs, kind, config))
-    return answer_parameters(outputs, inputs)
+    return answer_parameters(outputs, inputs, encoding)
 
 
 def engine_logits(
@@ -234,14 +234,14 @@ def imitated_answers(
     def answer(
         key: Array, memory: _Memory, state: PlacementState, node: Array, pending: PendingFates
     ) -> tuple[_Memory, Fate]:
-        seen = observe(encoding.cluster, state, unit_s, in_full=True)
+        seen = observe(encoding.cluster, state, unit_s, in_full=True, for_answers=True)
         inputs = answer_inputs(encoding.cluster, seen, node, pending, unit_s)
         memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
         else:
             uniforms = jax.lax.dynamic_index_in_dim(noise.uniforms, memory.step, 1)
-        answers = answers_given(config, parameters, inputs, kind)
+        answers = answers_given(encoding, config, parameters, inputs, kind)
         drawn = sample_answer(answers, uniforms, unit_s, limits.beyond(pending))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return memory._replace(step=memory.step + 1), fate

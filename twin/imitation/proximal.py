@@ -64,7 +64,7 @@ def joint_log_probability(
     chosen, kind, answer = jax.lax.stop_gradient(drawn)
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     parameters = answers_given(
-        config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.pending), kind
+        encoding, config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.pending), kind
     )
     of_answer = log_likelihood(parameters, drawn_as_observed(answer), encoding.problem.time_unit_s)
     return jnp.sum(chosen * jnp.maximum(logits, -1e9), axis=0) + of_answer

@@ -27,9 +27,7 @@ from twin.placement.run_levels import (
 )  # fmt: skip
 from twin.placement.slots import fold_slots, place, read, write
 from twin.placement.types import (
-    COMPLETED,
     EMPTY,
-    FAILED,
     NUM_RESOURCES,
     REJECTED,
     UNKNOWN,
@@ -270,12 +268,7 @@ def _observe_moves(
             return waits
         finish_s, ended_s, status, usual_s = of_run
         run_s = ended_s - (jnp.minimum(start_s, seen_s) if cluster.priorities is None else seen_s)
-        ran = (
-            ends(finish_s, ended_s)
-            & ((status == COMPLETED) | (status == FAILED))
-            & (run_s > 0.0)
-            & (usual_s > 0.0)
-        )
+        ran = ends(finish_s, ended_s) & cluster.tells_run(status) & (run_s > 0.0) & (usual_s > 0.0)
         residual = jnp.log(jnp.where(ran, run_s, 1.0) / jnp.where(ran, usual_s, 1.0))
         innovation = cut(dynamics, residual, level.mean.sum(axis=0), level.variance.sum(axis=0), jnp)
         return *waits, jnp.where(ran, innovation, 0.0), ran.astype(jnp.float32)
@@ -369,7 +362,7 @@ def placement(cluster: Cluster, config: PlacementConfig, *, age_s: Array | float
         num_seats=config.num_seats,
         start=start,
         observe=lambda state: observe(cluster, state, unit_s, in_full=sees_all),
-        observe_global=lambda state: observe(cluster, state, unit_s, in_full=True, with_wakes=False),
+        observe_global=lambda state: observe(cluster, state, unit_s, in_full=True, for_answers=True),
         legal=legal,
         active=lambda state: state.active,
         apply=lambda *arguments: _apply(cluster, config, *arguments),

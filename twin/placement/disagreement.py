@@ -55,10 +55,13 @@ def disagreement(
     network = answer_network(config)
 
     def expected(parameters: Array) -> Array:
-        answers = answer_parameters(apply(network, parameters, inputs), inputs)
+        answers = answer_parameters(apply(network, parameters, inputs), inputs, encoding)
 
         def once(uniforms: Array) -> Array:
-            fate = as_fate(sample_answer(answers, uniforms, unit_s, limits_s), decision_info.arrival_s)
+            drawn = sample_answer(
+                answers, uniforms, unit_s, limits_s, cut_short=bool(encoding.cluster.hazard)
+            )
+            fate = as_fate(drawn, decision_info.arrival_s)
             return problem.reward(decision_info, PlacementOutcome(fate.start_s, fate.finish_s, fate.status))
 
         return jnp.mean(jax.lax.map(once, uniforms), axis=0)

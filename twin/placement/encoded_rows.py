@@ -11,7 +11,7 @@ from twin.placement.discontent import discontent_along
 from twin.placement.encoding import Encoding
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
 from twin.placement.tides import node_tides_along, tide_along
-from twin.placement.types import COMPLETED, FAILED, REJECTED, Requests
+from twin.placement.types import REJECTED, Requests
 
 
 class EncodedRows(NamedTuple):
@@ -104,7 +104,7 @@ def last_ends_s(
 
 
 def _runs(rows: EncodedRows, encoding: Encoding, filed_s: np.ndarray) -> LoggedRuns:
-    ran = np.isin(rows.status, (COMPLETED, FAILED))
+    ran = encoding.cluster.tells_run(rows.status)
     with np.errstate(invalid="ignore"):
         run_s = np.where(ran, rows.finish_s - rows.start_s, np.nan)
     service, ratio = rows.request.service, encoding.cluster.run_ratio

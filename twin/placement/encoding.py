@@ -22,10 +22,10 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.records import with_tuples
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
-from twin.placement.cold_start_fit import fit_run_tables
 from twin.placement.cold_starts import ColdStarts, cold_starts_of
 from twin.placement.columns import amount, decided_node, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs, fit_pressure
+from twin.placement.hazards import fit_runs_and_hazards, run_log
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.peaks import cores_in_use, largest_use
 from twin.placement.pieces import pieces
@@ -53,7 +53,7 @@ MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
-_WHERE_FOUND = {"scarce", "wakes", "priorities"}
+_WHERE_FOUND = {"scarce", "wakes", "hazard", "priorities"}
 """Fields that are written only where the log shows them."""
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -200,7 +200,9 @@ def fit_encoding(
     usual, reaction = fit_acceptance(rows, cluster, node, until_s)
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken = np.where(refused(rows), -1, node)
-    ratios, cold, filed_s = fit_run_tables(arrival_s, service, taken, run_s, expected_s, stretch, shape)
+    log = run_log(rows, until_s, labels, taken, run_s, expected_s, stretch)
+    alike = cluster.node_names if by_class else kinds
+    (ratios, cold, filed_s), hazard, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
     pressure = fit_pressure(crowded, len(cluster.services))
@@ -218,6 +220,7 @@ def fit_encoding(
         pressure=pressure,
         reaction=reaction,
         wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
+        hazard=hazard,
         scarce=scarce_resources(rows, taken, finish_s, cluster.capacity, cluster.limited),
         priorities=fit_priorities(held, cluster.capacity[0], len(cluster.queues)),
         agents=usual.agents,

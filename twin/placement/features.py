@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
+from twin.placement.hazards import survival
 from twin.placement.run_levels import startups_s, usual_levels
 from twin.placement.scarcity import needed_shares
 from twin.placement.slots import fold_slots
@@ -199,7 +200,7 @@ def _dynamic_features(cluster: Cluster, state: PlacementState, time_unit_s: floa
 
 
 def observe_nodes(
-    cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool, with_wakes: bool = True
+    cluster: Cluster, state: PlacementState, time_unit_s: float, *, in_full: bool, for_answers: bool = False
 ) -> Array:
     """[node features, nodes, seats, *streams]: every node as each seat's site observes it, or in full."""
     request, seats = state.request, state.request.site.shape[0]
@@ -227,11 +228,13 @@ def observe_nodes(
     ]
     num_free = len(RESOURCES)
     run_s = _mean_run_s(cluster, state)
-    if with_wakes and cluster.wakes is not None:
-        run_s += wakes_left_s(cluster.wakes, state)[:, None]
-    expected = _expected(state.request, run_s, shown, (needed, largest), time_unit_s)
     away = jnp.where(cloud > 0.0, request.accepts_cloud[None], request.accepts_elsewhere[None])
     acceptance = jnp.where(same_site, request.accepts_home[None], away)
+    if cluster.hazard and not for_answers:
+        acceptance *= survival(jnp.asarray(cluster.hazard, jnp.float32).reshape((-1, *trailing)), run_s, jnp)
+    if cluster.wakes is not None and not for_answers:
+        run_s += wakes_left_s(cluster.wakes, state)[:, None]
+    expected = _expected(state.request, run_s, shown, (needed, largest), time_unit_s)
     by_request = jnp.stack([*expected, acceptance])
     return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:], by_request])
 
@@ -323,11 +326,11 @@ def observe(
     time_unit_s: float,
     *,
     in_full: bool = False,
-    with_wakes: bool = True,
+    for_answers: bool = False,
 ) -> Observation:
-    """The observation of every seat; `in_full` shows all sites' nodes without summary. What answers are drawn from is
-    without wakes: they know when a node has room."""
+    """The observation of every seat; `in_full` shows all sites' nodes without summary. What answers are drawn from
+    (`for_answers`) is without wakes and losses: they know when a node has room, and draw how runs end."""
     return Observation(
-        observe_nodes(cluster, state, time_unit_s, in_full=in_full, with_wakes=with_wakes),
+        observe_nodes(cluster, state, time_unit_s, in_full=in_full, for_answers=for_answers),
         observe_request(cluster, state.request, time_unit_s),
     )

@@ -201,8 +201,9 @@ def fit_program(encoding: Encoding, config: AnswerConfig) -> FitProgram:
 
     def likelihood(parameters: PyTree, data: _Rows, rows: Array) -> Array:
         inputs = data.inputs[:, rows]
-        distribution = answer_parameters(apply(network, parameters, inputs), inputs)
-        return log_likelihood(distribution, jax.tree.map(lambda leaf: leaf[rows], data.observed), unit_s)
+        distribution = answer_parameters(apply(network, parameters, inputs), inputs, encoding)
+        observed = jax.tree.map(lambda leaf: leaf[rows], data.observed)
+        return log_likelihood(distribution, observed, unit_s, cut_short=bool(encoding.cluster.hazard))
 
     def mean_loss(parameters: PyTree, data: _Rows, rows: Array, weight: Array) -> Array:
         return -jnp.sum(weight * likelihood(parameters, data, rows)) / jnp.sum(weight)

@@ -50,6 +50,8 @@ from twin.placement.types import (
 
 ACCEPTANCE = [feature.name for feature in NODE_FEATURES].index("acceptance")
 """Row of `offer_inputs` with the usual acceptance."""
+USUAL_RUN = [feature.name for feature in NODE_FEATURES].index("usual_run")
+"""Row of `offer_inputs` with how long the request should run there, as `log1p` of time units."""
 NUM_PENDING = 6
 """Rows of `pending_inputs`, but for those that some logs have."""
 AVAILABILITY = -2
@@ -203,9 +205,19 @@ def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
     )
 
 
-def answer_parameters(outputs: Array, inputs: Array) -> AnswerParameters:
-    """The distribution that a member's outputs [outputs, *batch] on `answer_inputs` [inputs, *batch] stand for."""
-    return split_outputs(outputs, inputs[-1] / _AVAILABILITY_SCALE, inputs[ACCEPTANCE])
+def answer_parameters(outputs: Array, inputs: Array, encoding: Encoding) -> AnswerParameters:
+    """The distribution that a member's outputs [outputs, *batch] on `answer_inputs` [inputs, *batch] stand for.
+
+    Where nodes lose what runs on them, a run fails by itself, as the network has it, or is lost by the log's hazard.
+    """
+    found = split_outputs(outputs, inputs[-1] / _AVAILABILITY_SCALE, inputs[ACCEPTANCE])
+    cluster = encoding.cluster
+    if not cluster.hazard:
+        return found
+    of_offer = inputs[len(NODE_FEATURES) : len(NODE_FEATURES) + cluster.num_nodes]
+    hazard = jnp.tensordot(jnp.asarray(cluster.hazard, jnp.float32), of_offer, axes=1)
+    lost = hazard * jnp.expm1(inputs[USUAL_RUN]) * encoding.problem.time_unit_s
+    return found._replace(fail_logit=jnp.log(jnp.expm1(jax.nn.softplus(found.fail_logit) + lost)))
 
 
 def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:
@@ -260,7 +272,7 @@ def learned_answers(
         key: Array, memory: _AnswerMemory, state: PlacementState, node: Array, pending: PendingFates
     ) -> tuple[_AnswerMemory, Fate]:
         seeds, served = memory
-        seen = observe(cluster, state, unit_s, in_full=True, with_wakes=False)
+        seen = observe(cluster, state, unit_s, in_full=True, for_answers=True)
         if served is not None:
             discontent = discontent_of(served, state.request, state.clock_s)
             pending = pending._replace(discontent=discontent)
@@ -268,7 +280,10 @@ def learned_answers(
         outputs = members_apply(network, parameters, inputs)
         low = float(np.finfo(np.float32).tiny)
         uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=low)
-        drawn = sample_answer(answer_parameters(outputs, inputs), uniforms, unit_s, model.limits_s(pending))
+        drawn = sample_answer(
+            answer_parameters(outputs, inputs, encoding), uniforms, unit_s, model.limits_s(pending),
+            cut_short=bool(cluster.hazard),
+        )  # fmt: skip
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)

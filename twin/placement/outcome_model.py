@@ -148,8 +148,11 @@ class Observed(NamedTuple):
     finished: Leaf  # bool
 
 
-def log_likelihood(parameters: AnswerParameters, observed: Observed, unit_s: float) -> Array:
-    """Log likelihood [*batch] of what was observed, censored parts as "at least so long"."""
+def log_likelihood(
+    parameters: AnswerParameters, observed: Observed, unit_s: float, *, cut_short: bool = False
+) -> Array:
+    """Log likelihood [*batch] of what was observed, censored parts as "at least so long"; failed runs too if they are
+    `cut_short`."""
     accept = jnp.where(observed.accepted, parameters.accept_logit, -parameters.accept_logit)
     drop = jnp.where(observed.dropped, parameters.drop_logit, -parameters.drop_logit)
     fail = jnp.where(observed.failed, parameters.fail_logit, -parameters.fail_logit)
@@ -161,7 +164,9 @@ def log_likelihood(parameters: AnswerParameters, observed: Observed, unit_s: flo
     )
     waits = jnp.where(observed.started, waited, some_wait + mixture_log_survival(parameters.wait, wait))
     runs = jnp.where(
-        observed.finished, mixture_log_density(parameters.run, run), mixture_log_survival(parameters.run, run)
+        observed.finished & ~observed.failed if cut_short else observed.finished,
+        mixture_log_density(parameters.run, run),
+        mixture_log_survival(parameters.run, run),
     )
     ran = observed.accepted & ~observed.dropped
     total = jax.nn.log_sigmoid(accept)
@@ -187,7 +192,12 @@ NUM_UNIFORMS = 8
 
 
 def sample_answer(
-    parameters: AnswerParameters, uniforms: Array, unit_s: float, limits_s: tuple[Leaf, Leaf]
+    parameters: AnswerParameters,
+    uniforms: Array,
+    unit_s: float,
+    limits_s: tuple[Leaf, Leaf],
+    *,
+    cut_short: bool = False,
 ) -> DrawnAnswers:
     """Draws an answer from `NUM_UNIFORMS` uniforms.
 
@@ -196,6 +206,7 @@ def sample_answer(
         uniforms: [NUM_UNIFORMS, *batch] in (0, 1).
         unit_s: Unit of durations.
         limits_s: Largest wait and run time to draw, each one number or [*batch].
+        cut_short: Whether failed runs end anywhere on their way, any part of it as likely.
     """
 
     def drawn(mixture: Mixture, first: int, limit: Array) -> Array:
@@ -203,10 +214,15 @@ def sample_answer(
 
     wait_s = drawn(parameters.wait, 4, log_wait(limits_s[0], unit_s)) * (WAIT_RESOLUTION * unit_s)
     at_once = uniforms[3] < jax.nn.sigmoid(parameters.zero_wait_logit)
+    fails = jax.nn.sigmoid(parameters.fail_logit)
+    failed = uniforms[2] < fails
+    run_s = drawn(parameters.run, 6, log_run(limits_s[1], unit_s)) * unit_s
+    if cut_short:
+        run_s = jnp.where(failed, run_s * uniforms[2] / jnp.maximum(fails, uniforms[2]), run_s)
     return DrawnAnswers(
         accepted=uniforms[0] < jax.nn.sigmoid(parameters.accept_logit),
         dropped=uniforms[1] < jax.nn.sigmoid(parameters.drop_logit),
-        failed=uniforms[2] < jax.nn.sigmoid(parameters.fail_logit),
+        failed=failed,
         wait_s=jnp.where(at_once, 0.0, wait_s),
-        run_s=drawn(parameters.run, 6, log_run(limits_s[1], unit_s)) * unit_s,
+        run_s=run_s,
     )

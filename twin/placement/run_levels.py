@@ -9,15 +9,13 @@ from twin.placement.evictions import due_by_others
 from twin.placement.run_filter import NodeLevel, aged, cut, fresh_level, wandered
 from twin.placement.slots import place, read, write
 from twin.placement.types import (
-    COMPLETED,
-    FAILED,
     Cluster,
     InFlight,
     PlacementEvents,
     PlacementOutcome,
     PlacementState,
     RunLevels,
-)
+)  # fmt: skip
 
 
 def first_levels(cluster: Cluster, observed_events: PlacementEvents, age_s: Array | float) -> RunLevels:
@@ -131,8 +129,7 @@ def updated_pair(
         return None
     run_s, expected_s = left.finish_s - left.start_s, read(table.expected_run_s, position, 0.0)
     service = read(table.service, position, 0)
-    ran = (left.status == COMPLETED) | (left.status == FAILED)
-    usable = ran & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
+    usable = cluster.tells_run(left.status) & jnp.isfinite(run_s) & (run_s > 0.0) & (expected_s > 0.0)
     pair = place(levels.pair.shape, service, node, usable)
     old, since = (
         read(levels.pair, pair, 0.0),

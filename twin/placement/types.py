@@ -75,6 +75,8 @@ class Cluster:
             does not show it, none.
         wakes: When nodes sleep, and how long they take to wake (see `wakes`); by default, and where the log does not
             show it, None.
+        hazard: [nodes] losses per second of running there (see `hazards`); by default, and where the log does not show
+            that nodes lose what runs on them, empty.
         priorities: Queues whose requests go before those of others (see `priorities`); by default, and where the log
             does not show any, None.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
@@ -108,6 +110,7 @@ class Cluster:
     reaction: Reaction | None = None
     scarce: tuple[int, ...] = ()
     wakes: Wakes | None = None
+    hazard: tuple[float, ...] = ()
     priorities: Priorities | None = None
 
     @property
@@ -115,6 +118,11 @@ class Cluster:
         """The resources (indices) that some node has a finite amount of."""
         some = np.any((self.capacity > 0.0) & np.isfinite(self.capacity), axis=1)
         return tuple(np.flatnonzero(some).tolist())
+
+    def tells_run(self, status: Leaf) -> Leaf:
+        """Whether runs that ended so tell how long they take: failed ones do not where nodes lose what runs there."""
+        completed = status == COMPLETED
+        return completed if self.hazard else completed | (status == FAILED)
 
     @property
     def num_nodes(self) -> int:

@@ -36,7 +36,7 @@ def calibration_charts(
     Returns:
         One chart for durations and, where some offers were refused, one for acceptance.
     """
-    wait, run, accept = predicted_ranks(model, config, encoding.problem.time_unit_s, offers)
+    wait, run, accept = predicted_ranks(model, config, encoding, offers)
     seen = offers.observed
     taken = np.asarray(seen.accepted & ~seen.dropped)
     curves = [
@@ -62,21 +62,21 @@ def calibration_charts(
 
 
 def predicted_ranks(
-    model: AnswerModel, config: AnswerConfig, unit_s: float, offers: Offers
+    model: AnswerModel, config: AnswerConfig, encoding: Encoding, offers: Offers
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """[rows] rank of the true wait and run time in the predicted distributions, and probability of acceptance.
 
     Values within `RESOLUTION` of each other count as equal, and ranks among equals are drawn evenly: a wait
     that can be computed to the millisecond is not foreseen badly by a distribution that is a second wide.
     """
-    network = answer_network(config)
+    network, unit_s = answer_network(config), encoding.problem.time_unit_s
 
     def distribution(mixture: Mixture, value: Array) -> Array:
         below, above = jnp.maximum(value - RESOLUTION, 0.0), value + RESOLUTION
         return 1.0 - jnp.exp(jnp.stack([mixture_log_survival(mixture, end) for end in (below, above)]))
 
     def member(parameters: PyTree, inputs: Array, wait_s: Array, run_s: Array) -> tuple[Array, Array, Array]:
-        predicted = answer_parameters(apply(network, parameters, inputs), inputs)
+        predicted = answer_parameters(apply(network, parameters, inputs), inputs, encoding)
         at_once = jax.nn.sigmoid(predicted.zero_wait_logit)[None]
         wait = at_once + (1.0 - at_once) * distribution(predicted.wait, log_wait(wait_s, unit_s))
         none = jnp.concatenate([jnp.zeros_like(at_once), at_once])

@@ -30,6 +30,9 @@ def dependences_of(
         asleep = cluster.wakes.wake_s > 0.0
         longest_s = float(cluster.wakes.wake_s.max())
         found.append(f"{int(asleep.sum())} nodes that sleep when idle (and wake within {longest_s:.3g} s)")
+    if cluster.hazard:
+        most = 3600.0 * max(cluster.hazard)
+        found.append(f"nodes that lose what runs on them (up to {most:.2g} times in an hour of running)")
     if cluster.scarce:
         found.append(f"requests that wait for {' and '.join(RESOURCES[each] for each in cluster.scarce)}")
     if cluster.dynamics.moved:
