@@ -52,6 +52,7 @@ from logs_schema.progress import Progress, SilentProgress, Stage, unseen
 from twin.placement.encoding import Encoding
 from twin.placement.log_windows import encode_days
 from twin.placement.model import PlacementTwin
+from twin.placement.types import Repeats
 
 PARTS = (ANSWERS, POLICIES, POPULATION)
 """The parts that tasks measure; the answers, and all lines from the same simulated days, are one part."""
@@ -199,7 +200,7 @@ def measure(
         simulation = Simulation(tested, behaviour, held, seed=config.seed)
         simulated = simulation.closed_loop(end_s, stage)
     with progress.stage("compare twin and log"):
-        one_step, calibration_charts = _one_step(forecasts, config)
+        one_step, calibration_charts = _one_step(forecasts, config, encoding.cluster.repeats)
         closed = closed_trio(held, simulated, partners)
         resting = [*level_lines(held, simulated, encoding, config), *distance_lines(closed, config)]
         offload, offload_charts = offload_lines(held, simulated, partners, encoding, config)
@@ -207,9 +208,8 @@ def measure(
 
         def in_training() -> Sequence[Line]:
             past = last_windows(tested, len(forecasts.unit))
-            return _one_step(
-                forecast(tested, behaviour, past, seed=config.seed, known_until_s=end_s), config
-            )[0]
+            told = forecast(tested, behaviour, past, seed=config.seed, known_until_s=end_s)
+            return _one_step(told, config, encoding.cluster.repeats)[0]
 
         one_step, since_training = explained(one_step, in_training)
         rested = resting_on(clone, [*resting, *offload])
@@ -239,8 +239,11 @@ def share_played(
     )
 
 
-def _one_step(forecasts: Forecast, config: CertifyConfig) -> tuple[list[Line], tuple[Chart, ...]]:
+def _one_step(
+    forecasts: Forecast, config: CertifyConfig, repeats: Repeats | None
+) -> tuple[list[Line], tuple[Chart, ...]]:
     """The lines of one-step forecasts that need no other days, and the charts of their calibration."""
     calibrated, charts = calibration_lines(forecasts, config)
     lines = [*bias_lines(forecasts, config), *calibrated, *model_class_lines(forecasts, config)]
-    return [*lines, reaction_line(forecasts, config), repeat_line(forecasts, config)], charts
+    lines += [reaction_line(forecasts, config), repeat_line(forecasts, config, repeats)]
+    return lines, charts

@@ -46,6 +46,15 @@ def amount(rows: pa.Table, column: str, missing: float) -> np.ndarray:
     return np.where(np.isnan(values), missing, values)
 
 
+def agent_index(rows: pa.Table) -> np.ndarray:
+    """[rows] int32 index of every row's agent among those of the rows; -1 where it is hidden."""
+    encoded = pc.dictionary_encode(pc.cast(rows["agent"], pa.string()))
+    encoded = pa.chunked_array([encoded]) if isinstance(encoded, pa.Array) else encoded
+    encoded = encoded.combine_chunks() if encoded.num_chunks else encoded
+    index = pc.fill_null(encoded.indices, -1).to_numpy() if len(rows) else np.zeros(0)
+    return np.asarray(index, np.int32)
+
+
 def decided_node(rows: pa.Table) -> pa.ChunkedArray:
     """The decision of every row: the node it was offered to, else the node it ran on, else null."""
     return pc.coalesce(*(pc.cast(rows[name], pa.string()) for name in ("offered_node", "ran_node")))

@@ -17,7 +17,16 @@ from logs_schema.calendar import DAY_S, MONDAY_S
 from logs_schema.errors import ConfigError
 from logs_schema.tables import REQUESTS
 from twin.placement.acceptance import acceptance_of
-from twin.placement.columns import amount, index_of, instant_s, label_index, node_index, outcomes, refused
+from twin.placement.columns import (
+    agent_index,
+    amount,
+    index_of,
+    instant_s,
+    label_index,
+    node_index,
+    outcomes,
+    refused,
+)
 from twin.placement.driving_out import may_be_driven_out
 from twin.placement.encoded_rows import EncodedRows as EncodedRows
 from twin.placement.encoded_rows import (
@@ -31,6 +40,7 @@ from twin.placement.encoded_rows import (
 )
 from twin.placement.encoding import Encoding, candidate_set, expected_run_s, labels_of
 from twin.placement.pieces import pieces
+from twin.placement.repeats import forerunners
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -42,6 +52,7 @@ from twin.placement.types import (
     Carried,
     Fate,
     InFlight,
+    Repeats,
     Requests,
 )
 from twin.placement.windows import Windows
@@ -90,17 +101,13 @@ def _requests(rows: pa.Table, encoding: Encoding, arrival_s: np.ndarray, node: n
     )
     demand = np.stack([amount(rows, name, 1.0 if name == "cpu_cores" else 0.0) for name in RESOURCES])
     known_resource = np.isfinite(cluster.capacity).any(axis=1) & (cluster.capacity > 0.0).any(axis=1)
-    agents = pc.dictionary_encode(pc.cast(rows["agent"], pa.string()))
-    agent = pa.chunked_array([agents]) if isinstance(agents, pa.Array) else agents
-    agent = agent.combine_chunks() if agent.num_chunks else agent
-    agent_index = pc.fill_null(agent.indices, -1).to_numpy() if len(rows) else np.zeros(0)
     home, elsewhere, cloud = acceptance_of(cluster, rows["agent"], scenario)
     return Requests(
         site=label_index(rows, "site", cluster.sites),
         scenario=scenario,
         service=service,
         queue=queue,
-        agent=agent_index.astype(np.int32),
+        agent=agent_index(rows),
         rule=_by_queue(_rule(rows, encoding), rows, encoding, node),
         demand=np.where(known_resource[:, None], demand, 0.0).astype(np.float32),
         num_nodes=amount(rows, "num_nodes", 1.0).astype(np.float32),
@@ -248,10 +255,18 @@ def cut_windows(
         age_s=np.maximum(origin_s - encoding.trained_until_s, 0.0).astype(np.float32),
         last_end_s=last_ends_s(rows, row[0], origin_s, encoding, begin_s),
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
+        forerunner=None
+        if (repeats := encoding.cluster.repeats) is None
+        else _forerunners(rows, repeats)[row],
         driven_out=None
         if (ranks := encoding.cluster.priorities) is None
         else may_be_driven_out(ranks, rows.request.queue, rows.node, rows.arrival_s, rows.start_s)[row],
     )
+
+
+def _forerunners(rows: EncodedRows, repeats: Repeats) -> np.ndarray:
+    request = rows.request
+    return forerunners(repeats, rows.arrival_s, rows.finish_s, rows.status, request.agent, request.service)
 
 
 def _begin_s(rows: EncodedRows, wanted: np.ndarray) -> float:

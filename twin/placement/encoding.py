@@ -31,13 +31,14 @@ from twin.placement.peaks import cores_in_use, largest_use
 from twin.placement.pieces import pieces
 from twin.placement.priorities import Priorities, QueuedRuns, fit_priorities, priorities_of
 from twin.placement.queue_nodes import bound_queues, with_sets
+from twin.placement.repeats import fit_repeats
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.scarcity import scarce_resources
 from twin.placement.service_times import OFFER_KINDS, median_by, without_history
 from twin.placement.tides import Tide, fit_tides
-from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction
+from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Repeats
 from twin.placement.wakes import Wakes, fit_wakes, wakes_of
 
 UNKNOWN_LABEL = "unknown"
@@ -53,7 +54,7 @@ MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
-_WHERE_FOUND = {"scarce", "wakes", "hazard", "priorities"}
+_WHERE_FOUND = {"scarce", "wakes", "hazard", "repeats", "priorities"}
 """Fields that are written only where the log shows them."""
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -134,6 +135,7 @@ class Encoding:
         if reaction := cluster.get("reaction"):
             cluster["reaction"] = Reaction(**reaction)
         cluster["wakes"] = wakes_of(cluster.get("wakes"))
+        cluster["repeats"] = (repeats := cluster.get("repeats")) and Repeats(**repeats)
         cluster["priorities"] = priorities_of(cluster.get("priorities"))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
@@ -152,7 +154,8 @@ class Encoding:
 
 def _plain(value: object) -> object:
     if isinstance(
-        value, RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes | Priorities
+        value,
+        RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes | Repeats | Priorities,
     ):
         return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
@@ -221,6 +224,7 @@ def fit_encoding(
         reaction=reaction,
         wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
         hazard=hazard,
+        repeats=fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service),
         scarce=scarce_resources(rows, taken, finish_s, cluster.capacity, cluster.limited),
         priorities=fit_priorities(held, cluster.capacity[0], len(cluster.queues)),
         agents=usual.agents,

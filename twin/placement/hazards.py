@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from twin.placement.cold_start_fit import RunTables, fit_run_tables
-from twin.placement.columns import instant_s, outcomes
+from twin.placement.columns import agent_index, instant_s, outcomes
 from twin.placement.left_out import clear_gain, halves_in_turn, stretches
 from twin.placement.types import COMPLETED, FAILED, UNKNOWN
 
@@ -62,6 +62,7 @@ class RunLog(NamedTuple):
     run_s: np.ndarray  # NaN where not known
     expected_s: np.ndarray  # anywhere
     stretch: np.ndarray
+    agent: np.ndarray  # -1 where hidden
 
     def tables(self, shape: tuple[int, int]) -> RunTables:
         """How long its runs take."""
@@ -91,7 +92,7 @@ def run_log(
 ) -> RunLog:
     """The runs of requests, known until `until_s`; `labels` are indices of services, scenarios and queues."""
     times = instant_s(rows, "arrival"), instant_s(rows, "start"), *outcomes(rows, until_s)
-    return RunLog(*times, labels[0], labels[2], node, run_s, expected_s, stretch)
+    return RunLog(*times, labels[0], labels[2], node, run_s, expected_s, stretch, agent_index(rows))
 
 
 def fit_runs_and_hazards(

@@ -20,6 +20,7 @@ from twin.placement.bookkeeping import placement
 from twin.placement.encoding import Encoding
 from twin.placement.learned import AVAILABILITY, answer_inputs, num_inputs
 from twin.placement.outcome_model import Observed
+from twin.placement.repeated_arrivals import repeated_arrivals
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import Answers, drawn_response
 from twin.placement.types import DROPPED, FAILED, REJECTED
@@ -51,10 +52,18 @@ def replay_environment(windows: Windows, encoding: Encoding, table: ReplayTable 
     return answered_environment(windows, encoding, answers)
 
 
-def answered_environment(windows: Windows, encoding: Encoding, answers: Answers) -> Environment:
-    """The environment whose requests are those of `windows`, answered by `answers`."""
+def answered_environment(
+    windows: Windows, encoding: Encoding, answers: Answers, *, repeats: bool = False
+) -> Environment:
+    """The environment whose requests are those of `windows`, answered by `answers`; with `repeats` failed requests come
+    again by what fails there, where the log shows that they do."""
     cluster, problem = encoding.cluster, encoding.problem
-    response = drawn_response(cluster, problem.depth, replayed_arrivals(windows), answers)
+    arrivals = (
+        repeated_arrivals(windows, cluster.repeats)
+        if repeats and cluster.repeats
+        else replayed_arrivals(windows)
+    )
+    response = drawn_response(cluster, problem.depth, arrivals, answers)
     return environment(placement(cluster, problem), response)
 
 

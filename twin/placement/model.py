@@ -62,7 +62,8 @@ class PlacementTwin:
         With a `randomisation` every stream is a little unlike it: for training only.
         """
         answers = learned_answers(self.encoding, self.config, self.model, randomisation)
-        return answered_environment(self.windows if windows is None else windows, self.encoding, answers)
+        chosen = self.windows if windows is None else windows
+        return answered_environment(chosen, self.encoding, answers, repeats=True)
 
     def played(
         self,
@@ -219,6 +220,8 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     structure = Windows(requests, 0, 0, 0, fate, carried, 0, 0, 0, NodeLevel(0, 0), 0)  # type: ignore[arg-type]
     if cluster.cold is not None:
         structure = structure._replace(last_end_s=0, filed_s=0)
+    if cluster.repeats is not None:
+        structure = structure._replace(forerunner=0)
     if cluster.priorities is not None:
         structure = structure._replace(driven_out=0)
     windows = load_structure(path, structure)

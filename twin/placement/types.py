@@ -49,6 +49,21 @@ class Reaction:
 
 
 @dataclass(frozen=True)
+class Repeats:
+    """How clients try again (see `repeats`).
+
+    Attributes:
+        chance: That a failed request is repeated.
+        delay_s: Mean time from its end until then.
+        longest_s: The longest.
+    """
+
+    chance: float
+    delay_s: float
+    longest_s: float
+
+
+@dataclass(frozen=True)
 class Cluster:
     """What is fixed: the nodes and the vocabularies that integers in the arrays refer to (NumPy, never traced).
 
@@ -77,6 +92,8 @@ class Cluster:
             show it, None.
         hazard: [nodes] losses per second of running there (see `hazards`); by default, and where the log does not show
             that nodes lose what runs on them, empty.
+        repeats: How clients try again after failures (see `repeats`); by default, and where the log does not show it,
+            None.
         priorities: Queues whose requests go before those of others (see `priorities`); by default, and where the log
             does not show any, None.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
@@ -111,6 +128,7 @@ class Cluster:
     scarce: tuple[int, ...] = ()
     wakes: Wakes | None = None
     hazard: tuple[float, ...] = ()
+    repeats: Repeats | None = None
     priorities: Priorities | None = None
 
     @property

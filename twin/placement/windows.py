@@ -37,6 +37,8 @@ class Windows(NamedTuple):
     filed_s: Leaf | None = None
     # [T, W] bool: whether it may have run before its start and been driven out; None where nothing is driven out
     driven_out: Leaf | None = None
+    # [T, W] int64: row of the failed request that it repeats, -1 where it repeats none; None without repeats
+    forerunner: Leaf | None = None
 
     @property
     def num_windows(self) -> int:
@@ -66,9 +68,12 @@ def joined(parts: Sequence[Windows]) -> Windows:
     padded, num_rows = [], 0
     for part in parts:
         wide = pad_windows(part, num_steps, part.num_windows, num_carried)
-        row = np.where(wide.row >= 0, wide.row + num_rows, wide.row)
+        num_before, row = num_rows, np.where(wide.row >= 0, wide.row + num_rows, wide.row)
         num_rows = int(row.max(initial=num_rows - 1)) + 1
-        padded.append(wide._replace(row=row, num_overflow=np.zeros(part.num_windows)))
+        before = wide.forerunner
+        if before is not None:
+            before = np.where(before >= 0, before + num_before, before)
+        padded.append(wide._replace(row=row, num_overflow=np.zeros(part.num_windows), forerunner=before))
     whole = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *padded)
     return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
 
@@ -160,6 +165,7 @@ def _gathered(
         row=np.where(inside, windows.row[step, window], -1),
         filed_s=None if windows.filed_s is None else windows.filed_s[step, window],
         driven_out=None if windows.driven_out is None else windows.driven_out[step, window],
+        forerunner=None if windows.forerunner is None else windows.forerunner[step, window],
     )
 
 
@@ -248,4 +254,5 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried:
         row=np.where(valid, longer(wide.row, 0), -1),
         filed_s=None if wide.filed_s is None else longer(wide.filed_s, 0),
         driven_out=None if wide.driven_out is None else longer(wide.driven_out, 0),
+        forerunner=None if wide.forerunner is None else longer(wide.forerunner, 0),
     )

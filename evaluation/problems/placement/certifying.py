@@ -34,8 +34,8 @@ ABOUT = {
     MODEL_CLASS: "Residuals of run times should be independent of the residuals of the node's last runs, of the "
     "requests that arrive at the node during the run, and of the time since the service last ran there.",
     REACTIONS: "Residuals of acceptance should be independent of how the agent's last requests were served.",
-    REPEATS: "Requests should not come again because others failed: a twin replays the logged ones whatever a policy "
-    "does.",
+    REPEATS: "Requests should not come again because others failed, but where the twin repeats what fails in it: "
+    "else it replays the logged ones whatever a policy does.",
     CLOSED: "A clone of the logged behaviour decides in the twin, from logged states on; the log is the behaviour "
     "itself in the real system. Logged decisions are not replayed: they were reactions to logged run times.",
     OFFLOAD: "Share of requests that ran away from home, over the 12 parts of the day, a clone deciding.",
