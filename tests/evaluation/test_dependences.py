@@ -11,7 +11,7 @@ from twin.placement.priorities import Priorities
 from twin.placement.run_filter import DRIFT_PER_DAY, RunDynamics
 from twin.placement.run_labels import RunLabels
 from twin.placement.tides import Tide
-from twin.placement.types import Reaction
+from twin.placement.types import Reaction, Repeats
 from twin.placement.wakes import Wakes
 
 
@@ -24,12 +24,15 @@ def test_every_dependence_is_named_with_its_size():
         made_cluster(), tide=Tide(variance=0.04), node_tide=Tide(variance=0.25), pressure=np.array([0.0, 0.2, 0.1]),
         cold=ColdStarts(600.0, np.array([0.0, 20.0, 5.0])), reaction=Reaction(64, -0.38, 0.3), scarce=(1, 2),
         wakes=Wakes(np.full(4, 300.0), np.array([0.0, 60.0, 120.0, 0.0])),
+        hazard=(0.0, 1e-4, 0.0, 2e-4), repeats=Repeats(0.62, 45.0, 200.0),
         queues=("unknown", "low", "high", "higher"), priorities=Priorities((2, 2, 1, 0), True),
     )  # fmt: skip
     words = dependences_in_words(dependences_of(cluster))
     for part in ("everywhere (by some 22%)", "nodes that are slower for a while (by some 65%)", "2 services whose runs",
                  "after 600 s (up to 20 s)", "by up to 38%", "requests that wait for memory_gib and gpus",
                  "2 nodes that sleep when idle (and wake within 120 s)",
+                 "nodes that lose what runs on them (up to 0.72 times in an hour of running)",
+                 "clients who repeat 62% of failed requests (after some 45 s)",
                  "queues that go first and drive others out: higher, then high, then low"):  # fmt: skip
         assert part in words
 

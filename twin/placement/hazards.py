@@ -120,9 +120,9 @@ def _exposures(log: RunLog, until_s: float, tables: RunTables) -> Exposures:
     begun = (log.start_s <= until_s) & (ended | (log.status == UNKNOWN)) & (log.node >= 0)
     ran_s = np.minimum(log.finish_s, until_s) - log.start_s
     kind = log.service * (int(log.queue.max(initial=0)) + 1) + log.queue
-    usual_s = tables.filed_s * tables.ratios.ratio[log.service, log.node]
-    runs = Exposures(kind, log.node, ran_s, usual_s, log.expected_s, log.status == FAILED, ended)
-    return runs.some(np.flatnonzero(begun))
+    runs = Exposures(kind, log.node, ran_s, tables.filed_s, log.expected_s, log.status == FAILED, ended)
+    runs, service = runs.some(np.flatnonzero(begun)), log.service[begun]
+    return runs._replace(usual_s=runs.usual_s * tables.ratios.ratio[service, runs.node])
 
 
 def fit_hazards(runs: Exposures, class_of_node: Sequence[object]) -> tuple[float, ...]:

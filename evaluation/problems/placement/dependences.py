@@ -33,6 +33,10 @@ def dependences_of(
     if cluster.hazard:
         most = 3600.0 * max(cluster.hazard)
         found.append(f"nodes that lose what runs on them (up to {most:.2g} times in an hour of running)")
+    if (repeats := cluster.repeats) is not None:
+        found.append(
+            f"clients who repeat {repeats.chance:.0%} of failed requests (after some {repeats.delay_s:.3g} s)"
+        )
     if cluster.scarce:
         found.append(f"requests that wait for {' and '.join(RESOURCES[each] for each in cluster.scarce)}")
     if cluster.dynamics.moved:
