@@ -61,6 +61,8 @@ class Forecast(NamedTuple):
     # Minus the log probability of the logged decisions under the clone, nats
     surprise: np.ndarray = np.zeros(0)
     entropy: np.ndarray = np.zeros(0)  # entropy of the clone there, nats
+    # Seconds since 1970 when it ended or was given up; NaN where unknown
+    ended_s: np.ndarray = np.zeros(0)
 
     @property
     def start_s(self) -> np.ndarray:
@@ -250,4 +252,5 @@ def _forecast(
             draws_accepted=accepted, draws_status=drawn_status,
             draws_wait_s=np.where(np.isfinite(wait_s) & begins, np.maximum(wait_s, 0.0), np.nan),
             draws_run_s=np.where(np.isfinite(run_s) & ends, np.maximum(run_s, 0.0), np.nan),
+            ended_s=np.where(np.isfinite(finish), finish + pick(origin), np.nan),
         )  # fmt: skip

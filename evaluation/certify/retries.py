@@ -36,7 +36,8 @@ def repeat_line(forecast: Forecast, config: CertifyConfig, repeats: Repeats | No
         )  # fmt: skip
     within_s = longest_wait_s(forecast.arrival_s, forecast.finish_s, completed)
     pair = pairs_of(forecast.day, forecast.agent, forecast.service)
-    again = (next_of_pair(pair, forecast.arrival_s, forecast.finish_s)[0] <= within_s).astype(float)
+    ended_s = forecast.ended_s if len(forecast.ended_s) else forecast.finish_s
+    again = (next_of_pair(pair, forecast.arrival_s, ended_s)[0] <= within_s).astype(float)
     expected = expected_again(pair, again, completed)
     if repeats is not None:
         expected = expected + (1.0 - expected) * repeats.chance

@@ -132,10 +132,11 @@ class TrainingConfig:
 
 def episodes_of(twin: PlacementTwin, config: TrainingConfig) -> Windows:
     """The requests of a twin's log in windows as long as an episode is wanted, or as its log allows; where queues go
-    before others, begun without what waits (see `without_waiting`)."""
+    before others, or failed requests come again, begun without what waits (see `without_waiting`)."""
     num_requests = int(twin.disjoint_windows().length.sum())
     shortest = twin.windows.num_steps
-    windows = twin.windows if twin.windows.driven_out is None else without_waiting(twin.windows)
+    piles_up = twin.windows.driven_out is not None or twin.windows.repeats is not None
+    windows = without_waiting(twin.windows) if piles_up else twin.windows
     return lengthened(windows, max(shortest, min(config.episode_requests, num_requests // MIN_EPISODES)))
 
 

@@ -12,7 +12,7 @@ from twin.placement.encode import cut_windows
 from twin.placement.encoding import Encoding
 from twin.placement.history import answered_environment
 from twin.placement.repeated_arrivals import following_of
-from twin.placement.repeats import fit_repeats, forerunners
+from twin.placement.repeats import fit_repeats, is_repeat
 from twin.placement.responses import Answers
 from twin.placement.types import COMPLETED, FAILED, REJECTED, Fate, Repeats
 from twin.placement.windows import Windows, joined
@@ -41,13 +41,8 @@ def test_how_often_and_when_clients_try_again_is_found(chance):
     found = fit_repeats(*log)
     assert found.chance == pytest.approx(chance, abs=0.06)
     assert found.delay_s == pytest.approx(5.0, rel=0.25)
-    before = forerunners(found, *log)
-    those = np.flatnonzero(before >= 0)
-    assert len(those) == pytest.approx(chance * (log[2] == FAILED).sum(), rel=0.1)
-    assert np.all(log[2][before[those]] == FAILED)
-    for column in log[3:]:
-        assert np.array_equal(column[those], column[before[those]])
-    assert len(np.unique(before[those])) == len(those)
+    num_failed = int((log[2] == FAILED).sum())
+    assert is_repeat(found, *log).sum() == pytest.approx(chance * num_failed, rel=0.1)
 
 
 def test_failures_that_nobody_repeats_are_no_repeats():
@@ -58,16 +53,16 @@ def test_failures_that_nobody_repeats_are_no_repeats():
 
 
 def repeating_windows(num_steps: int = 6) -> tuple[Encoding, Windows]:
-    """Windows of one request every 100 s; the second and the third repeat the first, the fifth one of before."""
+    """Windows of one request every 100 s; the second and the third repeat others."""
     cluster = replace(made_cluster(), repeats=REPEATS)
     encoding = made_encoding(cluster)
     rows = made_rows(np.random.default_rng(0), cluster, 2 * num_steps)
     arrival_s = 100.0 * np.arange(2 * num_steps)
     rows = rows._replace(arrival_s=arrival_s, node=np.zeros(2 * num_steps, np.int32))
     windows = cut_windows(rows, np.ones(2 * num_steps, bool), encoding, num_steps=num_steps)
-    before = np.full(windows.row.shape, -1)
-    before[1], before[2], before[4] = windows.row[0], windows.row[1], windows.row[0] - 1
-    return encoding, windows._replace(forerunner=before)
+    repeats = np.zeros(windows.row.shape, bool)
+    repeats[1:3] = True
+    return encoding, windows._replace(repeats=repeats)
 
 
 def answering(status: int) -> Answers:
@@ -91,7 +86,7 @@ def arrivals_of(status: int, *, repeats: bool = True, num_steps: int = 40) -> li
     return [np.asarray(played.decision_info.arrival_s)[played.active[:, 0, one], 0, one] for one in (0, 1)]
 
 
-def test_logged_repeats_come_only_where_their_forerunner_fails():
+def test_logged_repeats_do_not_come_where_nothing_fails():
     for one, kept in zip(arrivals_of(COMPLETED), ((0, 3, 4, 5), (0, 3, 4, 5)), strict=True):
         np.testing.assert_allclose(one, 100.0 * np.array(kept))
     for one in arrivals_of(REJECTED):

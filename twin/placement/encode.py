@@ -40,7 +40,7 @@ from twin.placement.encoded_rows import (
 )
 from twin.placement.encoding import Encoding, candidate_set, expected_run_s, labels_of
 from twin.placement.pieces import pieces
-from twin.placement.repeats import forerunners
+from twin.placement.repeats import is_repeat
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -255,18 +255,17 @@ def cut_windows(
         age_s=np.maximum(origin_s - encoding.trained_until_s, 0.0).astype(np.float32),
         last_end_s=last_ends_s(rows, row[0], origin_s, encoding, begin_s),
         filed_s=None if encoding.cluster.cold is None else filed_s[row].astype(np.float32),
-        forerunner=None
-        if (repeats := encoding.cluster.repeats) is None
-        else _forerunners(rows, repeats)[row],
+        repeats=None if (found := encoding.cluster.repeats) is None else _repeats(rows, found)[row],
         driven_out=None
         if (ranks := encoding.cluster.priorities) is None
         else may_be_driven_out(ranks, rows.request.queue, rows.node, rows.arrival_s, rows.start_s)[row],
     )
 
 
-def _forerunners(rows: EncodedRows, repeats: Repeats) -> np.ndarray:
+def _repeats(rows: EncodedRows, found: Repeats) -> np.ndarray:
+    """[rows] bool: whether each repeats a failed request."""
     request = rows.request
-    return forerunners(repeats, rows.arrival_s, rows.finish_s, rows.status, request.agent, request.service)
+    return is_repeat(found, rows.arrival_s, rows.finish_s, rows.status, request.agent, request.service)
 
 
 def _begin_s(rows: EncodedRows, wanted: np.ndarray) -> float:

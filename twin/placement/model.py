@@ -221,7 +221,7 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
     if cluster.cold is not None:
         structure = structure._replace(last_end_s=0, filed_s=0)
     if cluster.repeats is not None:
-        structure = structure._replace(forerunner=0)
+        structure = structure._replace(repeats=0)
     if cluster.priorities is not None:
         structure = structure._replace(driven_out=0)
     windows = load_structure(path, structure)

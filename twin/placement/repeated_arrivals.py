@@ -1,6 +1,6 @@
 """Arrivals from history whose repeats follow what fails in the episode, not what failed in the log.
 
-Logged requests arrive in order and at their logged times, but for those that repeat a failed one of the same window.
+Logged requests arrive in order and at their logged times, but for those that repeat a failed one.
 Each request that fails in the episode is repeated with the log's chance, after a time drawn from an exponential
 distribution; the copy asks for the same, and may fail and come again. So a policy under which less fails meets fewer
 requests. An episode ends with the last logged request of its window; what would come later is not counted.
@@ -26,7 +26,7 @@ class _Log(NamedTuple):
 
     arrival_s: Array  # [T, *streams]
     request: Requests  # leaves [..., T, *streams]
-    following: Array  # [T, *streams] int32: the next logged request that repeats none of the window; T after the last
+    following: Array  # [T, *streams] int32: the next logged request that repeats none; T after the last
 
 
 class _Way(NamedTuple):
@@ -40,7 +40,7 @@ class _Way(NamedTuple):
 
 
 def repeated_arrivals(windows: Windows, repeats: Repeats) -> Arrivals:
-    """The arrivals of some windows (`Windows.forerunner`) in episodes of a twin."""
+    """The arrivals of some windows (`Windows.repeats`) in episodes of a twin."""
 
     def init(key: Array, streams: Streams) -> tuple[_Way, First]:
         window = choose_windows(key, windows.num_windows, streams)
@@ -77,11 +77,11 @@ def repeated_arrivals(windows: Windows, repeats: Repeats) -> Arrivals:
 
 
 def following_of(windows: Windows) -> Array:
-    """[T, W] int32 the next request of a window that repeats none of it; T after the last."""
+    """[T, W] int32 the next request of a window that repeats none; T after the last."""
     num_steps = windows.arrival_s.shape[0]
     step = jnp.arange(num_steps)[:, None]
-    is_own = jnp.asarray(windows.forerunner) < jnp.asarray(windows.row)[:1]
-    place = jnp.where(is_own & (step < jnp.asarray(windows.length)[None]), step, num_steps)
+    counts = ~jnp.asarray(windows.repeats) & (step < jnp.asarray(windows.length)[None])
+    place = jnp.where(counts, step, num_steps)
     later = jax.lax.cummin(place, axis=0, reverse=True)
     last = jnp.full_like(later[:1], num_steps)
     return jnp.concatenate([later[1:], last]).astype(jnp.int32)

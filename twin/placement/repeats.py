@@ -66,7 +66,7 @@ def fit_repeats(
     return Repeats(min(chance, 1.0), float(kept.mean()), float(kept[-1]))
 
 
-def forerunners(
+def is_repeat(
     repeats: Repeats,
     arrival_s: np.ndarray,
     finish_s: np.ndarray,
@@ -74,11 +74,11 @@ def forerunners(
     agent: np.ndarray,
     service: np.ndarray,
 ) -> np.ndarray:
-    """[rows] the row of the failed request that each repeats, -1 where it repeats none; arguments of `fit_repeats`."""
+    """[rows] bool: whether each repeats a failed request; arguments of `fit_repeats`."""
     delay_s, following = next_of_pair(pairs_of(agent, service), arrival_s, finish_s)
     is_repeated = (agent >= 0) & is_failed(status) & (delay_s <= repeats.longest_s)
-    found = np.full(len(arrival_s), -1)
-    found[following[is_repeated]] = np.flatnonzero(is_repeated)
+    found = np.zeros(len(arrival_s), bool)
+    found[following[is_repeated]] = True
     return found
 
 

@@ -37,8 +37,8 @@ class Windows(NamedTuple):
     filed_s: Leaf | None = None
     # [T, W] bool: whether it may have run before its start and been driven out; None where nothing is driven out
     driven_out: Leaf | None = None
-    # [T, W] int64: row of the failed request that it repeats, -1 where it repeats none; None without repeats
-    forerunner: Leaf | None = None
+    # [T, W] bool: whether it repeats a failed one; None where clients do not try again
+    repeats: Leaf | None = None
 
     @property
     def num_windows(self) -> int:
@@ -68,12 +68,9 @@ def joined(parts: Sequence[Windows]) -> Windows:
     padded, num_rows = [], 0
     for part in parts:
         wide = pad_windows(part, num_steps, part.num_windows, num_carried)
-        num_before, row = num_rows, np.where(wide.row >= 0, wide.row + num_rows, wide.row)
+        row = np.where(wide.row >= 0, wide.row + num_rows, wide.row)
         num_rows = int(row.max(initial=num_rows - 1)) + 1
-        before = wide.forerunner
-        if before is not None:
-            before = np.where(before >= 0, before + num_before, before)
-        padded.append(wide._replace(row=row, num_overflow=np.zeros(part.num_windows), forerunner=before))
+        padded.append(wide._replace(row=row, num_overflow=np.zeros(part.num_windows)))
     whole = jax.tree.map(lambda *leaves: np.concatenate(leaves, axis=-1), *padded)
     return whole._replace(num_overflow=sum(int(part.num_overflow) for part in parts))
 
@@ -95,7 +92,8 @@ def without_waiting(windows: Windows) -> Windows:
     """The same windows, begun with what runs alone: what waits as a window begins is left out.
 
     Where queues go before others, the last of them may wait for days, more of them under a worse scheduler. Episodes
-    are far shorter: in each of them every policy would be held to the pile that the log's scheduler has left.
+    are far shorter: in each of them every policy would be held to the pile that the log's scheduler has left. So it
+    is where failed requests come again: what piles up then is what has failed.
     """
     carried = windows.carried
     waits = (carried.node >= 0) & np.isinf(carried.request.start_s)
@@ -165,7 +163,7 @@ def _gathered(
         row=np.where(inside, windows.row[step, window], -1),
         filed_s=None if windows.filed_s is None else windows.filed_s[step, window],
         driven_out=None if windows.driven_out is None else windows.driven_out[step, window],
-        forerunner=None if windows.forerunner is None else windows.forerunner[step, window],
+        repeats=None if windows.repeats is None else windows.repeats[step, window],
     )
 
 
@@ -254,5 +252,5 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried:
         row=np.where(valid, longer(wide.row, 0), -1),
         filed_s=None if wide.filed_s is None else longer(wide.filed_s, 0),
         driven_out=None if wide.driven_out is None else longer(wide.driven_out, 0),
-        forerunner=None if wide.forerunner is None else longer(wide.forerunner, 0),
+        repeats=None if wide.repeats is None else longer(wide.repeats, 0),
     )
