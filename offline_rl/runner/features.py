@@ -69,10 +69,10 @@ class NodeFacts(NamedTuple):
     to_site: np.ndarray | None
     # resources beside cores that requests wait for, and [nodes] what a demand for each is multiplied by to be a share
     scarce: tuple[tuple[int, np.ndarray], ...] = ()
-    hazard: np.ndarray | None = (
-        None  # [nodes] losses per time unit of running; None: nodes keep what runs on them
-    )
-    awake_units: np.ndarray | None = None  # [nodes] time units until a node is awake; None: no node sleeps
+    # [nodes] losses per time unit of running; None: nodes keep what runs on them
+    hazard: np.ndarray | None = None
+    # [nodes] time units until a node is awake; None: no node sleeps
+    awake_units: np.ndarray | None = None
 
 
 class RequestNumbers(NamedTuple):

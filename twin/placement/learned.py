@@ -217,7 +217,8 @@ def answer_parameters(outputs: Array, inputs: Array, encoding: Encoding) -> Answ
     of_offer = inputs[len(NODE_FEATURES) : len(NODE_FEATURES) + cluster.num_nodes]
     hazard = jnp.tensordot(jnp.asarray(cluster.hazard, jnp.float32), of_offer, axes=1)
     lost = hazard * jnp.expm1(inputs[USUAL_RUN]) * encoding.problem.time_unit_s
-    return found._replace(fail_logit=jnp.log(jnp.expm1(jax.nn.softplus(found.fail_logit) + lost)))
+    either = jax.nn.softplus(found.fail_logit) + lost  # minus the logarithm of the chance that it completes
+    return found._replace(fail_logit=either + jnp.log(-jnp.expm1(-either)))
 
 
 def members_apply(network: MLP, parameters: PyTree, inputs: Array) -> Array:

@@ -4,8 +4,8 @@
 
 *Asked again* is 1 where the same agent asks for the same service within a while of the end; *expected* is how often
 that happens after requests of the pair that completed, as often as after all others of that time. Of the requests that
-came again, the soonest, so many as are beyond what is expected, are taken to repeat failed ones: in a twin they come
-only where their forerunner fails, and every failure there draws its own (`repeated_arrivals`).
+came again, the soonest, so many as are beyond what is expected, are taken to repeat failed ones: a twin's episodes
+have none of them, and every failure there draws its own (`repeated_arrivals`).
 
 A log has repeats only where their share of all requests is clear of chance over stretches of it (`left_out`), and at
 least `LEAST_SHARE`.
