@@ -230,6 +230,7 @@ def _forecast(
         pick(leaf) for leaf in (whole.arrival_s, whole.fate.start_s, whole.fate.finish_s)
     )
     status, origin = pick(whole.fate.status), np.broadcast_to(whole.origin_s, rows.shape)
+    ran_s = finish - start if whole.work_s is None else pick(whole.work_s)
     began = np.isfinite(start) & (status != DROPPED) & (status != REJECTED)
     ended = began & np.isfinite(finish) & np.isin(status, (COMPLETED, FAILED))
     accepted, drawn_status, wait_s, run_s, *room_s = draws
@@ -248,7 +249,7 @@ def _forecast(
             accepted=status != REJECTED, known=(status != UNKNOWN) & (np.isfinite(finish) | (status == REJECTED)),
             status=status,
             wait_s=np.where(began, waited_s, np.nan),
-            run_s=np.where(ended, np.maximum(finish - start, 0.0), np.nan),
+            run_s=np.where(ended, np.maximum(ran_s, 0.0), np.nan),
             draws_accepted=accepted, draws_status=drawn_status,
             draws_wait_s=np.where(np.isfinite(wait_s) & begins, np.maximum(wait_s, 0.0), np.nan),
             draws_run_s=np.where(np.isfinite(run_s) & ends, np.maximum(run_s, 0.0), np.nan),

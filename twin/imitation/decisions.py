@@ -49,6 +49,8 @@ def logged_decisions(windows: Windows, encoding: Encoding) -> LoggedDecisions:
     history = replay_log(windows, encoding)
     full, local, legal, _ = jax.tree.map(np.asarray, states_of(history))
     observed = Observed(*(np.asarray(leaf) for leaf in observed_answers(windows)))
+    if windows.work_s is not None:
+        observed = observed._replace(run_s=windows.work_s)
     valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)
     known = valid & (~observed.accepted | observed.dropped | observed.finished)
     agent = np.asarray(slot_of(jnp.where(valid, windows.request.agent, -1)))

@@ -23,7 +23,14 @@ from twin.networks import MLP, apply, shifted
 from twin.placement.availability import PendingFates, pending_fates
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
-from twin.placement.learned import answer_inputs, answer_parameters, as_fate, members_apply, num_inputs
+from twin.placement.learned import (
+    answer_inputs,
+    answer_parameters,
+    as_fate,
+    members_apply,
+    num_inputs,
+    with_moved_fates,
+)
 from twin.placement.outcome_model import (
     NUM_OUTPUTS,
     NUM_UNIFORMS,
@@ -246,7 +253,9 @@ def imitated_answers(
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         return memory._replace(step=memory.step + 1), fate
 
-    return Answers(init, answer, partial(pending_fates, encoding.cluster))
+    answers = Answers(init, answer, partial(pending_fates, encoding.cluster))
+    # The game's gradients do not pass through what moves
+    return with_moved_fates(encoding.cluster, answers) if noise is None else answers
 
 
 def _met(

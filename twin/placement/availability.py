@@ -58,7 +58,7 @@ def pending_fates(cluster: Cluster, state: PlacementState, node: Array) -> Pendi
     )
     return PendingFates(
         availability_s,
-        _stretch(state, node),
+        jnp.zeros_like(availability_s) if cluster.pace else _stretch(state, node),
         _crowding(cluster, state, node, availability_s),
         _level(state, node),
         _tide(state, node),

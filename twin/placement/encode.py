@@ -34,11 +34,13 @@ from twin.placement.encoded_rows import (
     filed_run_s,
     last_ends_s,
     levels_at,
+    progress_of,
     table_run_s,
     tides_of,
     with_last_ends,
 )
 from twin.placement.encoding import Encoding, candidate_set, expected_run_s, labels_of
+from twin.placement.pace import WorkProgress
 from twin.placement.pieces import pieces
 from twin.placement.repeats import is_repeat
 from twin.placement.types import (
@@ -236,7 +238,8 @@ def cut_windows(
         rows = with_tides(rows, wanted, encoding)
     begin_s = _begin_s(rows, wanted)
     filed_s = filed_run_s(rows, encoding, begin_s)
-    carried, num_overflow = _carried(rows, row[0], origin_s, encoding, filed_s)
+    progress = progress_of(rows, encoding)
+    carried, num_overflow = _carried(rows, row[0], origin_s, encoding, filed_s, progress)
 
     def clock(instants_s: np.ndarray) -> np.ndarray:
         return (instants_s[row] - origin_s[None]).astype(np.float32)
@@ -259,6 +262,7 @@ def cut_windows(
         driven_out=None
         if (ranks := encoding.cluster.priorities) is None
         else may_be_driven_out(ranks, rows.request.queue, rows.node, rows.arrival_s, rows.start_s)[row],
+        work_s=None if progress is None else _work_s(rows, progress)[row].astype(np.float32),
     )
 
 
@@ -268,14 +272,24 @@ def _repeats(rows: EncodedRows, found: Repeats) -> np.ndarray:
     return is_repeat(found, rows.arrival_s, rows.finish_s, rows.status, request.agent, request.service)
 
 
+def _work_s(rows: EncodedRows, progress: WorkProgress) -> np.ndarray:
+    """[rows] the work done of every run by its end, or by the last arrival; 0 of what did not run."""
+    begun = np.isfinite(rows.start_s) & (rows.status != DROPPED)
+    ends_s = np.where(np.isfinite(rows.finish_s), rows.finish_s, rows.arrival_s[-1])
+    found, some = np.zeros(rows.num_rows), np.flatnonzero(begun & (ends_s > rows.start_s))
+    found[some] = progress.work_s(some, rows.start_s[some], ends_s[some])
+    return np.maximum(np.nan_to_num(found), 0.0)
+
+
 def _begin_s(rows: EncodedRows, wanted: np.ndarray) -> float:
     """The first wanted arrival: earlier rows are only those still in flight then."""
     return float(rows.arrival_s[np.argmax(wanted)])
 
 
 def _carried(
-    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray
-) -> tuple[Carried, int]:
+    rows: EncodedRows, first_row: np.ndarray, origin_s: np.ndarray, encoding: Encoding, filed_s: np.ndarray,
+    progress: WorkProgress | None,
+) -> tuple[Carried, int]:  # fmt: skip
     """What was in flight at the first arrival of every window, and how much of it found no slot.
 
     A request whose finish is not known is taken to end when its expected run time is over; one that has not been seen
@@ -330,7 +344,14 @@ def _carried(
     fate = Fate(
         np.ones(shape, bool), number(begun - origin_s, np.inf), number(finish_s - origin_s, np.inf), ended
     )
-    return Carried(code(rows.node[row], -1), slot, request, fate), num_overflow
+    left_s = None
+    if progress is not None:
+        from_s = np.maximum(begun, now)
+        done = progress.work_s(
+            np.where(holds, row, 0), np.where(holds, from_s, 0.0), np.where(holds, finish_s, 0.0)
+        )
+        left_s = number(np.maximum(np.where(np.isfinite(done), done, finish_s - from_s), 0.0), 0.0)
+    return Carried(code(rows.node[row], -1), slot, request, fate, left_s), num_overflow
 
 
 def _held(

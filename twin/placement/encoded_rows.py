@@ -9,6 +9,7 @@ from twin.placement.cold_starts import filed_runs_s
 from twin.placement.crowding import crowded_runs, uncrowded
 from twin.placement.discontent import discontent_along
 from twin.placement.encoding import Encoding
+from twin.placement.pace import HeldRuns, WorkProgress
 from twin.placement.run_filter import LoggedRuns, NodeLevel, levels_along, runs_of
 from twin.placement.tides import node_tides_along, tide_along
 from twin.placement.types import REJECTED, Requests
@@ -47,7 +48,7 @@ def tides_of(
     cluster = encoding.cluster
     if not cluster.tide.variance and not cluster.node_tide.variance:
         return np.zeros(rows.num_rows, np.float32), None
-    runs = _runs(rows, encoding, filed_s)
+    runs = _runs(rows, encoding, filed_s, works=True)
     crowded = crowded_runs(runs, rows.start_s, rows.request.service, filed_s, cluster.run_ratio)
     residual = uncrowded(crowded, cluster.pressure)
     tide = tide_along(cluster.tide, rows.arrival_s, residual)
@@ -103,10 +104,24 @@ def last_ends_s(
     return (np.stack(found, axis=-1).reshape(*shape, -1) - origin_s).astype(np.float32)
 
 
-def _runs(rows: EncodedRows, encoding: Encoding, filed_s: np.ndarray) -> LoggedRuns:
+def progress_of(rows: EncodedRows, encoding: Encoding) -> WorkProgress | None:
+    """How far runs have come by any instant; None where they do not slow each other."""
+    cluster = encoding.cluster
+    if cluster.pace is None:
+        return None
+    node = np.where((rows.status == REJECTED) | rows.silent, -1, rows.node)
+    held = HeldRuns(node, rows.request.service, rows.request.demand[0], rows.start_s, rows.finish_s)
+    return WorkProgress(cluster.pace, held, cluster.capacity[0])
+
+
+def _runs(rows: EncodedRows, encoding: Encoding, filed_s: np.ndarray, *, works: bool = False) -> LoggedRuns:
+    """The runs that ended, by their run times or, where runs slow each other, by their works."""
     ran = encoding.cluster.tells_run(rows.status)
     with np.errstate(invalid="ignore"):
         run_s = np.where(ran, rows.finish_s - rows.start_s, np.nan)
+    if works and (progress := progress_of(rows, encoding)) is not None:
+        some = np.flatnonzero(np.isfinite(run_s))
+        run_s[some] = progress.work_s(some, rows.start_s[some], rows.finish_s[some])
     service, ratio = rows.request.service, encoding.cluster.run_ratio
     return runs_of(rows.arrival_s, rows.finish_s, run_s, filed_s, service, rows.node, ratio)
 

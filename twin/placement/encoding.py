@@ -27,6 +27,7 @@ from twin.placement.columns import amount, decided_node, instant_s, label_index,
 from twin.placement.crowding import crowded_runs, fit_pressure
 from twin.placement.hazards import fit_runs_and_hazards, run_log
 from twin.placement.naming import class_names, wants_classes
+from twin.placement.pace import Pace, by_works, pace_of
 from twin.placement.peaks import cores_in_use, largest_use
 from twin.placement.pieces import pieces
 from twin.placement.priorities import Priorities, QueuedRuns, fit_priorities, priorities_of
@@ -54,7 +55,7 @@ MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
-_WHERE_FOUND = {"scarce", "wakes", "hazard", "repeats", "priorities"}
+_WHERE_FOUND = {"scarce", "wakes", "hazard", "repeats", "priorities", "pace"}
 """Fields that are written only where the log shows them."""
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -137,6 +138,7 @@ class Encoding:
         cluster["wakes"] = wakes_of(cluster.get("wakes"))
         cluster["repeats"] = (repeats := cluster.get("repeats")) and Repeats(**repeats)
         cluster["priorities"] = priorities_of(cluster.get("priorities"))
+        cluster["pace"] = pace_of(cluster.get("pace"))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
             cluster=Cluster(**cluster),
@@ -153,10 +155,8 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    if isinstance(
-        value,
-        RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes | Repeats | Priorities,
-    ):
+    records = RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes | Repeats | Priorities | Pace
+    if isinstance(value, records):
         return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
 
@@ -185,13 +185,11 @@ def fit_encoding(
     tables = [table.filter(pa.array(wanted)) for table, wanted in looked_at]
     rows = pa.concat_tables(tables).unify_dictionaries()
     nodes, until_s = archive.nodes(), day_start_s(max(train_days)) + DAY_S
-    kinds = nodes["node_class"].to_pylist()
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
     run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
-    service = labels[0]
+    service, node = labels[0], node_index(rows, node_of_name, cluster.num_nodes)
     run_of_service = median_by(service, run_s, len(cluster.services))
-    node = node_index(rows, node_of_name, cluster.num_nodes)
     bound = bound_queues(rows, labels[2], node, cluster.queues, cluster.num_nodes)
     cluster = replace(cluster, rules=with_sets(cluster.rules, bound))
     run_labels = _run_labels(rows, cluster, labels, node, run_s, run_of_service)
@@ -207,10 +205,15 @@ def fit_encoding(
     alike = cluster.node_names if by_class else kinds
     (ratios, cold, filed_s), hazard, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
+    cores, cores_of_node = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
+    queued = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
+    priorities = fit_priorities(queued, cores_of_node, len(cluster.queues))
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
-    pressure = fit_pressure(crowded, len(cluster.services))
+    pace = None
+    if not by_class and (priorities is None or not priorities.preempts):
+        pace, crowded = by_works(crowded, cores, cores_of_node, len(cluster.services))
+    pressure = fit_pressure(crowded, len(cluster.services)) if pace is None else np.zeros(0)
     tide, node_tide = fit_tides(crowded, pressure, cluster.num_nodes)
-    held = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, amount(rows, "cpu_cores", 1.0), stretch)
     cluster = replace(
         cluster,
         knows_week=len({day.weekday() for day in train_days}) == DAYS_A_WEEK,
@@ -226,17 +229,18 @@ def fit_encoding(
         hazard=hazard,
         repeats=fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service),
         scarce=scarce_resources(rows, taken, finish_s, cluster.capacity, cluster.limited),
-        priorities=fit_priorities(held, cluster.capacity[0], len(cluster.queues)),
+        priorities=priorities,
+        pace=pace,
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,
     )
+    problem = _problem(archive, train_days, rows, run_s, view)
     depth = _depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
-    problem = replace(_problem(archive, train_days, rows, run_s, view), depth=depth)
     states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
     return Encoding(
-        cluster, node_of_name, by_class, tuple(run_of_service), states_run, problem, tuple(train_days), run_labels,
-        bound, habits,
+        cluster, node_of_name, by_class, tuple(run_of_service), states_run, replace(problem, depth=depth),
+        tuple(train_days), run_labels, bound, habits,
     )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from twin.contracts import Array, PyTree
 from twin.descent import descend
 from twin.networks import apply
 from twin.placement.encoding import Encoding
-from twin.placement.history import Offers, with_first_waits
+from twin.placement.history import Offers, as_drawn
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters, num_inputs
 from twin.placement.outcome_model import Observed, log_likelihood
 from twin.placement.spread import calibrate_spread
@@ -66,7 +66,7 @@ def fit_answers(
     Raises:
         ConfigError: Fewer than `MIN_ROWS` rows.
     """
-    offers = with_first_waits(offers, encoding.problem.time_unit_s)
+    offers = as_drawn(offers, encoding.problem.time_unit_s)
     num_rows = offers.inputs.shape[1]
     if num_rows < MIN_ROWS:
         raise ConfigError(

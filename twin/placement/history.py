@@ -165,6 +165,7 @@ class Offers(NamedTuple):
     observed: Observed
     window: np.ndarray  # [rows] which window a row is from
     driven_out: np.ndarray | None = None  # [rows] of `Windows.driven_out`
+    work_s: np.ndarray | None = None  # [rows] of `Windows.work_s`
 
 
 def labelled_offers(windows: Windows, encoding: Encoding, stage: Stage = unseen) -> Offers:
@@ -187,18 +188,21 @@ def labelled_offers(windows: Windows, encoding: Encoding, stage: Stage = unseen)
     window = np.broadcast_to(np.arange(windows.num_windows), rows.shape)
     observed = Observed(*(np.asarray(leaf)[rows] for leaf in observed_answers(windows)))
     driven_out = None if windows.driven_out is None else windows.driven_out[rows]
-    return Offers(inputs if kept.all() else inputs[:, kept], observed, window[rows], driven_out)
+    work_s = None if windows.work_s is None else windows.work_s[rows]
+    return Offers(inputs if kept.all() else inputs[:, kept], observed, window[rows], driven_out, work_s)
 
 
-def with_first_waits(offers: Offers, time_unit_s: float) -> Offers:
-    """The offers with waits until requests began first, of those that may have been driven out since: until there was
-    room. It is what answers are drawn by (`driving_out`)."""
+def as_drawn(offers: Offers, time_unit_s: float) -> Offers:
+    """The offers with what answers draw: waits until requests began first, of those that may have been driven out since
+    (`driving_out`), taken to be until there was room; and works in place of run times where runs slow each other."""
     seen = offers.observed
-    if offers.driven_out is None:
-        return offers
-    room_s = np.expm1(offers.inputs[AVAILABILITY]) * time_unit_s
-    first_s = np.where(offers.driven_out & seen.started, np.minimum(seen.wait_s, room_s), seen.wait_s)
-    return offers._replace(observed=seen._replace(wait_s=first_s))
+    if offers.work_s is not None:
+        seen = seen._replace(run_s=offers.work_s)
+    if offers.driven_out is not None:
+        room_s = np.expm1(offers.inputs[AVAILABILITY]) * time_unit_s
+        first_s = np.where(offers.driven_out & seen.started, np.minimum(seen.wait_s, room_s), seen.wait_s)
+        seen = seen._replace(wait_s=first_s)
+    return offers._replace(observed=seen)
 
 
 def observed_answers(windows: Windows) -> Observed:

@@ -20,9 +20,9 @@ from logs_schema.errors import ConfigError
 from logs_schema.settings import refuse_wrong_types
 from twin.contracts import Array, PyTree, Streams
 from twin.networks import MLP, apply
+from twin.placement import driving_out, paced_fates
 from twin.placement.availability import PendingFates, pending_fates
 from twin.placement.discontent import AgentsServed, after_answers, discontent_of, nobody_served
-from twin.placement.driving_out import moved_fates
 from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, observe, one_hot, request_features
 from twin.placement.outcome_model import (
@@ -293,9 +293,20 @@ def learned_answers(
             served = after_answers(served, state.request, discontent, state.clock_s, fate, state.active)
         return _AnswerMemory(seeds, served), fate
 
-    drives_out = cluster.priorities is not None and cluster.priorities.preempts
-    moved = partial(moved_fates, cluster) if drives_out else None
-    return Answers(init, answer, partial(pending_fates, cluster), moved)
+    return with_moved_fates(cluster, Answers(init, answer, partial(pending_fates, cluster)))
+
+
+def with_moved_fates(cluster: Cluster, answers: Answers) -> Answers:
+    """The answers of a cluster in which a placement may move the fates of others: where it drives them out, or slows
+    them."""
+    if cluster.pace is not None:
+        moved, planned = (
+            partial(move, cluster) for move in (paced_fates.moved_fates, paced_fates.planned_fates)
+        )
+        return answers._replace(moved_fates=moved, planned_fates=planned)
+    if cluster.priorities is not None and cluster.priorities.preempts:
+        return answers._replace(moved_fates=partial(driving_out.moved_fates, cluster))
+    return answers
 
 
 def as_fate(drawn: DrawnAnswers, clock_s: Array) -> Fate:

@@ -224,6 +224,8 @@ def load_windows(path: Path, cluster: Cluster) -> Windows:
         structure = structure._replace(repeats=0)
     if cluster.priorities is not None:
         structure = structure._replace(driven_out=0)
+    if cluster.pace is not None:
+        structure = structure._replace(work_s=0, carried=carried._replace(work_s=0))
     windows = load_structure(path, structure)
     return windows._replace(num_overflow=int(windows.num_overflow))
 

@@ -229,7 +229,7 @@ def replayed_answers(windows: Windows, table: ReplayTable) -> Answers:
 
 def with_logged_luck(answers: Answers, windows: Windows, follows: Array | bool = True) -> Answers:
     """`answers` whose luck is the log's wherever a decision is the logged one: acceptance, run time and status
-    are as logged; waits alone are answered anew.
+    are as logged, its work where runs slow each other; waits alone are answered anew.
 
     Logged decisions were reactions to runs that happened. Beside runs drawn afresh they would be blind ones, and the
     queues of the very system that wrote the log would grow; beside the logged runs they are what they were.
@@ -265,13 +265,16 @@ def with_logged_luck(answers: Answers, windows: Windows, follows: Array | bool =
         ran = jnp.isfinite(logged.start_s) & jnp.isfinite(logged.finish_s)
         known = jnp.isfinite(logged.finish_s) | (logged.status == REJECTED)
         start_s = jnp.where(jnp.isfinite(drawn.start_s), drawn.start_s, logged.start_s)
+        run_s = logged.finish_s - logged.start_s
+        if windows.work_s is not None:
+            run_s = jax.lax.dynamic_index_in_dim(jnp.asarray(windows.work_s), inside, 0, True)
         lucky = Fate(
             logged.accepted,
             jnp.where(ran, start_s, logged.start_s),
-            jnp.where(ran, start_s + (logged.finish_s - logged.start_s), logged.finish_s),
+            jnp.where(ran, start_s + run_s, logged.finish_s),
             logged.status,
         )
         same = known & (node == logged_node) & follows
         return (step + 1, own), jax.tree.map(lambda one, other: jnp.where(same, one, other), lucky, drawn)
 
-    return Answers(init, answer, answers.response_aux)
+    return answers._replace(init=init, answer=answer)

@@ -16,7 +16,16 @@ from twin.environment import beside
 from twin.placement.bookkeeping import choose_slots, tables_of
 from twin.placement.run_filter import NodeLevel
 from twin.placement.slots import write
-from twin.placement.types import UNKNOWN, Carried, Cluster, Fate, PlacementEvents, PlacementState, Requests
+from twin.placement.types import (
+    UNKNOWN,
+    Carried,
+    Cluster,
+    Fate,
+    InFlight,
+    PlacementEvents,
+    PlacementState,
+    Requests,
+)
 
 
 class First(NamedTuple):
@@ -59,6 +68,9 @@ class Answers(NamedTuple):
     # from has the fates that are drawn already filled in, because the response has drawn them itself.
     moved_fates: Callable[[PlacementState, Array, Array, Array, Array], tuple[Array, Array]] | None = None
     # (state, node, slots, start_s, finish_s) -> start_s, finish_s of all in flight, as `driving_out.moved_fates`
+    planned_fates: Callable[[InFlight, Array, Array, Array], tuple[Array, Array]] | None = None
+    # (table, clock_s, start_s, finish_s) -> start_s, finish_s of what is in flight as an episode begins, from what is
+    # left of its work (`paced_fates.planned_fates`)
 
 
 class _Hidden(NamedTuple):
@@ -90,6 +102,14 @@ def _hide(hidden: _Hidden, slots: Array, fate: Fate) -> _Hidden:
             )
         )
     return hidden
+
+
+def _at_full_pace(carried: Carried, clock_s: Array) -> Carried:
+    """The same, if all that is left of the works of what has not ended were done at full pace."""
+    start_s, finish_s = carried.fate.start_s, carried.fate.finish_s
+    alone_s = jnp.maximum(start_s, clock_s[None]) + carried.work_s
+    goes_on = (finish_s > clock_s[None]) & jnp.isfinite(start_s)
+    return carried._replace(fate=carried.fate._replace(finish_s=jnp.where(goes_on, alone_s, finish_s)))
 
 
 def _revealed(hidden: _Hidden, clock_s: Array) -> _Hidden:
@@ -125,7 +145,13 @@ def drawn_response(cluster: Cluster, depth: int, arrivals: Arrivals, answers: An
         hidden = _nothing_hidden(num_nodes, depth, streams)
         table = None
         if first.carried is not None:
-            table, fate = tables_of(first.carried, num_nodes, depth)
+            carried = first.carried
+            if answers.planned_fates is not None and carried.work_s is not None:
+                carried = _at_full_pace(carried, first.clock_s)
+            table, fate = tables_of(carried, num_nodes, depth)
+            if answers.planned_fates is not None:
+                start_s, finish_s = answers.planned_fates(table, first.clock_s, fate.start_s, fate.finish_s)
+                fate = fate._replace(start_s=start_s, finish_s=finish_s)
             hidden = _Hidden(fate.start_s, fate.finish_s, fate.status)
         shown = _revealed(hidden, first.clock_s)
         observed_events = PlacementEvents(

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twin.placement.cold_starts import ColdStarts
+from twin.placement.pace import Pace
 from twin.placement.priorities import Priorities
 from twin.placement.run_filter import NodeLevel, RunDynamics
 from twin.placement.tides import Tide
@@ -96,6 +97,8 @@ class Cluster:
             None.
         priorities: Queues whose requests go before those of others (see `priorities`); by default, and where the log
             does not show any, None.
+        pace: How fast runs go beside others (see `pace`); by default, and where the log does not show that it matters,
+            None.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -130,6 +133,7 @@ class Cluster:
     hazard: tuple[float, ...] = ()
     repeats: Repeats | None = None
     priorities: Priorities | None = None
+    pace: Pace | None = None
 
     @property
     def limited(self) -> tuple[int, ...]:
@@ -215,6 +219,7 @@ class Carried(NamedTuple):
     slot: Leaf  # int32, of the node's row in the table
     request: InFlight  # what had been observed of it
     fate: Fate  # what becomes of it
+    work_s: Leaf = None  # what is left of its work (see `pace`); None where runs do not slow each other
 
 
 class PlacementEvents(NamedTuple):

@@ -39,6 +39,9 @@ class Windows(NamedTuple):
     driven_out: Leaf | None = None
     # [T, W] bool: whether it repeats a failed one; None where clients do not try again
     repeats: Leaf | None = None
+    # [T, W] the work that was done of every run by its end, or as far as the log goes; None where runs do not slow each
+    # other (see `pace`)
+    work_s: Leaf | None = None
 
     @property
     def num_windows(self) -> int:
@@ -164,6 +167,7 @@ def _gathered(
         filed_s=None if windows.filed_s is None else windows.filed_s[step, window],
         driven_out=None if windows.driven_out is None else windows.driven_out[step, window],
         repeats=None if windows.repeats is None else windows.repeats[step, window],
+        work_s=None if windows.work_s is None else windows.work_s[step, window],
     )
 
 
@@ -253,4 +257,5 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried:
         filed_s=None if wide.filed_s is None else longer(wide.filed_s, 0),
         driven_out=None if wide.driven_out is None else longer(wide.driven_out, 0),
         repeats=None if wide.repeats is None else longer(wide.repeats, 0),
+        work_s=None if wide.work_s is None else longer(wide.work_s, 0),
     )

@@ -12,7 +12,7 @@ from evaluation.comparison.report import Chart, Curve
 from twin.contracts import Array, PyTree
 from twin.networks import apply
 from twin.placement.encoding import Encoding
-from twin.placement.history import Offers
+from twin.placement.history import Offers, as_drawn
 from twin.placement.learned import AnswerConfig, AnswerModel, answer_network, answer_parameters
 from twin.placement.outcome_model import Mixture, log_run, log_wait, mixture_log_survival
 
@@ -36,6 +36,7 @@ def calibration_charts(
     Returns:
         One chart for durations and, where some offers were refused, one for acceptance.
     """
+    offers = as_drawn(offers, encoding.problem.time_unit_s)
     wait, run, accept = predicted_ranks(model, config, encoding, offers)
     seen = offers.observed
     taken = np.asarray(seen.accepted & ~seen.dropped)

@@ -49,6 +49,13 @@ def dependences_of(
         found.append(f"nodes that are slower for a while (by some {_share(cluster.node_tide.variance)})")
     if pressing := int(np.sum(np.asarray(cluster.pressure)[1:] > 0.0)):  # the first is "unknown"
         found.append(f"{pressing} services whose runs make those beside them longer")
+    if (pace := cluster.pace) is not None:
+        most = float(np.max(pace.pressure))
+        found.append(
+            "nodes whose runs share the cores"
+            if pace.shares
+            else f"runs that slow each run beside them by {most:.0%}"
+        )
     if cluster.cold is not None:
         cold, room = cluster.cold, cluster.cold.room
         longest_s = float(np.max(cold.startup_s) * np.max(1.0 if cold.slowness is None else cold.slowness))
