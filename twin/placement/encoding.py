@@ -24,11 +24,11 @@ from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import ColdStarts, cold_starts_of
 from twin.placement.columns import amount, decided_node, instant_s, label_index, node_index, refused
-from twin.placement.crowding import crowded_runs, fit_pressure
+from twin.placement.crowding import crowded_runs
 from twin.placement.hazards import fit_runs_and_hazards, run_log
 from twin.placement.naming import class_names, wants_classes
-from twin.placement.pace import Pace, by_works, pace_of
-from twin.placement.peaks import cores_in_use, largest_use
+from twin.placement.pace import Pace, fit_slowing, pace_of
+from twin.placement.peaks import cores_in_use, depth_of
 from twin.placement.pieces import pieces
 from twin.placement.priorities import Priorities, QueuedRuns, fit_priorities, priorities_of
 from twin.placement.queue_nodes import bound_queues, with_sets
@@ -155,7 +155,18 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    records = RunDynamics | ColdStarts | Tide | Reaction | RunLabels | RunHabits | Wakes | Repeats | Priorities | Pace
+    records = (
+        RunDynamics
+        | ColdStarts
+        | Tide
+        | Reaction
+        | RunLabels
+        | RunHabits
+        | Wakes
+        | Repeats
+        | Priorities
+        | Pace
+    )
     if isinstance(value, records):
         return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
@@ -182,9 +193,9 @@ def fit_encoding(
     """
     _refuse_unknown(archive, train_days, granularity, view)
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
-    tables = [table.filter(pa.array(wanted)) for table, wanted in looked_at]
-    rows = pa.concat_tables(tables).unify_dictionaries()
+    rows = pa.concat_tables([one.filter(pa.array(wanted)) for one, wanted in looked_at]).unify_dictionaries()
     nodes, until_s = archive.nodes(), day_start_s(max(train_days)) + DAY_S
+    kinds = nodes["node_class"].to_pylist()
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
     run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
@@ -209,10 +220,10 @@ def fit_encoding(
     queued = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
     priorities = fit_priorities(queued, cores_of_node, len(cluster.queues))
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
-    pace = None
-    if not by_class and (priorities is None or not priorities.preempts):
-        pace, crowded = by_works(crowded, cores, cores_of_node, len(cluster.services))
-    pressure = fit_pressure(crowded, len(cluster.services)) if pace is None else np.zeros(0)
+    moves = not by_class and (priorities is None or not priorities.preempts)
+    pace, pressure, crowded = fit_slowing(
+        crowded, cores, cores_of_node, len(cluster.services), by_works=moves
+    )
     tide, node_tide = fit_tides(crowded, pressure, cluster.num_nodes)
     cluster = replace(
         cluster,
@@ -236,11 +247,10 @@ def fit_encoding(
         acceptance_of_scenario=usual.of_scenario,
     )
     problem = _problem(archive, train_days, rows, run_s, view)
-    depth = _depth([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
-    states_run = rows["requested_run_s"].null_count < 0.5 * len(rows)
+    depth = depth_of([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
     return Encoding(
-        cluster, node_of_name, by_class, tuple(run_of_service), states_run, replace(problem, depth=depth),
-        tuple(train_days), run_labels, bound, habits,
+        cluster, node_of_name, by_class, tuple(run_of_service), rows["requested_run_s"].null_count < 0.5 * len(rows),
+        replace(problem, depth=depth), tuple(train_days), run_labels, bound, habits,
     )  # fmt: skip
 
 
@@ -388,17 +398,3 @@ def _rules(rows: pa.Table, node_of_name: dict[str, int], num_nodes: int) -> np.n
     sets = {candidate_set(names, node_of_name, num_nodes) for names in lists}
     everything = tuple([True] * num_nodes)
     return np.array([everything, *sorted(sets - {everything})])
-
-
-def _depth(
-    looked_at: Sequence[pa.Table], node_of_name: dict[str, int], num_nodes: int, until_s: float
-) -> int:
-    """Slots per node: head-room over the largest number of requests in flight at once on one node."""
-    peak = 1.0
-    for rows in looked_at:
-        node = node_index(rows, node_of_name, num_nodes)
-        finish_s = np.minimum(instant_s(rows, "finish"), until_s)
-        use = largest_use(node, instant_s(rows, "arrival"), finish_s, np.ones(len(node)), num_nodes)
-        peak = float(use.max(initial=peak))
-    availability = 2.0 * peak if peak <= 256 else 1.5 * peak
-    return max(8, int(np.ceil(availability / 8.0)) * 8)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.placement.crowding import CrowdedRuns
+from twin.placement.crowding import CrowdedRuns, fit_pressure
 from twin.placement.left_out import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
 from twin.placement.service_times import rows_by_group
 
@@ -137,25 +137,34 @@ def works_s(pace: Pace, runs: HeldRuns, cores_of_node: np.ndarray) -> np.ndarray
     return np.where(known, np.maximum(found, 0.0), np.nan)
 
 
-def by_works(
-    crowded: CrowdedRuns, cores: np.ndarray, cores_of_node: np.ndarray, num_services: int
-) -> tuple[Pace | None, CrowdedRuns]:
-    """The pace of a log (`fit_pace`), and its runs with works in place of run times where it has one.
+class Slowing(NamedTuple):
+    """How runs slow each other by a log."""
+
+    pace: Pace | None  # None where works explain no more than run times
+    pressure: np.ndarray  # of `crowding`, which stands in for a pace; empty beside one
+    crowded: CrowdedRuns  # with residuals of works where there is a pace
+
+
+def fit_slowing(
+    crowded: CrowdedRuns, cores: np.ndarray, cores_of_node: np.ndarray, num_services: int, *, by_works: bool
+) -> Slowing:
+    """The pace of a log, or the pressures that runs are longer by where it has none.
 
     Args:
         crowded: With residuals of run times.
         cores: [rows] that each asks for.
         cores_of_node: [nodes] inf where not known.
         num_services: Of the vocabulary.
+        by_works: Whether answers may draw works at all.
     """
     runs = HeldRuns(crowded.node, crowded.service, cores, crowded.start_s, crowded.finish_s)
-    pace = fit_pace(runs, crowded.usual_s, cores_of_node, num_services)
+    pace = fit_pace(runs, crowded.usual_s, cores_of_node, num_services) if by_works else None
     if pace is None:
-        return None, crowded
+        return Slowing(None, fit_pressure(crowded, num_services), crowded)
     with np.errstate(invalid="ignore", divide="ignore"):
         residual = np.log(works_s(pace, runs, cores_of_node) / crowded.usual_s)
     known = np.isfinite(crowded.residual) & np.isfinite(residual)
-    return pace, crowded._replace(residual=np.where(known, residual, np.nan))
+    return Slowing(pace, np.zeros(0), crowded._replace(residual=np.where(known, residual, np.nan)))
 
 
 def fit_pace(
