@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from twin.placement.crowding import CrowdedRuns, fit_pressure
-from twin.placement.left_out import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
+from twin.placement.left_out import MIN_RUNS, clear_gain, stretches
 from twin.placement.service_times import rows_by_group
 
 PRESSURES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
@@ -32,6 +32,8 @@ LAST_RUNS = 3
 """Runs on the node that a run is forecast from."""
 TAILS = 0.005
 """Share of the forecasts' errors, at either end, that count no more than the one at its border."""
+LEAST_SHARE = 0.005
+"""Of the variance, that a pace must gain: heavy-tailed runs hide much of it, and where there is none all lose."""
 LEAST_WORK_S = 1e-3
 RIDGES = (1.0, 10.0, 100.0, 1_000.0, 1e9)
 """Squares of slopes worth of doubt that a service's pressure differs from the others'; the last: none does."""
@@ -198,12 +200,17 @@ def fit_pace(
     plain = errors(alike(0.0))
     if len(plain) < MIN_RUNS:
         return None
-    stretch, least = stretches(len(plain)), LEAST_GAIN * float(plain.mean())
+    stretch, least = stretches(len(plain)), LEAST_SHARE * float(plain.mean())
     tried = [alike(0.0, True), *(alike(pressure) for pressure in PRESSURES)]
     found = [errors(pace) for pace in tried]
     best = int(np.argmin([one.mean() for one in found]))
     if clear_gain(plain - found[best], stretch) <= least:
         return None
+    together = [alike(pressure, True) for pressure in PRESSURES]
+    errors_together = [errors(pace) for pace in together]
+    both = int(np.argmin([one.mean() for one in errors_together]))
+    if clear_gain(found[best] - errors_together[both], stretch) > 0.0:
+        return together[both]
     if tried[best].shares:
         return tried[best]
     pace = tried[best]
