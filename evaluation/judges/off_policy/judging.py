@@ -34,8 +34,8 @@ from twin.placement.log_windows import looked_at
 from twin.placement.windows import Windows, pad_windows
 
 NUM_DRAWS, DRAWS_AT_ONCE = 32, 8
-"""Draws that estimate the probabilities of a rule with random tie-breaking; what no draw changes is computed once for as
-many as are made at once."""
+"""Draws that estimate the probabilities of a rule with random tie-breaking; what no draw changes is computed once for
+as many as are made at once."""
 STRETCHES = (1, 5, 20)
 """Numbers of decisions that importance weights are taken over."""
 CLONE_UPDATES = 300
