@@ -202,7 +202,10 @@ def fit_pace(
         return None
     stretch, least = stretches(len(plain)), LEAST_SHARE * float(plain.mean())
     tried = [alike(0.0, True), *(alike(pressure) for pressure in PRESSURES)]
-    found = [errors(pace) for pace in tried]
+    found = [errors(pace) for pace in tried[:2]]
+    if min(one.mean() for one in found) >= plain.mean():  # where a little harms, more of it harms more
+        return None
+    found += [errors(pace) for pace in tried[2:]]
     best = int(np.argmin([one.mean() for one in found]))
     if clear_gain(plain - found[best], stretch) <= least:
         return None
