@@ -230,7 +230,6 @@ def _forecast(
         pick(leaf) for leaf in (whole.arrival_s, whole.fate.start_s, whole.fate.finish_s)
     )
     status, origin = pick(whole.fate.status), np.broadcast_to(whole.origin_s, rows.shape)
-    ran_s = finish - start if whole.work_s is None else pick(whole.work_s)
     began = np.isfinite(start) & (status != DROPPED) & (status != REJECTED)
     ended = began & np.isfinite(finish) & np.isin(status, (COMPLETED, FAILED))
     accepted, drawn_status, wait_s, run_s, *room_s = draws
@@ -239,6 +238,7 @@ def _forecast(
         waited_s = np.where(pick(whole.driven_out), np.minimum(waited_s, room_s[0][:, 0]), waited_s)
     arrived_s = arrival + pick(origin)
     with np.errstate(invalid="ignore"):
+        ran_s = finish - start if whole.work_s is None else pick(whole.work_s)
         begins_s = arrived_s[:, None] + wait_s
         begins, ends = begins_s <= known_until_s, begins_s + run_s <= known_until_s
         return Forecast(

@@ -1,7 +1,7 @@
 """Cores and memory that a controller writes: what containers have, and what they lack."""
 
 import csv
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -32,6 +32,7 @@ class Monitored:
 
     mapping = SimpleNamespace(names=lambda _column, of_gateway=False: False)
     warnings = ()
+    refused = MappingProxyType({})
 
     def samples(self, _begin_s, _end_s, interval_s):
         found = Samples(interval_s)

@@ -20,7 +20,18 @@ CLUSTER, ARRAYS, TABLES = "cluster.json", "cluster.npz", "chance.npz"
 _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "cluster"))
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
 _DYNAMICS = "dynamics"
-_NEVER = ("cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "priorities")
+_NEVER = (
+    "cold",
+    "tide",
+    "node_tide",
+    "reaction",
+    "scarce",
+    "wakes",
+    "hazard",
+    "repeats",
+    "priorities",
+    "pace",
+)
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
 
@@ -35,6 +46,7 @@ def save_fitted(folder: Path, fitted: FittedCluster) -> None:
     assert not cluster.hazard, "nor lose what runs on them"
     assert cluster.repeats is None, "nor do clients try again"
     assert cluster.priorities is None, "nor do queues go before others"
+    assert cluster.pace is None, "nor do runs slow each other"
     plain: dict[str, Any] = {name: getattr(cluster, name) for name in _NAMES}
     plain[_DYNAMICS] = asdict(cluster.dynamics)
     plain[SETTINGS] = as_facts(edge.config, fitted.frames)

@@ -109,9 +109,9 @@ def _with_ancestors(start: Path, products: Sequence[Holding]) -> Iterator[tuple[
 
 
 def _newest_exports(products: Sequence[Holding], work: Path, number: int) -> list[Path]:
-    """Folders of the newest exports, by when their bundle was written."""
+    """Folders of the newest exports, by when their bundle was written; those of one second by the clock of files."""
     created = {
-        one.path.parent: one.manifest.created
+        one.path.parent: (one.manifest.created, (one.path / MANIFEST).stat().st_mtime_ns)
         for one in products
         if one.manifest is not None and one.name == "bundle" and one.path.parent.parent == work / EXPORTS
     }
