@@ -160,7 +160,8 @@ def fit_slowing(
         by_works: Whether answers may draw works at all.
     """
     runs = HeldRuns(crowded.node, crowded.service, cores, crowded.start_s, crowded.finish_s)
-    pace = fit_pace(runs, crowded.usual_s, cores_of_node, num_services) if by_works else None
+    usual_s = np.where(np.isfinite(crowded.residual), crowded.usual_s, np.nan)
+    pace = fit_pace(runs, usual_s, cores_of_node, num_services) if by_works else None
     if pace is None:
         return Slowing(None, fit_pressure(crowded, num_services), crowded)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -176,7 +177,7 @@ def fit_pace(
 
     Args:
         runs: In order of arrival.
-        usual_s: [rows] the run times by the tables, NaN where unknown.
+        usual_s: [rows] the run times by the tables, NaN where unknown, or the run was not a whole one.
         cores_of_node: [nodes] inf where not known.
         num_services: Of the vocabulary.
 
