@@ -10,8 +10,10 @@ over the rung that is held is the mean of the windows' differences, and how low 
 with Student's t for 90 % confidence and windows averaged over members, which see the same requests. So the bound falls
 where the members disagree; and where a policy leads to queues that the log does not cover, more often than the held
 rung does by the share `guessed`, the twin's values of those decisions count as nothing. A network is taken where `low`
-is above zero. With too few windows none is, and the ladder records why. One that corrects a rule begins as that rule
-and is kept near it, so that little is at stake: over a rule it is taken at odds of two to one, t for 67 % confidence.
+is above zero and the gain at least `NETWORK_GAIN`: away from a rule it knows the days of training alone, and loses more
+than a rule as run times move. With too few windows none is, and the ladder records why. One that corrects a rule begins
+as that rule and is kept near it, so that little is at stake: over a rule it is taken at odds of two to one, t for 67 %
+confidence, and may gain as little as it likes.
 
 A rule is not kept for being the first: none of them is the safe one. It has a handful of parameters, so few ways to
 profit from the twin's errors, and is taken where it is expected to be better: gain above zero, guessed decisions at
@@ -62,6 +64,8 @@ UNTRUSTED_GAIN, UNTRUSTED_GAIN_OF_RULE = 0.03, 0.005
 """Mean reward of a decision that a rung must gain in a twin that failed its certificate. The first is what certificates
 allow levels to be off by; the second is of what corrects the rule that is held, and of rules that are not surely
 better."""
+NETWORK_GAIN = 0.01
+"""Mean reward of a decision that a network must gain which does not correct the rule that is held."""
 MOST_GUESSED = 0.05
 """Share of a rung's decisions on queues that the log does not know, above which what the twin says of it is a guess."""
 _SURE, _LIKELY = 0.9, 2.0 / 3.0
@@ -304,7 +308,7 @@ def _is_enough(gain: RungGain, rung: Rung, held: Rung, is_trusted: bool) -> bool
         return counts and gain.mean > 0.5 * gain.guessed
     corrects = rung.corrects_rule and held.is_rule
     if is_trusted:
-        return (gain.likely if corrects else gain.low) > 0.0
+        return gain.likely > 0.0 if corrects else gain.low > 0.0 and gain.mean >= NETWORK_GAIN
     return gain.low > 0.0 and gain.mean >= (UNTRUSTED_GAIN_OF_RULE if corrects else UNTRUSTED_GAIN)
 
 

@@ -53,15 +53,17 @@ def test_a_small_gain_on_the_same_windows_is_taken_and_one_lost_in_noise_is_not(
     steps = climbed(
         rule={"value": 0.9},
         worse={"value": 0.89},
-        tuned={"value": 0.905, "own": 0.001},
-        noisy={"value": 0.91, "own": 0.5},
+        smaller={"value": 0.908, "own": 0.001},
+        better={"value": 0.912, "own": 0.001},
+        noisy={"value": 0.93, "own": 0.5},
     )
-    assert [name for name, step in steps.items() if step.taken] == ["rule", "tuned"]
-    assert chosen_of(steps) == ("tuned", 2)
-    assert steps["tuned"].gain == pytest.approx(0.005, abs=1e-3)
-    assert 0.0 < steps["tuned"].low < steps["tuned"].gain
-    assert in_words(steps).startswith("tuned: +0.00")
-    assert [one["policy"] for one in rungs_of(steps)] == ["rule", "worse", "tuned", "noisy"]
+    assert [name for name, step in steps.items() if step.taken] == ["rule", "better"]
+    assert chosen_of(steps) == ("better", 3)
+    assert steps["smaller"].low > 0.0  # surely better, by too little for a network of its own
+    assert steps["better"].gain == pytest.approx(0.012, abs=1e-3)
+    assert 0.0 < steps["better"].low < steps["better"].gain
+    assert in_words(steps).startswith("better: +0.01")
+    assert [one["policy"] for one in rungs_of(steps)] == ["rule", "worse", "smaller", "better", "noisy"]
 
 
 def test_every_rung_is_held_against_the_one_that_stands() -> None:
