@@ -95,6 +95,8 @@ def certify(
         *unseen_labels(archive, encoding, chosen.days),
     ]
     notes.append(f"the twin's {spread_in_words(spread_of(twin.report))}")
+    if twin.encoding.cluster.pace is not None:
+        notes.append("runs slow each other: run times one step ahead are works, what a run takes alone")
     if measured.num_unknown:
         notes.append(f"{measured.num_unknown:,} requests are left out: their outcomes are not in the log")
     return certificate_of(
