@@ -15,6 +15,7 @@ The log keeps the last start alone. Of a request that may have been driven out, 
 node while it waited, the first start is inferred: when there was room (`may_be_driven_out`).
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -63,6 +64,31 @@ def moved_fates(
     return start_s, finish_s
 
 
+def place_on_node(
+    node: Array, slot: Array, fates: Array
+) -> tuple[Array, Array, Array, Callable[[Array], Array]]:
+    """Where one request is placed.
+
+    Args:
+        node: [*streams] int32.
+        slot: [streams] its place, out of range where it is not placed.
+        fates: [nodes, depth, *streams].
+
+    Returns:
+        [*streams] bool: whether it is placed; [depth, ...] the numbers of a node's slots; [depth, *streams] bool: which
+        of them is its own; and a function that takes leaves [nodes, depth, *streams] at its node.
+    """
+    depth, streams = fates.shape[1], fates.shape[2:]
+    placed = (slot < fates.size).reshape(streams)
+    own_slot = (slot // slot.shape[0] % depth).reshape(streams)
+    index = jnp.arange(depth).reshape((-1,) + (1,) * len(streams))
+
+    def here(leaf: Array) -> Array:
+        return jnp.take_along_axis(leaf, node[None, None], axis=0)[0]
+
+    return placed, index, (index == own_slot[None]) & placed[None], here
+
+
 def _moved(
     cluster: Cluster,
     state: PlacementState,
@@ -74,16 +100,7 @@ def _moved(
 ) -> tuple[Array, Array]:
     table, ranks = state.in_flight, cluster.priorities
     assert ranks is not None
-    depth, streams = start_s.shape[1], start_s.shape[2:]
-    num_streams = slot.shape[0]
-    placed = (slot < start_s.size).reshape(streams)
-    own_slot = (slot // num_streams % depth).reshape(streams)
-    index = jnp.arange(depth).reshape((-1,) + (1,) * len(streams))
-    is_own = (index == own_slot[None]) & placed[None]
-
-    def here(leaf: Array) -> Array:
-        return jnp.take_along_axis(leaf, node[None, None], axis=0)[0]
-
+    placed, index, is_own, here = place_on_node(node, slot, start_s)
     own_rank = ranks.of(state.request.queue[seat], jnp)
     rank = jnp.where(is_own, own_rank[None], here(table.rank))
     shares, begin_s, end_s = [], here(start_s), here(finish_s)
@@ -134,7 +151,7 @@ def _moved(
     late_s = jnp.maximum(begin_s, planned.at_s[None])
     begin_s = jnp.where(planned.waits, late_s, planned.begin_s)
     end_s = jnp.where(planned.waits, late_s + run_s, planned.end_s)
-    at_node = (jnp.arange(start_s.shape[0]).reshape((-1,) + (1,) * len(streams)) == node[None])[:, None]
+    at_node = (jnp.arange(start_s.shape[0]).reshape((-1,) + (1,) * node.ndim) == node[None])[:, None]
     return jnp.where(at_node, begin_s[None], start_s), jnp.where(at_node, end_s[None], finish_s)
 
 

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
+from twin.placement.driving_out import place_on_node
 from twin.placement.pace import Pace
 from twin.placement.types import Cluster, InFlight, PlacementState
 
@@ -102,15 +103,7 @@ def _moved(
     start_s: Array,
     finish_s: Array,
 ) -> tuple[Array, Array]:
-    depth, streams = start_s.shape[1], start_s.shape[2:]
-    placed = (slot < start_s.size).reshape(streams)
-    own_slot = (slot // slot.shape[0] % depth).reshape(streams)
-    index = jnp.arange(depth).reshape((-1,) + (1,) * len(streams))
-    is_own = (index == own_slot[None]) & placed[None]
-
-    def here(leaf: Array) -> Array:
-        return jnp.take_along_axis(leaf, node[None, None], axis=0)[0]
-
+    placed, _, is_own, here = place_on_node(node, slot, start_s)
     clock = state.clock_s[None]
     begin_s, end_s = here(start_s) - clock, here(finish_s) - clock
     lives = (end_s > 0.0) & jnp.isfinite(begin_s) & jnp.isfinite(end_s) & placed[None]
@@ -130,7 +123,7 @@ def _moved(
     before = held._replace(lives=lives & ~is_own)
     left_s = jnp.where(is_own, end_s - begin_s, _left_s(cluster, before, begin_s, end_s))
     new_begin_s, new_end_s = _planned(cluster, held, state.clock_s, begin_s, left_s)
-    at_node = (jnp.arange(start_s.shape[0]).reshape((-1,) + (1,) * len(streams)) == node[None])[:, None]
+    at_node = (jnp.arange(start_s.shape[0]).reshape((-1,) + (1,) * node.ndim) == node[None])[:, None]
     changed = at_node & lives[None]
     return (
         jnp.where(changed, (new_begin_s + clock)[None], start_s),
