@@ -14,7 +14,7 @@ from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, des
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
 from twin.autoscaling.fitting import ScalingCoverage
 from twin.autoscaling.problem import ScalingAction, action_towards, rescaled
-from twin.autoscaling.rewards import Earned, cost_under_slo
+from twin.autoscaling.rewards import Earned, cost_under_slo, paper_reward, service_quality, utilisation_price
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import (
     LATENCY_S,
@@ -56,6 +56,22 @@ def test_an_action_towards_a_wish_leads_there():
     after = rescaled(CONFIG, limits(3), grants, action_towards(CONFIG, grants, wanted))
     for found, asked in zip(after, wanted, strict=True):
         np.testing.assert_allclose(found, asked, rtol=1e-6)
+
+
+def test_equations_1_to_3_at_hand_worked_points():
+    np.testing.assert_allclose(
+        service_quality(jnp.asarray([0.1, 0.2, 0.4]), 0.2), [1.0, 1.0, np.exp(-1.0)], rtol=1e-6
+    )
+    used = jnp.asarray([[0.6, 0.1], [0.75, 0.75]])
+    np.testing.assert_allclose(
+        utilisation_price(used, jnp.asarray([0.6, 0.75])), [1.0, 1.0 + 0.125 / 2], rtol=1e-5
+    )
+    outcome = Earned(*(jnp.asarray([value]) for value in (0.05, 0.375, 0.1, 1.0, 0.1, 0.1, 0.0)))
+    grants = Grants(jnp.asarray([0.5]), jnp.asarray([0.5]), jnp.asarray([2.0]))
+    quotient = paper_reward()(CONFIG, limits(1), grants, outcome)
+    product = paper_reward(quotient=False)(CONFIG, limits(1), grants, outcome)
+    np.testing.assert_allclose(quotient, 1.0 / 1.0625, rtol=1e-5)
+    np.testing.assert_allclose(product, 2.0 - 1.0625, rtol=1e-5)
 
 
 def test_a_kept_promise_costs_its_cores_and_a_broken_one_more():

@@ -65,7 +65,7 @@ def test_requests_are_settled_in_the_slot_of_their_answer_or_of_their_deadline(b
 
 
 def test_on_a_clock_that_leaves_out_idle_slots_requests_are_settled_in_the_step_that_passes_then():
-    """Slot 2, in which nobody decides, is left out, as on the clock of one group; a padded row follows the last."""
+    """Slot 2, in which nobody decides, is left out, as `twin.groups.of_group` does; a padded row follows the last."""
     every = dispatched(begin_s=50.0)
     rows = np.array([0, 1, 3, 2])
     own = jax.tree.map(

@@ -1,5 +1,14 @@
 """What an interval was worth to a deployment.
 
+Paper DRPC, equations 1 to 3, with rt the response time, u the use of a resource and U the ideal use:
+
+    R_qos = 1 where rt <= RT_max, else exp(-((rt - RT_max) / RT_max)^2)
+    R_util = 1 + mean |U - u|^3            r = R_qos / R_util
+
+R_util is 1 at the ideal use and grows away from it, on either side: it is a price, and the printed quotient is what
+divides by it. `paper_reward(..., quotient=False)` multiplies with `2 - R_util` instead, which is 1 at the ideal, too,
+and falls by as much as the price grows: the same to first order, steeper far away.
+
 `cost_under_slo` is what operators count: cores (and memory) granted, and a price where the objective is not kept,
 charged to those whose calls take long: the share of the end-to-end time that a deployment's calls take.
 """
@@ -51,6 +60,35 @@ def earned(config: AutoscalingConfig, events: ScalingEvents) -> Earned:
     )
 
 
+def service_quality(response_s: Array, most_s: float) -> Array:
+    """R_qos of equation 1."""
+    over = jnp.maximum(response_s - most_s, 0.0) / most_s
+    return jnp.exp(-(over**2))
+
+
+def utilisation_price(used: Array, ideal: Array) -> Array:
+    """R_util of equation 2, of uses [resources, ...] and ideal uses [resources], as shares of what is granted."""
+    shape = (-1,) + (1,) * (used.ndim - 1)
+    return 1.0 + jnp.mean(jnp.abs(ideal.reshape(shape) - used) ** 3, axis=0)
+
+
+def paper_reward(ideal_cpu: float = 0.6, ideal_memory: float = 0.75, quotient: bool = True) -> Reward:
+    """Equation 3, for every deployment with its own use and the response time of the users."""
+
+    def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
+        used = jnp.stack(
+            [
+                outcome.cpu_cores_used / jnp.maximum(grants.cpu_cores, 1e-6),
+                outcome.memory_gib_used / jnp.maximum(grants.memory_gib, 1e-6),
+            ]
+        )
+        quality = service_quality(outcome.gateway_response_s, config.slo_s)
+        price = utilisation_price(jnp.clip(used, 0.0, 1.0), jnp.asarray([ideal_cpu, ideal_memory]))
+        return quality / price if quotient else quality * (2.0 - price)
+
+    return reward
+
+
 CORE_GIB = 8.0
 """GiB of memory that cost as much as a core."""
 
@@ -60,17 +98,17 @@ def violation(quantile_s: Array, slo_s: float) -> Array:
     return jnp.clip(jnp.log(jnp.maximum(quantile_s, 1e-6) / slo_s), 0.0, 3.0)
 
 
-def granted_cores(grants: Grants) -> Array:
+def granted_cores(grants: Grants, core_gib: float = CORE_GIB) -> Array:
     """What grants cost, in cores; of the shape of their leaves."""
-    return grants.replicas * (grants.cpu_cores + grants.memory_gib / CORE_GIB)
+    return grants.replicas * (grants.cpu_cores + grants.memory_gib / core_gib)
 
 
-def cost_under_slo() -> Reward:
+def cost_under_slo(core_gib: float = CORE_GIB) -> Reward:
     """Minus the cores granted, minus a price (`AutoscalingConfig.violation_cores`) where the objective is not kept; in
-    cores."""
+    cores. `core_gib` of memory cost as much as a core."""
 
     def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
         price = violation(outcome.gateway_quantile_s, config.slo_s) + 10.0 * outcome.failed_share
-        return -granted_cores(grants) - config.violation_cores * price * outcome.time_share
+        return -granted_cores(grants, core_gib) - config.violation_cores * price * outcome.time_share
 
     return reward

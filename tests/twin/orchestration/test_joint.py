@@ -12,9 +12,9 @@ from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import instance
 from logs_schema.errors import ConfigError
 from tests.evaluation.slot_runs import small_kais
-from tests.of_group import of_group
 from twin.contracts import Array, EnvironmentState, PyTree, Trajectory
 from twin.environment import environment
+from twin.groups import of_group
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_state import Scaling, as_orchestration
 from twin.orchestration.joint import DISPATCH, ORCHESTRATE, joint_environment

@@ -1,4 +1,4 @@
-"""Two groups of seats on two clocks: a group's trajectory is that of its own decisions."""
+"""Two groups of seats on two clocks: a group's trajectory is that of its own decisions, and both learn what is best."""
 
 import functools
 
@@ -7,9 +7,13 @@ import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
-from tests.of_group import of_group
+from offline_rl.algorithms import PPOConfig, ppo
+from offline_rl.networks import example_of
+from offline_rl.together import group_example, together
+from offline_rl.training_loop import in_twin, train
 from tests.two_clocks import FRAME, GROUPS, NUM_DEPLOYED, SLOT_S, WORTH, two_clocks
 from twin.adapters import stepwise
+from twin.groups import of_group
 from twin.rollout import rollout
 
 KEY = jax.random.key(0)
@@ -115,6 +119,43 @@ def test_an_end_between_two_decisions_is_the_end_of_the_first():
     np.testing.assert_array_equal(open_end.elapsed_s[:, 0], [4.0, 4.0, 4.0, 2.0])
 
 
-def test_adapters_of_one_kind_of_seat_say_so():
+def learners():
+    """A small learner for each group."""
+    config = PPOConfig(
+        horizon_s=0.1,
+        learning_rate=1e-2,
+        num_epochs=4,
+        entropy=0.003,
+        actor_hidden=(16,),
+        critic_hidden=(16,),
+    )
+    example = example_of(two_clocks())
+    return {name: ppo(group_example(example, name), config) for name in GROUPS}
+
+
+@pytest.mark.slow
+def test_dispatchers_and_orchestrator_learn_what_is_best():
+    system, learner = two_clocks(), together(learners(), {"orchestrate": NUM_FRAMES})
+    state, info = train(KEY, learner, in_twin(system, LENGTH, (32,)), 60)
+    best = WORTH.max(axis=1)
+    run = jax.jit(lambda key: rollout(key, system, learner.greedy(state), LENGTH, (64,)))
+    trajectory = jax.tree.map(np.asarray, run(jax.random.key(1)))
+    kind = np.argmax(trajectory.global_observation[0], axis=1)[:-1]
+    # The first slot has what was there
+    wanted = np.where(np.arange(LENGTH)[:, None] % FRAME == 0, 0.0, best[kind])
+    later = np.arange(LENGTH) % FRAME > 0
+    np.testing.assert_allclose(trajectory.reward["dispatch"].mean(axis=1)[later], wanted[later], rtol=1e-5)
+    np.testing.assert_allclose(
+        trajectory.reward["orchestrate"][::FRAME, 0], (FRAME - 1) * best[kind[::FRAME]], rtol=1e-5
+    )
+    assert float(info["orchestrate"].settled[0]) == 1.0
+    assert float(info["dispatch"].reward[0]) < 0.5
+
+
+def test_groups_that_are_not_there_and_adapters_of_one_kind_of_seat_say_so():
+    with pytest.raises(ConfigError, match="a group 'nobody'"):
+        of_group(episodes(), "nobody")
+    with pytest.raises(ConfigError, match="17 steps"):
+        of_group(episodes(), "dispatch", LENGTH + 1)
     with pytest.raises(ConfigError, match="clocks of their own"):
         stepwise(two_clocks(), 4)
