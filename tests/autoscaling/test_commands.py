@@ -226,14 +226,9 @@ def test_no_twin_is_certified_on_its_own_training_days(monkeypatch, tmp_path, ki
         pass
     monkeypatch.setattr(kit, load, lambda _twin: None)
     certifier = kit.certifier(tmp_path / "twin", None)
+    held_out = [dt.date(2024, 1, 2), dt.date(2024, 1, 3)]
     with pytest.raises(ConfigError, match="overlap the training window"):
-        certifier.certify(
-            Days(4),
-            [dt.date(2024, 1, 2), dt.date(2024, 1, 3)],
-            CertifyConfig(),
-            SilentProgress(),
-            NOTHING_KEPT,
-        )
+        certifier.certify(Days(4), held_out, CertifyConfig(), SilentProgress(), NOTHING_KEPT)
 
 
 def test_seeds_of_training_follow_the_seed_of_the_command():

@@ -21,17 +21,8 @@ _OF_EDGE = tuple(name for name in EdgeCloud._fields if name not in ("config", "c
 _NAMES = ("node_names", "sites", "scenarios", "services", "queues", "agents", "knows_week")
 _DYNAMICS = "dynamics"
 _NEVER = (
-    "cold",
-    "tide",
-    "node_tide",
-    "reaction",
-    "scarce",
-    "wakes",
-    "hazard",
-    "repeats",
-    "priorities",
-    "pace",
-)
+    "cold", "tide", "node_tide", "reaction", "scarce", "wakes", "hazard", "repeats", "priorities", "pace",
+)  # fmt: skip
 _OF_CLUSTER = tuple(item.name for item in fields(Cluster) if item.name not in (*_NAMES, _DYNAMICS, *_NEVER))
 
 

@@ -159,9 +159,7 @@ def time_to_availability_s(
 
     shares, left = [], []
     for resource in cluster.limited:
-        capacity = jnp.asarray(cluster.capacity[resource], jnp.float32)[node]
-        limited = jnp.isfinite(capacity)
-        per_unit = jnp.where(limited, 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
+        per_unit = share_per_unit(cluster, resource, node)
         shares.append(jnp.where(holds, here(table.demand[resource]) * per_unit[None], 0.0))
         left.append(1.0 + _TOLERANCE - jnp.minimum(state.request.demand[resource] * per_unit, 1.0))
     if cluster.priorities is None or not passing:
@@ -172,6 +170,12 @@ def time_to_availability_s(
         return has_room_s
     awake_s = jnp.take_along_axis(wakes_left_s(cluster.wakes, state)[:, None], node[None], axis=0)[0]
     return jnp.maximum(has_room_s, awake_s)
+
+
+def share_per_unit(cluster: Cluster, resource: int, node: Array) -> Array:
+    """What a unit of a resource is of the whole of nodes, of the shape of `node`; 0 of what is without limit."""
+    capacity = jnp.asarray(cluster.capacity[resource], jnp.float32)[node]
+    return jnp.where(jnp.isfinite(capacity), 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
 
 
 def _first_enough(leaves_in_s: Array, shares: list[Array], left: list[Array]) -> Array:

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array
+from twin.placement.availability import share_per_unit
 from twin.placement.priorities import Priorities
 from twin.placement.types import Cluster, PlacementState
 
@@ -105,8 +106,7 @@ def _moved(
     rank = jnp.where(is_own, own_rank[None], here(table.rank))
     shares, begin_s, end_s = [], here(start_s), here(finish_s)
     for resource in cluster.limited:
-        capacity = jnp.asarray(cluster.capacity[resource], jnp.float32)[node]
-        per_unit = jnp.where(jnp.isfinite(capacity), 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
+        per_unit = share_per_unit(cluster, resource, node)
         demand = jnp.where(is_own, state.request.demand[resource, seat][None], here(table.demand[resource]))
         shares.append(demand * per_unit[None])
     clock_s, arrival_s, none = state.clock_s, here(table.arrival_s), jnp.float32(jnp.inf)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,15 @@ from logs_schema.errors import ConfigError, first
 from logs_schema.records import with_tuples
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
-from twin.placement.cold_starts import ColdStarts, cold_starts_of
+from twin.placement.cold_starts import cold_starts_of
 from twin.placement.columns import amount, decided_node, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs
 from twin.placement.hazards import fit_runs_and_hazards, run_log
 from twin.placement.naming import class_names, wants_classes
-from twin.placement.pace import Pace, fit_slowing, pace_of
+from twin.placement.pace import fit_slowing, pace_of
 from twin.placement.peaks import cores_in_use, depth_of
 from twin.placement.pieces import pieces
-from twin.placement.priorities import Priorities, QueuedRuns, fit_priorities, priorities_of
+from twin.placement.priorities import QueuedRuns, fit_priorities, priorities_of
 from twin.placement.queue_nodes import bound_queues, with_sets
 from twin.placement.repeats import fit_repeats
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
@@ -40,7 +40,7 @@ from twin.placement.scarcity import scarce_resources
 from twin.placement.service_times import OFFER_KINDS, median_by, without_history
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Repeats
-from twin.placement.wakes import Wakes, fit_wakes, wakes_of
+from twin.placement.wakes import fit_wakes, wakes_of
 
 UNKNOWN_LABEL = "unknown"
 GRANULARITIES = ("auto", "node", "class")
@@ -155,19 +155,7 @@ class Encoding:
 
 
 def _plain(value: object) -> object:
-    records = (
-        RunDynamics
-        | ColdStarts
-        | Tide
-        | Reaction
-        | RunLabels
-        | RunHabits
-        | Wakes
-        | Repeats
-        | Priorities
-        | Pace
-    )
-    if isinstance(value, records):
+    if is_dataclass(value):
         return {name: _plain(one) for name, one in vars(value).items() if one is not None}
     return value.tolist() if isinstance(value, np.ndarray) else value
 

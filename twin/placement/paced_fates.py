@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array
+from twin.placement.availability import share_per_unit
 from twin.placement.driving_out import place_on_node
 from twin.placement.pace import Pace
 from twin.placement.types import Cluster, InFlight, PlacementState
@@ -115,7 +116,9 @@ def _moved(
         arrival_s=jnp.where(is_own, clock, held.arrival_s),
         shares={
             resource: jnp.where(
-                is_own, (request.demand[resource, seat] * _per_unit(cluster, resource, node))[None], share
+                is_own,
+                (request.demand[resource, seat] * share_per_unit(cluster, resource, node))[None],
+                share,
             )
             for resource, share in held.shares.items()
         },
@@ -140,17 +143,11 @@ def _pace(cluster: Cluster) -> Pace:
     return cluster.pace
 
 
-def _per_unit(cluster: Cluster, resource: int, node: Array) -> Array:
-    """[*batch] what a unit of a resource is of the whole of a node; 0 of what is without limit."""
-    capacity = jnp.asarray(cluster.capacity[resource], jnp.float32)[node]
-    return jnp.where(jnp.isfinite(capacity), 1.0 / jnp.maximum(capacity, 1e-9), 0.0)
-
-
 def _held(
     cluster: Cluster, table: InFlight, here: Callable[[Array], Array], node: Array, lives: Array
 ) -> _OnNode:
     shares = {
-        resource: here(table.demand[resource]) * _per_unit(cluster, resource, node)[None]
+        resource: here(table.demand[resource]) * share_per_unit(cluster, resource, node)[None]
         for resource in cluster.limited
     }
     return _OnNode(lives, _pressure(cluster)[here(table.service)], here(table.arrival_s), shares)

@@ -4,7 +4,7 @@ A window is an episode of replayed arrivals. Because it begins with the logged s
 off from real states however short they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -56,6 +56,12 @@ class Windows(NamedTuple):
     def valid(self) -> np.ndarray:
         """[T, W] bool: which entries hold a request."""
         return np.arange(self.num_steps)[:, None] < self.length[None]
+
+
+def _where_found(windows: Windows, take: Callable[[Leaf], Leaf]) -> dict[str, Leaf]:
+    """What is taken of the leaves [T, W] that only some logs have, by name."""
+    leaves = {name: getattr(windows, name) for name in ("filed_s", "driven_out", "repeats", "work_s")}
+    return {name: take(leaf) for name, leaf in leaves.items() if leaf is not None}
 
 
 def select(windows: Windows, chosen: np.ndarray) -> Windows:
@@ -164,10 +170,7 @@ def _gathered(
         node=np.where(inside, windows.node[step, window], -1),
         fate=fate._replace(start_s=fate.start_s + shift_s, finish_s=fate.finish_s + shift_s),
         row=np.where(inside, windows.row[step, window], -1),
-        filed_s=None if windows.filed_s is None else windows.filed_s[step, window],
-        driven_out=None if windows.driven_out is None else windows.driven_out[step, window],
-        repeats=None if windows.repeats is None else windows.repeats[step, window],
-        work_s=None if windows.work_s is None else windows.work_s[step, window],
+        **_where_found(windows, lambda leaf: leaf[step, window]),
     )
 
 
@@ -254,8 +257,5 @@ def pad_windows(windows: Windows, num_steps: int, num_windows: int, num_carried:
         node=np.where(valid, longer(wide.node, 0), -1),
         fate=jax.tree.map(lambda leaf: longer(leaf, 0), wide.fate),
         row=np.where(valid, longer(wide.row, 0), -1),
-        filed_s=None if wide.filed_s is None else longer(wide.filed_s, 0),
-        driven_out=None if wide.driven_out is None else longer(wide.driven_out, 0),
-        repeats=None if wide.repeats is None else longer(wide.repeats, 0),
-        work_s=None if wide.work_s is None else longer(wide.work_s, 0),
+        **_where_found(wide, lambda leaf: longer(leaf, 0)),
     )

@@ -152,8 +152,9 @@ def compare_autoscalers(
                 stage(done - 1 + row / len(contenders), float(len(days)), f"{day.judge}, {one.facts.name}")
                 if one.facts.name not in refused:
                     try:
-                        make = partial(_sums, day, task, one.autoscalers, reward, seed, one.facts.name)
-                        found[one.facts.name] = make() if one.is_users else _kept(keep, day, make)
+                        name = one.facts.name
+                        make = partial(_sums, day, task, one.autoscalers, reward, seed, name)
+                        found[name] = make() if one.is_users else _kept(keep, day, name, make)
                     except RAISED as error:  # of a function of the user's: anything
                         if not one.is_users:
                             raise
@@ -165,7 +166,7 @@ def compare_autoscalers(
                 # the day may have left the bounds
                 free = ScalingTask(task.scaling, free_limits(len(deployments)))
                 as_logged = [as_that_day(day.logged, day.starts)]
-                found[LOGGED] = _kept(keep, day, partial(_sums, day, free, as_logged, reward, seed, LOGGED))
+                found[LOGGED] = _kept(keep, day, LOGGED, partial(_sums, day, free, as_logged, reward, seed))
             elif day.in_log is not None:
                 found[LOGGED] = day.in_log
             made = _judged(day, found, references, config)
@@ -321,9 +322,9 @@ def _sums(
     return {name: np.mean([np.asarray(one[name]) for one in found], axis=0) for name in found[0]}
 
 
-def _kept(keep: Unfinished, day: Day, make: "partial[Sums]") -> Sums:
-    """What an autoscaler came to, a unit of `keep`; the last argument of `make` is its name."""
-    found: Sums = keep.tree(f"{day.judge}, {day.shift_days}d, {make.args[-1]}", make, lambda: SUMS)
+def _kept(keep: Unfinished, day: Day, name: str, make: Callable[[], Sums]) -> Sums:
+    """What an autoscaler came to on a day, a unit of `keep`."""
+    found: Sums = keep.tree(f"{day.judge}, {day.shift_days}d, {name}", make, lambda: SUMS)
     return found
 
 
