@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 
 from evaluation.certify.tested_system import SystemUnderTest
-from twin.placement.responses import Answers
 from twin.placement.types import REJECTED
 
 
@@ -23,7 +22,7 @@ def _altered(tested: SystemUnderTest, change) -> SystemUnderTest:
 
             return following, change(key_change, fate, state.clock_s[None], node, again)
 
-        return Answers(own.init, answer, own.response_aux)
+        return own._replace(answer=answer)
 
     return tested._replace(answers=answers)
 

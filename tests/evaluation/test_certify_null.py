@@ -20,14 +20,17 @@ from evaluation.certify.measuring import measure
 from evaluation.certify.simulating import Simulation
 from evaluation.certify.since_training import CHANGED, WRONG_FORM
 from evaluation.certify.tested_system import seen_in_full
+from evaluation.commands.bench_worlds import EXAMPLES
 from evaluation.problems.placement.certifying import ABOUT
 from evaluation.simulator.logs import simulate, truth_folder
 from evaluation.simulator.world import Drift
+from evaluation.simulator.world_files import load_world, redrawn
 from logs_schema import Archive
 from logs_schema.progress import SilentProgress
 from tests.evaluation.planted import acceptance_lowered, means_swapped, waits_halved
 from tests.evaluation.test_certify_forecasts import ACCEPTANCE, BESIDE, PERSISTENCE, RUNS, WAITS
 from tests.evaluation.true_twins import control_world, one_step_lines, true_twin
+from twin.placement.encoding import fit_encoding
 from twin.placement.log_windows import encode_days
 
 # Simulates days of a world; what the lines say of known forecasts is tested quickly elsewhere
@@ -77,6 +80,19 @@ def test_the_truth_as_a_twin_of_itself_passes(made):
     closed = [line for line in told.lines if line.section == "closed loop" and line.deciding]
     # The clone decides as the log did, and levels agree
     assert {line.verdict for line in closed} == {Verdict.PASS}
+
+
+@pytest.mark.parametrize("name", ["sharing", "contention"])
+def test_the_truth_passes_where_runs_slow_each_other(name, tmp_path):
+    world = redrawn(replace(load_world(EXAMPLES / f"{name}.toml"), stubbornness=0.0, drift=Drift()), 5)
+    simulate(world, 4, "mix", 5, tmp_path / "log")
+    archive = Archive(tmp_path / "log")
+    tested = true_twin(archive, world, TRAIN)
+    assert fit_encoding(archive, TRAIN).cluster.pace.shares == tested.encoding.cluster.pace.shares
+    chosen = hold_out(archive, TRAIN, None, QUICK)
+    lines = measure(tested, archive, chosen, QUICK, SilentProgress()).lines
+    told = certificate_of(lines, ABOUT, {}, QUICK, twin="", archive="", train_days=TRAIN, days=chosen.days)
+    assert told.verdict is Verdict.PASS
 
 
 def test_the_clone_is_as_sure_of_the_log_as_the_behaviour_was(made):
