@@ -18,9 +18,9 @@ from twin.contracts import Array, Outcome, PyTree, Response
 from twin.environment import environment
 from twin.placement.availability import time_to_availability_s
 from twin.placement.bookkeeping import placement
-from twin.placement.history import answers_of_history, fewer_of
+from twin.placement.history import answers_of_history
 from twin.placement.replay import ReplayTable, replayed_answers
-from twin.placement.responses import Answers, drawn_response
+from twin.placement.responses import drawn_response
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
 from twin.placement.windows import Windows, joined, pad_windows, replayed_arrivals, select
 from twin.rollout import follow
@@ -30,9 +30,10 @@ NUM_DRAWS = 60
 MIN_DAYS = 8
 """From so many days on, whole days are the units; below, four stretches of a window each."""
 BLOCKS_PER_WINDOW = 4
-MOST_ANSWERS = 1 << 25
-"""Logged answers of all nodes in memory at once, one a request and member; of more, windows are taken in turn. Of very
-many nodes fewer (`fewer_of`): each window holds the books of all nodes besides."""
+MOST_ANSWERS = 1 << 23
+"""Logged answers of all nodes in memory at once, one a request; of more, windows are taken in turn."""
+MOST_SLOTS = 1 << 21
+"""Slots of all nodes' books in memory at once."""
 RESOLUTION, LEAST_S = 0.01, 1e-3
 """Durations within one per cent, or a millisecond, count as equal."""
 
@@ -96,12 +97,12 @@ def forecast(
     whole, members = joined(parts), tested.num_members
     num_draws = -(-NUM_DRAWS // members)
     num_nodes = tested.encoding.cluster.num_nodes
-    most = max(1, fewer_of(MOST_ANSWERS, num_nodes) // (num_nodes * whole.num_steps * members))
+    slots = num_nodes * tested.encoding.problem.depth
+    most = max(1, min(MOST_ANSWERS // (num_nodes * whole.num_steps), MOST_SLOTS // slots))
     width = min(most, whole.num_windows)
-    every = np.tile(np.arange(width), members)
     run = jax.jit(
         lambda key, windows, table, model, params: _drawn(
-            key, tested, behaviour._replace(params=params), tested.answers(model), windows, table, num_draws
+            key, tested._replace(model=model), behaviour._replace(params=params), windows, table, num_draws
         )
     )
     found = []
@@ -109,22 +110,15 @@ def forecast(
         here = np.arange(begin, min(begin + width, whole.num_windows))
         windows = pad_windows(select(whole, here), whole.num_steps, width)
         table = answers_of_history(windows, tested.encoding, whole)
-        tiled_table = jax.tree.map(lambda leaf: np.asarray(leaf)[..., every], table)
         key = jax.random.fold_in(jax.random.key(seed), begin) if begin else jax.random.key(seed)
-        drawn, clone, illegal = run(key, select(windows, every), tiled_table, tested.model, behaviour.params)
-        leaves = [*(_by_window(leaf, members) for leaf in drawn), *clone, illegal[:, :width]]
+        drawn, clone, illegal = run(key, windows, table, tested.model, behaviour.params)
+        leaves = [*(np.moveaxis(leaf, 1, -1) for leaf in drawn), *clone, illegal]
         found.append([np.asarray(leaf)[:, : len(here)] for leaf in leaves])
     *drawn, surprise, entropy, illegal = (np.concatenate(turns, axis=1) for turns in zip(*found, strict=True))
     rows = whole.valid() & ~illegal & (whole.node >= 0)
     order, labels = _in_order(parts, rows)
     made = _forecast(whole, rows, order, labels, [leaf[rows][order] for leaf in drawn], known_until_s)
     return made._replace(surprise=surprise[rows][order], entropy=entropy[rows][order])
-
-
-def _by_window(leaf: Array, members: int) -> np.ndarray:
-    """[T, draws, members * windows] -> [T, windows, draws * members]."""
-    split = np.asarray(leaf).reshape(*leaf.shape[:2], members, -1)
-    return np.moveaxis(split, -1, 1).reshape(split.shape[0], split.shape[-1], -1)
 
 
 def ranks(value: np.ndarray, draws: np.ndarray, *, seed: int = 0) -> np.ndarray:
@@ -144,59 +138,65 @@ def _drawn(
     key: Array,
     tested: SystemUnderTest,
     behaviour: CloneBehaviour,
-    answers: Answers,
     windows: Windows,
     table: ReplayTable,
     num_draws: int,
 ) -> tuple[tuple[Array, ...], tuple[Array, Array], Array]:
-    """The draws [T, draws, streams] of acceptance, status, wait and run, and [T, 1, streams] the time until there was
-    room, where requests are driven out; surprise and uncertainty of the clone [T, windows]; illegal decisions [T,
-    streams]."""
+    """The draws [T, members * draws, windows] of acceptance, status, wait and run, and [T, 1, windows] the time until
+    there was room, where requests are driven out; surprise and uncertainty of the clone, and whether the decision was
+    illegal, [T, windows]."""
     encoding = tested.encoding
     log = drawn_response(
         encoding.cluster, encoding.problem.depth, replayed_arrivals(windows), replayed_answers(windows, table)
     )
     problem = placement(encoding.cluster, encoding.problem)
-    width = windows.arrival_s.shape[1] // tested.num_members
 
-    def logits(
-        state: PyTree,
-    ) -> Array:  # of the clone, in the first replication of every window: all are equal
-        seen = jax.tree.map(lambda leaf: leaf[..., :width], (problem.observe(state), problem.legal(state)))
-        return behaviour.network.logits(behaviour.params, *seen)
+    def logits(state: PyTree) -> Array:  # of the clone
+        return behaviour.network.logits(behaviour.params, problem.observe(state), problem.legal(state))
 
     slim = problem._replace(observe=logits, observe_global=lambda _: jnp.zeros(()))
     actions = jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
     drives_out = windows.driven_out is not None
     room = partial(time_to_availability_s, encoding.cluster) if drives_out else None
-    system = environment(slim, _with_draws(log, answers, num_draws, room))
+    system = environment(slim, _with_draws(log, tested, num_draws, room))
     simulated = follow(key, system, actions, (windows.arrival_s.shape[1],))
-    of_clone = jax.vmap(lambda logits, action: (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0]))
-    clone = of_clone(simulated.observation, simulated.action[..., :width])
+    clone = jax.vmap(lambda logits, action: (-joint_log_prob(logits, action)[0], joint_entropy(logits)[0]))(
+        simulated.observation, simulated.action
+    )
     return jax.tree.map(lambda leaf: leaf[:, :, 0], simulated.response_aux), clone, simulated.illegal[:, 0]
 
 
 def _with_draws(
-    log: Response, answers: Answers, num_draws: int, room: Callable[[PyTree, Array], Array] | None = None
+    log: Response,
+    tested: SystemUnderTest,
+    num_draws: int,
+    room: Callable[[PyTree, Array], Array] | None = None,
 ) -> Response:
-    """The logged response, with draws from `answers` to the same offers, and the time until there is room by `room`, as
-    `response_aux`."""
+    """The logged response, with draws of every member to the same offers, and the time until there is room by `room`,
+    as `response_aux`."""
 
     def advance(key: Array, private: PyTree, state: PyTree, node: Array) -> tuple[PyTree, Outcome]:
         after, outcome = log.advance(key, private, state, node)
         key_memory, key_draws = jax.random.split(jax.random.fold_in(key, 1))
         resolved = log.resolve_pending(private, state)
-        response_aux = answers.response_aux(resolved, node)
-        memory = answers.init(key_memory, state.clock_s.shape)
 
-        def one(key: Array) -> tuple[Array, ...]:
-            _, fate = answers.answer(key, memory, state, node, response_aux)
-            wait_s = fate.start_s - state.clock_s[None]
-            return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s
+        def of_member(member: Array, keys: Array) -> tuple[Array, ...]:
+            answers = tested.answers(tested.one_member(tested.model, member))
+            response_aux = answers.response_aux(resolved, node)
+            memory = answers.init(key_memory, state.clock_s.shape)
 
-        drawn = jax.vmap(one)(jax.random.split(key_draws, num_draws))
+            def one(key: Array) -> tuple[Array, ...]:
+                _, fate = answers.answer(key, memory, state, node, response_aux)
+                wait_s = fate.start_s - state.clock_s[None]
+                return fate.accepted, fate.status, wait_s, fate.finish_s - fate.start_s
+
+            return jax.vmap(one)(keys)
+
+        keys = jax.random.split(key_draws, (tested.num_members, num_draws))
+        drawn = jax.vmap(of_member)(jnp.arange(tested.num_members), keys)
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), drawn)
         known = () if room is None else (room(resolved, node)[None],)
-        return after, outcome._replace(response_aux=(*drawn, *known))
+        return after, outcome._replace(response_aux=(*flat, *known))
 
     return Response(log.init, advance, log.resolve_pending)
 

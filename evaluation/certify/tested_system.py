@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 
 from offline_rl.networks import Actor
-from twin.contracts import PyTree
+from twin.contracts import Array, PyTree
 from twin.placement.encoding import Encoding
-from twin.placement.learned import learned_answers
+from twin.placement.learned import AnswerModel, learned_answers
 from twin.placement.model import PlacementTwin
 from twin.placement.responses import Answers
 from twin.placement.windows import Windows
@@ -23,6 +23,9 @@ class SystemUnderTest(NamedTuple):
     model: PyTree  # arrays that the answers depend on, an argument of every compiled program
     answers: Callable[[PyTree], Answers]  # the memory of an answer must not depend on the answers before it
     num_members: int  # streams are divided among the members in equal consecutive shares
+    one_member: Callable[[PyTree, Array], PyTree] = lambda model, _: (
+        model
+    )  # the model of a member (its index) alone
 
 
 def seen_in_full(tested: SystemUnderTest) -> SystemUnderTest:
@@ -50,4 +53,9 @@ def of_twin(twin: PlacementTwin) -> SystemUnderTest:
         twin.model,
         lambda model: learned_answers(twin.encoding, twin.config, model),
         jax.tree.leaves(twin.model.parameters)[0].shape[0],
+        _one_member,
     )
+
+
+def _one_member(model: AnswerModel, member: Array) -> AnswerModel:
+    return model._replace(parameters=jax.tree.map(lambda leaf: leaf[member][None], model.parameters))
