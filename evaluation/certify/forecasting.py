@@ -64,6 +64,8 @@ class Forecast(NamedTuple):
     entropy: np.ndarray = np.zeros(0)  # entropy of the clone there, nats
     # Seconds since 1970 when it ended or was given up; NaN where unknown
     ended_s: np.ndarray = np.zeros(0)
+    # Seconds since 1970 up to which every request that came is among these rows; inf without
+    seen_until_s: np.ndarray | float = np.inf
 
     @property
     def start_s(self) -> np.ndarray:
@@ -215,6 +217,20 @@ def _in_order(parts: Sequence[Windows], rows: np.ndarray) -> tuple[np.ndarray, t
     return order, (day[window], np.unique(unit, return_inverse=True)[1])
 
 
+def _seen_until_s(windows: Windows) -> np.ndarray:
+    """[T, W] seconds since 1970 of the last arrival before requests are left out: of large days some stretches are
+    looked at."""
+    valid = windows.valid().T
+    row = windows.row.T[valid]
+    stretch = np.cumsum(np.diff(row, prepend=row[:1]) != 1)
+    arrival_s = (windows.arrival_s + windows.origin_s).T
+    last_s = np.full(stretch[-1] + 1, -np.inf)
+    np.maximum.at(last_s, stretch, arrival_s[valid])
+    found = np.full(valid.shape, -np.inf)
+    found[valid] = last_s[stretch]
+    return found.T
+
+
 def _forecast(
     whole: Windows,
     rows: np.ndarray,
@@ -254,4 +270,5 @@ def _forecast(
             draws_wait_s=np.where(np.isfinite(wait_s) & begins, np.maximum(wait_s, 0.0), np.nan),
             draws_run_s=np.where(np.isfinite(run_s) & ends, np.maximum(run_s, 0.0), np.nan),
             ended_s=np.where(np.isfinite(finish), finish + pick(origin), np.nan),
+            seen_until_s=pick(_seen_until_s(whole)),
         )  # fmt: skip

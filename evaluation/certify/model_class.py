@@ -3,8 +3,9 @@
 *Persistence*: if a node is slow for a while and the forecasts do not model it, residuals of the last runs on the node
 predict the residual of the next one. If requests are larger for a while, residuals of the last runs on any node do.
 *Co-runners*: where requests share a node, those that arrive after a run began lengthen it. They are counted in a window
-after its start of half the forecast run time, and runs that ended within it are left out; for the others, under
-forecasts of the right class, arrivals in the window are uncorrelated with the residual.
+after its start of half the forecast run time, less as many as usually come to the node in that time, and runs that
+ended within it are left out; for the others, under forecasts of the right class, what is left is uncorrelated with the
+residual.
 *Cold starts*: where a service that did not run on a node lately takes longer there, residuals rise with the time since
 its last run. No table of means has that: a policy that gathers a service on few nodes is worth more than in the twin.
 """
@@ -103,7 +104,8 @@ def since_last(score: np.ndarray, forecast: Forecast) -> tuple[np.ndarray, np.nd
 
 def after_start(forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:
     """[rows] scores of runs given that they outlast half their forecast, and the number of requests that arrived at the
-    node in that time; both less the mean of runs on the same node with as many requests in flight. NaN where unknown.
+    node in that time, over what is usual; both less the mean of runs on the same node with as many requests in flight.
+    NaN where unknown.
     """
     window_s = 0.5 * _median(forecast.draws_run_s)
     outlasts = forecast.run_s > window_s
@@ -112,6 +114,8 @@ def after_start(forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:
     score = _scores(ranks(run_s, survivors), run_s)
     came, beside = (np.full(len(score), np.nan) for _ in range(2))
     start_s = forecast.start_s
+    # Where requests are left out soon after, it is not known how many came
+    known = np.isfinite(score) & (start_s + window_s <= forecast.seen_until_s)
     for node in np.unique(forecast.node):
         here = np.flatnonzero(forecast.node == node)
         taken = here[forecast.accepted[here]]
@@ -119,9 +123,11 @@ def after_start(forecast: Forecast) -> tuple[np.ndarray, np.ndarray]:
         ends = np.sort(forecast.finish_s[taken][np.isfinite(forecast.finish_s[taken])])
         begun = np.searchsorted(arrivals, start_s[here], side="right")
         came[here] = np.searchsorted(arrivals, start_s[here] + window_s[here], side="right") - begun
+        counted = here[known[here]]
+        usual = came[counted].sum() / max(window_s[counted].sum(), 1e-9)
+        came[here] -= usual * window_s[here]
         gone = np.searchsorted(ends, start_s[here], side="right")
         beside[here] = begun - gone
-    known = np.isfinite(score) & np.isfinite(start_s)
     group = forecast.node * (MOST_BESIDE + 1) + np.clip(np.nan_to_num(beside), 0, MOST_BESIDE).astype(int)
     score, came = (centred(np.where(known, column, np.nan), group) for column in (score, came))
     return score, came

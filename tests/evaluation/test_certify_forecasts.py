@@ -9,7 +9,7 @@ from evaluation.certify.config import CertifyConfig
 from evaluation.certify.family import settled
 from evaluation.certify.forecasting import Forecast, ranks
 from evaluation.certify.lines import Verdict
-from evaluation.certify.model_class import model_class_lines
+from evaluation.certify.model_class import after_start, model_class_lines
 from evaluation.certify.reactions import NAME as REACTION
 from evaluation.certify.reactions import reaction_line
 from twin.placement.types import COMPLETED, REJECTED
@@ -179,6 +179,33 @@ def test_runs_that_decide_who_comes_next_are_no_co_runners():
     factor = np.exp(MEAN_LOG_RUN[node] - MEAN_LOG_RUN[told.node])
     told = told._replace(node=node, run_s=told.run_s * factor, draws_run_s=told.draws_run_s * factor[:, None])
     assert verdicts(told)[BESIDE] is not Verdict.FAIL
+
+
+def long_ones(told: Forecast) -> Forecast:
+    """Every second request runs six times as long, and longer than forecast."""
+    factor = np.where(np.arange(NUM_ROWS) % 2, 6.0, 1.0)
+    return told._replace(
+        run_s=told.run_s * np.where(factor > 1.0, 1.2 * factor, 1.0),
+        draws_run_s=told.draws_run_s * factor[:, None],
+    )
+
+
+def test_long_runs_that_are_forecast_too_short_are_no_co_runners():
+    """More requests come during a long run, whatever it was forecast to be."""
+    assert verdicts(long_ones(made(2)))[BESIDE] is Verdict.PASS
+
+
+def test_co_runners_are_not_counted_beyond_what_is_looked_at():
+    told = made(3)
+    window_s = 0.5 * np.median(told.draws_run_s, axis=1)
+    until_s = np.ceil(told.arrival_s / 3_600.0) * 3_600.0  # an hour of every two is looked at
+    kept = until_s % 7_200.0 == 0.0
+    rows = {name: leaf[kept] for name, leaf in told._asdict().items() if np.shape(leaf)[:1] == (NUM_ROWS,)}
+    late, came = after_start(told._replace(**rows, seen_until_s=until_s[kept]))
+    within = (told.start_s + window_s <= until_s)[kept]
+    runs_on = (told.run_s > window_s)[kept]
+    np.testing.assert_array_equal(np.isfinite(came), within & runs_on)
+    np.testing.assert_array_equal(np.isfinite(late), within & runs_on)
 
 
 def test_chance_adds_nothing_to_the_bias_over_groups():
