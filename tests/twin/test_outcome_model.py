@@ -21,6 +21,7 @@ from twin.placement.learned import (
     num_inputs,
 )
 from twin.placement.outcome_model import (
+    FROM_USUAL,
     MIN_PROBABILITY,
     NUM_OUTPUTS,
     NUM_UNIFORMS,
@@ -117,6 +118,15 @@ def test_an_untrained_network_accepts_what_is_usually_accepted() -> None:
     told = split_outputs(jnp.zeros((NUM_OUTPUTS, 5)), acceptance=jnp.asarray(usual))
     chances = np.asarray(jax.nn.sigmoid(told.accept_logit))
     np.testing.assert_allclose(chances, np.clip(usual, MIN_PROBABILITY, 1.0 - MIN_PROBABILITY), rtol=1e-5)
+
+
+def test_an_untrained_network_runs_as_long_as_is_usual() -> None:
+    usual = jnp.array([0.5, 2.0, 5.0])
+    told = split_outputs(jnp.zeros((NUM_OUTPUTS, 3)), usual=usual).run
+    from_usual = np.array(FROM_USUAL, bool)
+    assert from_usual.any() and not from_usual.all()  # one is free, for runs that are like no other
+    moved = np.asarray(told.location - split_outputs(jnp.zeros((NUM_OUTPUTS, 3))).run.location)
+    np.testing.assert_allclose(moved, np.where(from_usual[:, None], usual[None], 0.0), rtol=1e-6)
 
 
 def test_likelihood_of_discrete_parts_sums_to_one() -> None:

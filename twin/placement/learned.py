@@ -210,7 +210,7 @@ def answer_parameters(outputs: Array, inputs: Array, encoding: Encoding) -> Answ
 
     Where nodes lose what runs on them, a run fails by itself, as the network has it, or is lost by the log's hazard.
     """
-    found = split_outputs(outputs, inputs[-1] / _AVAILABILITY_SCALE, inputs[ACCEPTANCE])
+    found = split_outputs(outputs, inputs[-1] / _AVAILABILITY_SCALE, inputs[ACCEPTANCE], inputs[USUAL_RUN])
     cluster = encoding.cluster
     if not cluster.hazard:
         return found

@@ -25,8 +25,10 @@ MIN_LOG_SCALE, MAX_LOG_SCALE = -6.0, 2.0
 WAIT_RESOLUTION = 1e-3
 """Waits are resolved down to this share of the unit of durations: the way to a node that is free takes milliseconds
 where a queue takes minutes, and a log's own clock is rarely finer."""
-WAIT_PLACES, RUN_PLACES = (2.0, 6.0, 0.0, 1.0), (0.0, 1.0, 2.0, 3.0)
+WAIT_PLACES, RUN_PLACES = (2.0, 6.0, 0.0, 1.0), (-0.3, 0.0, 0.3, 1.0)
 """Where the components of an untrained network lie."""
+FROM_USUAL = (1.0, 1.0, 1.0, 0.0)
+"""Components of run times that count from what is usual."""
 FROM_AVAILABILITY = (0.0, 0.0, 1.0, 1.0)
 """Components of waits that count from the moment at which the node has room, where the others count from the offer."""
 MIN_PROBABILITY = 0.005
@@ -64,13 +66,16 @@ def log_run(run_s: Leaf, unit_s: float) -> Array:
     return jnp.log1p(run_s / unit_s)
 
 
-def split_outputs(outputs: Array, availability: Leaf = 0.0, acceptance: Leaf = 0.5) -> AnswerParameters:
+def split_outputs(
+    outputs: Array, availability: Leaf = 0.0, acceptance: Leaf = 0.5, usual: Leaf = 0.0
+) -> AnswerParameters:
     """Names the network's outputs.
 
     Args:
         outputs: [NUM_OUTPUTS, *batch].
         availability: [*batch] `log_wait` of the time until the node has room, for the components that count from there.
         acceptance: [*batch] usual probability of acceptance, whose log odds the network's are added to.
+        usual: [*batch] `log_run` of the usual run time, for the components that count from there.
 
     Returns:
         The parameters, leaves [*batch].
@@ -89,14 +94,15 @@ def split_outputs(outputs: Array, availability: Leaf = 0.0, acceptance: Leaf = 0
         )
 
     accept, drop, fail, zero_wait = outputs[:4]
-    usual = jnp.clip(acceptance, MIN_PROBABILITY, 1.0 - MIN_PROBABILITY)
-    accept += jnp.log(usual) - jnp.log1p(-usual)
+    likely = jnp.clip(acceptance, MIN_PROBABILITY, 1.0 - MIN_PROBABILITY)
+    accept += jnp.log(likely) - jnp.log1p(-likely)
+    from_usual = of_components(FROM_USUAL) * jnp.broadcast_to(usual, outputs.shape[1:])[None]
     from_availability = (
         of_components(FROM_AVAILABILITY) * jnp.broadcast_to(availability, outputs.shape[1:])[None]
     )
     wait = mixture(4, of_components(WAIT_PLACES) + from_availability, of_components(FREE))
     return AnswerParameters(
-        accept, drop, fail, zero_wait, wait, mixture(4 + 3 * k, of_components(RUN_PLACES))
+        accept, drop, fail, zero_wait, wait, mixture(4 + 3 * k, of_components(RUN_PLACES) + from_usual)
     )
 
 
