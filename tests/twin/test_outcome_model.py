@@ -124,7 +124,8 @@ def test_an_untrained_network_runs_as_long_as_is_usual() -> None:
     usual = jnp.array([0.5, 2.0, 5.0])
     told = split_outputs(jnp.zeros((NUM_OUTPUTS, 3)), usual=usual).run
     from_usual = np.array(FROM_USUAL, bool)
-    assert from_usual.any() and not from_usual.all()  # one is free, for runs that are like no other
+    assert from_usual.any()
+    assert not from_usual.all()  # one is free, for runs that are like no other
     moved = np.asarray(told.location - split_outputs(jnp.zeros((NUM_OUTPUTS, 3))).run.location)
     np.testing.assert_allclose(moved, np.where(from_usual[:, None], usual[None], 0.0), rtol=1e-6)
 
