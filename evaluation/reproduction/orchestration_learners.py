@@ -1,16 +1,20 @@
-"""The trainings of `reproduce kais` and `reproduce kmps`: a side of a pair at a time, beside a rule."""
+"""The trainings of `reproduce kais` and `reproduce kmps`: a side of a pair at a time, beside a rule, or both."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from evaluation.problems.orchestration.bench import Entrants
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
 from offline_rl.orchestration.config import TrainingBudget
-from offline_rl.recipes.slot_learners import dispatchers, orchestrators
+from offline_rl.recipes.slot_learners import dispatchers, orchestrators, trained_together
 from offline_rl.recipes.slot_training import (
+    TrainedDispatch,
+    TrainedOrchestration,
     orchestrating,
     shown_plan,
+    train_both,
     train_dispatch,
     train_orchestration,
 )
@@ -24,7 +28,7 @@ from twin.orchestration.orchestrator import Orchestrate
 NOTHING = "none"
 
 Learn = Callable[[FittedCluster, int, Progress], Entrants]
-"""(twin, seed, progress) -> one learned dispatcher or orchestrator, under its name."""
+"""(twin, seed, progress) -> a learned dispatcher or orchestrator, or both, under its name."""
 
 
 def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict[str, Learn]:
@@ -36,6 +40,7 @@ def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict
     known: Mapping[str, Learn] = {
         **{name: partial(_learn_dispatch, name, budget) for name in dispatchers()},
         **{name: partial(_learn_orchestration, name, budget) for name in orchestrators()},
+        **{name: partial(_learn_both, name, budget) for name in trained_together()},
     }
     names = tuple(known) if names is None else tuple(name for name in names if name != NOTHING)
     for name in names:
@@ -50,7 +55,10 @@ def learners(budget: TrainingBudget, names: Sequence[str] | None = None) -> dict
 def _learn_dispatch(
     name: str, budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress
 ) -> Entrants:
-    trained = train_dispatch(name, fitted, budget, seed, progress)
+    return _dispatching(name, train_dispatch(name, fitted, budget, seed, progress))
+
+
+def _dispatching(name: str, trained: TrainedDispatch) -> Entrants:
     policy, delay_s = trained.policy(), trained.delay_s
     seeing = observing if delay_s is None else centrally
     late = {} if delay_s is None else {name: delay_s}
@@ -60,9 +68,20 @@ def _learn_dispatch(
 def _learn_orchestration(
     name: str, budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress
 ) -> Entrants:
-    policy = train_orchestration(name, fitted, budget, seed, progress).policy
+    return _changing(name, fitted, train_orchestration(name, fitted, budget, seed, progress))
 
+
+def _changing(name: str, fitted: FittedCluster, trained: TrainedOrchestration) -> Entrants:
     def orchestrate(case: EdgeCloud, frames: FrameConfig, _dispatch: Dispatch) -> Orchestrate:
-        return orchestrating(shown_plan(fitted, case, frames), policy)
+        return orchestrating(shown_plan(fitted, case, frames), trained.policy)
 
     return Entrants(orchestration={name: orchestrate}, indifferent=frozenset({name}))
+
+
+def _learn_both(
+    name: str, budget: TrainingBudget, fitted: FittedCluster, seed: int, progress: Progress
+) -> Entrants:
+    sides, training = trained_together()[name]
+    own = replace(budget, training=training)
+    dispatch, orchestration = train_both(*sides, fitted, own, seed, progress)
+    return _dispatching(name, dispatch).joined(_changing(name, fitted, orchestration))

@@ -7,7 +7,7 @@ from evaluation.problems.orchestration.bench import Pair
 from evaluation.problems.orchestration.references import LOOKAHEAD, PLANNED
 from evaluation.problems.orchestration.rivals import CENTRAL_RULE
 from offline_rl.contract import EXPECTED_ON_TIME
-from offline_rl.recipes.slot_learners import dispatchers, orchestrators
+from offline_rl.recipes.slot_learners import dispatchers, orchestrators, trained_together
 
 BASELINE_PAIRS = (
     Pair("random", "static"), Pair("least_loaded", "static"), Pair("gsp_ss", "static"), Pair("firmament", "static"),
@@ -31,8 +31,9 @@ LEARNED_PAIRS = (
     *(Pair(EXPECTED_ON_TIME, name) for name in orchestrators()),
     Pair("residual", "gpg"), Pair("least_loaded", "gpg"), Pair("cmmac", "hpa"), Pair("cmmac", "gpg"),
     Pair("mappo", "gpo"), Pair("mappo", "gpo_without_gnn"), Pair("mappo", "gpo_single_critic"),
+    *(Pair(name, name) for name in trained_together()),
 )  # fmt: skip
-"""Pairs of which a side is trained, alone beside a rule or beside another that is trained."""
+"""Pairs of which a side is trained, alone beside a rule, beside another that is trained, or together with it."""
 NAMES = {
     Pair("k8s_default", "static"): "static",
     Pair("least_loaded", "static"): "greedy",
@@ -54,14 +55,19 @@ NAMES = {
 
 
 def name_of(pair: Pair) -> str:
-    """A row's name: the papers', or both sides'."""
-    return NAMES.get(pair, f"{pair.dispatch}_and_{pair.orchestration}")
+    """A row's name: the papers', or both sides', or that of both where they were trained together."""
+    both = "_and_".join(dict.fromkeys(pair))
+    return NAMES.get(pair, both)
+
+
+APART = {name: name_of(Pair(*sides)) for name, (sides, _) in trained_together().items()}
+"""Name of a pair that was trained together -> that of the same learners apart."""
 
 
 def trained_sides(pair: Pair) -> tuple[str, ...]:
     """Those sides of a pair that are trained."""
-    trained = {*dispatchers(), *orchestrators()}
-    return tuple(side for side in pair if side in trained)
+    trained = {*dispatchers(), *orchestrators(), *trained_together()}
+    return tuple(side for side in dict.fromkeys(pair) if side in trained)
 
 
 def pairs_of(learners: Collection[str]) -> tuple[Pair, ...]:

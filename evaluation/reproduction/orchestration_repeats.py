@@ -14,7 +14,7 @@ from typing import Any
 from evaluation.comparison.seeds import over_seeds
 from evaluation.reproduction.orchestration import OrchestrationConfig, reproduce
 from evaluation.reproduction.orchestration_learners import Learn
-from evaluation.reproduction.orchestration_pairs import BASELINE_PAIRS, name_of
+from evaluation.reproduction.orchestration_pairs import APART, BASELINE_PAIRS, name_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress
@@ -84,7 +84,8 @@ def _mean_row(same: Sequence[Row]) -> Row:
 
 
 def _differences(rows: Sequence[Row]) -> Iterator[Row]:
-    """Every trained row and rival less the best baseline, and less the other rivals of its day, paired by repeat."""
+    """Every trained row and rival less the best baseline, less the other rivals of its day, and what was trained
+    together less the same learners apart; paired by repeat."""
     baselines = {name_of(pair) for pair in BASELINE_PAIRS}
     for day in dict.fromkeys(row["day"] for row in rows):
         today = [row for row in rows if row["day"] == day]
@@ -94,7 +95,8 @@ def _differences(rows: Sequence[Row]) -> Iterator[Row]:
         for row in today:
             if not (row["num_trainings"] or row["name"] in RIVALS):
                 continue
-            others = {name: each for name, each in against.items() if name != row["name"]}
+            apart = {one["name"]: one["each"] for one in today if one["name"] == APART.get(row["name"])}
+            others = {name: each for name, each in (against | apart).items() if name != row["name"]}
             for name, each in others.items():
                 gaps = [own - other for own, other in zip(row["each"], each, strict=True)]
                 gap = over_seeds(gaps)

@@ -9,6 +9,9 @@ ORCHESTRATION_CODE = 6
 """Raised when code changes what a training makes."""
 COPIES = 8
 """Streams of a block that meets the same requests."""
+SEPARATE, JOINT, ALTERNATING = "separate", "joint", "alternating"
+TRAININGS = (SEPARATE, JOINT, ALTERNATING)
+"""Each side beside a rule; both from the same trajectories; likewise, but one side learns at a time."""
 QUANTITIES = (
     "num_updates",
     "num_streams",
@@ -24,9 +27,10 @@ class TrainingBudget:
     """How long is trained.
 
     Attributes:
+        training: How both sides learn, of `TRAININGS`; `num_joint_updates` where they share trajectories.
         num_updates: Updates of every policy.
         num_streams: A multiple of `COPIES`.
-        num_frames: Length of an orchestrator's trajectories.
+        num_frames: Length of an orchestrator's trajectories, and of those that both sides share.
         num_slots: Length of a dispatcher's.
         num_warm_up_slots: Before them, others dispatch, better in some streams than in others.
         num_trial_frames: Frames of the twin in which what was trained is tried beside the rules it began as.
@@ -34,6 +38,7 @@ class TrainingBudget:
             points: the rule and what is trained are tried there, too. None: access points dispatch.
     """
 
+    training: str = SEPARATE
     num_updates: int = 40
     num_streams: int = 32
     num_frames: int = 16
@@ -48,6 +53,10 @@ class TrainingBudget:
                 f"delay_s = {self.delay_s:g}", where="[orchestration]", allowed="0 seconds or more",
                 advice="leave it out where access points dispatch",
             )  # fmt: skip
+        if self.training not in TRAININGS:
+            raise ConfigError(
+                f"training = {self.training!r}", where="[orchestration]", allowed=", ".join(TRAININGS)
+            )
         least = {name: 0 if name == "num_warm_up_slots" else 1 for name in QUANTITIES}
         for name, limit in least.items():
             if getattr(self, name) < limit:
@@ -58,6 +67,12 @@ class TrainingBudget:
             raise ConfigError(
                 f"num_streams = {self.num_streams}", where="[orchestration]", allowed=f"multiples of {COPIES}"
             )
+
+    def num_joint_updates(self, slots_per_frame: int) -> int:
+        """Updates from trajectories that both sides share which simulate as many slots as both do apart, warm-up
+        included; at least one."""
+        shared = self.num_frames * slots_per_frame
+        return max(1, self.num_updates * (self.num_warm_up_slots + self.num_slots + shared) // shared)
 
 
 QUICK_BUDGET = TrainingBudget(

@@ -15,7 +15,7 @@ from offline_rl.algorithms.gpg import GPGConfig, gpg
 from offline_rl.algorithms.gpo import GPOConfig, gpo
 from offline_rl.algorithms.ppo import PPOConfig, ppo
 from offline_rl.networks import Actor, Example, actor
-from offline_rl.orchestration.config import COPIES
+from offline_rl.orchestration.config import COPIES, SEPARATE, TRAININGS
 from offline_rl.orchestration.graph_encoder import GraphConfig
 from offline_rl.orchestration.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.rewards import (
@@ -39,6 +39,10 @@ RESIDUAL_CENTRAL = "residual_central"
 """The same in one place, see `in_one_place`."""
 ANY_SIZE = "residual_any_size"
 """As `residual`, for clusters of any size."""
+
+
+TOGETHER = {RESIDUAL: (RESIDUAL, "gpg"), "kais": ("cmmac", "gpg"), "kmps": ("mappo", "gpo")}
+"""Pairs of which both sides may learn from the same trajectories."""
 
 
 class DispatchLearner(NamedTuple):
@@ -142,6 +146,12 @@ def dispatchers() -> dict[str, MakeDispatch]:
         "cmmac_by_node": by_node(coordinated), "cmmac_central": in_one_place(coordinated),
         "ac": actor_critic, "ddpg": deterministic,
     }  # fmt: skip
+
+
+def trained_together() -> dict[str, tuple[tuple[str, str], str]]:
+    """Name -> a dispatcher and an orchestrator that learn from the same trajectories, and how (`TRAININGS`)."""
+    ways = [way for way in TRAININGS if way != SEPARATE]
+    return {f"{name}_{way}": (sides, way) for name, sides in TOGETHER.items() for way in ways}
 
 
 def orchestrators() -> dict[str, OrchestrationLearner]:

@@ -1,9 +1,9 @@
-"""What is trained in a twin of slot mode: a dispatcher or an orchestrator at a time.
+"""What is trained in a twin of slot mode: a dispatcher or an orchestrator at a time, or both in one trajectory.
 
-The other side stands still meanwhile: dispatchers learn in slots under the planned deployment, orchestrators in frames
-over the expected on-time rule, from the planned deployment, which they correct. Streams begin at times spread over the
-day; those of dispatchers at different loads, after a warm-up under other dispatchers, better and worse ones.
-Orchestrators learn from blocks of streams that meet the same requests.
+Apart, the other side is a rule: dispatchers learn in slots under the planned deployment, orchestrators in frames over
+the expected on-time rule, from the planned deployment, which they correct. Streams begin at times spread over the day;
+those of dispatchers at different loads, after a warm-up under other dispatchers, better and worse ones. Orchestrators
+learn from blocks of streams that meet the same requests, and so do both sides in one trajectory, which begins empty.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,13 @@ import numpy as np
 from logs_schema.progress import Progress
 from offline_rl.networks import Actor, Example, example_of, near_best_policy, sampling_policy
 from offline_rl.orchestration.advice import advised, advised_actor
-from offline_rl.orchestration.config import COPIES, TrainingBudget
+from offline_rl.orchestration.config import ALTERNATING, COPIES, SEPARATE, TrainingBudget
 from offline_rl.orchestration.stepwise_actor import StepwiseActor, StepwiseConfig
 from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
 from offline_rl.selecting import train_kept
+from offline_rl.together import group_example, together
 from offline_rl.training_loop import in_twin
 from twin.contracts import Array, Policy, Problem, PyTree
 from twin.environment import environment
@@ -35,6 +36,7 @@ from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.frame_mechanics import Dispatch, frame_response, observing
 from twin.orchestration.frame_state import FrameOutcome, FrameState, Scaling, as_orchestration
 from twin.orchestration.frames import frame_problem, on_time_share
+from twin.orchestration.joint import DISPATCH, ORCHESTRATE, joint_environment
 from twin.orchestration.learned import learned_chance, learned_forecast
 from twin.orchestration.mechanics import Orchestrator, slot_response
 from twin.orchestration.orchestrator import Orchestrate
@@ -45,6 +47,8 @@ from twin.warm_up import warmed
 DECISION_DELAY_S = 0.5
 """Of centralised dispatch where none is given, from what an access point sees to the decision; KMPS's figure 12 has .35
 to 1 s."""
+UPDATES_PER_TURN = 4
+"""Of a side, in alternating training."""
 _GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
@@ -165,6 +169,65 @@ def train_orchestration(
             jax.random.key(seed), algorithm, experience, budget.num_updates, _file(keep, name, seed)
         )
     return TrainedOrchestration(network, state, algorithm.greedy(state), info)
+
+
+def train_both(
+    dispatcher: str,
+    orchestrator: str,
+    fitted: FittedCluster,
+    budget: TrainingBudget,
+    seed: int,
+    progress: Progress,
+    keep: Path | None = None,
+) -> tuple[TrainedDispatch, TrainedOrchestration]:
+    """One of `dispatchers` and one of `orchestrators`, as `budget.training` says, on the same number of slots; `keep`:
+    folder for what is not finished."""
+    if budget.training == SEPARATE:
+        return (
+            train_dispatch(dispatcher, fitted, budget, seed, progress, keep),
+            train_orchestration(orchestrator, fitted, budget, seed, progress, keep),
+        )
+    edge, frames, orchestration = fitted.edge, fitted.frames, orchestrators()[orchestrator]
+    begin_s = jnp.repeat(_begins(fitted, budget.num_streams // COPIES), COPIES)
+    slots, chance = slot_problem(edge), _in_blocks(fitted, budget.num_streams)
+    delay_s = None
+    if dispatchers()[dispatcher](dispatch_example(fitted), rule_params(fitted)).central:
+        delay_s = DECISION_DELAY_S if budget.delay_s is None else budget.delay_s
+        slots, chance = in_full(slots), late(chance, delay_s)
+    shown = shown_plan(fitted, edge, frames, begin_s, orchestration.worth)
+    example = example_of(
+        joint_environment(
+            edge, learned_chance(edge, fitted.tables), frames, slots, shown_plan(fitted, edge, frames)
+        )
+    )
+    dispatch = dispatchers()[dispatcher](
+        group_example(example, DISPATCH), rule_params(fitted, delay_s or 0.0)
+    )
+    network = corrected_plan(fitted, orchestration.network)
+
+    def trained(state: PyTree, info: PyTree) -> TrainedDispatch:
+        return TrainedDispatch(dispatch.network, state.params.actor, info, dispatch.margin, delay_s)
+
+    both = {
+        DISPATCH: dispatch.algorithm._replace(greedy=lambda state: trained(state, ()).policy()),
+        ORCHESTRATE: orchestration.algorithm(network),
+    }
+    turn = UPDATES_PER_TURN if budget.training == ALTERNATING else None
+    algorithm = together(both, {ORCHESTRATE: budget.num_frames}, turn)
+    num_slots = budget.num_frames * edge.config.slots_per_frame
+    with progress.stage(f"train {dispatcher} and {orchestrator}, {budget.training}, seed {seed}"):
+        experience = in_twin(
+            joint_environment(edge, chance, frames, slots, shown), num_slots, (budget.num_streams,)
+        )
+        state, info = train_kept(
+            jax.random.key(seed), algorithm, experience, budget.num_joint_updates(edge.config.slots_per_frame),
+            _file(keep, f"{dispatcher}-{orchestrator}-{budget.training}", seed),
+        )  # fmt: skip
+    changes = state.groups[ORCHESTRATE]
+    return (
+        trained(state.groups[DISPATCH], info[DISPATCH]),
+        TrainedOrchestration(network, changes, both[ORCHESTRATE].greedy(changes), info[ORCHESTRATE]),
+    )
 
 
 def _file(keep: Path | None, name: str, seed: int) -> Path | None:

@@ -3,7 +3,8 @@
 Two groups of seats (`twin.groups`): DISPATCH, one seat an access point, is the slot problem; ORCHESTRATE, H seats that
 are active when a frame begins, is the frame problem. Their changes are entered before the slot's requests are sent. A
 dispatched request is worth what the slot problem says, when its fate is known; a frame is worth what the frame problem
-says, when it ends. A frame that an episode cuts short is not settled.
+says, when it ends. A frame that an episode cuts short is not settled. Between its decisions the orchestrator observes
+zeros and nothing is legal to it, so that a policy can be spared the slots in which no stream begins a frame.
 """
 
 from collections.abc import Callable
@@ -28,6 +29,9 @@ DISPATCH, ORCHESTRATE = "dispatch", "orchestrate"
 """The groups of seats."""
 
 
+Part = Callable[[PyTree], PyTree]
+
+
 class JointEvents(NamedTuple):
     """What is recorded of a slot."""
 
@@ -45,9 +49,17 @@ class JointState(NamedTuple):
     pending: Array  # [H, *streams] int32: the decisions of the present frame, -1 where there are none
 
 
-def joint_problem(case: EdgeCloud, config: FrameConfig) -> Problem:
-    """The problem of both groups; everything by seat is a mapping from group to what its own problem says."""
-    slots, frames = slot_problem(case), frame_problem(case, config)
+def joint_problem(
+    case: EdgeCloud, config: FrameConfig, slots: Problem | None = None, frames: Problem | None = None
+) -> Problem:
+    """The problem of both groups; everything by seat is a mapping from group to what its own problem says.
+
+    Args:
+        case: The instance.
+        config: Of the frames.
+        slots, frames: What the groups see and are worth where that is not as in `slot_problem` and `frame_problem`.
+    """
+    slots, frames = slots or slot_problem(case), frames or frame_problem(case, config)
 
     def start(outcome: Outcome) -> JointState:
         observed_events: JointEvents = outcome.observed_events
@@ -63,11 +75,12 @@ def joint_problem(case: EdgeCloud, config: FrameConfig) -> Problem:
         unknown = frames.remaining(state.frame)
         return {DISPATCH: slots.remaining(state.slot), ORCHESTRATE: unknown._replace(decision=state.pending)}
 
-    def both(part: str) -> Callable[[JointState], dict[str, PyTree]]:
-        return lambda state: {
-            DISPATCH: getattr(slots, part)(state.slot),
-            ORCHESTRATE: getattr(frames, part)(state.frame),
-        }
+    def both(of_slots: Part, of_frames: Part) -> Callable[[JointState], dict[str, PyTree]]:
+        def read(state: JointState) -> dict[str, PyTree]:
+            frame = _where_one_begins(of_frames, state)
+            return {DISPATCH: of_slots(state.slot), ORCHESTRATE: frame}
+
+        return read
 
     def reward(decision_info: PyTree, outcome: PyTree) -> PyTree:
         parts = {DISPATCH: slots, ORCHESTRATE: frames}
@@ -80,9 +93,12 @@ def joint_problem(case: EdgeCloud, config: FrameConfig) -> Problem:
     return Problem(
         num_seats=slots.num_seats + frames.num_seats,
         start=start,
-        observe=both("observe"),
-        observe_global=both("observe_global"),
-        legal=both("legal"),
+        observe=both(slots.observe, frames.observe),
+        observe_global=lambda state: {
+            DISPATCH: slots.observe_global(state.slot),
+            ORCHESTRATE: frames.observe_global(state.frame),
+        },
+        legal=both(slots.legal, frames.legal),
         active=active,
         apply=partial(_apply, case, config, slots, frames),
         remaining=remaining,
@@ -159,14 +175,26 @@ def joint_response(case: EdgeCloud, chance: Chance) -> Response:
     return Response(init, advance, resolve_pending)
 
 
-def joint_environment(case: EdgeCloud, chance: Chance, config: FrameConfig | None = None) -> Environment:
-    """Dispatchers and an orchestrator, learning or deciding together.
+def joint_environment(
+    case: EdgeCloud,
+    chance: Chance,
+    config: FrameConfig | None = None,
+    slots: Problem | None = None,
+    frames: Problem | None = None,
+) -> Environment:
+    """Dispatchers and an orchestrator, learning or deciding together; arguments as of `joint_problem`.
 
     Raises:
         ConfigError: the frames do not fit the slots.
     """
     config = validate_frames(case.config, config or FrameConfig())
-    return environment(joint_problem(case, config), joint_response(case, chance))
+    return environment(joint_problem(case, config, slots, frames), joint_response(case, chance))
+
+
+def _where_one_begins(part: Part, state: JointState) -> PyTree:
+    """A part of the frame problem, if a frame begins in any stream; else zeros, without the work."""
+    nothing = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(part, state.frame))
+    return jax.lax.cond(jnp.any(state.phase == 0), part, lambda _frame: nothing, state.frame)
 
 
 def _frame_events(slot: SlotState, load: Load) -> FrameEvents:

@@ -38,8 +38,7 @@ from offline_rl.recipes.slot_training import (
     dispatch_example,
     orchestrating,
     shown_plan,
-    train_dispatch,
-    train_orchestration,
+    train_both,
 )
 from offline_rl.rules.orchestration.expected_on_time import RULE_MARGIN, dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, planned
@@ -63,8 +62,7 @@ def build_policy(
     Killed and called again with the same `keep`, a folder for what is not finished, training goes on from there.
     """
     learner = RESIDUAL if budget.delay_s is None else RESIDUAL_CENTRAL
-    dispatch = train_dispatch(learner, fitted, budget, seed, progress, keep)
-    orchestration = train_orchestration(GPG, fitted, budget, seed, progress, keep)
+    dispatch, orchestration = train_both(learner, GPG, fitted, budget, seed, progress, keep)
     with progress.stage("try in the twin"):
         tried = tried_pairs(fitted, dispatch, orchestration, budget.num_trial_frames)
     best = chosen_pair(tried)
@@ -84,6 +82,7 @@ def build_policy(
         "chosen": best,
         "gain_at_least": _gain(tried, best, next(iter(tried))).low,
         "seed": seed,
+        "training": budget.training,
     }
     return found | ({} if budget.delay_s is None else {"delay_s": budget.delay_s})
 
