@@ -1,7 +1,7 @@
 """Several groups of seats learn, each by an algorithm of its own, from trajectories that they make together.
 
 KaiS trains its dispatchers and its orchestrator so (Han et al. 2021). To every group the others are part of the system,
-which changes while they learn; in turns, one group learns and the others stand still as they would be deployed.
+which changes while they learn; where they learn in turns, it stands still meanwhile.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,8 +41,8 @@ def together(
     Args:
         learners: Group -> what learns its policy, on its own clock (`twin.groups.of_group`); made for `group_example`.
         num_steps: Group -> most decisions of a trajectory, for groups that decide rarely; all steps if not given.
-        updates_per_turn: Updates in which one group learns, before the next one does; the others then keep their state
-            to the bit and act by their `greedy`. None: all learn from every trajectory.
+        updates_per_turn: Updates in which one group learns, before the next one does; the others act, and keep their
+            state to the bit. None: all learn from every trajectory.
 
     Returns:
         The algorithm; info and actions are mappings by group. The info of a group that stands still is zero.
@@ -78,26 +78,20 @@ def together(
         groups, info = ({name: pair[part] for name, pair in pairs.items()} for part in (0, 1))
         return TogetherState(groups, state.update + 1), info
 
-    def acting(state: TogetherState, *, explores: bool) -> Policy:
-        def of_one(name: str, key: Array, observation: PyTree, legal: PyTree) -> PyTree:
-            own, seen = learners[name], (key, observation, legal)
-            deployed = own.greedy(state.groups[name])
-            if not explores:
-                return deployed(*seen)
-            exploring = own.policy(state.groups[name])
-            if updates_per_turn is None:
-                return exploring(*seen)
-            return jax.lax.cond(learns(name, state.update), exploring, deployed, *seen)
+    def acting(kind: Callable[[Algorithm], Callable[[PyTree], Policy]], state: TogetherState) -> Policy:
+        policies = {name: kind(one)(state.groups[name]) for name, one in learners.items()}
 
         def policy(key: Array, observation: PyTree, legal: PyTree) -> PyTree:
             return {
-                name: _where_legal(partial(of_one, name), one, observation[name], legal[name])
+                name: _where_legal(policies[name], one, observation[name], legal[name])
                 for name, one in keys(key).items()
             }
 
         return policy
 
-    return Algorithm(init, step, partial(acting, explores=True), partial(acting, explores=False))
+    return Algorithm(
+        init, step, partial(acting, lambda one: one.policy), partial(acting, lambda one: one.greedy)
+    )
 
 
 def _where_legal(policy: Policy, key: Array, observation: PyTree, legal: PyTree) -> PyTree:

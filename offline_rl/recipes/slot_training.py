@@ -19,7 +19,7 @@ from offline_rl.networks import Actor, Example, example_of, near_best_policy, sa
 from offline_rl.orchestration.advice import advised, advised_actor
 from offline_rl.orchestration.config import ALTERNATING, COPIES, SEPARATE, TrainingBudget
 from offline_rl.orchestration.stepwise_actor import StepwiseActor, StepwiseConfig
-from offline_rl.recipes.slot_learners import SMALL, dispatchers, orchestrators
+from offline_rl.recipes.slot_learners import SMALL, DispatchLearner, dispatchers, orchestrators
 from offline_rl.rules.orchestration.expected_on_time import dispatch_rule, rule_params
 from offline_rl.rules.orchestration.planned import ADVICE, PlannedConfig, planned
 from offline_rl.selecting import train_kept
@@ -86,15 +86,9 @@ def train_dispatch(
     keep: Path | None = None,
 ) -> TrainedDispatch:
     """One of `dispatchers`, trained in slots under the planned deployment; `keep`: folder for what is not finished."""
-    edge, make = fitted.edge, dispatchers()[name]
-    begin_s = _begins(fitted, budget.num_streams)
-    problem, example = slot_problem(edge), dispatch_example(fitted)
-    learner, delay_s = make(example, rule_params(fitted)), None
-    chance = learned_chance(edge, fitted.tables, begin_s)
-    if learner.central:
-        delay_s = DECISION_DELAY_S if budget.delay_s is None else budget.delay_s
-        learner = make(example, rule_params(fitted, delay_s))
-        problem, chance = in_full(problem), late(chance, delay_s)
+    edge, begin_s = fitted.edge, _begins(fitted, budget.num_streams)
+    learner, delay_s = _dispatch_learner(name, dispatch_example(fitted), fitted, budget)
+    problem, chance = _as_late(delay_s, slot_problem(edge), learned_chance(edge, fitted.tables, begin_s))
     system = environment(problem, slot_response(edge, chance, _planned_by_slots(fitted, begin_s)))
     system = warmed(system, _unevenly(fitted, budget.num_streams), budget.num_warm_up_slots)
     with progress.stage(f"train {name}, seed {seed}"):
@@ -103,6 +97,23 @@ def train_dispatch(
             jax.random.key(seed), learner.algorithm, experience, budget.num_updates, _file(keep, name, seed)
         )
     return TrainedDispatch(learner.network, state.params.actor, info, learner.margin, delay_s)
+
+
+def _dispatch_learner(
+    name: str, example: Example, fitted: FittedCluster, budget: TrainingBudget
+) -> tuple[DispatchLearner, float | None]:
+    """How one of `dispatchers` is trained, and how late its decisions come, where one place decides."""
+    make = dispatchers()[name]
+    learner = make(example, rule_params(fitted))
+    if not learner.central:
+        return learner, None
+    delay_s = DECISION_DELAY_S if budget.delay_s is None else budget.delay_s
+    return make(example, rule_params(fitted, delay_s)), delay_s
+
+
+def _as_late(delay_s: float | None, problem: Problem, chance: Chance) -> tuple[Problem, Chance]:
+    """Dispatch and its chance where one place decides so late, or as they are for access points."""
+    return (problem, chance) if delay_s is None else (in_full(problem), late(chance, delay_s))
 
 
 def dispatch_example(fitted: FittedCluster) -> Example:
@@ -187,31 +198,15 @@ def train_both(
             train_dispatch(dispatcher, fitted, budget, seed, progress, keep),
             train_orchestration(orchestrator, fitted, budget, seed, progress, keep),
         )
-    edge, frames, orchestration = fitted.edge, fitted.frames, orchestrators()[orchestrator]
+    edge, frames, changes = fitted.edge, fitted.frames, orchestrators()[orchestrator]
     begin_s = jnp.repeat(_begins(fitted, budget.num_streams // COPIES), COPIES)
-    slots, chance = slot_problem(edge), _in_blocks(fitted, budget.num_streams)
-    delay_s = None
-    if dispatchers()[dispatcher](dispatch_example(fitted), rule_params(fitted)).central:
-        delay_s = DECISION_DELAY_S if budget.delay_s is None else budget.delay_s
-        slots, chance = in_full(slots), late(chance, delay_s)
-    shown = shown_plan(fitted, edge, frames, begin_s, orchestration.worth)
-    example = example_of(
-        joint_environment(
-            edge, learned_chance(edge, fitted.tables), frames, slots, shown_plan(fitted, edge, frames)
-        )
-    )
-    dispatch = dispatchers()[dispatcher](
-        group_example(example, DISPATCH), rule_params(fitted, delay_s or 0.0)
-    )
-    network = corrected_plan(fitted, orchestration.network)
-
-    def trained(state: PyTree, info: PyTree) -> TrainedDispatch:
-        return TrainedDispatch(dispatch.network, state.params.actor, info, dispatch.margin, delay_s)
-
-    both = {
-        DISPATCH: dispatch.algorithm._replace(greedy=lambda state: trained(state, ()).policy()),
-        ORCHESTRATE: orchestration.algorithm(network),
-    }
+    usual = learned_chance(edge, fitted.tables)
+    example = example_of(joint_environment(edge, usual, frames, None, shown_plan(fitted, edge, frames)))
+    dispatch, delay_s = _dispatch_learner(dispatcher, group_example(example, DISPATCH), fitted, budget)
+    slots, chance = _as_late(delay_s, slot_problem(edge), _in_blocks(fitted, budget.num_streams))
+    shown = shown_plan(fitted, edge, frames, begin_s, changes.worth)
+    network = corrected_plan(fitted, changes.network)
+    both = {DISPATCH: dispatch.algorithm, ORCHESTRATE: changes.algorithm(network)}
     turn = UPDATES_PER_TURN if budget.training == ALTERNATING else None
     algorithm = together(both, {ORCHESTRATE: budget.num_frames}, turn)
     num_slots = budget.num_frames * edge.config.slots_per_frame
@@ -223,10 +218,10 @@ def train_both(
             jax.random.key(seed), algorithm, experience, budget.num_joint_updates(edge.config.slots_per_frame),
             _file(keep, f"{dispatcher}-{orchestrator}-{budget.training}", seed),
         )  # fmt: skip
-    changes = state.groups[ORCHESTRATE]
+    one, other = state.groups[DISPATCH], state.groups[ORCHESTRATE]
     return (
-        trained(state.groups[DISPATCH], info[DISPATCH]),
-        TrainedOrchestration(network, changes, both[ORCHESTRATE].greedy(changes), info[ORCHESTRATE]),
+        TrainedDispatch(dispatch.network, one.params.actor, info[DISPATCH], dispatch.margin, delay_s),
+        TrainedOrchestration(network, other, both[ORCHESTRATE].greedy(other), info[ORCHESTRATE]),
     )
 
 

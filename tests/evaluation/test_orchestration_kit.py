@@ -149,6 +149,21 @@ def test_a_trained_pair_is_exported_and_decides_without_jax(folder: Path) -> Non
     assert main(["export", str(folder / "policy"), "--rule", "f1", "--out", str(folder / "other")]) != 0
 
 
+@pytest.mark.parametrize("way", ["joint", "alternating"])
+def test_both_sides_are_trained_in_one_trajectory_where_it_is_asked_for(
+    way: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen, config = "residual+gpg", tmp_path / "settings.toml"
+    config.write_text(CONFIG + f'training = "{way}"\n')
+    monkeypatch.setattr(training, "chosen_pair", lambda tried: next(one for one in tried if one == chosen))
+    words = ["train", str(folder / "twin"), "--force", "--out", str(tmp_path / "policy")]
+    assert main([*words, "--config", str(config)]) == 0
+    found = read_manifest(tmp_path / "policy")
+    assert (found.config["budget"]["training"], found.extra["chosen"]) == (way, chosen)
+    assert main(["export", str(tmp_path / "policy"), "--out", str(tmp_path / "bundle")]) == 0
+    load_network(tmp_path / "bundle")
+
+
 def test_what_dispatches_in_one_place_is_handed_over_as_that_and_compared_with_its_like(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

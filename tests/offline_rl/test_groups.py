@@ -10,7 +10,7 @@ from logs_schema.errors import ConfigError
 from offline_rl.algorithms import PPOConfig, ppo
 from offline_rl.networks import example_of
 from offline_rl.together import group_example, together
-from offline_rl.training_loop import in_twin, train
+from offline_rl.training_loop import as_argument, in_twin, train, updates
 from tests.two_clocks import FRAME, GROUPS, NUM_DEPLOYED, SLOT_S, WORTH, two_clocks
 from twin.adapters import stepwise
 from twin.groups import of_group
@@ -150,6 +150,109 @@ def test_dispatchers_and_orchestrator_learn_what_is_best():
     )
     assert float(info["orchestrate"].settled[0]) == 1.0
     assert float(info["dispatch"].reward[0]) < 0.5
+
+
+def equal(one, two):
+    """Same structure, same bits."""
+    jax.tree.map(np.testing.assert_array_equal, one, two)
+
+
+def test_whoever_learns_makes_the_update_of_a_learner_alone_and_who_stands_still_none():
+    """Bit for bit, from the same trajectory: both at once, and in the turn of either."""
+    own, lengths = learners(), {"orchestrate": NUM_FRAMES}
+    at_once, in_turns = together(own, lengths), together(own, lengths, updates_per_turn=2)
+    start = jax.jit(at_once.init)(KEY)
+    acts = jax.jit(lambda state: rollout(KEY, two_clocks(), at_once.policy(state), LENGTH, (8,)))
+    trajectory, keys = acts(start), dict(zip(GROUPS, jax.random.split(KEY, 2), strict=True))
+    alone = {
+        name: jax.jit(
+            lambda state, seen, name=name: own[name].step(
+                keys[name], state, of_group(seen, name, lengths.get(name))
+            )
+        )(start.groups[name], trajectory)
+        for name in GROUPS
+    }
+    found, info = jax.jit(at_once.step)(KEY, start, trajectory)
+    equal(found.groups, {name: alone[name][0] for name in GROUPS})
+    equal(info, {name: alone[name][1] for name in GROUPS})
+    step = jax.jit(in_turns.step)
+    for update, learns in enumerate(("dispatch", "dispatch", "orchestrate", "orchestrate", "dispatch")):
+        found, info = step(KEY, start._replace(update=jax.numpy.int32(update)), trajectory)
+        (stands,) = set(GROUPS) - {learns}
+        equal((found.groups[learns], info[learns]), alone[learns])
+        equal(found.groups[stands], start.groups[stands])
+        assert not any(np.any(leaf) for leaf in jax.tree.leaves(info[stands]))
+        assert int(found.update) == update + 1
+
+
+def test_nobody_is_asked_where_nothing_is_legal():
+    own, state = learners(), together(learners()).init(KEY)
+    seen, legal = jax.tree.map(lambda leaf: leaf[0], (episodes().observation, episodes().legal))
+    asked = []
+
+    def counted(name):
+        def policy(_state):
+            def act(_key, _observation, legal):
+                jax.debug.callback(lambda: asked.append(name))
+                return jax.numpy.ones(legal.shape[1:], jax.numpy.int32)
+
+            return act
+
+        return own[name]._replace(policy=policy)
+
+    nothing = legal | {"orchestrate": np.zeros_like(legal["orchestrate"])}
+    acts = together({name: counted(name) for name in GROUPS}).policy(state)(KEY, seen, nothing)
+    jax.effects_barrier()
+    assert asked == ["dispatch"]
+    assert np.all(acts["dispatch"] == 1)
+    assert not np.any(acts["orchestrate"])
+
+
+def test_a_run_in_turns_is_that_of_its_updates_and_a_second_one_is_not_traced_again():
+    """Three updates in one program, against a loop over rollouts and updates of the learner whose turn it is."""
+    own, lengths, traced = learners(), {"orchestrate": NUM_FRAMES}, []
+
+    def step(key, state, trajectory):
+        traced.append(1)
+        return own["dispatch"].step(key, state, trajectory)
+
+    watched = together(own | {"dispatch": own["dispatch"]._replace(step=step)}, lengths, updates_per_turn=2)
+    experience, run = as_argument(in_twin(two_clocks(), LENGTH, (8,))), updates(watched, 3)
+    start = jax.jit(watched.init)(KEY)
+    found, _ = run(KEY, start, experience, 0)
+    num_traces = len(traced)
+    run(jax.random.key(1), found, experience, 3)
+    assert len(traced) == num_traces
+    groups = dict(start.groups)
+    for update, learns in enumerate(("dispatch", "dispatch", "orchestrate")):
+        key_experience, key_step = jax.random.split(jax.random.fold_in(KEY, update))
+
+        def policy(key, seen, legal, groups=groups):
+            return {
+                name: own[name].policy(groups[name])(one, seen[name], legal[name])
+                for name, one in zip(GROUPS, jax.random.split(key, 2), strict=True)
+            }
+
+        trajectory = rollout(key_experience, two_clocks(), policy, LENGTH, (8,))
+        key = jax.random.split(key_step, 2)[list(GROUPS).index(learns)]
+        trajectory = of_group(trajectory, learns, lengths.get(learns))
+        groups[learns] = own[learns].step(key, groups[learns], trajectory)[0]
+    jax.tree.map(
+        lambda one, two: np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6), found.groups, groups
+    )
+
+
+@pytest.mark.slow
+def test_in_turns_both_learn_what_is_best_too():
+    system, learner = two_clocks(), together(learners(), {"orchestrate": NUM_FRAMES}, updates_per_turn=4)
+    state, info = train(KEY, learner, in_twin(system, LENGTH, (32,)), 80)
+    run = jax.jit(lambda key: rollout(key, system, learner.greedy(state), LENGTH, (64,)))
+    trajectory = jax.tree.map(np.asarray, run(jax.random.key(1)))
+    kind = np.argmax(trajectory.global_observation[0], axis=1)[:-1]
+    best = WORTH.max(axis=1)[kind[::FRAME]]
+    np.testing.assert_allclose(trajectory.reward["orchestrate"][::FRAME, 0], (FRAME - 1) * best, rtol=1e-5)
+    turn = np.arange(80) // 4 % 2
+    np.testing.assert_array_equal(np.asarray(info["dispatch"].reward) > 0.0, turn == 0)
 
 
 def test_groups_that_are_not_there_and_adapters_of_one_kind_of_seat_say_so():

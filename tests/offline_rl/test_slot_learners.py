@@ -5,8 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from logs_schema.errors import ConfigError
 from offline_rl.networks import Actor, Example
-from offline_rl.recipes.slot_learners import dispatchers, orchestrators
+from offline_rl.orchestration.config import ALTERNATING, JOINT, SEPARATE, TrainingBudget
+from offline_rl.recipes.slot_learners import TOGETHER, dispatchers, orchestrators, trained_together
 from offline_rl.recipes.slot_training import TrainedDispatch
 from offline_rl.rules.on_time_by_replicas import replica_rule_params
 from twin.orchestration.frames import few_waiting, on_time_share
@@ -58,3 +60,23 @@ def test_orchestrators_are_worth_the_share_on_time_unless_they_name_a_paper_s_re
     assert worth.pop("gpg_kais_reward") is few_waiting
     assert set(worth.values()) == {on_time_share}
     assert {"gpg", "gpo", "gpo_kmps_reward"} < set(worth)
+
+
+def test_together_both_sides_simulate_as_many_slots_as_apart():
+    """By hand: 10 updates of 200 + 300 slots and of 16 frames of 100 are 21,000 slots, 13 updates of 1,600."""
+    budget = TrainingBudget(num_updates=10, num_frames=16, num_slots=300, num_warm_up_slots=200)
+    assert budget.training == SEPARATE
+    assert budget.num_joint_updates(slots_per_frame=100) == 13
+    assert TrainingBudget(num_updates=1, num_frames=1000).num_joint_updates(100) == 1
+    with pytest.raises(ConfigError, match="training = 'both'") as refused:
+        TrainingBudget(training="both")
+    assert refused.value.allowed == f"{SEPARATE}, {JOINT}, {ALTERNATING}"
+
+
+def test_pairs_that_learn_together_are_of_learners_that_there_are():
+    known = trained_together()
+    assert len(known) == 2 * len(TOGETHER)
+    assert {way for _, way in known.values()} == {JOINT, ALTERNATING}
+    for (dispatcher, orchestrator), _ in known.values():
+        assert dispatcher in dispatchers()
+        assert orchestrator in orchestrators()

@@ -82,7 +82,6 @@ def build_policy(
         "chosen": best,
         "gain_at_least": _gain(tried, best, next(iter(tried))).low,
         "seed": seed,
-        "training": budget.training,
     }
     return found | ({} if budget.delay_s is None else {"delay_s": budget.delay_s})
 

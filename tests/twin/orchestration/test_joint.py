@@ -103,6 +103,21 @@ def test_an_orchestrator_decides_when_a_frame_begins_and_earns_when_it_ends(runs
 
 
 @pytest.mark.slow
+def test_an_orchestrator_sees_the_frame_as_it_begins_and_nothing_in_between(runs: Runs) -> None:
+    begins = np.arange(FRAME * NUM_FRAMES) % FRAME == 0
+    seen, legal = runs.trajectory.observation[ORCHESTRATE], runs.trajectory.legal[ORCHESTRATE]
+    for leaf in (*seen, legal.node, legal.change.table):
+        assert not leaf[~begins].any()
+    assert legal.node[begins].all()  # nobody fails here
+    for part, whole in zip(
+        (seen.node, seen.service), runs.trajectory.global_observation[ORCHESTRATE], strict=True
+    ):
+        for seat in range(FRAMES.num_changes):
+            np.testing.assert_array_equal(part[begins][:, :, :, seat], whole[:-1][begins])
+    assert (seen.hosted[begins] > 0.0).any(axis=(1, 2, 3, 4)).all()
+
+
+@pytest.mark.slow
 def test_an_impossible_change_is_no_change_and_is_counted(runs: Runs) -> None:
     frames = of_group(jax.tree.map(jnp.asarray, runs.trajectory), ORCHESTRATE, NUM_FRAMES)
     assert frames.illegal.any()
