@@ -12,7 +12,7 @@ import numpy as np
 
 from logs_schema.errors import ConfigError, first
 from logs_schema.progress import Progress
-from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.autoscaling.config import TEACHER_REWARDS, ScaleConfig
 from offline_rl.autoscaling.ladder import ScalingChoice, choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
@@ -205,7 +205,7 @@ def build_policy(
     return {
         "objective_s": setting.scaling.slo_s, "objective_is_given": config.slo_s is not None,
         "reachable_s": reachable_s(twin, log, setting, config),
-        "chosen": chosen, "seeds": list(seeds), **trial.facts(),
+        "chosen": chosen, "seeds": list(seeds), "teacher_reward": config.teacher_reward, **trial.facts(),
     }  # fmt: skip
 
 
@@ -297,7 +297,8 @@ def _trained(
 ) -> Params:  # fmt: skip
     """Teachers and students, of TD3 and of the planner."""
     scaling, limits = setting
-    system, moving = systems_to_learn_in(twin, log, setting, cost_under_slo(), TRAINING_SEED)
+    reward = TEACHER_REWARDS[config.teacher_reward]()
+    system, moving = systems_to_learn_in(twin, log, setting, reward, TRAINING_SEED)
     teacher_config, key = TeacherConfig(updates=config.updates), jax.random.key(seed)
     params: Params = {"teacher": train_teacher(key, system, teacher_config)[0]}
     teacher = teacher_policy(params["teacher"], teacher_config)

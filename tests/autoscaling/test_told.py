@@ -4,6 +4,7 @@ import datetime as dt
 from dataclasses import replace
 from types import SimpleNamespace
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -17,15 +18,18 @@ from evaluation.problems.autoscaling.notifying import logged_reward
 from evaluation.problems.autoscaling.reporting import contenders_of
 from evaluation.simulator.applications.load import read_series
 from logs_schema.check import check_archive
-from logs_schema.errors import FormatError
+from logs_schema.errors import ConfigError, FormatError
 from logs_schema.product import writing
-from offline_rl.autoscaling.config import ScaleConfig
+from offline_rl.autoscaling.config import TEACHER_REWARDS, ScaleConfig
+from offline_rl.recipes import scaling_training
 from offline_rl.recipes.scaling_training import ScalingTask, reachable_s, setting_of
 from tests.autoscaling.test_gateway_forecasts import arm
 from tests.autoscaling.test_scaling_log import archive, row
 from tests.autoscaling.test_twin import CALLS, CONFIG, FLOOR_S, LIMITS, LOG
 from twin.autoscaling.fitting import LawsConfig, coverage_of, fit_laws
 from twin.autoscaling.persistence import ApplicationTwin
+from twin.autoscaling.rewards import Earned, cost_under_slo, paper_reward
+from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import fit_load
 
 A_DAY = 2880
@@ -116,6 +120,50 @@ def test_a_training_holds_what_it_hands_over_against_what_the_log_earned(promise
     told = trained(facts)
     assert "the log's own autoscaler: reward -5.00, as logged" in told
     assert any("does not show that hpa_sized is better" in line for line in told) is not is_shown
+
+
+def test_a_training_tells_what_its_teacher_was_trained_for_where_that_is_not_what_all_are_judged_by():
+    facts = {
+        "objective_s": 0.5, "objective_is_given": True, "recommended": "hpa_sized", "best_learned": "",
+        "tried": {"hpa_sized": {"reward": -4.0, "cpu_cores": 1.0, "mean_response_s": 0.1}},
+    }  # fmt: skip
+    usual = trained(facts)
+    assert trained(facts | {"teacher_reward": "cost_under_slo"}) == usual
+    (told,) = set(trained(facts | {"teacher_reward": "drpc_quotient"})) - set(usual)
+    assert told.startswith("teacher and its students were trained for drpc_quotient; ")
+
+
+@pytest.mark.parametrize(
+    ("name", "reward"),
+    [
+        ("cost_under_slo", cost_under_slo()),
+        ("drpc_quotient", paper_reward()),
+        ("drpc_product", paper_reward(quotient=False)),
+    ],
+)
+def test_the_teacher_learns_from_the_reward_that_is_asked_for(monkeypatch, name, reward):
+    """The environment that TD3 gets is worth what the reward says of the same grants and outcome."""
+    taught = []
+
+    def caught(_key, system, _config):
+        taught.append(system.problem)
+        raise StopIteration
+
+    monkeypatch.setattr(scaling_training, "train_teacher", caught)
+    laws, task = fit_laws(LOG, LawsConfig(members=1, updates=1)), ScalingTask(CONFIG, LIMITS)
+    twin = ApplicationTwin(LOG.deployments, LOG.interval_s, laws, fit_load(LOG), coverage_of(LOG, laws))
+    with pytest.raises(StopIteration):
+        scaling_training._trained(twin, LOG, task, ScaleConfig(teacher_reward=name), None, 0)
+    grants = Grants(*(jnp.full(2, one) for one in (1.0, 0.5, 2.0)))
+    outcome = Earned(*(jnp.asarray([one, 2.0 * one]) for one in (0.1, 0.2, 0.1, 0.4, 0.1, 0.7, 0.01)))
+    expected = reward(CONFIG, LIMITS, grants, outcome)
+    np.testing.assert_array_equal(taught[0].reward(grants, outcome), expected)
+    others = {
+        one: make()(CONFIG, LIMITS, grants, outcome) for one, make in TEACHER_REWARDS.items() if one != name
+    }
+    assert not any(np.allclose(one, expected) for one in others.values())
+    with pytest.raises(ConfigError, match="teacher_reward = 'drpc'"):
+        ScaleConfig(teacher_reward="drpc")
 
 
 def test_what_the_log_earned_is_the_price_of_its_cores_and_of_its_violations():

@@ -37,7 +37,7 @@ from logs_schema.capabilities import percent
 from logs_schema.errors import ConfigError, first
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
+from offline_rl.autoscaling.config import COST, SCALE_CODE, ScaleConfig
 from offline_rl.recipes.scaling_training import (
     Params,
     build_policy,
@@ -268,6 +268,8 @@ def trained(facts: Facts) -> list[str]:
             f"{name}: reward {found['reward']:.2f}, {found['cpu_cores']:.1f} cores, mean response "
             f"{found['mean_response_s']:.3f} s{_kept_in_words(found)} in the twin"
         )
+    if (reward := facts.get("teacher_reward", COST)) != COST:
+        lines.append(f"teacher and its students were trained for {reward}; all rewards told here are {COST}")
     lines += [*_unreachable(facts), *_beside_the_log(facts)]
     if not (best := facts["best_learned"]):
         return [*lines, f"recommended: {facts['recommended']}; nothing was learned ([scale] updates)"]

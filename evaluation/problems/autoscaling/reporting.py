@@ -33,7 +33,7 @@ from logs_schema import Archive
 from logs_schema.packs import content_hash_of
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
-from offline_rl.autoscaling.config import SCALE_CODE, ScaleConfig
+from offline_rl.autoscaling.config import COST, SCALE_CODE, ScaleConfig
 from offline_rl.recipes.scaling_training import (
     POD_RULES,
     RULES,
@@ -174,7 +174,9 @@ def contenders_of(
     ]
     seeds = facts.get("seeds", []) if facts.get("tried", {}).keys() - set(RULES) else []
     trained = [read_policies(policy, seed) for seed in seeds] if policy is not None else []
+    reward = facts.get("teacher_reward", COST)
+    words = WORDS if reward == COST else WORDS | {"teacher": f"{WORDS['teacher']}, for {reward}"}
     for name in trained[0] if trained else ():
         each = [trained_autoscaler(twin, task, name, params[name]) for params in trained]
-        found.append(ComparedAutoscaler(PolicyFacts(name, "trained", WORDS[name]), each))
+        found.append(ComparedAutoscaler(PolicyFacts(name, "trained", words[name]), each))
     return found
