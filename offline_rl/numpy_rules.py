@@ -4,7 +4,8 @@
     queue    = wait_scale * backlog where a node is short of cores, behind_scale * backlog where others go first
     run      = usual run * exp(crowding_0 * ln(1 + running) + crowding_1 * ln max(1, load) - crowding_2)
     expected_on_time         acceptance * Phi(ln((deadline - delay) / run) / spread)
-                             - price * ln(1 + core time) * (1 + busy) - haste * ln(1 + delay + run)
+                             - price * ln(1 + core time) * (1 + busy)
+                             - toll * ln(1 + running) * ln(1 + usual run) - haste * ln(1 + delay + run)
     least_expected_response  ln(acceptance) - ln(delay + run)
     on_time_by_replicas      see `offline_rl.rules.on_time_by_replicas`
 
@@ -43,13 +44,13 @@ BY_REPLICAS = (
 """Those that the rule of slot mode reads."""
 LEAST_ACCEPTANCE = 1e-3
 """A refusal is another try, at most a thousand of them."""
-CROWDING, BEHIND_SCALE = "crowding", "behind_scale"
-LATER_NUMBERS = (CROWDING, BEHIND_SCALE)
+CROWDING, BEHIND_SCALE, TOLL = "crowding", "behind_scale", "toll"
+LATER_NUMBERS = (CROWDING, BEHIND_SCALE, TOLL)
 """Numbers that earlier bundles do not have: zeros there."""
 _DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": (), BEHIND_SCALE: ()}
 _TIMES = {**_DELAY, CROWDING: (3,)}
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    EXPECTED_ON_TIME: {**_TIMES, "spread": (), "price": (), "haste": ()},
+    EXPECTED_ON_TIME: {**_TIMES, "spread": (), "price": (), TOLL: (), "haste": ()},
     LEAST_EXPECTED_RESPONSE: _TIMES,
     ON_TIME_BY_REPLICAS: {"latency": (KINDS_OF_OFFER,), "spread": (), "price": (), "haste": ()},
 }
@@ -63,6 +64,7 @@ MEANINGS: Mapping[str, str] = {
     CROWDING: "how runs lengthen beside others: powers of 1 + running and of the load above 1, and the usual",
     "spread": "standard deviation of the logarithm of run times about the usual",
     "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
+    TOLL: "what it costs those that run there, for every unit of ln(1 + running) * ln(1 + run)",
     "haste": "worth of an earlier end between offers equally sure, for every unit of ln(1 + response)",
 }
 """Number -> its meaning."""
@@ -133,6 +135,7 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
         on_time = np.where(of_request["has_deadline"] > 0.5, on_time, np.float32(1.0))
         core_time = np.log1p(_duration(seen["core_time"]))
         cost = numbers["price"] * core_time * (2.0 - seen["free_cpu_cores"])
+        cost = cost + numbers[TOLL] * seen["num_running"] * np.log1p(_duration(seen["usual_run"]))
         found = seen["acceptance"] * on_time - cost - numbers["haste"] * np.log1p(delay + run)
         return np.asarray(found, np.float32)
 

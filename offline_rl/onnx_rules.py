@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from offline_rl.contract import LEAST_EXPECTED_RESPONSE, ON_TIME_BY_REPLICAS, PolicyContract
-from offline_rl.numpy_rules import BEHIND_SCALE, CROWDING, LEAST_ACCEPTANCE, rows_of, rule_of
+from offline_rl.numpy_rules import BEHIND_SCALE, CROWDING, LEAST_ACCEPTANCE, TOLL, rows_of, rule_of
 from offline_rl.replica_scores import TINY
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def rule_scores(graph: "Graph", contract: PolicyContract) -> str:
     else:
         left = add("Sub", terms.duration(terms.of_context("deadline")), delay)
         worth = add("Mul", terms.of_choice("acceptance"), _on_time(terms, left, run))
+        alone = terms.log1p(terms.duration(terms.of_choice("usual_run")))
+        beside = add("Mul", terms.of_choice("num_running"), alone)
+        worth = add("Sub", worth, add("Mul", terms.number(TOLL), beside))
         scores = _less_costs(terms, worth, response)
     return add("Cast", scores, to=graph.onnx.TensorProto.FLOAT)
 

@@ -28,7 +28,8 @@ RUN_TIME_SPREAD = 0.5
 
 
 def rule_params(rule: str, **numbers: object) -> PyTree:
-    """The parameters of a rule: `numbers` where given; else no transfers, crowding or price, waits by the backlog."""
+    """The parameters of a rule: `numbers` where given; else no transfers, crowding, price or toll, waits by the
+    backlog."""
     names: dict[str, object] = {
         "latency": [0.0] * 3,
         "per_mib": [0.0] * 3,
@@ -37,7 +38,7 @@ def rule_params(rule: str, **numbers: object) -> PyTree:
         "crowding": [0.0] * 3,
     }
     if rule == EXPECTED_ON_TIME:
-        names |= {"spread": RUN_TIME_SPREAD, "price": 0.0, "haste": HASTE}
+        names |= {"spread": RUN_TIME_SPREAD, "price": 0.0, "toll": 0.0, "haste": HASTE}
     values = {name: jnp.asarray(numbers.get(name, usual), jnp.float32) for name, usual in names.items()}
     return {"params": {rule: values}}
 

@@ -1,12 +1,13 @@
 """The expected on-time rule: the offer that is likeliest to be accepted and to end within the deadline.
 
     score = acceptance * Phi(ln((deadline - delay) / run) / spread)
-            - price * ln(1 + usual core-time) * (1 + busy) - haste * ln(1 + delay + run)
+            - price * ln(1 + usual core-time) * (1 + busy)
+            - toll * ln(1 + running) * ln(1 + usual run) - haste * ln(1 + delay + run)
 
 `delay` is the longer of queue and transfer and `run` the usual run, longer where a crowd slows it (`offers`), `Phi` the
 normal distribution function: run times scatter lognormally about what is expected. The price keeps scarce cores for
-requests that come later; haste is small and decides between offers that are equally sure, or equally late. Without a
-deadline every end is on time, so haste decides.
+requests that come later, the toll is for those that run there already, where a crowd slows runs. Haste is small and
+decides between offers that are equally sure, or equally late; without a deadline every end is on time, so it decides.
 """
 
 import jax.numpy as jnp
@@ -24,7 +25,8 @@ def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
     """Scores of the offers.
 
     Args:
-        params: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [3], `spread`, `price`, `haste`; time units.
+        params: `latency` [3], `per_mib` [3], `wait_scale`, `crowding` [3], `spread`, `price`, `toll`, `haste`; time
+            units.
         offers: From `read_offers`.
 
     Returns:
@@ -36,4 +38,5 @@ def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
     on_time = jnp.where(left > 0.0, ndtr(jnp.log(share) / params["spread"]), 0.0)
     on_time = jnp.where(jnp.isinf(left), 1.0, on_time)
     cost = params["price"] * jnp.log1p(offers.core_time) * (1.0 + offers.busy)
+    cost += params["toll"] * offers.crowd[0] * jnp.log1p(offers.run)
     return offers.acceptance * on_time - cost - params["haste"] * jnp.log1p(delay + run)

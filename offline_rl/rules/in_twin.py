@@ -1,10 +1,11 @@
 """The rules that every comparison holds: fitted on a twin's log, and tuned in the twin.
 
 `expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere; a price and a wider
-spread of run times are tuned in the twin, with the members that policies are trained with.
+spread of run times are tuned in the twin, with the members that policies are trained with. Where a crowd slows runs, so
+is then the toll for those that run already.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +15,7 @@ from logs_schema.progress import Stage, unseen
 from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import greedy_policy
-from offline_rl.rules import fit_rules, rule_actor
+from offline_rl.rules import fit_rules, numbers_of, rule_actor
 from offline_rl.rules.tuning import Tuned, successive_halving
 from twin.contracts import Array, Policy, PyTree
 from twin.placement.encoding import Encoding
@@ -26,7 +27,7 @@ from twin.placement.windows import Windows
 TUNED = "expected_on_time_tuned"
 DESCRIPTIONS = {
     EXPECTED_ON_TIME: "a rule: acceptance times the probability of ending within the deadline, by the log's own tables",
-    TUNED: "the same rule, its price of cores and its spread of run times tuned in the training twin",
+    TUNED: "the same rule, its price of cores, its spread of run times and its toll tuned in the training twin",
     LEAST_EXPECTED_RESPONSE: "a rule: earliest expected end, by queues and the log's own tables",
 }
 """Name of a rule -> one sentence."""
@@ -35,6 +36,9 @@ SPREADS = (1.0, 2.0)
 """What is tried; factors of the spread found in the log."""
 CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
 """What is tried where a crowd slows runs; factors of the slopes found in the log: a request also slows those beside."""
+
+TOLLS = (0.0, 0.01, 0.03, 0.1)
+"""What is tried next, there, beside the numbers that the log gave and beside the best ones so far."""
 
 
 def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
@@ -81,7 +85,6 @@ def tune_rules(
     if EXPECTED_ON_TIME not in rules:
         return {}, None
     plain = rules[EXPECTED_ON_TIME]["params"][EXPECTED_ON_TIME]
-    candidates = _candidates(plain)
 
     @jax.jit
     def play(windows: Windows, model: AnswerModel, params: PyTree, keys: Array) -> Array:
@@ -93,14 +96,40 @@ def tune_rules(
         return jax.vmap(one)(params, keys)
 
     episodes = jax.tree.map(jnp.asarray, windows)
-    tuned = successive_halving(key, lambda *arguments: play(episodes, model, *arguments), candidates, stage)
-    return {TUNED: candidates[tuned.best]}, tuned
+
+    def best_of(key: Array, candidates: list[PyTree], num_before: float = 0.0) -> tuple[PyTree, Tuned]:
+        def shown(done: float, total: float | None = None, text: str = "") -> None:
+            stage(num_before + done, num_before + total if total else None, text)
+
+        tuned = successive_halving(
+            key, lambda *arguments: play(episodes, model, *arguments), candidates, shown
+        )
+        return candidates[tuned.best], tuned
+
+    candidates = _candidates(plain)
+    best, tuned = best_of(key, candidates)
+    if _is_crowded(plain):
+        key, num_before = jax.random.fold_in(key, len(candidates)), float(len(candidates).bit_length() - 1)
+        best, tuned = best_of(key, _with_tolls([best, rules[EXPECTED_ON_TIME]]), num_before)
+    return {TUNED: best}, tuned
+
+
+def _is_crowded(plain: Mapping[str, Array]) -> bool:
+    return bool(jnp.any(plain["crowding"] > 0.0))
+
+
+def _with_tolls(rules: Sequence[PyTree]) -> list[PyTree]:
+    """Every rule with every toll."""
+    return [
+        {"params": {EXPECTED_ON_TIME: {**numbers_of(rule), "toll": jnp.float32(toll)}}}
+        for rule in rules
+        for toll in TOLLS
+    ]
 
 
 def _candidates(plain: Mapping[str, Array]) -> list[PyTree]:
     """Parameters of the rule around the numbers that the log gave."""
-    is_crowded = bool(jnp.any(plain["crowding"] > 0.0))
-    prices, crowdings = (CROWDED_PRICES, CROWDINGS) if is_crowded else (PRICES, CROWDINGS[:1])
+    prices, crowdings = (CROWDED_PRICES, CROWDINGS) if _is_crowded(plain) else (PRICES, CROWDINGS[:1])
     return [
         {
             "params": {

@@ -31,7 +31,7 @@ from twin.placement.types import Observation
 
 NUMBERS = {
     "spread": 0.3, "latency": [0.1, 0.2, 0.4], "per_mib": [0.0, 0.01, 0.05], "wait_scale": 1.5, "price": 0.05,
-    "haste": 0.001, "crowding": [0.5, 0.3, 0.0], "behind_scale": 0.75,
+    "haste": 0.001, "crowding": [0.5, 0.3, 0.0], "behind_scale": 0.75, "toll": 0.03,
 }  # fmt: skip
 NODES = (
     # site, cloud, free share, waiting share, share needed, backlog, run, acceptance; durations in time units
@@ -127,8 +127,11 @@ def test_a_crowd_slows_runs_by_hand() -> None:
     found = scores_of(LEAST_EXPECTED_RESPONSE, observation_of(crowded, DEADLINE), **usual)
     np.testing.assert_allclose(found, -np.log(responses), rtol=1e-5)
     on_time = NormalDist().cdf(math.log((DEADLINE - 6.0) / runs[0]) / 0.3)
-    worth = scores_of(EXPECTED_ON_TIME, observation_of(crowded, DEADLINE), price=0.0, haste=0.0, **usual)
+    seen = observation_of(crowded, DEADLINE)
+    worth = scores_of(EXPECTED_ON_TIME, seen, price=0.0, haste=0.0, toll=0.0, **usual)
     assert worth[0] == pytest.approx(0.9 * on_time, rel=1e-3)
+    tolled = scores_of(EXPECTED_ON_TIME, seen, price=0.0, haste=0.0, toll=0.1, **usual)
+    np.testing.assert_allclose(worth - tolled, [0.1 * math.log(4.0) * math.log(4.0), 0.0, 0.0], atol=1e-6)
 
 
 def test_a_request_behind_others_waits_though_cores_are_free_by_hand() -> None:
@@ -187,6 +190,7 @@ def plain_choice(
         if asked["has_deadline"]:
             on_time = normal.cdf(math.log(left / run) / numbers["spread"]) if left > 0.0 else 0.0
         cost = numbers["price"] * one["core_time"] * (2.0 - one["free_cpu_cores"])
+        cost += numbers["toll"] * one["num_running"] * one["usual_run"]
         found.append((one["acceptance"] * on_time - cost - numbers["haste"] * math.log1p(delay + run), at))
     found.sort(key=lambda each: (-each[0], each[1]))
     lead = found[0][0] - found[1][0] if len(found) > 1 else math.inf

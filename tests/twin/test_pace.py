@@ -41,13 +41,16 @@ def pace_of_kind(kind: str) -> Pace:
     return Pace(np.array(pressure), kind == "sharing")
 
 
-def played(kind: str, num_rows: int, seed: int = 0, gap_s: float = 20.0) -> PlayedLoop:
+def played(
+    kind: str, num_rows: int, seed: int = 0, gap_s: float = 20.0, spread: float = 0.3, slow: float = 1.0
+) -> PlayedLoop:
     """Requests of one core each that come to a node: under "sharing" all run at once, else as many as it has cores, in
-    order of arrival."""
+    order of arrival. Every second half an hour works take `slow` times as long."""
     rng, pace = np.random.default_rng(seed), pace_of_kind(kind)
     arrival_s = np.cumsum(rng.exponential(gap_s, num_rows))
     service = rng.integers(1, 3, num_rows)
-    work_s = rng.lognormal(np.log([1.0, 30.0, 40.0])[service], 0.3)
+    work_s = rng.lognormal(np.log([1.0, 30.0, 40.0])[service], spread)
+    work_s *= np.where(arrival_s // 1_800.0 % 2.0 == 1.0, slow, 1.0)
     start_s, finish_s, left_s = np.full(num_rows, np.inf), np.full(num_rows, np.inf), work_s.copy()
     running, waiting, clock_s, coming = list[int](), list[int](), 0.0, 0
     while coming < num_rows or running:
@@ -95,6 +98,17 @@ def test_the_pace_of_a_log_is_found_and_none_where_there_is_none() -> None:
     assert not contention.shares
     assert 0.1 < contention.pressure.mean() < 0.5
     assert fit_pace(held(played("alone", 4000))[0], usual_s, np.array([CORES]), 3) is None
+
+
+def test_a_pace_is_found_among_works_that_scatter_and_none_in_slow_periods() -> None:
+    """A run beside long ones is slowed by them, though it is not like them. Where the node is slow for half an hour,
+    more runs are beside one another, and all are long."""
+    usual_s, cores = np.full(8000, 35.0), np.array([CORES])
+    heavy = fit_pace(held(played("contention", 8000, gap_s=25.0, spread=0.8))[0], usual_s, cores, 3)
+    assert heavy is not None
+    np.testing.assert_allclose(heavy.pressure[1:], [0.5, 0.1], atol=0.05)
+    slow = held(played("alone", 8000, gap_s=25.0, slow=2.0))[0]
+    assert fit_pace(slow, usual_s, cores, 3) is None
 
 
 def one_node(kind: str) -> Cluster:

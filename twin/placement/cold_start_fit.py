@@ -35,8 +35,11 @@ BLOCK = 16
 """Consecutive runs of a node that are taken to be of one time."""
 CLEAR = 2.0
 """Standard errors that the advantage of other services over idle times must exceed."""
-LEAST_GAIN = 0.01
-"""Of the variance of logarithms of run times: less is not worth a state of its own."""
+LEAST_GAIN = 0.001
+"""Of the variance of logarithms of run times: less is not worth a state of its own. More may hide among runs of any
+length: prompt caches of language models made up a 400th, and were worth a hundredth of the requests on time."""
+LEAST_GAIN_OF_PARTS = 0.01
+"""The same, that parts of start-ups by pair must gain beside whole ones."""
 _LEAST_SHARE = 0.25
 """Of a run, that is left without its start-up, or else it says nothing about the tables."""
 
@@ -149,7 +152,7 @@ def fit_cold_starts(
         least = found.errors if by_rooms else least
         of_pairs = trial.errors(_fit_parts, begun)
         assert of_pairs is not None, "the same runs are cold at first"
-        least_gain = LEAST_GAIN * float(trial.plain.mean())
+        least_gain = LEAST_GAIN_OF_PARTS * float(trial.plain.mean())
         if clear_gain(least - of_pairs.errors, trial.stretch, CLEAR) > least_gain:
             return _fit_parts(runs, begun, shape)[1]
     return (_fit_rooms(runs, begun, shape) if by_rooms or kept is None else _fit(runs, kept, shape))[1]

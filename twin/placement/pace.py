@@ -9,10 +9,11 @@ where a log shows a pace, answers draw works, and who is placed on a node slows 
 Processor sharing is the second factor, or a pressure of 1 where a node serves one request at its full pace (L.
 Kleinrock, Queueing Systems II, 1976, section 4.4).
 
-Under the right pace works scatter least around the tables. Of several, the one is taken under which a run is forecast
-best from the last ones on its node: where a node is slow for a while, more runs are beside one another, and all of
-them are slow; the last ones say so. It counts only where it is better than none beyond chance, by a share of the
-variance.
+Under the right pace works scatter least around the tables. Of several, the one is taken under which runs are closest to
+those around them on the node, which ended before they began or began after they had ended: where a node is slow for a
+while, more runs are beside one another, and all of them are slow; those around say so. (Those beside a run would hide a
+pace, since the longer they run, the more they slow it.) It counts only where it is better than none beyond chance, by a
+share of the variance.
 """
 
 from collections.abc import Mapping
@@ -28,15 +29,17 @@ from twin.placement.service_times import rows_by_group
 PRESSURES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)
 MAX_ROWS = 40_000
 """Requests that are looked at, the last ones."""
-LAST_RUNS = 3
-"""Runs on the node that a run is forecast from."""
+NEXT_RUNS = 3
+"""Runs on the node before a run, and after it, that it is held against."""
 TAILS = 0.005
-"""Share of the forecasts' errors, at either end, that count no more than the one at its border."""
+"""Share of these differences, at either end, that count no more than the one at its border."""
 LEAST_SHARE = 0.005
 """Of the variance, that a pace must gain: heavy-tailed runs hide much of it, and where there is none all lose."""
 LEAST_WORK_S = 1e-3
 RIDGES = (1.0, 10.0, 100.0, 1_000.0, 1e9)
 """Squares of slopes worth of doubt that a service's pressure differs from the others'; the last: none does."""
+CLEAR = 2.0
+"""Standard errors by which shared cores must gain beside a pressure."""
 STEPS = 3
 """Of least squares, by which the pressures of services are found."""
 
@@ -214,7 +217,7 @@ def fit_pace(
         together = [alike(pressure, True) for pressure in PRESSURES]
         errors_together = [errors(pace) for pace in together]
         both = int(np.argmin([one.mean() for one in errors_together]))
-        if clear_gain(found[best] - errors_together[both], stretch) > 0.0:
+        if clear_gain(found[best] - errors_together[both], stretch, CLEAR) > 0.0:
             return together[both]
     if tried[best].shares:
         return tried[best]
@@ -282,19 +285,27 @@ def _step(surprises: np.ndarray) -> np.ndarray:
 
 
 def _surprises(values: np.ndarray, runs: HeldRuns, num_services: int) -> np.ndarray:
-    """[runs with a forecast, columns] what forecasts of values [rows, columns] from the last runs on the node miss,
-    beyond the mean of the service there; in order of arrival."""
+    """[runs with neighbours in time, columns] what the runs before and after a run miss of its values [rows, columns],
+    beyond the mean of the service on the node; in order of arrival."""
     rows = np.flatnonzero(np.isfinite(values[:, 0]))
     found = np.full((len(rows), values.shape[1]), np.nan)
     for here in rows_by_group(runs.node[rows] * num_services + runs.service[rows]) if len(rows) else ():
         found[here] = values[rows[here]] - values[rows[here]].mean(axis=0)
+    missed, nothing = np.full_like(found, np.nan), np.zeros((1, values.shape[1]))
     for here in rows_by_group(runs.node[rows]) if len(rows) else ():
-        here = here[np.argsort(runs.start_s[rows[here]], kind="stable")]
-        sums = np.concatenate([np.zeros((1, values.shape[1])), np.cumsum(found[here], axis=0)])
-        forecast = (sums[LAST_RUNS:-1] - sums[: -LAST_RUNS - 1]) / LAST_RUNS
-        found[here[LAST_RUNS:]] -= forecast
-        found[here[:LAST_RUNS]] = np.nan
-    return found[np.isfinite(found[:, 0])]
+        start_s, finish_s = runs.start_s[rows[here]], runs.finish_s[rows[here]]
+        by_start, by_finish = (np.argsort(leaf, kind="stable") for leaf in (start_s, finish_s))
+        before = np.searchsorted(finish_s[by_finish], start_s, "right")
+        after = np.searchsorted(start_s[by_start], finish_s, "left")
+        known = (before >= NEXT_RUNS) & (after + NEXT_RUNS <= len(here))
+        before, after = before[known], after[known]
+        ended, began = (
+            np.cumsum(np.append(nothing, found[here[order]], axis=0), axis=0)
+            for order in (by_finish, by_start)
+        )
+        around = ended[before] - ended[before - NEXT_RUNS] + began[after + NEXT_RUNS] - began[after]
+        missed[here[known]] = found[here[known]] - around / (2 * NEXT_RUNS)
+    return missed[np.isfinite(missed[:, 0])]
 
 
 def _clipped(values: np.ndarray) -> np.ndarray:
