@@ -1,8 +1,8 @@
 """The rules that every comparison holds: fitted on a twin's log, and tuned in the twin.
 
 `expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere; a price and a wider
-spread of run times are tuned in the twin, with the members that policies are trained with. Where a crowd slows runs, so
-is then the toll for those that run already.
+spread of run times are tuned in the twin, with the members that policies are trained with. Where runs slow each
+other, so is then the toll for those that run already.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,8 +37,9 @@ SPREADS = (1.0, 2.0)
 CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
 """What is tried where a crowd slows runs; factors of the slopes found in the log: a request also slows those beside."""
 
-TOLLS = (0.0, 0.01, 0.03, 0.1)
-"""What is tried next, there, beside the numbers that the log gave and beside the best ones so far."""
+TOLLS = (0.0, 0.03, 0.1, 0.3)
+"""What is tried next where runs slow each other, with the numbers that the log gave and with the best ones so far. A log
+whose behaviour evens crowds out shows no slope: nodes fill up again, however few ran there at the offer."""
 
 
 def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
@@ -108,7 +109,7 @@ def tune_rules(
 
     candidates = _candidates(plain)
     best, tuned = best_of(key, candidates)
-    if _is_crowded(plain):
+    if _is_crowded(plain) or twin.encoding.cluster.pace is not None:
         key, num_before = jax.random.fold_in(key, len(candidates)), float(len(candidates).bit_length() - 1)
         best, tuned = best_of(key, _with_tolls([best, rules[EXPECTED_ON_TIME]]), num_before)
     return {TUNED: best}, tuned
