@@ -38,8 +38,8 @@ CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
 """What is tried where a crowd slows runs; factors of the slopes found in the log: a request also slows those beside."""
 
 TOLLS = (0.0, 0.03, 0.1, 0.3)
-"""What is tried next where runs slow each other, with the numbers that the log gave and with the best ones so far. A log
-whose behaviour evens crowds out shows no slope: nodes fill up again, however few ran there at the offer."""
+"""What is tried next where runs slow each other, with the log's numbers and with the best ones so far. Where the
+logged behaviour evens crowds out, no slope is seen: nodes fill up again, however few ran there at the offer."""
 
 
 def rules_of(twin: PlacementTwin) -> dict[str, PyTree]:
