@@ -34,6 +34,7 @@ from twin.placement.encoding import Encoding
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.learned import (
     ACCEPTANCE,
+    USUAL_RUN,
     AnswerConfig,
     AnswerModel,
     answer_network,
@@ -258,6 +259,7 @@ def loop_rate(case: Bench, num_decisions: int = 400) -> float:
                 loop.clock_s,
                 availability_s,
                 float(full[ACCEPTANCE, node]),
+                float(full[USUAL_RUN, node]),
                 unit_s,
                 LIMITS_S,
             )

@@ -77,14 +77,15 @@ def answer(
     uniforms: np.ndarray,
     clock_s: float,
     availability_s: float,
-    usual: float,
+    acceptance: float,
+    usual_run: float,
     unit_s: float,
     limits_s: tuple[float, float],
 ) -> dict[str, Any]:
-    """The fate of one offer, from a member's outputs [28], uniforms [8], the time until the node has room and the usual
-    probability of acceptance."""
-    usual = min(max(usual, 0.005), 0.995)
-    usual_logit = math.log(usual / (1.0 - usual))
+    """The fate of one offer, from a member's outputs [28], uniforms [8], the time until the node has room, the usual
+    probability of acceptance and log(1 + usual run time in units)."""
+    acceptance = min(max(acceptance, 0.005), 0.995)
+    usual_logit = math.log(acceptance / (1.0 - acceptance))
     accept = sigmoid(float(outputs[0]) + usual_logit)
     drop, fail, at_once = (sigmoid(float(logit)) for logit in outputs[1:4])
     if uniforms[0] >= accept:
@@ -98,6 +99,7 @@ def answer(
     start_s = clock_s + wait_s
     if uniforms[1] < drop:
         return {"accepted": True, "start_s": math.inf, "finish_s": start_s, "status": DROPPED}
-    run_s = duration_s(outputs[16:28], uniforms[6:8], unit_s, limits_s[1], [0.0, 1.0, 2.0, 3.0])
+    places = [usual_run - 0.3, usual_run, usual_run + 0.3, 1.0]
+    run_s = duration_s(outputs[16:28], uniforms[6:8], unit_s, limits_s[1], places)
     status = FAILED if uniforms[2] < fail else COMPLETED
     return {"accepted": True, "start_s": start_s, "finish_s": start_s + run_s, "status": status}

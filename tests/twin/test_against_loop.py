@@ -22,6 +22,7 @@ from twin.placement.features import NODE_FEATURES
 from twin.placement.history import replay_environment, replay_log
 from twin.placement.learned import (
     ACCEPTANCE,
+    USUAL_RUN,
     AnswerConfig,
     AnswerModel,
     answer_network,
@@ -254,6 +255,7 @@ def test_learned_answers_agree_with_the_loop(case: tuple[Encoding, Windows]) -> 
                 float(clock[stream]),
                 availability_s,
                 float(inputs[ACCEPTANCE]),
+                float(inputs[USUAL_RUN]),
                 unit_s,
                 (40.0 + availability_s, 60.0),
             )
