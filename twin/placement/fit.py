@@ -180,7 +180,7 @@ def _num_looks(config: AnswerConfig) -> int:
 def _optimiser(config: AnswerConfig, num_steps: Array) -> optax.GradientTransformation:
     def schedule(count: Array) -> Array:  # optax's cosine takes no traced number of steps
         angle = jnp.pi * jnp.minimum(count, num_steps) / num_steps
-        return config.learning_rate * 0.5 * (1.0 + jnp.cos(angle))
+        return config.learning_rate_of(num_steps) * 0.5 * (1.0 + jnp.cos(angle))
 
     return optax.chain(
         optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=config.weight_decay)

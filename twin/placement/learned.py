@@ -61,6 +61,8 @@ _AVAILABILITY_SCALE = 0.1
 _LEVEL_SCALE, _TIDE_SCALE, _DISCONTENT_SCALE = 4.0, 2.0, 4.0
 """Brings levels, logarithms that are tenths, to the order of one, as the other inputs are: the smaller an input, the
 larger the weight it needs, and weights decay."""
+LONG_RATE, LONG_STEPS, MAX_RATE = 1.5e-3, 3000, 8e-3
+"""Learning rates go by the number of gradient steps: a short fit that goes as slowly as a long one stops half-way."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +72,8 @@ class AnswerConfig:
     Attributes:
         num_members: Networks in the ensemble.
         hidden: Widths of their hidden layers.
-        learning_rate: Of Adam, decayed to zero by a cosine.
+        learning_rate: Of Adam, decayed to zero by a cosine. None: `LONG_RATE` for `LONG_STEPS` or more, in inverse
+            proportion to the steps for fewer, at most `MAX_RATE`.
         weight_decay: Decoupled (AdamW): times the learning rate it is the share that a weight loses in a step.
         batch_size: Rows per gradient step and member.
         num_steps: Gradient steps at most, in whole `evaluate_every`; one such at least.
@@ -81,7 +84,7 @@ class AnswerConfig:
 
     num_members: int = 5
     hidden: tuple[int, ...] = (128, 128)
-    learning_rate: float = 1.5e-3
+    learning_rate: float | None = None
     weight_decay: float = 0.3
     batch_size: int = 512
     num_steps: int = 3000
@@ -97,12 +100,19 @@ class AnswerConfig:
                 f"numbers of an ensemble {counts}, hidden widths {self.hidden}", where="[twin]",
                 allowed="1 or more of num_members, batch_size, num_steps, evaluate_every, patience and every width",
             )  # fmt: skip
-        if not (0.0 < self.held_out < 1.0 and 0.0 < self.learning_rate < np.inf and self.weight_decay >= 0.0):
+        rate = LONG_RATE if self.learning_rate is None else self.learning_rate
+        if not (0.0 < self.held_out < 1.0 and 0.0 < rate < np.inf and self.weight_decay >= 0.0):
             raise ConfigError(
-                f"held_out = {self.held_out:g}, learning_rate = {self.learning_rate:g}, "
+                f"held_out = {self.held_out:g}, learning_rate = {rate:g}, "
                 f"weight_decay = {self.weight_decay:g}",
                 where="[twin]", allowed="held_out between 0 and 1, a positive learning rate, no negative decay",
             )  # fmt: skip
+
+    def learning_rate_of(self, num_steps: Array) -> Array | float:
+        """Of the first of so many gradient steps."""
+        if self.learning_rate is not None:
+            return self.learning_rate
+        return jnp.clip(LONG_RATE * LONG_STEPS / num_steps, LONG_RATE, MAX_RATE)
 
 
 class _AnswerMemory(NamedTuple):
