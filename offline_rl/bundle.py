@@ -119,7 +119,8 @@ def read_network(folder: Path, contract: PolicyContract) -> dict[str, np.ndarray
     path, wanted = folder / ARRAYS, wanted_shapes(contract)
     arrays = read_arrays(path, max_bytes=min(8 * sum(map(prod, wanted.values())), MAX_BYTES))
     for name, shape in wanted.items():
-        if name.rpartition("/")[2] in LATER_NUMBERS:  # earlier bundles have none
+        rule, _, number = name.rpartition("/")
+        if number in LATER_NUMBERS.get(rule, ()):  # earlier bundles have none
             arrays.setdefault(name, np.zeros(shape, np.float32))
     check_shapes(arrays, contract, where=str(path))
     if not all(array.dtype.kind == "f" and np.isfinite(array).all() for array in arrays.values()):

@@ -6,7 +6,8 @@
     expected_on_time         acceptance * Phi(ln((deadline - delay) / run) / spread)
                              - price * ln(1 + core time) * (1 + busy)
                              - toll * ln(1 + running) * ln(1 + usual run) - haste * ln(1 + delay + run)
-    least_expected_response  ln(acceptance) - ln(delay + run)
+    least_expected_response  ln(acceptance) - ln(delay + run) - price * ln(1 + core time) * (1 + busy)
+                             - toll * ln(1 + running) * ln(1 + usual run)
     on_time_by_replicas      see `offline_rl.rules.on_time_by_replicas`
 
 Durations are in the time units of the contract's setting; features are read by the contract's names.
@@ -44,14 +45,17 @@ BY_REPLICAS = (
 """Those that the rule of slot mode reads."""
 LEAST_ACCEPTANCE = 1e-3
 """A refusal is another try, at most a thousand of them."""
-CROWDING, BEHIND_SCALE, TOLL = "crowding", "behind_scale", "toll"
-LATER_NUMBERS = (CROWDING, BEHIND_SCALE, TOLL)
-"""Numbers that earlier bundles do not have: zeros there."""
+CROWDING, BEHIND_SCALE, PRICE, TOLL = "crowding", "behind_scale", "price", "toll"
+LATER_NUMBERS: Mapping[str, tuple[str, ...]] = {
+    EXPECTED_ON_TIME: (CROWDING, BEHIND_SCALE, TOLL),
+    LEAST_EXPECTED_RESPONSE: (CROWDING, BEHIND_SCALE, PRICE, TOLL),
+}
+"""Numbers that earlier bundles of a rule do not have: zeros there."""
 _DELAY = {"latency": (KINDS_OF_OFFER,), "per_mib": (KINDS_OF_OFFER,), "wait_scale": (), BEHIND_SCALE: ()}
-_TIMES = {**_DELAY, CROWDING: (3,)}
+_COMMON = {**_DELAY, CROWDING: (3,), PRICE: (), TOLL: ()}
 NUMBERS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
-    EXPECTED_ON_TIME: {**_TIMES, "spread": (), "price": (), TOLL: (), "haste": ()},
-    LEAST_EXPECTED_RESPONSE: _TIMES,
+    EXPECTED_ON_TIME: {**_COMMON, "spread": (), "haste": ()},
+    LEAST_EXPECTED_RESPONSE: _COMMON,
     ON_TIME_BY_REPLICAS: {"latency": (KINDS_OF_OFFER,), "spread": (), "price": (), "haste": ()},
 }
 """Rule -> name of every number -> its shape."""
@@ -63,7 +67,7 @@ MEANINGS: Mapping[str, str] = {
     BEHIND_SCALE: "the same where cores are free, but others wait or a GPU is asked for and none is free",
     CROWDING: "how runs lengthen beside others: powers of 1 + running and of the load above 1, and the usual",
     "spread": "standard deviation of the logarithm of run times about the usual",
-    "price": "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
+    PRICE: "worth of cores kept free, for every unit of ln(1 + core time) on an idle node; double on a full one",
     TOLL: "what it costs those that run there, for every unit of ln(1 + running) * ln(1 + run)",
     "haste": "worth of an earlier end between offers equally sure, for every unit of ln(1 + response)",
 }
@@ -127,15 +131,16 @@ def numpy_scores(contract: PolicyContract, arrays: Numbers) -> Callable[[np.ndar
         if rule == ON_TIME_BY_REPLICAS:
             return np.asarray(replica_scores(np, _normal_cdf, numbers, seen, of_request), np.float32)
         delay, run = _delay(numbers, seen, of_request), _run(numbers, seen)
+        core_time = np.log1p(_duration(seen["core_time"]))
+        cost = numbers[PRICE] * core_time * (2.0 - seen["free_cpu_cores"])
+        cost = cost + numbers[TOLL] * seen["num_running"] * np.log1p(_duration(seen["usual_run"]))
         if rule == LEAST_EXPECTED_RESPONSE:
-            accepted = np.maximum(seen["acceptance"], np.float32(LEAST_ACCEPTANCE))
-            return np.asarray(np.log(accepted) - np.log(np.maximum(delay + run, np.float32(TINY))))
+            accepted = np.log(np.maximum(seen["acceptance"], np.float32(LEAST_ACCEPTANCE)))
+            response = np.log(np.maximum(delay + run, np.float32(TINY)))
+            return np.asarray(accepted - response - cost, np.float32)
         left = _duration(of_request["deadline"]) - delay
         on_time = share_on_time(np, _normal_cdf, left, run, numbers["spread"])
         on_time = np.where(of_request["has_deadline"] > 0.5, on_time, np.float32(1.0))
-        core_time = np.log1p(_duration(seen["core_time"]))
-        cost = numbers["price"] * core_time * (2.0 - seen["free_cpu_cores"])
-        cost = cost + numbers[TOLL] * seen["num_running"] * np.log1p(_duration(seen["usual_run"]))
         found = seen["acceptance"] * on_time - cost - numbers["haste"] * np.log1p(delay + run)
         return np.asarray(found, np.float32)
 

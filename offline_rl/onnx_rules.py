@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from offline_rl.contract import LEAST_EXPECTED_RESPONSE, ON_TIME_BY_REPLICAS, PolicyContract
-from offline_rl.numpy_rules import BEHIND_SCALE, CROWDING, LEAST_ACCEPTANCE, TOLL, rows_of, rule_of
+from offline_rl.numpy_rules import BEHIND_SCALE, CROWDING, LEAST_ACCEPTANCE, PRICE, TOLL, rows_of, rule_of
 from offline_rl.replica_scores import TINY
 
 if TYPE_CHECKING:
@@ -63,25 +63,35 @@ def rule_scores(graph: "Graph", contract: PolicyContract) -> str:
     response = add("Add", delay, run)
     if terms.rule == LEAST_EXPECTED_RESPONSE:
         accepted = add("Log", terms.at_least(terms.of_choice("acceptance"), LEAST_ACCEPTANCE))
-        scores = add("Sub", accepted, add("Log", terms.at_least(response, TINY)))
+        worth = add("Sub", accepted, add("Log", terms.at_least(response, TINY)))
+        scores = _less_toll(terms, _less_price(terms, worth))
     else:
         left = add("Sub", terms.duration(terms.of_context("deadline")), delay)
         worth = add("Mul", terms.of_choice("acceptance"), _on_time(terms, left, run))
-        alone = terms.log1p(terms.duration(terms.of_choice("usual_run")))
-        beside = add("Mul", terms.of_choice("num_running"), alone)
-        worth = add("Sub", worth, add("Mul", terms.number(TOLL), beside))
-        scores = _less_costs(terms, worth, response)
+        scores = _less_haste(terms, _less_price(terms, _less_toll(terms, worth)), response)
     return add("Cast", scores, to=graph.onnx.TensorProto.FLOAT)
 
 
-def _less_costs(terms: _Terms, worth: str, response: str) -> str:
-    """What an offer is worth, less the price of its cores and of a later end."""
+def _less_toll(terms: _Terms, worth: str) -> str:
+    """What an offer is worth, less what it costs those that run there."""
+    add = terms.graph.add
+    alone = terms.log1p(terms.duration(terms.of_choice("usual_run")))
+    beside = add("Mul", terms.of_choice("num_running"), alone)
+    return add("Sub", worth, add("Mul", terms.number(TOLL), beside))
+
+
+def _less_price(terms: _Terms, worth: str) -> str:
+    """What an offer is worth, less the price of its cores."""
     add = terms.graph.add
     core_time = terms.log1p(terms.duration(terms.of_choice("core_time")))
     crowding = add("Sub", terms.value(2.0), terms.of_choice("free_cpu_cores"))
-    cost = add("Mul", add("Mul", terms.number("price"), core_time), crowding)
-    haste = add("Mul", terms.number("haste"), terms.log1p(response))
-    return add("Sub", add("Sub", worth, cost), haste)
+    return add("Sub", worth, add("Mul", add("Mul", terms.number(PRICE), core_time), crowding))
+
+
+def _less_haste(terms: _Terms, worth: str, response: str) -> str:
+    """What an offer is worth, less what a later end costs."""
+    haste = terms.graph.add("Mul", terms.number("haste"), terms.log1p(response))
+    return terms.graph.add("Sub", worth, haste)
 
 
 def _by_replicas(terms: _Terms) -> str:
@@ -101,7 +111,7 @@ def _by_replicas(terms: _Terms) -> str:
     )
     left = add("Sub", add("Sub", left, wait), add("Mul", terms.value(2.0), latency))
     response = add("Add", add("Add", wait, run), latency)
-    return _less_costs(terms, _on_time(terms, left, run), response)
+    return _less_haste(terms, _less_price(terms, _on_time(terms, left, run)), response)
 
 
 def _delay(terms: _Terms) -> str:

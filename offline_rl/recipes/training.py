@@ -21,7 +21,7 @@ import numpy as np
 from logs_schema.background import Background, NotesAlone
 from logs_schema.progress import Progress, SilentProgress
 from offline_rl.algorithms import PPOConfig, ppo
-from offline_rl.contract import EXPECTED_ON_TIME, RULES
+from offline_rl.contract import RULES
 from offline_rl.export import network_facts
 from offline_rl.networks import Actor, Example, example_in
 from offline_rl.recipes.cloning import fit_clone
@@ -43,7 +43,7 @@ from offline_rl.recipes.log_learners import LearnerSearch, learn_from_log
 from offline_rl.recipes.schedulers import TWIN, Schedulers, best_seed, policy_params, stacked
 from offline_rl.recipes.twin_experience import members_of, rollouts_in
 from offline_rl.rules import rule_actor
-from offline_rl.rules.in_twin import DESCRIPTIONS, TUNED, rules_in_words, rules_of, tune_rules
+from offline_rl.rules.in_twin import DESCRIPTIONS, TUNED, rules_in_words, rules_of, tunable, tune_rules
 from offline_rl.rules.residual import on_rule
 from offline_rl.selecting import Selected, train_selecting
 from twin.arrays import kept_arrays
@@ -284,14 +284,12 @@ def _residual(
 def _rule_rungs(rules: Mapping[str, PyTree]) -> list[Rung]:
     """The rules from the simplest on."""
     actors = {rule: rule_actor(rule) for rule in RULES}
-    known = [(name, rules[name]) for name in DESCRIPTIONS if name in rules]
+    plain = {tuned: rule for rule, tuned in TUNED.items()}
     return [
-        Rung(
-            name, 0, actors[kind_of(params)], params, is_rule=True,
-            tunes=EXPECTED_ON_TIME if name == TUNED else "",
-        )
-        for name, params in known
-    ]  # fmt: skip
+        Rung(name, 0, actors[kind_of(rules[name])], rules[name], is_rule=True, tunes=plain.get(name, ""))
+        for name in DESCRIPTIONS
+        if name in rules
+    ]
 
 
 def _ladder(
@@ -338,7 +336,7 @@ def _rules(
             rules |= kept_arrays(
                 keep and keep / RULES_TUNED,
                 lambda: tune_rules(key, twin, episodes, model, rules, num_streams, stage)[0],
-                lambda: {TUNED: rules[EXPECTED_ON_TIME]} if EXPECTED_ON_TIME in rules else {},
+                lambda: {TUNED[tunable(rules)]: rules[tunable(rules)]},
             )
     return rules
 

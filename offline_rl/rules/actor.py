@@ -36,9 +36,11 @@ def rule_params(rule: str, **numbers: object) -> PyTree:
         "wait_scale": 1.0,
         "behind_scale": 0.0,
         "crowding": [0.0] * 3,
+        "price": 0.0,
+        "toll": 0.0,
     }
     if rule == EXPECTED_ON_TIME:
-        names |= {"spread": RUN_TIME_SPREAD, "price": 0.0, "toll": 0.0, "haste": HASTE}
+        names |= {"spread": RUN_TIME_SPREAD, "haste": HASTE}
     values = {name: jnp.asarray(numbers.get(name, usual), jnp.float32) for name, usual in names.items()}
     return {"params": {rule: values}}
 

@@ -13,7 +13,7 @@ decides between offers that are equally sure, or equally late; without a deadlin
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
 
-from offline_rl.rules.offers import OfferEstimates, expected_delay, expected_run
+from offline_rl.rules.offers import OfferEstimates, cost_to_others, expected_delay, expected_run
 from twin.contracts import Array, PyTree
 
 HASTE = 1e-3
@@ -37,6 +37,5 @@ def expected_on_time(params: PyTree, offers: OfferEstimates) -> Array:
     share = jnp.maximum(jnp.where(jnp.isfinite(left), left, 1.0), _TINY) / jnp.maximum(run, _TINY)
     on_time = jnp.where(left > 0.0, ndtr(jnp.log(share) / params["spread"]), 0.0)
     on_time = jnp.where(jnp.isinf(left), 1.0, on_time)
-    cost = params["price"] * jnp.log1p(offers.core_time) * (1.0 + offers.busy)
-    cost += params["toll"] * offers.crowd[0] * jnp.log1p(offers.run)
-    return offers.acceptance * on_time - cost - params["haste"] * jnp.log1p(delay + run)
+    cost = cost_to_others(params, offers) + params["haste"] * jnp.log1p(delay + run)
+    return offers.acceptance * on_time - cost

@@ -1,8 +1,9 @@
 """The rules that every comparison holds: fitted on a twin's log, and tuned in the twin.
 
-`expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere; a price and a wider
-spread of run times are tuned in the twin, with the members that policies are trained with. Where runs slow each
-other, so is then the toll for those that run already.
+`expected_on_time` stands wherever requests have deadlines, `least_expected_response` everywhere. The first of them that
+stands is tuned in the twin, with the members that policies are trained with: its price of cores, and how wide run times
+scatter or, without deadlines, how long backlogs take. Where runs slow each other, so is then the toll for those that
+run already.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,16 +25,23 @@ from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
 from twin.placement.windows import Windows
 
-TUNED = "expected_on_time_tuned"
+TUNED = {rule: f"{rule}_tuned" for rule in (EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE)}
+"""Rule -> name of its tuned form."""
 DESCRIPTIONS = {
     EXPECTED_ON_TIME: "a rule: acceptance times the probability of ending within the deadline, by the log's own tables",
-    TUNED: "the same rule, its price of cores, its spread of run times and its toll tuned in the training twin",
+    TUNED[
+        EXPECTED_ON_TIME
+    ]: "the same rule, its price of cores, its spread of run times and its toll tuned in the training twin",
     LEAST_EXPECTED_RESPONSE: "a rule: earliest expected end, by queues and the log's own tables",
+    TUNED[
+        LEAST_EXPECTED_RESPONSE
+    ]: "the same rule, its price of cores, its scale of waits and its toll tuned in the training twin",
 }
 """Name of a rule -> one sentence."""
 PRICES = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8)
-SPREADS = (1.0, 2.0)
-"""What is tried; factors of the spread found in the log."""
+FACTORS = (1.0, 2.0)
+"""What is tried; factors of the numbers in `SCALED`, as the log gave them."""
+SCALED = {EXPECTED_ON_TIME: ("spread",), LEAST_EXPECTED_RESPONSE: ("wait_scale", "behind_scale")}
 CROWDED_PRICES, CROWDINGS = (0.0, 0.05, 0.2, 0.8), (1.0, 2.0)
 """What is tried where a crowd slows runs; factors of the slopes found in the log: a request also slows those beside."""
 
@@ -71,8 +79,8 @@ def tune_rules(
     rules: Mapping[str, PyTree],
     num_streams: int,
     stage: Stage = unseen,
-) -> tuple[dict[str, PyTree], Tuned | None]:
-    """The tuned rules by name, and how the candidates did; nothing where there is nothing to tune.
+) -> tuple[dict[str, PyTree], Tuned]:
+    """The tuned rule by its name, and how the candidates did.
 
     Args:
         key: PRNG key.
@@ -83,14 +91,13 @@ def tune_rules(
         num_streams: Streams that every candidate plays in a round, a multiple of the members.
         stage: Told how many rounds are done.
     """
-    if EXPECTED_ON_TIME not in rules:
-        return {}, None
-    plain = rules[EXPECTED_ON_TIME]["params"][EXPECTED_ON_TIME]
+    rule = tunable(rules)
+    plain = numbers_of(rules[rule])
 
     @jax.jit
     def play(windows: Windows, model: AnswerModel, params: PyTree, keys: Array) -> Array:
         def one(params: PyTree, key: Array) -> Array:
-            policy = greedy_policy(rule_actor(EXPECTED_ON_TIME), params)
+            policy = greedy_policy(rule_actor(rule), params)
             episodes = twin.played(key, policy, num_streams, windows=windows, model=model)
             return weighted_mean(episodes.reward, episodes.active.astype(jnp.float32))
 
@@ -107,42 +114,47 @@ def tune_rules(
         )
         return candidates[tuned.best], tuned
 
-    candidates = _candidates(plain)
+    candidates = _candidates(rule, plain)
     best, tuned = best_of(key, candidates)
     if _is_crowded(plain) or twin.encoding.cluster.pace is not None:
         key, num_before = jax.random.fold_in(key, len(candidates)), float(len(candidates).bit_length() - 1)
-        best, tuned = best_of(key, _with_tolls([best, rules[EXPECTED_ON_TIME]]), num_before)
-    return {TUNED: best}, tuned
+        best, tuned = best_of(key, _with_tolls(rule, [best, rules[rule]]), num_before)
+    return {TUNED[rule]: best}, tuned
+
+
+def tunable(rules: Mapping[str, PyTree]) -> str:
+    """The rule that is tuned: the first that a log supports."""
+    return next(rule for rule in TUNED if rule in rules)
 
 
 def _is_crowded(plain: Mapping[str, Array]) -> bool:
     return bool(jnp.any(plain["crowding"] > 0.0))
 
 
-def _with_tolls(rules: Sequence[PyTree]) -> list[PyTree]:
-    """Every rule with every toll."""
+def _with_tolls(rule: str, tuned: Sequence[PyTree]) -> list[PyTree]:
+    """Each of some parameters of the rule with every toll."""
     return [
-        {"params": {EXPECTED_ON_TIME: {**numbers_of(rule), "toll": jnp.float32(toll)}}}
-        for rule in rules
+        {"params": {rule: {**numbers_of(params), "toll": jnp.float32(toll)}}}
+        for params in tuned
         for toll in TOLLS
     ]
 
 
-def _candidates(plain: Mapping[str, Array]) -> list[PyTree]:
+def _candidates(rule: str, plain: Mapping[str, Array]) -> list[PyTree]:
     """Parameters of the rule around the numbers that the log gave."""
     prices, crowdings = (CROWDED_PRICES, CROWDINGS) if _is_crowded(plain) else (PRICES, CROWDINGS[:1])
     return [
         {
             "params": {
-                EXPECTED_ON_TIME: {
+                rule: {
                     **plain,
+                    **{name: factor * plain[name] for name in SCALED[rule]},
                     "price": jnp.float32(price),
-                    "spread": spread * plain["spread"],
                     "crowding": crowding * plain["crowding"],
                 }
             }
         }
-        for spread in SPREADS
+        for factor in FACTORS
         for crowding in crowdings
         for price in prices
     ]

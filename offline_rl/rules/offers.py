@@ -93,6 +93,12 @@ def expected_run(params: PyTree, offers: OfferEstimates) -> Array:
     return offers.run * jnp.exp(by_count * offers.crowd[0] + by_load * offers.crowd[1] - usual)
 
 
+def cost_to_others(params: PyTree, offers: OfferEstimates) -> Array:
+    """[choices, *batch] what a request costs those that come later, by `price`, and those that run there, by `toll`."""
+    later = params["price"] * jnp.log1p(offers.core_time) * (1.0 + offers.busy)
+    return later + params["toll"] * offers.crowd[0] * jnp.log1p(offers.run)
+
+
 def parts_of(observation: PyTree) -> tuple[Array, Array]:
     """An observation as (node features [F, choices, *batch], request features [R, *batch])."""
     nodes, request = jax.tree.leaves(observation)

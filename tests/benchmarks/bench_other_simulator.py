@@ -37,7 +37,8 @@ NUM_LOG_DAYS, NUM_TRAIN_DAYS, NUM_REPLICATIONS = 6, 3, 2
 LATER = {"next day": (NUM_LOG_DAYS, 0.0), "four weeks": (NUM_LOG_DAYS + 28, 0.25)}
 """Name -> day, and how far run times have moved."""
 POLICIES = (
-    "ladder", "expected_on_time", "expected_on_time_tuned", "least_expected_response", "twin", "residual", "bc_greedy",
+    "ladder", "expected_on_time", "expected_on_time_tuned", "least_expected_response", "least_expected_response_tuned",
+    "twin", "residual", "bc_greedy",
 )  # fmt: skip
 LOGGED, SHORTEST = "logged", "shortest_queue"
 

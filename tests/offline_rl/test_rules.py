@@ -112,10 +112,15 @@ def test_expected_on_time_by_hand() -> None:
 
 
 def test_least_expected_response_by_hand() -> None:
-    found = [-math.log(9.0 / 0.9), -math.log(6.4 / 0.8), -math.log(3.4 / 0.6)]
-    np.testing.assert_allclose(
-        scores_of(LEAST_EXPECTED_RESPONSE, observation_of(NODES, DEADLINE)), found, rtol=1e-5
-    )
+    own = np.array([-math.log(9.0 / 0.9), -math.log(6.4 / 0.8), -math.log(3.4 / 0.6)])
+    later = np.array(
+        [2.0 * math.log(2.5), 1.5 * math.log(2.5), math.log(1.2)]
+    )  # (1 + busy) ln(1 + core-time)
+    there = np.array([math.log(4.0) * math.log(4.0), 0.0, 0.0])  # three run on the first node
+    seen = observation_of(({**NODES[0], "running": 3.0}, *NODES[1:]), DEADLINE)
+    for price, toll in ((0.0, 0.0), (0.1, 0.0), (0.1, 0.2)):
+        found = scores_of(LEAST_EXPECTED_RESPONSE, seen, price=price, toll=toll)
+        np.testing.assert_allclose(found, own - price * later - toll * there, rtol=1e-5)
 
 
 def test_a_crowd_slows_runs_by_hand() -> None:
@@ -124,7 +129,9 @@ def test_a_crowd_slows_runs_by_hand() -> None:
     usual = {"crowding": [0.5, 1.0, math.log(2.0)]}
     runs = [3.0 * 2.0 * 2.0 / 2.0, 6.0 / 2.0, 2.0 / 2.0]
     responses = [(6.0 + runs[0]) / 0.9, (0.4 + runs[1]) / 0.8, (1.4 + runs[2]) / 0.6]
-    found = scores_of(LEAST_EXPECTED_RESPONSE, observation_of(crowded, DEADLINE), **usual)
+    found = scores_of(
+        LEAST_EXPECTED_RESPONSE, observation_of(crowded, DEADLINE), price=0.0, toll=0.0, **usual
+    )
     np.testing.assert_allclose(found, -np.log(responses), rtol=1e-5)
     on_time = NormalDist().cdf(math.log((DEADLINE - 6.0) / runs[0]) / 0.3)
     seen = observation_of(crowded, DEADLINE)
@@ -140,9 +147,9 @@ def test_a_request_behind_others_waits_though_cores_are_free_by_hand() -> None:
     nodes = (NODES[0], {**NODES[1], "queued": 1.0, "free_gpus": 0.5}, {**NODES[2], "backlog": 8.0})
     for gpus, delays in ((0.0, (6.0, 1.5, 1.4)), (1.0, (6.0, 1.5, 6.0))):
         parts = zip(nodes, delays, strict=True)
-        found = [-math.log((delay + node["run"]) / node["acceptance"]) for node, delay in parts]
-        seen = observation_of(nodes, None, gpus)
-        np.testing.assert_allclose(scores_of(LEAST_EXPECTED_RESPONSE, seen), found, rtol=1e-5)
+        expected = [-math.log((delay + node["run"]) / node["acceptance"]) for node, delay in parts]
+        found = scores_of(LEAST_EXPECTED_RESPONSE, observation_of(nodes, None, gpus), price=0.0, toll=0.0)
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
 def test_what_is_late_already_or_has_no_deadline_goes_where_it_ends_soonest() -> None:
@@ -183,14 +190,15 @@ def plain_choice(
         by_count, by_load, usual = numbers["crowding"]
         longer = by_count * one["num_running"] + by_load * math.log(max(1.0, load)) - usual
         run = math.expm1(one["usual_run"]) * math.exp(longer)
+        cost = numbers["price"] * one["core_time"] * (2.0 - one["free_cpu_cores"])
+        cost += numbers["toll"] * one["num_running"] * one["usual_run"]
         if rule == LEAST_EXPECTED_RESPONSE:
-            found.append((-(delay + run) / max(one["acceptance"], 1e-3), at))
+            accepted = max(one["acceptance"], 1e-3)
+            found.append((math.log(accepted) - math.log(max(delay + run, 1e-6)) - cost, at))
             continue
         on_time, left = 1.0, math.expm1(asked["deadline"]) - delay
         if asked["has_deadline"]:
             on_time = normal.cdf(math.log(left / run) / numbers["spread"]) if left > 0.0 else 0.0
-        cost = numbers["price"] * one["core_time"] * (2.0 - one["free_cpu_cores"])
-        cost += numbers["toll"] * one["num_running"] * one["usual_run"]
         found.append((one["acceptance"] * on_time - cost - numbers["haste"] * math.log1p(delay + run), at))
     found.sort(key=lambda each: (-each[0], each[1]))
     lead = found[0][0] - found[1][0] if len(found) > 1 else math.inf

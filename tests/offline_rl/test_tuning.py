@@ -1,12 +1,20 @@
-"""Successive halving: the best of candidates with a known optimum, by paired plays of one compiled shape."""
+"""Rules tuned by successive halving: the best of candidates with a known optimum, by paired plays of one shape."""
+
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE
 from offline_rl.errors import TrainingError
+from offline_rl.rules import numbers_of, rule_params
+from offline_rl.rules.in_twin import tune_rules
 from offline_rl.rules.tuning import successive_halving
+from tests.offline_rl.test_rules import NODES, observation_of
+from twin.contracts import Policy
 
 CANDIDATES = [{"price": jnp.float32(price)} for price in np.linspace(0.0, 1.0, 8)]
 BEST = 5
@@ -55,3 +63,35 @@ def test_ties_go_to_the_first_and_odd_numbers_are_refused() -> None:
     assert successive_halving(jax.random.key(0), level, CANDIDATES[:1]).best == 0
     with pytest.raises(TrainingError, match="6 candidates"):
         successive_halving(jax.random.key(0), level, CANDIDATES[:6])
+
+
+class _KeepsFastNodesFree:
+    """A twin of one decision, which is worth 1 on the second node, that is slower, and leaves the first one free."""
+
+    encoding = SimpleNamespace(cluster=SimpleNamespace(pace=None))
+    seen = observation_of(
+        (
+            {**NODES[1], "same_site": 1.0, "backlog": 0.0, "needed": 1.0, "free": 1.0, "run": 2.0},
+            {**NODES[1], "same_site": 1.0, "backlog": 0.0, "needed": 0.1, "free": 1.0, "run": 2.5},
+        ),
+        None,
+    )
+
+    def played(
+        self, key: jax.Array, policy: Policy, *_arguments: object, **_windows: object
+    ) -> SimpleNamespace:
+        chosen = policy(key, self.seen, jnp.ones(self.seen.node.shape[1:], bool))
+        return SimpleNamespace(reward=chosen.astype(jnp.float32), active=jnp.ones(chosen.shape, bool))
+
+
+@pytest.mark.parametrize("names", [[LEAST_EXPECTED_RESPONSE], [EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE]])
+def test_the_first_rule_that_a_log_supports_is_tuned(names: list[str]) -> None:
+    """A price that keeps cores free is found, whether requests have deadlines or not."""
+    rules = {name: rule_params(name) for name in names}
+    twin: Any = _KeepsFastNodesFree()
+    tuned, tried = tune_rules(jax.random.key(0), twin, cast(Any, ()), cast(Any, ()), rules, 1)
+    assert list(tuned) == [f"{names[0]}_tuned"]
+    (params,) = tuned.values()
+    assert tried.values[tried.best] == 1.0
+    assert tried.values[0] == 0.0  # as the log has it
+    assert float(numbers_of(params)["price"]) > 0.0
