@@ -14,6 +14,7 @@ from evaluation.simulator.options import LINK_KINDS, PROCESSOR_SHARING, LinkFaul
 from evaluation.simulator.request_lists import DayRequests
 from evaluation.simulator.world import FIRST_WEEKEND_DAY, World
 from logs_schema.calendar import DAYS_A_WEEK
+from twin.contracts import PyTree
 
 NUM_LINKS = len(LINK_KINDS)
 _NUM_QUANTILES = 20_000
@@ -61,6 +62,8 @@ class DayConditions(NamedTuple):
     tide_phase: np.ndarray  # [services, sites]: when each is hot, in cycles
     # the day's requests, where they are listed and not drawn (`simulator.workloads`)
     requests: DayRequests | None = None
+    # the day's `modulation.HiddenChanges`, where they are those of a log and not drawn anew; of whole days alone
+    hidden: PyTree | None = None
 
 
 class WorldAgents(NamedTuple):

@@ -17,7 +17,7 @@ from evaluation.simulator.behaviour import Behaviour, BehaviourView
 from evaluation.simulator.conditions import DayConditions, conditions
 from evaluation.simulator.failures import is_up
 from evaluation.simulator.hosting import allowed_nodes
-from evaluation.simulator.mechanics import Completions, Mechanics, mechanics_of
+from evaluation.simulator.mechanics import Completions, Mechanics, hidden_of, mechanics_of
 from evaluation.simulator.names import Names, own_names
 from evaluation.simulator.request_lists import DayRequests
 from evaluation.simulator.world import World
@@ -78,7 +78,7 @@ def play(
     if requests is not None:
         numbers = [today._replace(requests=requests(day)) for today, day in zip(numbers, days, strict=True)]
     today = jax.tree.map(lambda *leaves: np.stack(leaves), *numbers)
-    keys = jnp.stack([jax.random.fold_in(jax.random.key(seed), int(day)) for day in days])
+    keys = jnp.stack([_day_key(seed, day) for day in days])
     return play_streams(world, behaviour, today, keys, chunk_steps=chunk_steps, progress=progress)
 
 
@@ -143,8 +143,22 @@ def _programs(
     )
 
 
+def with_hidden(world: World, today: DayConditions, seed: int) -> DayConditions:
+    """The day with the hidden changes that it has in the histories of this seed: they do not depend on decisions."""
+    key = _begin_key(_day_key(seed, int(today.day)))
+    return today._replace(hidden=hidden_of(key, world, today))
+
+
+def _day_key(seed: int, day: float) -> Array:
+    return jax.random.fold_in(jax.random.key(seed), int(day))
+
+
+def _begin_key(key: Array) -> Array:
+    return jax.random.fold_in(key, 0)
+
+
 def _begin(mechanics: Mechanics, today: DayConditions, key: Array) -> _System:
-    state, (clock_s, request, live) = mechanics.begin(jax.random.fold_in(key, 0), today)
+    state, (clock_s, request, live) = mechanics.begin(_begin_key(key), today)
     return _System(clock_s, request, live, state)
 
 

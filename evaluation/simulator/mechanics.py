@@ -131,6 +131,11 @@ def drawn(world: World, names: Names) -> Mechanics:
     return Mechanics(begin, held, offer, following, lambda _today, _state: None)
 
 
+def hidden_of(key: Array, world: World, today: DayConditions) -> HiddenChanges:
+    """The hidden changes of a day that mechanics begin with this key."""
+    return draw_hidden(jax.random.fold_in(key, _HIDDEN), world, today, ())
+
+
 class Unfolding(NamedTuple):
     """The state of an event simulation, with the agents that send requests; leaves with any stream axes."""
 

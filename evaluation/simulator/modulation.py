@@ -45,7 +45,10 @@ NOTHING_HIDDEN = HiddenChanges()
 
 
 def draw_hidden(key: Array, world: World, today: DayConditions, streams: Streams) -> HiddenChanges:
-    """Draws the changes of nodes and work in one replication of a day; nodes in the order of `today`."""
+    """Draws the changes of nodes and work in one replication of a day, unless they are given; nodes in the order of
+    `today`."""
+    if today.hidden is not None:
+        return _alike(today.hidden, streams)
     speed = work = taken_s = None
     if world.slow_nodes.any:
         speed = _draw(jax.random.fold_in(key, _NODES), world.slow_nodes, len(world.nodes), streams)
@@ -63,6 +66,15 @@ def draw_hidden(key: Array, world: World, today: DayConditions, streams: Streams
         numbers = jax.random.uniform(jax.random.fold_in(key, _TAKEN), shape, minval=SMALLEST_UNIFORM)
         taken_s = jnp.where(numbers[0] < world.taken_cores, -jnp.log(numbers[1]) * world.taken_mean_s, 0.0)
     return HiddenChanges(speed, work, taken_s)
+
+
+def _alike(hidden: HiddenChanges, streams: Streams) -> HiddenChanges:
+    """The same changes [...] in every stream [..., *streams]."""
+
+    def of(leaf: Array) -> Array:
+        return jnp.broadcast_to(leaf.reshape(leaf.shape + (1,) * len(streams)), leaf.shape + streams)
+
+    return HiddenChanges(*jax.tree.map(of, tuple(hidden)))
 
 
 def draw_rate(key: Array, world: World, streams: Streams) -> Path | None:

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 from evaluation.reproduction.benches.truth_bench import TruthBenchConfig, bench_truth
+from evaluation.simulator.behaviour import behaviour
 from evaluation.simulator.conditions import conditions, longest_day
+from evaluation.simulator.history import play, with_hidden
 from evaluation.simulator.laws import constant, exponential
 from evaluation.simulator.logs import day_of, on_time
 from evaluation.simulator.mechanics import unfolding
@@ -188,6 +190,25 @@ def test_regimes_multiply_the_hidden_work_of_who_arrives_meanwhile_and_keep_its_
     assert abs(mean - 0.25) < 3.5 * error < 0.1
     same = (long[1:] == long[:-1])[rows.live[1:]]
     assert same.mean() > 0.95, "neighbours share their regime"
+
+
+def test_a_logs_day_can_be_simulated_anew_with_its_own_hidden_changes():
+    """They explain every run time of the history, and are those of every stream that is given them."""
+    world = queue(1, 0.001, constant(), requests_per_day=500.0)
+    world = replace(world, regimes=Periods(5.0, 3_000.0, 1_000.0))
+    rows = play(world, behaviour("random"), [0, 3], seed=9)
+    today = [with_hidden(world, conditions(world, day), 9) for day in (0, 3)]
+    low_s = world.services[0].work_s / 2.0
+    for stream, one in enumerate(today):
+        live = rows.live[:, stream]
+        path = Path(*(leaf[..., None] for leaf in one.hidden.work))
+        factor = value_at(path, jnp.asarray(rows.arrival_s[live, stream])[None])[0]
+        run_s = (rows.fate.finish_s - rows.fate.start_s)[live, stream]
+        np.testing.assert_allclose(run_s, 2.0 * low_s * np.asarray(factor), atol=0.02)
+        assert 0.05 < np.mean(run_s > 3.0 * low_s) < 0.6
+    drawn = draw_hidden(jax.random.key(1), world, today[1], (3,))
+    np.testing.assert_array_equal(drawn.work.value[..., 2], today[1].hidden.work.value)
+    np.testing.assert_array_equal(drawn.work.ends_s[..., 0], today[1].hidden.work.ends_s)
 
 
 @pytest.mark.slow

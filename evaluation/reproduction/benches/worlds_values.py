@@ -1,8 +1,9 @@
 """Values of policies in a twin and in the simulated world, on the same logged day and in closed loop.
 
-Both systems get the requests of the log, from an empty midnight to the day's last request; only the outcomes differ.
-Where agents leave or pause, the workload depends on the world, and days that it simulates take the log's place. All
-policies are simulated together: each has an equal share of the streams, so two programs serve them all.
+Both systems get the requests of the log, from an empty midnight to the day's last request, and the hidden changes of
+that day (slow periods, regimes: no decision moves them); only the outcomes differ. Where agents leave or pause, the
+workload depends on the world, and days that it simulates take the log's place. All policies are simulated together:
+each has an equal share of the streams, so two programs serve them all.
 """
 
 import datetime as dt
@@ -16,10 +17,11 @@ import numpy as np
 from evaluation.judges.players import Player, PlayerInput
 from evaluation.judges.truth import age_of
 from evaluation.simulator.conditions import DayConditions, conditions, longest_day
+from evaluation.simulator.history import with_hidden
 from evaluation.simulator.names import names_in
 from evaluation.simulator.pool import day_requests_of, read_pool
 from evaluation.simulator.request_lists import DayRequests, padded
-from evaluation.simulator.truth import truth_response
+from evaluation.simulator.truth import ground_truth, truth_response
 from evaluation.simulator.world import CALENDAR_DAY_S, World
 from logs_schema import Archive
 from twin.contracts import Array, Problem, PyTree, Response, Trajectory
@@ -94,7 +96,9 @@ def true_values(
     program, found = jax.jit(run), []
     for place, day in enumerate(days):
         today = conditions(world, (day - first).days)
-        today = today if requests is None else today._replace(requests=requests[place])
+        if requests is not None:
+            today = with_hidden(world, today, ground_truth(archive.facts)["seed"])
+            today = today._replace(requests=requests[place])
         one = jax.random.fold_in(key, place)
         found.append(program(one, [each.params for each in contestants], today, jnp.int32(day.weekday())))
     return Values.joined([Values(*map(np.asarray, one)) for one in found])
