@@ -33,7 +33,7 @@ from tests.benchmarks.compounding import (
     together,
 )
 from tests.twin.imitation_world import WORLDS, campaign_encoding, returning_rows, windows_of
-from twin.imitation.config import GameConfig, anchored, paper, supervised
+from twin.imitation.config import GameConfig, ImitationConfig, anchored, paper
 from twin.placement.encoding import Encoding, fit_encoding
 from twin.placement.learned import AnswerConfig
 from twin.placement.log_windows import encode_days, training_windows
@@ -114,11 +114,8 @@ def methods(steps: int, game: int) -> dict[str, Simulates]:
         "ensemble": ensemble(answers),
         "ensemble-anchored": refined_ensemble(answers, GameConfig("anchored", game)),
         "ensemble-paper": refined_ensemble(answers, GameConfig("paper", game)),
-        "likelihood": imitated(supervised(**shared)),
-        "likelihood-kinds": imitated(supervised(num_kinds=4, **shared)),
+        "likelihood": imitated(ImitationConfig(**shared)),
         "anchored": imitated(anchored(**played)),
-        "anchored-kinds": imitated(anchored(num_kinds=4, **played)),
-        "anchored-grouped-kinds": imitated(anchored(num_kinds=4, grouped=True, **played)),
         "paper": imitated(paper(**{**played, "num_warm": 0, "num_steps": steps + game})),
         "black-box": black_box(num_steps=2 * steps),
     }

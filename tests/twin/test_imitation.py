@@ -1,4 +1,4 @@
-"""Kinds of agents, the scores_of, PPO's pieces and the guards, against closed forms and counts by hand."""
+"""The discriminator, PPO's pieces and the guards, against closed forms and counts by hand."""
 
 from functools import partial
 from itertools import pairwise
@@ -11,8 +11,8 @@ from scipy import stats
 
 from logs_schema.errors import ConfigError, ProductError
 from tests.twin.imitation_world import CLUSTER, campaign_encoding, campaigns
-from twin.imitation.config import DiscriminatorConfig, Guards, ImitationConfig, anchored, paper, supervised
-from twin.imitation.decisions import NUM_ANSWER_FEATURES
+from twin.imitation.config import DiscriminatorConfig, Guards, ImitationConfig, anchored, paper
+from twin.imitation.decisions import NUM_ANSWER_FEATURES, same_agent
 from twin.imitation.discriminator import (
     discriminator_loss,
     discriminator_network,
@@ -24,67 +24,11 @@ from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import earth_movers, state_distance
 from twin.imitation.generator import Limits, choose, draw_again, init_generator
 from twin.imitation.guards import Look, refuse_divergence, stop_reason
-from twin.imitation.kinds import (
-    NUM_SLOTS,
-    drawn_kind,
-    marginal_log_likelihood,
-    same_agent,
-    slot_of,
-    uniform_hash,
-)
 from twin.imitation.proximal import returns_to_go
 from twin.imitation.training import Fitted, fit_imitation
 from twin.placement.features import NODE_FEATURES, request_features
 from twin.placement.outcome_model import NUM_OUTPUTS, NUM_UNIFORMS, sample_answer, split_outputs
 from twin.placement.types import Observation
-
-
-def test_luck_stays_with_an_agent_and_is_uniform_and_independent() -> None:
-    @jax.jit
-    def uniforms_of_agents(agent: jax.Array) -> jax.Array:
-        seeds = jax.random.bits(jax.random.key(0), (500,), jnp.uint32)
-        return uniform_hash(
-            seeds, slot_of(jnp.broadcast_to(agent[:, None], (5, 500))), jnp.arange(5)[:, None]
-        )
-
-    luck = np.asarray(uniforms_of_agents(np.array([3, 8, 3 + NUM_SLOTS, -1, -1], np.int32)))
-    assert (luck[0] == luck[2]).all()
-    assert stats.kstest(luck[[0, 1, 3, 4]].ravel(), "uniform").pvalue > 1e-3
-    for one, two in ((0, 1), (0, 3), (3, 4)):
-        assert abs(np.corrcoef(luck[one], luck[two])[0, 1]) < 0.15
-
-
-def test_a_rollout_and_the_whole_window_have_the_same_luck() -> None:
-    seeds, luck = np.array([5, 17], np.uint32), jax.jit(uniform_hash)
-    slot = np.array([[1, 2], [-1, 2], [1, -1]], np.int32)
-    whole = luck(seeds, slot, np.arange(3, dtype=np.int32)[:, None])
-    steps = [np.asarray(luck(seeds, slot[i][None], np.int32(i)))[0] for i in range(3)]
-    np.testing.assert_array_equal(whole, np.stack(steps))
-
-
-def test_kinds_are_drawn_by_their_weights() -> None:
-    weights = np.array([0.2, 0.5, 0.3])
-    luck = np.linspace(0.0005, 0.9995, 1000, dtype=np.float32)
-    log_weight, drawn = np.log(weights).astype(np.float32)[:, None], jax.jit(drawn_kind)
-    kind = np.asarray(drawn(np.broadcast_to(log_weight, (3, 1000)), luck))
-    np.testing.assert_allclose(np.bincount(kind) / 1000, weights, atol=2e-3)
-    assert drawn(log_weight, np.ones(1, np.float32)).tolist() == [2]
-
-
-def test_marginal_likelihood_by_hand() -> None:
-    """Two kinds; agent 7 asks twice, a hidden agent once, the last step is padding; first requests set the weights."""
-    of_kind = np.log(np.float32([[0.9, 0.8, 0.5, 0.1], [0.2, 0.4, 0.3, 0.1]]))
-    weight = np.log(np.float32([[0.7, 0.1, 0.6, 0.5], [0.3, 0.9, 0.4, 0.5]]))
-    agent, valid = np.array([7, 7, -1, 7]), np.array([True, True, True, False])
-    likelihood = jax.jit(
-        lambda agent: marginal_log_likelihood(of_kind, weight, same_agent(agent, valid), valid)
-    )
-    told = likelihood(agent)
-    by_hand = np.log(0.7 * 0.9 * 0.8 + 0.3 * 0.2 * 0.4) + np.log(0.6 * 0.5 + 0.4 * 0.3)
-    assert float(told) == pytest.approx(by_hand / 3, rel=1e-5)
-    alone = likelihood(np.full(4, -1))
-    singly = (0.7 * 0.9 + 0.3 * 0.2, 0.1 * 0.8 + 0.9 * 0.4, 0.6 * 0.5 + 0.4 * 0.3)
-    assert float(alone) == pytest.approx(np.mean(np.log(singly)), rel=1e-5)
 
 
 def test_answers_drawn_again_are_the_same_and_have_gradients() -> None:
@@ -239,7 +183,7 @@ def test_numbers_that_are_not_finite_are_refused() -> None:
         refuse_divergence({"a": np.array([1.0, np.nan])}, {"likelihood": np.float32(1.0)}, 0, 5)
 
 
-@pytest.mark.parametrize("change", [{"num_members": 3}, {"num_kinds": 0}, {"held_out": 1.0}])
+@pytest.mark.parametrize("change", [{"num_members": 3}, {"num_streams": 0}, {"held_out": 1.0}])
 def test_impossible_configurations_are_refused(change: dict) -> None:
     with pytest.raises(ConfigError, match="ImitationConfig"):
         ImitationConfig(**change)
@@ -247,7 +191,7 @@ def test_impossible_configurations_are_refused(change: dict) -> None:
 
 def test_too_few_windows_are_refused() -> None:
     with pytest.raises(ImitationError, match="at least 4"):
-        fit_imitation(jax.random.key(0), campaigns(0, 3, 10), campaign_encoding(), supervised())
+        fit_imitation(jax.random.key(0), campaigns(0, 3, 10), campaign_encoding(), ImitationConfig())
 
 
 TINY = {"num_members": 1, "num_streams": 4, "hidden": (8,), "evaluate_every": 3}
@@ -277,7 +221,7 @@ def test_a_killed_run_resumes_to_the_same_bits(
 
     windows, encoding = campaigns(0, 8, 12), campaign_encoding()
     key = jax.random.key(2)
-    answers = init_generator(jax.random.key(3), CLUSTER, config).answers.answer
+    answers = init_generator(jax.random.key(3), CLUSTER, config).answers
     fitted = Fitted(answers, Limits(100.0, 100.0), np.full(NUM_OUTPUTS, 0.1, np.float32))
     fit = partial(fit_imitation, windows=windows, encoding=encoding, config=config)
     fit = partial(fit, fitted=fitted if begins_fitted else None)

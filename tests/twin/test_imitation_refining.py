@@ -48,7 +48,7 @@ def test_the_game_draws_what_the_twin_draws() -> None:
     """By the same keys and by noise that was drawn from them, bit for bit."""
     config = ImitationConfig(num_members=2, hidden=(8,), engine_hidden=(4,))
     generator = init_generator(jax.random.key(0), ENCODING.cluster, config)
-    model = AnswerModel(generator.answers.answer, np.float64(100.0), np.float64(90.0), np.zeros(2))
+    model = AnswerModel(generator.answers, np.float64(100.0), np.float64(90.0), np.zeros(2))
     limits = Limits(model.longest_wait_s, model.longest_run_s)
     twin = learned_answers(ENCODING, ANSWERS, model)
     game = imitated_answers(ENCODING, config, generator.answers, limits)
@@ -65,7 +65,7 @@ def test_the_game_draws_what_the_twin_draws() -> None:
     key = jax.random.key(2)
     low = float(np.finfo(np.float32).tiny)
     uniforms = jax.random.uniform(key, (NUM_UNIFORMS, 1, 4), minval=low)
-    noise = Noise(jnp.zeros(4, jnp.uint32), uniforms, jnp.zeros((2, 1, 4)))
+    noise = Noise(uniforms, jnp.zeros((2, 1, 4)))
     told = imitated_answers(ENCODING, config, generator.answers, limits, noise)
 
     @jax.jit
@@ -87,7 +87,7 @@ def test_widths_are_widened_and_given_back() -> None:
     generator = init_generator(jax.random.key(0), ENCODING.cluster, config)
     widening = jnp.zeros(NUM_OUTPUTS).at[RUN_SCALES].set(0.25)
     wide = widened(config, generator, widening)
-    before, after = (one.answers.answer["params"]["Dense_1"]["bias"] for one in (generator, wide))
+    before, after = (one.answers["params"]["Dense_1"]["bias"] for one in (generator, wide))
     np.testing.assert_allclose(after - before, jnp.broadcast_to(widening, (2, NUM_OUTPUTS)))
     for one, two in zip(*map(jax.tree.leaves, (generator, widened(config, wide, -widening))), strict=True):
         np.testing.assert_allclose(one, two, atol=1e-7)
@@ -136,7 +136,7 @@ def test_by_default_there_is_no_game_and_nothing_depends_on_it() -> None:
     for kind in ("anchored", "paper"):
         game = GameConfig(kind).of_ensemble(AnswerConfig(num_members=5, hidden=(7,)))
         assert (game.num_members, game.hidden, game.num_streams) == (5, (7,), 20)
-        assert (game.anchor > 0.0) == (kind == "anchored")
+        assert game.use_ppo == (kind == "paper")
 
 
 @pytest.mark.slow
@@ -145,7 +145,7 @@ def test_a_game_that_only_harms_gives_the_fitted_answers_back() -> None:
         num_members=2, hidden=(8,), num_warm=3, num_steps=3, num_streams=4, evaluate_every=3,
         game_learning_rate=0.3,
     )  # fmt: skip
-    answers = init_generator(jax.random.key(3), ENCODING.cluster, config).answers.answer
+    answers = init_generator(jax.random.key(3), ENCODING.cluster, config).answers
     widening = jnp.zeros(NUM_OUTPUTS).at[RUN_SCALES].set(-0.2)
     model, report = fit_imitation(
         jax.random.key(0), campaigns(0, 8, 12), ENCODING, config,
@@ -156,7 +156,7 @@ def test_a_game_that_only_harms_gives_the_fitted_answers_back() -> None:
     warm, played = report.looks
     assert warm.held_out_answers == pytest.approx(report.start.likelihood)
     assert played.held_out_answers < report.start.likelihood - config.guards.likelihood_lost
-    for one, two in zip(*map(jax.tree.leaves, (answers, model.generator.answers.answer)), strict=True):
+    for one, two in zip(*map(jax.tree.leaves, (answers, model.generator.answers)), strict=True):
         np.testing.assert_array_equal(one, two)
     assert model.limits == Limits(100.0, 100.0)
 

@@ -1,4 +1,4 @@
-"""Imitated agents in the bookkeeping: what was drawn is drawn again; the black box; where kinds of agents pay."""
+"""Imitated agents in the bookkeeping: what was drawn is drawn again; the black box."""
 
 import jax
 import numpy as np
@@ -6,9 +6,9 @@ import pytest
 
 from logs_schema.errors import ConfigError
 from tests.benchmarks.black_box import black_box_states, fit_black_box
-from tests.benchmarks.compounding import as_table, compounding, imitated, logged_states
+from tests.benchmarks.compounding import compounding, logged_states
 from tests.twin.imitation_world import campaign_encoding, campaigns
-from twin.imitation.config import ImitationConfig, supervised
+from twin.imitation.config import ImitationConfig
 from twin.imitation.game import again, play, played
 from twin.imitation.generator import Limits, draw_noise, init_generator
 from twin.placement.types import DROPPED, FAILED, REJECTED
@@ -19,7 +19,7 @@ ENCODING = campaign_encoding()
 @pytest.mark.slow
 def test_what_a_rollout_drew_is_drawn_again() -> None:
     """The premise of pathwise gradients: states visited and noise give decisions and answers back, value by value."""
-    config = ImitationConfig(num_members=2, hidden=(8,), num_kinds=3)
+    config = ImitationConfig(num_members=2, hidden=(8,))
     windows = campaigns(0, 4, 10)
     generator = init_generator(jax.random.key(0), ENCODING.cluster, config)
     generator = jax.tree.map(lambda leaf: 3.0 * leaf, generator)
@@ -59,23 +59,3 @@ def test_horizons_that_no_window_reaches_are_refused() -> None:
     windows = campaigns(0, 4, 6)
     with pytest.raises(ConfigError, match="longer than 20"):
         compounding({}, windows, windows, windows, ENCODING, horizons=(1, 20))
-
-
-@pytest.mark.slow
-def test_hidden_preferences_are_where_kinds_of_agents_pay() -> None:
-    """One-step likelihood against the likelihood with kinds summed out: a fifth closer after 100 decisions at least.
-
-    Only once new agents have come do the two differ: what an agent in progress prefers, its queue has told already.
-    """
-    shared = {
-        "hidden": (32,), "num_members": 2, "num_streams": 8, "num_warm": 300, "learning_rate": 5e-3,
-        "evaluate_every": 50,
-    }  # fmt: skip
-    methods = {
-        "likelihood": imitated(supervised(**shared)),
-        "with kinds": imitated(supervised(num_kinds=4, **shared)),
-    }
-    train, test, other = (campaigns(seed, count, 104) for seed, count in ((0, 48), (1, 240), (2, 240)))
-    found = compounding(methods, train, test, other, ENCODING, horizons=(1, 100))
-    distance = {one.name: one.distance[0, -1] for one in found}
-    assert distance["with kinds"] < 0.8 * distance["likelihood"], as_table(found, (1, 100))

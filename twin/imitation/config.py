@@ -1,7 +1,7 @@
 """How answers and engine are imitated: three ways through one program.
 
-`supervised()` maximises the likelihood of logged answers. `anchored()` starts there, keeps the likelihood in the loss
-and lets a discriminator's gradient flow through the drawn answers. `paper()` is algorithm 2 of Xiong et al. as it
+`ImitationConfig()` maximises the likelihood of logged answers. `anchored()` starts there, keeps the likelihood in the
+loss and lets a discriminator's gradient flow through the drawn answers. `paper()` is algorithm 2 of Xiong et al. as it
 stands: from scratch, the discriminator's verdict as a reward, PPO, no likelihood.
 """
 
@@ -59,18 +59,15 @@ class ImitationConfig:
         num_members: Answer networks; each owns an equal share of the streams.
         hidden: Widths of the hidden layers, of answers and critic.
         engine_hidden: The same of the engine, which looks at every node for every decision.
-        num_kinds: Kinds of agents. An agent is of one hidden kind for a whole episode (`twin.imitation.kinds`).
-        grouped: In the likelihood all offers of a window to one agent meet one kind. Otherwise every offer is a mixture
-            over kinds of its own, and only the discriminator can detect persistence.
         num_warm: Steps of pure likelihood before the game.
         num_steps: Steps of the game.
         num_streams: Windows per step, real and generated alike; a multiple of `num_members`.
         learning_rate: Of Adam on answers and engine while warming.
         game_learning_rate: Of Adam on them during the game.
-        anchor: Weight of the likelihood during the game.
+        anchor: Weight of the likelihood during a game without PPO.
         memory: Of the moving mean over the game's steps that parameters are looked at and kept as; 0: as they are.
-        adversary: Weight of the discriminator's verdict.
-        use_ppo: Improve by PPO on the reward `-log D` instead of by pathwise gradients.
+        adversary: Weight of the discriminator's verdict in it.
+        use_ppo: Improve by PPO on the reward `-log D` alone instead of by pathwise gradients.
         discount: Of the reward, for each decision.
         clip: PPO's bound on the joint probability ratio.
         epochs: PPO's passes over a rollout.
@@ -83,8 +80,6 @@ class ImitationConfig:
     num_members: int = 2
     hidden: tuple[int, ...] = (64, 64)
     engine_hidden: tuple[int, ...] = (32, 32)
-    num_kinds: int = 1
-    grouped: bool = False
     num_warm: int = 400
     num_steps: int = 0
     num_streams: int = 16
@@ -104,8 +99,8 @@ class ImitationConfig:
 
     def __post_init__(self) -> None:
         positive = {
-            "num_members": self.num_members, "num_kinds": self.num_kinds, "num_streams": self.num_streams,
-            "evaluate_every": self.evaluate_every, "discriminator.window": self.discriminator.window,
+            "num_members": self.num_members, "num_streams": self.num_streams, "evaluate_every": self.evaluate_every,
+            "discriminator.window": self.discriminator.window,
         }  # fmt: skip
         for name, value in positive.items():
             if value < 1:
@@ -122,22 +117,17 @@ class ImitationConfig:
             )  # fmt: skip
 
 
-def supervised(*, num_kinds: int = 1, **changes: object) -> ImitationConfig:
-    """Likelihood alone; with kinds, the likelihood of all that a window shows of an agent."""
-    return ImitationConfig(num_kinds=num_kinds, grouped=num_kinds > 1, **changes)  # type: ignore[arg-type]
-
-
-def anchored(*, num_kinds: int = 1, grouped: bool = False, **changes: object) -> ImitationConfig:
+def anchored(**changes: object) -> ImitationConfig:
     """Warm start, pathwise gradients from the discriminator, likelihood kept."""
     chosen: dict[str, object] = {"num_steps": 300, "adversary": 0.3, **changes}
-    return ImitationConfig(num_kinds=num_kinds, grouped=grouped, **chosen)  # type: ignore[arg-type]
+    return ImitationConfig(**chosen)  # type: ignore[arg-type]
 
 
 def paper(**changes: object) -> ImitationConfig:
     """Algorithm 2 of Xiong et al.: from scratch, PPO, no likelihood, no guard on the discriminator's accuracy."""
     chosen: dict[str, object] = {
-        "num_warm": 0, "num_steps": 300, "adversary": 1.0, "anchor": 0.0, "use_ppo": True,
-        "game_learning_rate": 1e-3, "guards": Guards((0.0, 1.0), 1.0, 1_000, np.inf), **changes,
+        "num_warm": 0, "num_steps": 300, "use_ppo": True, "game_learning_rate": 1e-3,
+        "guards": Guards((0.0, 1.0), 1.0, 1_000, np.inf), **changes,
     }  # fmt: skip
     return ImitationConfig(**chosen)  # type: ignore[arg-type]
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from twin.contracts import Array, Trajectory
-from twin.imitation.kinds import slot_of
 from twin.placement.availability import PendingFates
 from twin.placement.encoding import Encoding
 from twin.placement.history import observed_answers, replay_log
@@ -16,6 +15,8 @@ from twin.placement.types import Leaf, Observation
 from twin.placement.windows import Windows
 
 NUM_ANSWER_FEATURES = 5
+NUM_AGENTS = 128
+"""Agents are distinguished by their index modulo this."""
 
 
 class LoggedDecisions(NamedTuple):
@@ -26,10 +27,23 @@ class LoggedDecisions(NamedTuple):
     legal: Leaf  # [nodes, T, W] bool
     node: Leaf  # [T, W] int32: the decision
     pending: PendingFates  # leaves [T, W]: what was fated of those on the node offered
-    agent: Leaf  # [T, W] int32 from `kinds.slot_of`
+    agent: Leaf  # [T, W] int32 from `agent_index`
     valid: Leaf  # [T, W] bool: a legal decision of the window
     observed: Observed  # leaves [T, W]
     known: Leaf  # [T, W] bool: the answer is final, so that it may be judged
+
+
+def agent_index(agent: Array) -> Array:
+    """int32, shape as given: agents modulo `NUM_AGENTS`; -1 for those whom the log hides."""
+    return jnp.where(agent < 0, -1, agent % NUM_AGENTS).astype(jnp.int32)
+
+
+def same_agent(agent: Array, valid: Array) -> Array:
+    """[T, T, *streams] float32: 1 where two valid decisions are for the same known agent, or are the same decision."""
+    num_steps = agent.shape[0]
+    itself = jnp.eye(num_steps, dtype=bool).reshape((num_steps, num_steps) + (1,) * (agent.ndim - 1))
+    together = (agent[:, None] == agent[None]) & (agent[:, None] >= 0)
+    return ((together | itself) & valid[:, None] & valid[None]).astype(jnp.float32)
 
 
 def states_of(history: Trajectory) -> tuple[Observation, Observation, Array, Array]:
@@ -40,7 +54,7 @@ def states_of(history: Trajectory) -> tuple[Observation, Observation, Array, Arr
 
     full = jax.tree.map(lambda leaf: before(leaf[:-1]), history.global_observation)
     local = jax.tree.map(before, history.observation)
-    agent = slot_of(history.decision_info.agent[:, 0])
+    agent = agent_index(history.decision_info.agent[:, 0])
     return Observation(*full), Observation(*local), before(history.legal), agent
 
 
@@ -53,7 +67,7 @@ def logged_decisions(windows: Windows, encoding: Encoding) -> LoggedDecisions:
         observed = observed._replace(run_s=windows.work_s)
     valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)
     known = valid & (~observed.accepted | observed.dropped | observed.finished)
-    agent = np.asarray(slot_of(jnp.where(valid, windows.request.agent, -1)))
+    agent = np.asarray(agent_index(jnp.where(valid, windows.request.agent, -1)))
     node = np.maximum(windows.node, 0).astype(np.int32)
     pending = jax.tree.map(lambda leaf: np.asarray(leaf)[:, 0], history.response_aux)
     return LoggedDecisions(full, local, legal, node, pending, agent, valid, observed, known)

@@ -50,7 +50,7 @@ def rows(seen: Observation, chosen: Array, answers: Array, same: Array, window: 
         seen: In full; leaves [F, nodes, T, W] and [R, T, W].
         chosen: [nodes, T, W] one-hot decisions, perhaps with gradients behind them.
         answers: [NUM_ANSWER_FEATURES, T, W].
-        same: [T, T, W], 1 where two decisions are for the same agent, from `kinds.same_agent`.
+        same: [T, T, W], 1 where two decisions are for the same agent, from `decisions.same_agent`.
         window: Decisions whose answers are shown, the row's own included.
 
     Returns:

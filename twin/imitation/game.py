@@ -12,7 +12,13 @@ import jax.numpy as jnp
 from twin.contracts import Array, PyTree, Trajectory
 from twin.environment import environment
 from twin.imitation.config import ImitationConfig
-from twin.imitation.decisions import LoggedDecisions, answer_features, observed_features, states_of
+from twin.imitation.decisions import (
+    LoggedDecisions,
+    answer_features,
+    observed_features,
+    same_agent,
+    states_of,
+)
 from twin.imitation.discriminator import rows, scores_of
 from twin.imitation.generator import (
     Limits,
@@ -23,14 +29,6 @@ from twin.imitation.generator import (
     draw_again,
     engine_logits,
     imitated_answers,
-    kind_log_weights,
-)
-from twin.imitation.kinds import (
-    at_first_request,
-    drawn_kind,
-    marginal_log_likelihood,
-    same_agent,
-    uniform_hash,
 )
 from twin.placement.availability import PendingFates
 from twin.placement.bookkeeping import placement
@@ -95,7 +93,6 @@ class Again(NamedTuple):
     """The rollout's decisions and answers drawn again, with gradients."""
 
     chosen: Array  # [nodes, T, W]
-    kind: Array  # [T, W]
     drawn: DrawnAnswers
 
 
@@ -110,18 +107,6 @@ def inputs_of(encoding: Encoding, seen: Observation, chosen: Array, pending: Pen
     return jnp.concatenate([of_offer, of_pending])
 
 
-def kinds_of(
-    config: ImitationConfig, generator: ResponseGenerator, seen: ImitatedRollout, inputs: Array
-) -> Array:
-    """[T, W] the kinds that the agents had in a rollout, each drawn at its first request; no gradient."""
-    if config.num_kinds == 1:
-        return jnp.zeros_like(seen.agent)
-    same = same_agent(seen.agent, seen.valid)
-    weights = at_first_request(kind_log_weights(config, generator.answers, inputs), same)
-    step = jnp.arange(seen.agent.shape[0])[:, None]
-    return drawn_kind(weights, uniform_hash(seen.noise.seeds, seen.agent, step))
-
-
 def again(
     encoding: Encoding,
     config: ImitationConfig,
@@ -133,12 +118,11 @@ def again(
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     chosen = choose(logits, seen.noise.gumbels)
     inputs = inputs_of(encoding, seen.full, chosen, seen.pending)
-    kind = kinds_of(config, generator, seen, inputs)
-    parameters = answers_given(encoding, config, generator.answers, inputs, kind)
+    parameters = answers_given(encoding, config, generator.answers, inputs)
     drawn = draw_again(
         parameters, seen.noise.uniforms, encoding.problem.time_unit_s, limits.beyond(seen.pending)
     )
-    return Again(chosen, kind, drawn)
+    return Again(chosen, drawn)
 
 
 def generated_rows(
@@ -173,22 +157,16 @@ class Likelihood(NamedTuple):
 def likelihood(
     encoding: Encoding, config: ImitationConfig, generator: ResponseGenerator, logged: LoggedDecisions
 ) -> Likelihood:
-    """Log likelihood of logged answers, kinds summed out, and of the engine's logged decisions."""
+    """Log likelihood of logged answers and of the engine's logged decisions."""
     chosen = one_hot(logged.node, encoding.cluster.num_nodes).astype(jnp.float32)
     inputs = inputs_of(encoding, logged.full, chosen, logged.pending)
 
-    def of_kind(kind: Array) -> Array:
-        every = jnp.broadcast_to(kind, logged.node.shape)
-        parameters = answers_given(encoding, config, generator.answers, inputs, every)
-        return log_likelihood(parameters, logged.observed, encoding.problem.time_unit_s)
-
-    kinds = jax.vmap(of_kind)(jnp.arange(config.num_kinds, dtype=jnp.int32))
-    agent = logged.agent if config.grouped else jnp.full_like(logged.agent, -1)
-    weights = kind_log_weights(config, generator.answers, inputs)
-    answers = marginal_log_likelihood(kinds, weights, same_agent(agent, logged.valid), logged.valid)
+    parameters = answers_given(encoding, config, generator.answers, inputs)
+    of_answer = log_likelihood(parameters, logged.observed, encoding.problem.time_unit_s)
+    num_valid = jnp.maximum(jnp.sum(logged.valid), 1)
     logits = engine_logits(encoding.cluster, config, generator.engine, logged.local, logged.legal)
     taken = jnp.sum(jnp.where(logged.valid[None], chosen * logits, 0.0))
-    return Likelihood(answers, taken / jnp.maximum(jnp.sum(logged.valid), 1))
+    return Likelihood(jnp.sum(jnp.where(logged.valid, of_answer, 0.0)) / num_valid, taken / num_valid)
 
 
 def verdicts(config: ImitationConfig, discriminator: PyTree, shown: Array, counts: Array) -> Array:

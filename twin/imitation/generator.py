@@ -1,11 +1,9 @@
 """What is learned: the answers of nodes and agents, and the historical engine.
 
 The engine scores every node with one shared network on what the deciding site observes. The answers are the networks of
-the twin (`twin.placement.learned`), with the kind of the agent (`twin.imitation.kinds`) beside their inputs where there
-are several: of one kind, they are the twin's own ensemble. A rollout is a function of its
-noise; drawn again from the states it visited and the same noise, the same answers come out with gradients behind them:
-durations by their quantile functions, flags straight through their probabilities (Bengio et al. 2013), the engine's
-choice straight through its softmax.
+the twin (`twin.placement.learned`). A rollout is a function of its noise; drawn again from the states it visited and
+the same noise, the same answers come out with gradients behind them: durations by their quantile functions, flags
+straight through their probabilities (Bengio et al. 2013), the engine's choice straight through its softmax.
 """
 
 from functools import partial
@@ -18,7 +16,6 @@ import numpy as np
 from logs_schema.errors import ConfigError
 from twin.contracts import Array, PyTree, Streams
 from twin.imitation.config import ImitationConfig
-from twin.imitation.kinds import NUM_SLOTS, drawn_kind, slot_of, uniform_hash
 from twin.networks import MLP, apply, shifted
 from twin.placement.availability import PendingFates, pending_fates
 from twin.placement.encoding import Encoding
@@ -38,24 +35,16 @@ from twin.placement.outcome_model import (
     DrawnAnswers,
     sample_answer,
 )
-from twin.placement.randomisation import draw_seeds
 from twin.placement.responses import Answers
 from twin.placement.types import Cluster, Fate, Leaf, Observation, PlacementState
 
 LEAST = float(np.finfo(np.float32).tiny)
 
 
-class AnswerNetworks(NamedTuple):
-    """Parameters of all members; leaves [members, ...]."""
-
-    answer: PyTree
-    gate: PyTree  # how likely the kinds are
-
-
 class ResponseGenerator(NamedTuple):
     """Parameters of the imitated multi-agent policy."""
 
-    answers: AnswerNetworks
+    answers: PyTree  # of all members; leaves [members, ...]
     engine: PyTree
 
 
@@ -73,7 +62,6 @@ class Limits(NamedTuple):
 class Noise(NamedTuple):
     """All chance of a rollout besides its arrivals."""
 
-    seeds: Array  # uint32 [W]: the kinds of agents follow from it
     uniforms: Array  # [NUM_UNIFORMS, T, W] in (0, 1): answers
     gumbels: Array  # [nodes, T, W]: decisions
 
@@ -83,18 +71,6 @@ def answers_network(config: ImitationConfig) -> MLP:
     return MLP(config.hidden, NUM_OUTPUTS, output_scale=0.1)
 
 
-def gate_network(config: ImitationConfig) -> MLP:
-    """The network of one member for the probabilities of the kinds, from the inputs of the answers."""
-    return MLP(config.hidden, config.num_kinds, output_scale=0.1)
-
-
-def kind_log_weights(config: ImitationConfig, parameters: AnswerNetworks, inputs: Array) -> Array:
-    """[kinds, T, W] log probabilities of the kinds for inputs [inputs, T, W]; streams are dealt to the members."""
-    if config.num_kinds == 1:
-        return jnp.zeros((1, *inputs.shape[1:]))
-    return jax.nn.log_softmax(members_apply(gate_network(config), parameters.gate, inputs), axis=0)
-
-
 def engine_network(config: ImitationConfig) -> MLP:
     """The network that scores one node for one request."""
     return MLP(config.engine_hidden, 1, output_scale=0.1)
@@ -102,42 +78,28 @@ def engine_network(config: ImitationConfig) -> MLP:
 
 def init_generator(key: Array, cluster: Cluster, config: ImitationConfig) -> ResponseGenerator:
     """Random parameters."""
-    key_answers, key_engine, key_gate = jax.random.split(key, 3)
-    width = num_inputs(cluster) + (config.num_kinds if config.num_kinds > 1 else 0)
-    init = partial(answers_network(config).init, inputs=jnp.zeros((width, 1)))
+    key_answers, key_engine = jax.random.split(key)
+    init = partial(answers_network(config).init, inputs=jnp.zeros((num_inputs(cluster), 1)))
     members = jax.vmap(lambda one: init(one))(jax.random.split(key_answers, config.num_members))
-    init_gate = partial(gate_network(config).init, inputs=jnp.zeros((num_inputs(cluster), 1)))
-    gates = jax.vmap(lambda one: init_gate(one))(jax.random.split(key_gate, config.num_members))
     engine_width = len(NODE_FEATURES) + cluster.num_nodes + len(request_features(cluster))
-    return ResponseGenerator(
-        AnswerNetworks(members, gates), engine_network(config).init(key_engine, jnp.zeros((engine_width, 1)))
-    )
+    return ResponseGenerator(members, engine_network(config).init(key_engine, jnp.zeros((engine_width, 1))))
 
 
 def draw_noise(key: Array, num_steps: int, num_streams: int, num_nodes: int) -> Noise:
     """Noise of a rollout."""
-    key_seeds, key_uniforms, key_gumbels = jax.random.split(key, 3)
+    _, key_uniforms, key_gumbels = jax.random.split(key, 3)
     shape = (num_steps, num_streams)
     return Noise(
-        draw_seeds(key_seeds, (num_streams,)),
         jax.random.uniform(key_uniforms, (NUM_UNIFORMS, *shape), minval=LEAST),
         jax.random.gumbel(key_gumbels, (num_nodes, *shape)),
     )
 
 
-def with_kind(inputs: Array, kind: Array, config: ImitationConfig) -> Array:
-    """Inputs [inputs, *batch] with the kind [*batch] beside them, if there is more than one."""
-    if config.num_kinds == 1:
-        return inputs
-    return jnp.concatenate([inputs, one_hot(kind, config.num_kinds).astype(inputs.dtype)])
-
-
 def answers_given(
-    encoding: Encoding, config: ImitationConfig, parameters: AnswerNetworks, inputs: Array, kind: Array
+    encoding: Encoding, config: ImitationConfig, parameters: PyTree, inputs: Array
 ) -> AnswerParameters:
     """Distributions of answers [T, W] for inputs [inputs, T, W]; the streams are dealt to the members."""
-    outputs = members_apply(answers_network(config), parameters.answer, with_kind(inputs, kind, config))
-    return answer_parameters(outputs, inputs, encoding)
+    return answer_parameters(members_apply(answers_network(config), parameters, inputs), inputs, encoding)
 
 
 def engine_logits(
@@ -165,9 +127,7 @@ def engine_logits(
 
 def widened(config: ImitationConfig, generator: ResponseGenerator, widening: Array) -> ResponseGenerator:
     """The generator with `widening` [NUM_OUTPUTS] added to what its answers' networks put out (`placement.spread`)."""
-    answers = generator.answers
-    moved = shifted(answers.answer, f"Dense_{len(config.hidden)}", widening)
-    return generator._replace(answers=answers._replace(answer=moved))
+    return generator._replace(answers=shifted(generator.answers, f"Dense_{len(config.hidden)}", widening))
 
 
 def straight_through(hard: Array, soft: Array) -> Array:
@@ -201,12 +161,6 @@ def draw_again(parameters: AnswerParameters, uniforms: Array, unit_s: float, lim
     )
 
 
-class _Memory(NamedTuple):
-    seeds: Array  # uint32 [W]
-    step: Array  # [] int32
-    kind: Array  # [slots, W] int32: kinds of the agents met, -1 where none was
-
-
 def imitated_answers(
     encoding: Encoding,
     config: ImitationConfig,
@@ -218,7 +172,7 @@ def imitated_answers(
 
     Args:
         encoding: What the arrays mean.
-        config: For the networks and kinds.
+        config: For the networks.
         parameters: `ResponseGenerator.answers`.
         limits: Largest durations to draw.
         noise: The noise of a rollout, used step by step; drawn from the rollout's keys where None.
@@ -228,46 +182,28 @@ def imitated_answers(
     """
     unit_s = encoding.problem.time_unit_s
 
-    def init(key: Array, streams: Streams) -> _Memory:
+    def init(_key: Array, streams: Streams) -> Array:
         if len(streams) != 1 or streams[0] % config.num_members:
             raise ConfigError(
                 f"{streams} streams cannot be dealt to {config.num_members} members", where="imitated_answers",
                 allowed=f"one stream axis, a multiple of {config.num_members} long",
             )  # fmt: skip
-        seeds = draw_seeds(key, streams) if noise is None else noise.seeds
-        slots = NUM_SLOTS if config.num_kinds > 1 else 0
-        return _Memory(seeds, jnp.int32(0), jnp.full((slots, *streams), -1, jnp.int32))
+        return jnp.int32(0)
 
     def answer(
-        key: Array, memory: _Memory, state: PlacementState, node: Array, pending: PendingFates
-    ) -> tuple[_Memory, Fate]:
+        key: Array, step: Array, state: PlacementState, node: Array, pending: PendingFates
+    ) -> tuple[Array, Fate]:
         seen = observe(encoding.cluster, state, unit_s, in_full=True, for_answers=True)
         inputs = answer_inputs(encoding.cluster, seen, node, pending, unit_s)
-        memory, kind = _met(config, parameters, memory, slot_of(state.request.agent), inputs)
         if noise is None:
             uniforms = jax.random.uniform(key, (NUM_UNIFORMS, *node.shape), minval=LEAST)
         else:
-            uniforms = jax.lax.dynamic_index_in_dim(noise.uniforms, memory.step, 1)
-        answers = answers_given(encoding, config, parameters, inputs, kind)
+            uniforms = jax.lax.dynamic_index_in_dim(noise.uniforms, step, 1)
+        answers = answers_given(encoding, config, parameters, inputs)
         drawn = sample_answer(answers, uniforms, unit_s, limits.beyond(pending))
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
-        return memory._replace(step=memory.step + 1), fate
+        return step + 1, fate
 
     answers = Answers(init, answer, partial(pending_fates, encoding.cluster))
     # The game's gradients do not pass through what moves
     return with_moved_fates(encoding.cluster, answers) if noise is None else answers
-
-
-def _met(
-    config: ImitationConfig, parameters: AnswerNetworks, memory: _Memory, slot: Array, inputs: Array
-) -> tuple[_Memory, Array]:
-    """The kinds [seats, W] of the agents in slots [seats, W] now, and the memory with those met first."""
-    if config.num_kinds == 1:
-        return memory, jnp.zeros_like(slot)
-    luck = uniform_hash(memory.seeds, slot, memory.step)
-    fresh = drawn_kind(kind_log_weights(config, parameters, inputs), luck)
-    here = one_hot(slot, NUM_SLOTS)  # [slots, seats, W]
-    known = jnp.max(jnp.where(here, memory.kind[:, None], -1), axis=0)
-    kind = jnp.where(known >= 0, known, fresh)
-    written = jnp.max(jnp.where(here, kind[None], -1), axis=1)
-    return memory._replace(kind=jnp.maximum(memory.kind, written)), kind

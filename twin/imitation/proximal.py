@@ -61,10 +61,10 @@ def joint_log_probability(
     drawn: Again,
 ) -> Array:
     """[T, W] log probability of the rollout's decisions and answers under the parameters given."""
-    chosen, kind, answer = jax.lax.stop_gradient(drawn)
+    chosen, answer = jax.lax.stop_gradient(drawn)
     logits = engine_logits(encoding.cluster, config, generator.engine, seen.local, seen.legal)
     parameters = answers_given(
-        encoding, config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.pending), kind
+        encoding, config, generator.answers, inputs_of(encoding, seen.full, chosen, seen.pending)
     )
     of_answer = log_likelihood(parameters, drawn_as_observed(answer), encoding.problem.time_unit_s)
     return jnp.sum(chosen * jnp.maximum(logits, -1e9), axis=0) + of_answer

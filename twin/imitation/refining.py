@@ -105,7 +105,7 @@ def refined(
     spread = report.spread if anchored else np.ones_like(report.spread)
     supervised = float(np.mean(np.nanmax(report.held_out_log_likelihood, axis=0)))
     return Refined(
-        model._replace(parameters=imitation.generator.answers.answer),
+        model._replace(parameters=imitation.generator.answers),
         report._replace(spread=spread),
         Look(*(np.array(leaves) for leaves in zip(*how.looks, strict=True))),
         _facts(config, settings, how, supervised),

@@ -105,7 +105,7 @@ def fit_imitation(
         windows: Logged windows, at least `MIN_WINDOWS`.
         encoding: What they mean.
         config: Which variant.
-        fitted: Answers to begin with, of one kind and of `config`'s members and widths; random ones by default.
+        fitted: Answers to begin with, of `config`'s members and widths; random ones by default.
         held_out: The windows that are only looked at; by default the last ones, a share of `config.held_out`.
         checkpoint: File (.npz) kept after every look; a second call with the same arguments resumes from it.
         on_look: Called with every look.
@@ -132,19 +132,14 @@ def fit_imitation(
     phases = (WARM, GAME)
     if fitted is not None:
         phases, limits, data = (ENGINE, GAME), fitted.limits, data._replace(widening=fitted.widening)
-        state = at_start_of_game(state, _answering(state.generator, fitted.answers), config)
+        answers = jax.tree.map(jnp.asarray, fitted.answers)
+        state = at_start_of_game(state, state.generator._replace(answers=answers), config)
     held = _held_out(select(windows, held_out), encoding, config, limits, data.widening)
     unknown = Fidelity(np.float64(np.nan), np.float64(np.nan))
     run = _Training(state, state.generator, np.float64(np.inf), np.int64(0), unknown, unknown, _no_looks())
     kept = Checkpoint(checkpoint, key)
     programs = tuple(updates(encoding, config, limits, phase) for phase in phases)
     return _train(key_updates, kept.resumed(run), data, limits, held, programs, config, kept, on_look)
-
-
-def _answering(generator: ResponseGenerator, answers: PyTree) -> ResponseGenerator:
-    """The generator with other answers."""
-    networks = generator.answers._replace(answer=jax.tree.map(jnp.asarray, answers))
-    return generator._replace(answers=networks)
 
 
 def _train(

@@ -246,11 +246,7 @@ def _by_ppo(
     batch = prepare(encoding, config, state.generator, state.critic, seen, drawn, reward)
 
     def loss(both: tuple[ResponseGenerator, PyTree]) -> Array:
-        value = proximal_loss(encoding, config, *both, seen, drawn, batch)
-        if config.anchor:
-            likelihood = fitted_likelihood(encoding, config, both[0], some.logged, some.widening)
-            value -= config.anchor * (likelihood.answers + likelihood.engine)
-        return config.adversary * value
+        return proximal_loss(encoding, config, *both, seen, drawn, batch)
 
     def epoch(_: Array, state: State) -> State:
         gradient = jax.grad(loss)((state.generator, state.critic))
