@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 
 from twin.placement.cold_starts import ColdStarts, filed_runs_s, last_ends_s
+from twin.placement.cross_validation import clear_gain, halves_in_turn, stretches
 from twin.placement.evictions import ROOMS, others_since
-from twin.placement.left_out import clear_gain, halves_in_turn, stretches
 from twin.placement.service_times import RunRatios, blocks_of, run_ratios
 
 MEMORIES_S = (10.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1_200.0, 2_400.0, 4_800.0, 9_600.0)

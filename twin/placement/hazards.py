@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from twin.placement.cold_start_fit import RunTables, fit_run_tables
 from twin.placement.columns import agent_index, instant_s, outcomes
-from twin.placement.left_out import clear_gain, halves_in_turn, stretches
+from twin.placement.cross_validation import clear_gain, halves_in_turn, stretches
 from twin.placement.types import COMPLETED, FAILED, UNKNOWN
 
 FEWEST = 40

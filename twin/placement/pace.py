@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from twin.placement.cross_validation import MIN_RUNS, clear_gain, stretches
 from twin.placement.crowding import CrowdedRuns, fit_pressure
-from twin.placement.left_out import MIN_RUNS, clear_gain, stretches
 from twin.placement.service_times import rows_by_group
 
 PRESSURES = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.placement.left_out import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
+from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
 
 FEWEST = 30
 """Pairs of a waiting request and a later one, without which nothing is said of two queues."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from twin.placement.left_out import clear_gain, stretches
+from twin.placement.cross_validation import clear_gain, stretches
 from twin.placement.types import COMPLETED, DROPPED, FAILED, Repeats
 
 FEWEST = 50

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from twin.placement.left_out import MIN_RUNS, forecasts_better
+from twin.placement.cross_validation import MIN_RUNS, forecasts_better
 from twin.placement.service_times import run_ratios, shrunk_means
 
 MAX_AGENTS = 256
