@@ -22,6 +22,7 @@ _BLOCK_LETTERS = 1 << 20
 _AROUND = 12
 """So many bytes before and after are shown of what is no UTF-8."""
 _GZIP = b"\x1f\x8b"
+_HEAD_LETTERS = 1 << 17
 _TAR, _TAR_BYTES = b"ustar", 262
 _PACKED = {
     b"BZh": "bzip2",
@@ -181,14 +182,14 @@ def lines_in(file: IO[str], first: int = 1) -> Iterator[tuple[int, str]]:
         yield number, left
 
 
-def head(path: Path, num_letters: int = 1 << 17) -> list[str]:
+def head(path: Path) -> list[str]:
     """The first lines of a text file: enough to recognise a format by, little even of a binary file.
 
     Raises:
         FormatError: The file cannot be opened, or its compressed data is broken.
     """
     with opened(path) as file:
-        text = file.read(num_letters)
+        text = file.read(_HEAD_LETTERS)
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 

@@ -251,10 +251,10 @@ def simulated_by(header: Mapping[str, str]) -> str:
     return computer.split(" (")[0] if "simulator" in computer.lower() else ""
 
 
-def first_jobs(lines: Iterable[str], num_jobs: int = 20) -> list[list[str]]:
+def first_jobs(lines: Iterable[str]) -> list[list[str]]:
     """The fields of the first lines that are neither blank nor comments: several, since one may be broken."""
     jobs = (line.split() for line in lines if line.strip() and not line.lstrip().startswith(";"))
-    return list(islice(jobs, num_jobs))
+    return list(islice(jobs, 20))
 
 
 def is_number(text: str) -> bool:

@@ -162,7 +162,7 @@ class Service:
             return answer
         fallback = fallback_choice(self._fallback, view, self._rng)
         if self.loop_lag.lag_s > self.config.deadline_s:
-            return self._decide_in_haste(query, fallback, view, now_s)
+            return self._decide_by_fallback(query, fallback, view, now_s)
         fallback = self._by_rule(query, view, now_s) or fallback
         question = self.cluster.question(query, now_s)
         if self._rng.random() < self.config.explore:
@@ -235,7 +235,7 @@ class Service:
             return None
         return None if choice.best == NO_NODE else choice
 
-    def _decide_in_haste(
+    def _decide_by_fallback(
         self, query: PlacementQuery, fallback: Choice, view: CandidateView, now_s: float
     ) -> Answer:
         """The fallback's answer where the server is behind: the policy does not run, and the answer is late already."""

@@ -72,7 +72,11 @@ def utilisation_price(used: Array, ideal: Array) -> Array:
     return 1.0 + jnp.mean(jnp.abs(ideal.reshape(shape) - used) ** 3, axis=0)
 
 
-def paper_reward(ideal_cpu: float = 0.6, ideal_memory: float = 0.75, quotient: bool = True) -> Reward:
+IDEAL_CPU, IDEAL_MEMORY = 0.6, 0.75
+"""Uses, as shares of what is granted, at which R_util is least."""
+
+
+def paper_reward(quotient: bool = True) -> Reward:
     """Equation 3, for every deployment with its own use and the response time of the users."""
 
     def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
@@ -83,7 +87,7 @@ def paper_reward(ideal_cpu: float = 0.6, ideal_memory: float = 0.75, quotient: b
             ]
         )
         quality = service_quality(outcome.gateway_response_s, config.slo_s)
-        price = utilisation_price(jnp.clip(used, 0.0, 1.0), jnp.asarray([ideal_cpu, ideal_memory]))
+        price = utilisation_price(jnp.clip(used, 0.0, 1.0), jnp.asarray([IDEAL_CPU, IDEAL_MEMORY]))
         return quality / price if quotient else quality * (2.0 - price)
 
     return reward
@@ -98,17 +102,17 @@ def violation(quantile_s: Array, slo_s: float) -> Array:
     return jnp.clip(jnp.log(jnp.maximum(quantile_s, 1e-6) / slo_s), 0.0, 3.0)
 
 
-def granted_cores(grants: Grants, core_gib: float = CORE_GIB) -> Array:
+def granted_cores(grants: Grants) -> Array:
     """What grants cost, in cores; of the shape of their leaves."""
-    return grants.replicas * (grants.cpu_cores + grants.memory_gib / core_gib)
+    return grants.replicas * (grants.cpu_cores + grants.memory_gib / CORE_GIB)
 
 
-def cost_under_slo(core_gib: float = CORE_GIB) -> Reward:
+def cost_under_slo() -> Reward:
     """Minus the cores granted, minus a price (`AutoscalingConfig.violation_cores`) where the objective is not kept; in
-    cores. `core_gib` of memory cost as much as a core."""
+    cores."""
 
     def reward(config: AutoscalingConfig, _limits: GrantLimits, grants: Grants, outcome: Earned) -> Array:
         price = violation(outcome.gateway_quantile_s, config.slo_s) + 10.0 * outcome.failed_share
-        return -granted_cores(grants, core_gib) - config.violation_cores * price * outcome.time_share
+        return -granted_cores(grants) - config.violation_cores * price * outcome.time_share
 
     return reward

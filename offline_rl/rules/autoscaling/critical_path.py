@@ -64,14 +64,13 @@ def learn_critical_path(
     config: AutoscalingConfig,
     limits: GrantLimits,
     reward: Reward,
-    settings: CriticalPathConfig | None = None,
 ) -> CriticalPath:
     """Learns both parts in the twin that `response` answers for.
 
     Raises:
         ConfigError: No fault put in breaks the objective, so that there is nothing to learn from.
     """
-    settings = settings or CriticalPathConfig()
+    settings = CriticalPathConfig()
     key_faults, key_agent = jax.random.split(key)
     locator = fit_locator(*_faults(key_faults, response, config, limits, reward, settings))
     problem = autoscaling_problem(config, limits, reward)

@@ -15,19 +15,19 @@ from twin.autoscaling.state import ScalingState, known
 from twin.autoscaling.types import Grants
 from twin.contracts import Array, PyTree
 
+DOWN_WINDOW_S = 300.0
+"""The most replicas wanted within so long are kept."""
 
-def rate_target(
-    config: AutoscalingConfig, limits: GrantLimits, rate_per_core: Array, down_window_s: float = 300.0
-) -> Autoscaler:
+
+def rate_target(config: AutoscalingConfig, limits: GrantLimits, rate_per_core: Array) -> Autoscaler:
     """The autoscaler.
 
     Args:
         config: When decisions are taken.
         limits: Of the grants.
         rate_per_core: [deployments] calls a second that a replica is meant to take for each core granted to it.
-        down_window_s: The most wanted within so long is kept.
     """
-    settings = PodAutoscalerConfig(down_window_s=down_window_s)
+    settings = PodAutoscalerConfig(down_window_s=DOWN_WINDOW_S)
 
     def decide(_key: Array, memory: Array, state: ScalingState) -> tuple[Array, Grants]:
         rate = known(config, state).measured.rate_per_s
