@@ -1,5 +1,6 @@
 """The twin of a queue on disk: the workload model, the pool, and what was known when training ended."""
 
+import datetime as dt
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import numpy as np
 
 from logs_schema.calendar import DAY_S
 from logs_schema.errors import ProductError
+from logs_schema.layout import date_of
 from logs_schema.product import verify
 from twin.arrays import load_structure, save_arrays
 from twin.ordering.job_windows import fitting_tick_s
@@ -43,6 +45,11 @@ class QueueTwin(NamedTuple):
     def anchor(self) -> int:
         """Days since 1970 (UTC): the first day after the training days."""
         return self.first_day + self.num_days
+
+    @property
+    def train_days(self) -> list[dt.date]:
+        """The training days."""
+        return [date_of(day) for day in range(self.first_day, self.anchor)]
 
 
 def fit_queue(jobs: Jobs, pool: Pool, first_day: int, num_days: int) -> QueueTwin:

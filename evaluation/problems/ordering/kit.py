@@ -7,7 +7,7 @@ from pathlib import Path
 from shutil import copytree
 from typing import Any
 
-from evaluation.certify.certificate import Certificate
+from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_facts, certification_in
@@ -31,7 +31,7 @@ from evaluation.problems.kit import (
     StepPlan,
     days_shifted,
 )
-from evaluation.problems.ordering.certificate.certifying import certify_queue, refused_queue
+from evaluation.problems.ordering.certificate.certifying import certify_queue
 from evaluation.problems.ordering.config import ORDER_CODE, as_settings
 from evaluation.problems.ordering.fitting import build_queue_twin, days_of_last_anchor
 from evaluation.problems.ordering.generated_log import DEFAULT, generate_queue_log
@@ -48,7 +48,7 @@ from evaluation.problems.ordering.steps import (
 )
 from evaluation.problems.ordering.weeks_of_days import order_of, unread_in_words
 from logs_schema import Archive
-from logs_schema.errors import ConfigError, SchedtwinError, counted
+from logs_schema.errors import ConfigError, counted
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from twin.ordering.persistence import QueueTwin, load_queue_twin
@@ -158,10 +158,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
     ) -> Certificate:
         return certify_queue(twin, archive, days, config, progress, twin_hash=content_hash)
 
-    def refuse(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
-        return refused_queue(error, twin, archive, config, twin_hash=content_hash)
-
-    return Certifier(make, refuse)
+    return Certifier(make, refusing(content_hash, twin.train_days))
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:

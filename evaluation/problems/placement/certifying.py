@@ -22,7 +22,6 @@ from evaluation.certify.retries import SECTION as REPEATS
 from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.problems.placement.spreading import spread_in_words, spread_of
 from logs_schema import Archive
-from logs_schema.errors import SchedtwinError
 from logs_schema.progress import Progress
 from twin.placement.model import PlacementTwin
 
@@ -104,14 +103,4 @@ def certify(
         train_days=encoding.train_days, days=chosen.days, partners=chosen.partners,
         num_requests=measured.num_requests, notes=notes, beside=[POPULATION],
         since_training=measured.since_training,
-    )  # fmt: skip
-
-
-def refused(
-    error: SchedtwinError, twin: PlacementTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
-) -> Certificate:
-    """The certificate with the reason why nothing could be measured."""
-    return certificate_of(
-        [], ABOUT, {}, config, twin=twin_hash, archive=archive.content_hash,
-        train_days=twin.encoding.train_days, refusal=error.brief,
     )  # fmt: skip

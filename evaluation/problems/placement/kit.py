@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evaluation.certify.certificate import Certificate
+from evaluation.certify.certificate import Certificate, refusing
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import certification_in
@@ -24,7 +24,7 @@ from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Job, Kit, StepPlan
 from evaluation.problems.placement.case import Case, refuse_uneven
-from evaluation.problems.placement.certifying import certify, refused
+from evaluation.problems.placement.certifying import certify
 from evaluation.problems.placement.choices import (
     NO_CHOICE,
     OWN_NODES,
@@ -52,7 +52,7 @@ from evaluation.problems.placement.steps import (
 from evaluation.problems.usual_job import bundle_step
 from logs_schema import Archive
 from logs_schema.background import Background
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest
 from logs_schema.progress import Progress
 from offline_rl.recipes.training import Contenders
@@ -183,10 +183,7 @@ def certifier(twin_path: Path, population: Path | None) -> Certifier:
             twin_hash=manifest.content_hash, population=population, notes=notes, keep=keep, twin_path=twin_path,
         )  # fmt: skip
 
-    def refuse(error: SchedtwinError, archive: Archive, config: CertifyConfig) -> Certificate:
-        return refused(error, twin, archive, config, twin_hash=manifest.content_hash)
-
-    return Certifier(make, refuse)
+    return Certifier(make, refusing(manifest.content_hash, twin.encoding.train_days))
 
 
 def export(out: Path, policy: Path, options: ExportOptions) -> Facts:

@@ -2,7 +2,6 @@
 
 import datetime as dt
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ from evaluation.problems.ordering.summary import LOGGED_GAP, logged_mean_wait_s
 from evaluation.problems.ordering.weeks import begin_schedule
 from logs_schema import Archive
 from logs_schema.calendar import DAYS_A_WEEK
-from logs_schema.errors import ConfigError, SchedtwinError
+from logs_schema.errors import ConfigError
 from logs_schema.layout import date_of
 from logs_schema.progress import Progress
 from twin.ordering.jobs import read_jobs
@@ -119,26 +118,12 @@ def certify_queue(
             ),
             RULES: ranking_charts,
         }
-    facts = _facts(twin, archive, twin_hash)
-    on_users = _notes(twin, real, same_names=holds_training(archive, facts["train_days"]))
+    on_users = _notes(twin, real, same_names=holds_training(archive, twin.train_days))
     return certificate_of(
-        lines, ABOUT, charts, config,
+        lines, ABOUT, charts, config, twin=twin_hash, archive=archive.content_hash, train_days=twin.train_days,
         days=_days(chosen.weeks), partners=_days(chosen.partners), num_requests=num_jobs,
-        notes=[chosen.about_units, *sampled, *chosen.notes, *on_users], **facts,
+        notes=[chosen.about_units, *sampled, *chosen.notes, *on_users],
     )  # fmt: skip
-
-
-def refused_queue(
-    error: SchedtwinError, twin: QueueTwin, archive: Archive, config: CertifyConfig, *, twin_hash: str
-) -> Certificate:
-    """The certificate with the reason why nothing could be measured."""
-    reason = error.brief
-    return certificate_of([], ABOUT, {}, config, refusal=reason, **_facts(twin, archive, twin_hash))
-
-
-def _facts(twin: QueueTwin, archive: Archive, twin_hash: str) -> dict[str, Any]:
-    train_days = [date_of(twin.first_day + offset) for offset in range(twin.num_days)]
-    return {"twin": twin_hash, "archive": archive.content_hash, "train_days": train_days}
 
 
 def _days(weeks: Sequence[int]) -> list[dt.date]:

@@ -88,7 +88,7 @@ def hold_out_weeks(
         last = end - DAYS_A_WEEK - WeeksConfig().num_drain_days
         weeks = list(range(twin.anchor, last + 1, DAYS_A_WEEK))[: config.max_weeks]
     else:
-        train = [date_of(twin.first_day + offset) for offset in range(twin.num_days)]
+        train = twin.train_days
         refuse_overlap(train, [TestDays(0, tuple(named), None)])
         weeks, num_left = _whole_weeks([(day - EPOCH_DATE).days for day in named])
         if num_left:
