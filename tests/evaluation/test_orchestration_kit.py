@@ -10,7 +10,6 @@ import pytest
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.commands.cli import main
-from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.products import train_days_in
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import plan_of
@@ -98,7 +97,7 @@ def test_what_is_killed_loses_one_unit_and_ends_the_same(
         return str(certifier.certify(archive, None, CertifyConfig(), quiet, keep).to_json())
 
     def compared(keep: Unfinished) -> str:
-        found = compare_pairs(archive, plan, fitted, play, IntervalConfig(), quiet, COMPARED[:2], keep=keep)
+        found = compare_pairs({}, fitted, archive, plan, quiet, play=play, pairs=COMPARED[:2], keep=keep)
         return str(found.to_json())
 
     monkeypatch.setattr(unfinished, "save_arrays", dying)

@@ -130,8 +130,8 @@ def test_a_judge_of_ones_own_plays_the_pairs_that_our_judges_play(tmp_path) -> N
     twin, play = fit("orchestration", split.train), PlayConfig(num_frames=2, num_runs=2)
     pairs = [REFERENCE, Pair("random", "static")]
     found = compare_pairs(
-        *split.test, twin, play, IntervalConfig(num_replicates=200), SilentProgress(), pairs,
-        policies={"mine": SlotPolicies(first_legal, "static")},
+        {"mine": SlotPolicies(first_legal, "static")}, twin, *split.test, SilentProgress(), play=play,
+        intervals=IntervalConfig(num_replicates=200), pairs=pairs,
         judges={"model": in_my_model, "broken": lambda pair, days: pair},
     )  # fmt: skip
     assert set(found.refused) == {"judge broken"}
@@ -141,5 +141,5 @@ def test_a_judge_of_ones_own_plays_the_pairs_that_our_judges_play(tmp_path) -> N
         assert mine[name_of(pair)] == pytest.approx(on_time.sum() / arrived.sum())
     with pytest.raises(ConfigError, match="'truth' is taken by a judge"):
         compare_pairs(
-            *split.test, twin, play, IntervalConfig(), SilentProgress(), pairs, judges={"truth": in_my_model}
+            {}, twin, *split.test, SilentProgress(), play=play, pairs=pairs, judges={"truth": in_my_model}
         )

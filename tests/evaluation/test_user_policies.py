@@ -208,7 +208,8 @@ def test_one_that_fails_at_logged_decisions_alone_has_no_off_policy_estimates(
         ]
 
     for name, stub in {
-        "off_policy_rows": estimates, "probability_program": lambda *_: None, "players_of": lambda *_: {},
+        "OffPolicyJudge": lambda *_: SimpleNamespace(estimates=estimates), "probability_program": lambda *_: None,
+        "players_of": lambda *_: {},
         "_candidates_of": lambda *_: [Candidate("ours", "ours", None)], "_network_of": lambda *_: actor,
         "lacks": lambda *_: "", "unspecified": lambda *_: frozenset(),
         "example_for": lambda *_: None, "common_shape": lambda _: (1, 1, 1),

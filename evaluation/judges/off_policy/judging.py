@@ -6,6 +6,7 @@ log has no support, is estimated by clones of the shifted days, each predicting 
 
 import datetime as dt
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -112,54 +113,62 @@ def some_windows(history: Trajectory, here: np.ndarray) -> Trajectory:
     return jax.tree.map(lambda leaf: np.take(leaf, here, axis=-1), history)
 
 
-def off_policy_rows(
-    key: Array,
-    archive: Archive,
-    encoding: Encoding,
-    shift: TestDays,
-    windows: Windows,
-    shape: Shape,
-    candidates: Sequence[Candidate],
-    example: Example,
-    network: Actor,
-    program: Probabilities,
-    config: OffPolicyConfig,
-    fit: FittedQConfig,
-    report: Callable[[float], None] = lambda _share: None,
-) -> list[OffPolicyRow]:
-    """Off-policy estimates of every candidate on the logged days of a shift.
+@dataclass(frozen=True)
+class OffPolicyJudge:
+    """Off-policy estimates of candidates on logged days.
 
-    Args:
-        key: PRNG key of the clones.
+    Attributes:
         archive, encoding: The archive of the days, and the encoding of the arrays.
-        shift: The logged days.
-        windows: The same, encoded.
         shape: To pad to, so that one program serves all shifts.
         candidates: Policies; the seeds of one policy are averaged to one policy that draws a seed at every decision.
         example, network: Input shapes and network of the clones.
         program: From `probability_program`.
         config: Floors below which estimates are declined.
         fit: Of the fitted estimates.
-        report: Told the share of the policies that is estimated.
-
-    Returns:
-        The estimates, by candidate and method, without the logged policy, whose value is known.
     """
-    history = choices_in_log(pad_windows(windows, *shape), encoding)
-    logged, mask = logged_decisions(key, archive, encoding, shift.days, windows, history, example, network)
-    expected = fitted_reward(logged, fit)
-    found = []
-    names = dict.fromkeys(one.name for one in candidates if one.kind != HISTORY)
-    for done, name in enumerate(names):
-        report(done / len(names))
-        same = [one for one in candidates if one.name == name]
-        each = [program.run(history, program.kinds.index(one.kind), one.params) for one in same]
-        target = Target(name, _rows(np.mean(each, axis=0), mask))
-        for stretch in STRETCHES:
-            found.append(importance_sampling(logged, target, config, num_decisions=stretch))
-        found.append(doubly_robust(logged, target, expected, config))
-        found.append(fitted_q(logged, target, expected, fit, config))
-    return _as_rows(shift.shift_days, found, estimated=logged.estimated)
+
+    archive: Archive
+    encoding: Encoding
+    shape: Shape
+    candidates: Sequence[Candidate]
+    example: Example
+    network: Actor
+    program: Probabilities
+    config: OffPolicyConfig
+    fit: FittedQConfig
+
+    def estimates(
+        self, key: Array, shift: TestDays, windows: Windows, report: Callable[[float], None]
+    ) -> list[OffPolicyRow]:
+        """Every candidate's estimates on the logged days of a shift.
+
+        Args:
+            key: PRNG key of the clones.
+            shift: The logged days.
+            windows: The same, encoded.
+            report: Called with the share of the policies that is estimated.
+
+        Returns:
+            The estimates, by candidate and method, without the logged policy, whose value is known.
+        """
+        history = choices_in_log(pad_windows(windows, *self.shape), self.encoding)
+        logged, mask = logged_decisions(
+            key, self.archive, self.encoding, shift.days, windows, history, self.example, self.network
+        )
+        expected = fitted_reward(logged, self.fit)
+        found = []
+        names = dict.fromkeys(one.name for one in self.candidates if one.kind != HISTORY)
+        kinds, run = self.program
+        for done, name in enumerate(names):
+            report(done / len(names))
+            same = [one for one in self.candidates if one.name == name]
+            each = [run(history, kinds.index(one.kind), one.params) for one in same]
+            target = Target(name, _rows(np.mean(each, axis=0), mask))
+            for stretch in STRETCHES:
+                found.append(importance_sampling(logged, target, self.config, num_decisions=stretch))
+            found.append(doubly_robust(logged, target, expected, self.config))
+            found.append(fitted_q(logged, target, expected, self.fit, self.config))
+        return _as_rows(shift.shift_days, found, estimated=logged.estimated)
 
 
 def logged_decisions(

@@ -85,43 +85,43 @@ def name_of(pair: Pair) -> str:
 
 
 def compare_pairs(
+    policies: Mapping[str, UserPolicy],
+    fitted: FittedCluster,
     archive: Archive,
     plan: ShiftPlan,
-    fitted: FittedCluster,
-    config: PlayConfig,
-    intervals: IntervalConfig,
     progress: Progress,
+    *,
+    play: PlayConfig | None = None,
+    intervals: IntervalConfig | None = None,
     pairs: Sequence[Pair] = COMPARED,
     trained: TrainedPair | None = None,
-    policies: Mapping[str, UserPolicy] | None = None,
     judges: Mapping[str, UserJudge] | None = None,
     keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
     """Judges the pairs on every shift that the log can answer.
 
     Args:
+        policies, judges: The user's, by name, see `user_pairs` and `JudgedPair`; what fails is left out and named.
+        fitted: The trained twin.
         archive: With the shifted days.
         plan: Which days they are.
-        fitted: The trained twin.
-        config: See `PlayConfig`.
-        intervals: See there.
         progress: Where to show how far it is.
+        play, intervals: See `PlayConfig` and `IntervalConfig`.
         pairs: Who is compared.
         trained: What a training has chosen, beside them.
-        policies: The user's, by name, see `user_pairs`; one that fails is left out and named.
-        judges: The user's, by name, of `JudgedPair`s; likewise.
         keep: What the other pairs came to already.
 
     Raises:
         ConfigError: A name of the user's is taken.
     """
-    refuse_taken(judges or {}, (TWIN, TRUTH), "judge")
+    play, intervals, judges = play or PlayConfig(), intervals or IntervalConfig(), judges or {}
+    refuse_taken(judges, (TWIN, TRUTH), "judge")
     runs: list[Run] = []
     pairs = pairs if trained is None else list(dict.fromkeys([*pairs, *trained.rivals, trained.pair]))
     entrants = rivals(fitted) if trained is None else rivals(fitted).joined(trained.entrants)
     names = {pair: name_of(pair) for pair in pairs}
     taken = [*names.values(), *(side for pair in pairs for side in pair)]
-    entered = user_pairs(policies or {}, taken, fitted, entrants)
+    entered = user_pairs(policies, taken, fitted, entrants)
     for one in entered.ready.values():
         entrants = entrants.joined(one.entrants)
     own = {one.pair: name for name, one in entered.ready.items()}
@@ -136,7 +136,7 @@ def compare_pairs(
                 shown = partial(_show, stage, done + row / len(found), len(found), len(plan.shifts), judge)
                 where = f"{judge}, shift {shift.shift_days}d"
                 kept = partial(_kept, keep, list(own), where)
-                counts = play_pairs(edge, chance, fitted, list(names), config, entrants, shown, kept)
+                counts = play_pairs(edge, chance, fitted, list(names), play, entrants, shown, kept)
                 runs += [
                     Run(judge, shift.shift_days, name, _decisions(*counts[pair], shift.days[0]), None)
                     for pair, name in names.items()
@@ -145,7 +145,7 @@ def compare_pairs(
                     if (error := what_went_wrong(name, one.watched, where)) is not None:
                         entered.refused.setdefault(name, error)
     runs = [run for run in runs if run.policy not in entered.refused]
-    users = {name: PolicyFacts(name, USERS, words_of((policies or {})[name])) for name in entered.ready}
+    users = {name: PolicyFacts(name, USERS, words_of(policies[name])) for name in entered.ready}
     facts = [users.get(run.policy) or _facts_of(run.policy, trained) for run in runs]
     comparison = compare(
         runs, archive=archive_facts(archive), train_days=[day.isoformat() for day in plan.train_days],
@@ -154,7 +154,7 @@ def compare_pairs(
         shifts=[ShiftFacts(one.shift_days, tuple(day.isoformat() for day in one.days), one.num_requests, one.note)
                 for one in plan.shifts],
         metrics=(ON_TIME,), references=(name_of(REFERENCE),), config=intervals,
-        notes=[f"Every day is played for {config.num_frames} frames from midnight, {config.num_runs} times.",
+        notes=[f"Every day is played for {play.num_frames} frames from midnight, {play.num_runs} times.",
                *([] if trained is None else [f"The training chose {name_of(trained.pair)}."])],
     )  # fmt: skip
     comparison = entered.left_out_of(comparison)
@@ -162,7 +162,7 @@ def compare_pairs(
         return comparison
     return judged_by_users(
         comparison, judges, judged_pairs(fitted, names, entrants),
-        judged_days(archive, comparison, fitted, config.seed), intervals, progress,
+        judged_days(archive, comparison, fitted, play.seed), intervals, progress,
     )  # fmt: skip
 
 

@@ -5,8 +5,6 @@ from functools import partial
 from pathlib import Path
 
 from evaluation.certify.persistence import certification_facts
-from evaluation.comparison.bootstrap import IntervalConfig
-from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import (
     refuse_other_days,
     refuse_other_twin,
@@ -14,9 +12,8 @@ from evaluation.comparison.products import (
     train_days_in,
 )
 from evaluation.comparison.report import Report, write_comparison
-from evaluation.comparison.shifts import ShiftPlan
 from evaluation.comparison.training_days import plan_of, train_days_of
-from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
@@ -24,7 +21,7 @@ from evaluation.problems.kit import Certifier, ExportOptions, Facts, Inputs, Kit
 from evaluation.problems.orchestration.certifying import certify_twin
 from evaluation.problems.orchestration.comparing import PlayConfig, compare_pairs
 from evaluation.problems.orchestration.generating import generate_slots
-from evaluation.problems.orchestration.trained import TrainedPair, trained_pair
+from evaluation.problems.orchestration.trained import trained_pair
 from evaluation.problems.orchestration.training import build_policy, export_bundle
 from evaluation.problems.usual_certifier import on_first_days, usual_certifier
 from logs_schema import Archive
@@ -106,7 +103,7 @@ def compare_plan(
         hashes = {name: content_hash_of(path) for name, path in inputs.items()}
         made = {"shifts": config.shifts, "play": play, "code": ORCHESTRATION_CODE}
         keep = Unfinished.beside(out, "comparison", hashes, made)
-        comparison = judge(
+        comparison = compare_pairs(
             policies, load_fitted(inputs["twin"]), archive, plan, progress, play=play, intervals=config.intervals,
             judges=judges, trained=None if policy is None else trained_pair(policy), keep=keep,
         )  # fmt: skip
@@ -119,27 +116,6 @@ def compare_plan(
     settings |= {"policies": sorted(policies)} if policies else {}
     settings |= {"judges": sorted(judges)} if judges else {}
     return StepPlan("comparison", build, settings, config.judge.seed, ORCHESTRATION_CODE)
-
-
-def judge(
-    policies: Mapping[str, UserPolicy],
-    twin: FittedCluster,
-    archive: Archive,
-    plan: ShiftPlan,
-    progress: Progress,
-    *,
-    play: PlayConfig | None = None,
-    intervals: IntervalConfig | None = None,
-    judges: Mapping[str, UserJudge] | None = None,
-    trained: TrainedPair | None = None,
-    keep: Unfinished = NOTHING_KEPT,
-) -> Comparison:
-    """Pairs on shifted days; `play` says how many frames and runs of a day, `trained` what a training has chosen,
-    `keep` what is judged already."""
-    return compare_pairs(
-        archive, plan, twin, play or PlayConfig(), intervals or IntervalConfig(), progress,
-        trained=trained, policies=policies, judges=judges, keep=keep,
-    )  # fmt: skip
 
 
 def certifier(twin: Path, population: Path | None) -> Certifier:
@@ -192,7 +168,7 @@ ORCHESTRATION_KIT = Kit(
     trained=trained_lines,
     refuses_lacking=True,
     twin=FittedCluster,
-    judge=judge,
+    judge=compare_pairs,
     takes_judges=True,
     generate=generate_slots,
 )

@@ -26,7 +26,7 @@ from evaluation.judges.judge import (
 )
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
-from evaluation.judges.off_policy.judging import off_policy_rows, probability_program
+from evaluation.judges.off_policy.judging import OffPolicyJudge, probability_program
 from evaluation.judges.placement_entries import PolicyEntries, enter_players, evaluate, refuse_failed
 from evaluation.judges.players import Players, players_of
 from evaluation.judges.trust import TRUTH, judges_trust
@@ -250,6 +250,8 @@ def _off_policy(
     candidates = _candidates_of(case, entered, network)
     able = [name for name in entered.players if name not in entered.refused]
     candidates += [Candidate(name, name, candidates[0].params) for name in able]
+    config = OffPolicyConfig(intervals=case.intervals)
+    judge = OffPolicyJudge(case.archive, encoding, shape, candidates, example, network, program, config, fit)
     keep = Unfinished() if able or entered.trained else case.keep
     rows: list[OffPolicyRow] = []
     with progress.stage("off-policy estimates", total=len(shifts), unit="shifts") as stage:
@@ -261,11 +263,7 @@ def _off_policy(
                 notes.append(f"shift {shift.name}: no off-policy estimates ({lacking})")
                 continue
             key = jax.random.fold_in(jax.random.key(case.config.seed + 2), shift.shift_days)
-            make = partial(
-                off_policy_rows, key, case.archive, encoding, shift, part, shape, candidates, example, network, program,
-                OffPolicyConfig(intervals=case.intervals), fit,
-                partial(_show, stage, done, shift.name),
-            )  # fmt: skip
+            make = partial(judge.estimates, key, shift, part, partial(_show, stage, done, shift.name))
             rows += keep.unit(f"{OFF_POLICY}, {shift.name}", make, save_rows, load_rows)
             refuse_failed(entered, f"{OFF_POLICY}, shift {shift.name}")
         stage(len(shifts))
