@@ -24,6 +24,7 @@ from logs_schema.hashing import file_hash, json_hash
 from logs_schema.product import MANIFEST, Manifest, read_manifest
 
 SCHEMES = ("s3", "gs", "file")
+MIRRORS = "archives"
 SOURCE = ".store.json"
 """Hidden file of a mirror: where it is a mirror of."""
 PATIENCE_S, _PATIENCE = 60, "retry_limit_seconds"
@@ -46,10 +47,10 @@ def shown(folder: Path | str) -> str:
     return str(json.loads(source.read_text())["address"]) if source.is_file() else str(folder)
 
 
-def cache_folder() -> Path:
-    """Where mirrors are kept."""
+def cache_folder(kind: str) -> Path:
+    """Where the user's things of a kind are kept that can be made anew, such as mirrors of archives."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "schedtwin" / "archives"
+    return cache / "schedtwin" / kind
 
 
 def mirror_of(address: str) -> Path:
@@ -62,7 +63,7 @@ def mirror_of(address: str) -> Path:
     store = Store(address)
     text = store.read(MANIFEST)
     content_hash = str(_parsed(text, address).get("content_hash"))
-    folder = cache_folder() / json_hash([address, content_hash])[:16]
+    folder = cache_folder(MIRRORS) / json_hash([address, content_hash])[:16]
     folder.mkdir(parents=True, exist_ok=True)
     _write(folder / SOURCE, json.dumps({"address": address}).encode())
     _write(folder / MANIFEST, text)
@@ -143,11 +144,11 @@ def working_copy(address: str, *, append: bool = False, replace: bool = False) -
     Raises:
         ArchiveError: As `publish` and `mirror_of`.
     """
-    cache_folder().mkdir(parents=True, exist_ok=True)
+    cache_folder(MIRRORS).mkdir(parents=True, exist_ok=True)
     is_there = Store(address).has(MANIFEST)
     if is_there and not (append or replace):
         raise _taken(address)
-    with TemporaryDirectory(prefix=".writing-", dir=cache_folder()) as work:
+    with TemporaryDirectory(prefix=".writing-", dir=cache_folder(MIRRORS)) as work:
         folder, expect = Path(work) / "archive", None
         if append and is_there:
             mirror = mirror_of(address)

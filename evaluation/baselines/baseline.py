@@ -54,6 +54,17 @@ def any_best_legal(key: Array, score: Array, legal: Array) -> Array:
     return best_legal(jax.random.uniform(key, legal.shape), best)
 
 
+def least_loaded_among(feature: str) -> Callable[[Cluster], Policy]:
+    """The least loaded node among those with a flag of `NODE_FEATURES`; another one where none of them is legal."""
+
+    def decide(key: Array, observation: Observation, legal: Array) -> Array:
+        preferred = legal & (node_feature(observation, feature) > 0.5)
+        others = legal & ~preferred.any(axis=0, keepdims=True)
+        return any_best_legal(key, free_cores(observation), preferred | others)
+
+    return lambda _cluster: decide
+
+
 def node_feature(observation: Observation, name: str) -> Array:
     """[nodes, seats, *streams] the feature of `NODE_FEATURES` called `name`."""
     return observation.node[_INDEX[name]]

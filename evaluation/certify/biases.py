@@ -9,6 +9,7 @@ import numpy as np
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import LEAST_S, Forecast
 from evaluation.certify.lines import Line, about_zero, not_applicable
+from evaluation.certify.measures import mean_of_known
 from evaluation.certify.resampled import mean_of
 from evaluation.comparison.bootstrap import Statistic
 
@@ -74,7 +75,7 @@ def _acceptance_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
 
 def _waits_line(forecast: Forecast, config: CertifyConfig) -> Line:
     name = "log of mean wait over mean forecast"
-    mean_draw_s = _mean_draw(forecast.draws_wait_s)
+    mean_draw_s = mean_of_known(forecast.draws_wait_s)
     known = np.isfinite(forecast.wait_s) & np.isfinite(mean_draw_s)
     num_waited = int(np.sum(known & (forecast.wait_s > LEAST_S)))
     if num_waited < MIN_WAITED:
@@ -97,7 +98,7 @@ def _waits_line(forecast: Forecast, config: CertifyConfig) -> Line:
 
 def _runs_line(forecast: Forecast, config: CertifyConfig) -> Line:
     name = "bias of log run time over nodes, squared"
-    residual = np.log(LEAST_S + forecast.run_s) - _mean_draw(np.log(LEAST_S + forecast.draws_run_s))
+    residual = np.log(LEAST_S + forecast.run_s) - mean_of_known(np.log(LEAST_S + forecast.draws_run_s))
     num_known = int(np.isfinite(residual).sum())
     if num_known < MIN_ROWS:
         return not_applicable(SECTION, name, f"{num_known} run times are known, fewer than {MIN_ROWS}")
@@ -106,10 +107,3 @@ def _runs_line(forecast: Forecast, config: CertifyConfig) -> Line:
         SECTION, name, "1", bias, forecast.num_units, config.thresholds.run_bias_by_node**2, config.intervals(),
         one_sided=True, deciding=True,
     )  # fmt: skip
-
-
-def _mean_draw(draws: np.ndarray) -> np.ndarray:
-    """[rows] mean of the draws [rows, draws] that are not NaN."""
-    known = np.isfinite(draws)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(known, draws, 0.0).sum(axis=1) / known.sum(axis=1))

@@ -18,6 +18,13 @@ PAIR_BINS = 8
 NUM_FOLDS = 5
 
 
+def mean_of_known(values: np.ndarray) -> np.ndarray:
+    """[rows] means of the finite values of [rows, columns]; NaN where there is none."""
+    known = np.isfinite(values)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, values, 0.0).sum(axis=1) / known.sum(axis=1))
+
+
 def discrete_kl(real: np.ndarray, generated: np.ndarray, num_codes: int) -> float:
     """`KL(real || generated)` in nats of two samples of codes [rows] in [0, num_codes)."""
     counts = [np.bincount(codes, minlength=num_codes) + PSEUDO_COUNT for codes in (real, generated)]

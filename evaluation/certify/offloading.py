@@ -8,6 +8,7 @@ from evaluation.certify.arrival_statistics import PARTS_OF_DAY
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.lines import Line, against_floor, against_limit, not_applicable
 from evaluation.certify.logged_days import DayOutcomes, HeldOutDay, known_in_log, request_column
+from evaluation.certify.measures import mean_of_known
 from evaluation.comparison.bootstrap import Statistic
 from evaluation.comparison.report import Chart, Curve
 from twin.placement.encoding import Encoding
@@ -40,7 +41,7 @@ def offload_lines(
         return np.asarray(ratio)
 
     def error(which: str) -> Statistic:
-        return lambda weights: _nan_mean(np.abs(curves(which, weights) - curves("real", weights)))
+        return lambda weights: mean_of_known(np.abs(curves(which, weights) - curves("real", weights)))
 
     def correlation(which: str) -> Statistic:
         return lambda weights: _correlation(curves(which, weights), curves("real", weights))
@@ -96,12 +97,6 @@ def _parts(day_fraction: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (day_fraction * PARTS_OF_DAY * BLOCKS_PER_PART).astype(int), PARTS_OF_DAY * BLOCKS_PER_PART - 1
     )
     return fine // BLOCKS_PER_PART, fine % BLOCKS_PER_PART
-
-
-def _nan_mean(values: np.ndarray) -> np.ndarray:
-    known = np.isfinite(values)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(np.where(known, values, 0.0).sum(axis=1) / known.sum(axis=1))
 
 
 def _correlation(one: np.ndarray, two: np.ndarray) -> np.ndarray:

@@ -89,15 +89,16 @@ def trained_references(
 ) -> "list[Kept]":  # fmt: skip
     """The references of some days; missing ones are trained, one task for each day where there is an engine."""
     from evaluation.reproduction.benches.reference import ReferenceConfig
-    from evaluation.reproduction.benches.reference_cache import cache_folder, kept_reference, train_ahead
+    from evaluation.reproduction.benches.reference_cache import REFERENCES, kept_reference, train_ahead
+    from logs_schema.stores import cache_folder
 
-    config, found = config or ReferenceConfig(), []
+    config, found, folder = config or ReferenceConfig(), [], folder or cache_folder(REFERENCES)
     if engine is not None:
-        train_ahead(world, sorted(set(days)), config, (folder or cache_folder()).absolute(), engine, progress)
+        train_ahead(world, sorted(set(days)), config, folder.absolute(), engine, progress)
     for day in sorted(set(days)):
         name = f"reference of day {day}"
         with progress.stage(name, total=config.most_updates, unit="updates") as stage:
-            kept = kept_reference(world, day, config, folder or cache_folder(), progress=_callback_of(stage))
+            kept = kept_reference(world, day, config, folder, progress=_callback_of(stage))
         if kept.trained_now:
             progress.note(f"{name}: trained in {kept.train_s:.0f} s, kept in {kept.folder}")
         found.append(kept)

@@ -78,19 +78,21 @@ def validate_config(config: SlotConfig) -> SlotConfig:
         "changes",
     ):  # fmt: skip
         if getattr(config, name) < 1:
-            _refuse(name, getattr(config, name), "at least 1")
+            refuse_setting(config, name, "at least 1")
     if not 0.0 < config.slot_s < float("inf"):
-        _refuse("slot_s", config.slot_s, "more than 0 and finite")
+        refuse_setting(config, "slot_s", "more than 0 and finite")
     if not 0.0 < config.memory_share <= 1.0:
-        _refuse("memory_share", config.memory_share, "more than 0 and at most 1")
+        refuse_setting(config, "memory_share", "more than 0 and at most 1")
     if not 0.0 <= config.estimate_memory < 1.0:
-        _refuse("estimate_memory", config.estimate_memory, "at least 0 and less than 1")
+        refuse_setting(config, "estimate_memory", "at least 0 and less than 1")
     if not 0.0 <= config.image_mib_per_gib < float("inf"):
-        _refuse("image_mib_per_gib", config.image_mib_per_gib, "at least 0 and finite")
+        refuse_setting(config, "image_mib_per_gib", "at least 0 and finite")
     return config
 
 
-def _refuse(name: str, value: object, allowed: str) -> None:
+def refuse_setting(config: object, name: str, allowed: str) -> None:
+    """Raises ConfigError: this attribute of a configuration is not what is allowed."""
     raise ConfigError(
-        f"{name} is {value}", where=f"SlotConfig.{name}", allowed=allowed, advice="change the configuration"
-    )
+        f"{name} is {getattr(config, name)}", where=f"{type(config).__name__}.{name}", allowed=allowed,
+        advice="change the configuration",
+    )  # fmt: skip

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from math import ceil
 
-from logs_schema.errors import ConfigError
-from twin.orchestration.config import SlotConfig
+from twin.orchestration.config import SlotConfig, refuse_setting
 
 
 @dataclass(frozen=True)
@@ -34,16 +33,10 @@ def validate_frames(slots: SlotConfig, config: FrameConfig) -> FrameConfig:
         ConfigError: naming the attribute and what is allowed.
     """
     if config.num_changes < 1:
-        _refuse("num_changes", config.num_changes, "at least 1")
+        refuse_setting(config, "num_changes", "at least 1")
     if config.samples_per_frame < 1 or slots.slots_per_frame % config.samples_per_frame:
         divisor = f"a divisor of the {slots.slots_per_frame} slots of a frame"
-        _refuse("samples_per_frame", config.samples_per_frame, divisor)
+        refuse_setting(config, "samples_per_frame", divisor)
     if not 0.0 < config.history_s < float("inf"):
-        _refuse("history_s", config.history_s, "more than 0 and finite")
+        refuse_setting(config, "history_s", "more than 0 and finite")
     return config
-
-
-def _refuse(name: str, value: object, allowed: str) -> None:
-    raise ConfigError(
-        f"{name} is {value}", where=f"FrameConfig.{name}", allowed=allowed, advice="change the configuration"
-    )

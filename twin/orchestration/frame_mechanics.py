@@ -60,7 +60,7 @@ def frame_response(
         state = environment(problem, response).reset(key, streams)
         nothing = jax.tree.map(jnp.zeros_like, load_now(case, state.response))
         zero_s = jnp.zeros(streams, jnp.float32)
-        return state, Outcome(zero_s, state.terminated, state.done, _events(state, nothing))
+        return state, Outcome(zero_s, state.terminated, state.done, frame_events(state.problem, nothing))
 
     def advance(
         key: Array, state: EnvironmentState, _known: FrameState, action: Scaling
@@ -80,7 +80,7 @@ def frame_response(
         (after, total), _ = jax.lax.scan(sample, (state, nothing), keys)
         mean = jax.tree.map(lambda leaf: leaf / num_samples, total)
         elapsed_s = after.problem.placement.clock_s - state.problem.placement.clock_s
-        return after, Outcome(elapsed_s, after.terminated, after.done, _events(after, mean))
+        return after, Outcome(elapsed_s, after.terminated, after.done, frame_events(after.problem, mean))
 
     return Response(init, advance, lambda _private, state: state)
 
@@ -98,8 +98,9 @@ def dispatched_slot(
     return slot
 
 
-def _events(state: EnvironmentState, load: Load) -> FrameEvents:
-    inner, view = state.problem.placement, state.problem.view
+def frame_events(slot: SlotState, load: Load) -> FrameEvents:
+    """What is observed at the end of a frame, with its mean load."""
+    inner, view = slot.placement, slot.view
     return FrameEvents(inner.clock_s, inner.available, view.deployment, load, view.counts)
 
 

@@ -19,8 +19,8 @@ from twin.environment import beside, environment
 from twin.orchestration.chance import Chance
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, validate_frames
-from twin.orchestration.frame_mechanics import load_now
-from twin.orchestration.frame_state import FrameEvents, FrameState, Load, as_orchestration
+from twin.orchestration.frame_mechanics import frame_events, load_now
+from twin.orchestration.frame_state import FrameState, Load, as_orchestration
 from twin.orchestration.frames import frame_problem
 from twin.orchestration.mechanics import Private, slot_response
 from twin.orchestration.slots import SlotEvents, SlotState, slot_problem
@@ -65,7 +65,7 @@ def joint_problem(
         observed_events: JointEvents = outcome.observed_events
         slot = slots.start(outcome._replace(observed_events=observed_events.slot))
         nothing = jax.tree.map(jnp.zeros_like, observed_events.load)
-        frame = frames.start(outcome._replace(observed_events=_frame_events(slot, nothing)))
+        frame = frames.start(outcome._replace(observed_events=frame_events(slot, nothing)))
         zero = jnp.zeros(outcome.elapsed_s.shape, jnp.int32)
         return JointState(
             slot, frame, zero, nothing, jnp.full((frames.num_seats, *zero.shape), -1, jnp.int32)
@@ -136,7 +136,7 @@ def _apply(
     )
     ends = passed == length
     mean = jax.tree.map(lambda leaf: leaf / config.samples_per_frame, total)
-    frame_outcome = outcome._replace(observed_events=_frame_events(slot, mean))
+    frame_outcome = outcome._replace(observed_events=frame_events(slot, mean))
     frame, settled = frames.apply(state.frame, action[ORCHESTRATE], frame_outcome, pending)
 
     def when_it_ends(new: PyTree, old: PyTree) -> PyTree:
@@ -195,8 +195,3 @@ def _where_one_begins(part: Part, state: JointState) -> PyTree:
     """A part of the frame problem, if a frame begins in any stream; else zeros, without the work."""
     nothing = jax.tree.map(lambda one: jnp.zeros(one.shape, one.dtype), jax.eval_shape(part, state.frame))
     return jax.lax.cond(jnp.any(state.phase == 0), part, lambda _frame: nothing, state.frame)
-
-
-def _frame_events(slot: SlotState, load: Load) -> FrameEvents:
-    inner, view = slot.placement, slot.view
-    return FrameEvents(inner.clock_s, inner.available, view.deployment, load, view.counts)

@@ -5,7 +5,6 @@ configuration, the seed, the version of the project and that of the training (`r
 Change any of them and another is trained.
 """
 
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -28,6 +27,9 @@ from logs_schema.hashing import json_hash
 from logs_schema.product import fingerprint, read_manifest
 from logs_schema.progress import Progress
 
+REFERENCES = "references"
+"""Kind of things in the user's cache."""
+
 
 class Kept(NamedTuple):
     """A reference, where it is kept and what it took."""
@@ -38,12 +40,6 @@ class Kept(NamedTuple):
     last_gain: float  # on-time share that the last doubling gained
     trained_now: bool
     train_s: float | None  # when it was trained, now or earlier; None: not known
-
-
-def cache_folder() -> Path:
-    """Default folder of references."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "schedtwin" / "references"
 
 
 def made_from(world: World) -> dict[str, str]:
