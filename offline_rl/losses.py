@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.numpy_networks import MASKED_LOGIT
-from twin.contracts import Array
+from twin.contracts import Array, PyTree
 
 
 def mask_logits(logits: Array, legal: Array) -> Array:
@@ -20,6 +20,23 @@ def mask_logits(logits: Array, legal: Array) -> Array:
 def is_choice(action: Array, num_choices: int) -> Array:
     """One-hot over a new axis 0: `action` [...] int32 -> [num_choices, ...] bool."""
     return jnp.arange(num_choices, dtype=action.dtype).reshape((-1,) + (1,) * action.ndim) == action[None]
+
+
+def choice_error(probabilities: PyTree, action: PyTree) -> Array:
+    """Squared distance of probabilities from the choices made, summed over leaves.
+
+    Args:
+        probabilities: Leaves [choices, ...].
+        action: Leaves [...] int32.
+
+    Returns:
+        [...] in [0, 2] for every leaf.
+    """
+
+    def of_leaf(share: Array, chosen: Array) -> Array:
+        return jnp.sum((share - is_choice(chosen, share.shape[0])) ** 2, axis=0)
+
+    return jnp.sum(jnp.stack(jax.tree.leaves(jax.tree.map(of_leaf, probabilities, action))), axis=0)
 
 
 def log_prob(logits: Array, action: Array) -> Array:

@@ -53,6 +53,12 @@ class Critic(NamedTuple):
     value: Callable[[PyTree, PyTree, int], Array]
 
 
+def parts_of(observation: PyTree) -> tuple[Array, Array]:
+    """An observation of choices as (features [F, choices, *batch] of each, [R, *batch] of the request)."""
+    choices, request = jax.tree.leaves(observation)
+    return choices.astype(jnp.float32), request.astype(jnp.float32)
+
+
 def example_of(environment: Environment) -> Example:
     """The shapes of an environment, found without running it."""
     problem = environment.problem

@@ -19,7 +19,7 @@ import jax.numpy as jnp
 
 from offline_rl.errors import TrainingError
 from offline_rl.losses import mask_logits
-from offline_rl.networks import Actor, Example
+from offline_rl.networks import Actor, Example, parts_of
 from twin.contracts import Array, PyTree
 from twin.networks import Dense
 
@@ -96,18 +96,14 @@ def scorer(example: Example, config: ScorerConfig | None = None) -> Actor:
         )
     network = ChoiceScorer(config.hidden, config.identity, config.pooled)
 
-    def parts(observation: PyTree) -> tuple[Array, Array]:
-        choices, context = jax.tree.leaves(observation)
-        return choices.astype(jnp.float32), context.astype(jnp.float32)
-
     def init(key: Array) -> PyTree:
         observation, legal = jax.tree.map(jnp.zeros_like, (example.observation, example.legal))
         mask = jax.tree.leaves(legal)[0]
-        return network.init(key, *parts(observation), mask)
+        return network.init(key, *parts_of(observation), mask)
 
     def logits(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         (mask,), structure = jax.tree.flatten(legal)
-        scores = cast(Array, network.apply(params, *parts(observation), mask))
+        scores = cast(Array, network.apply(params, *parts_of(observation), mask))
         return jax.tree.unflatten(structure, [mask_logits(scores, mask)])
 
     return Actor(init, logits)

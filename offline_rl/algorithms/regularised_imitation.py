@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from logs_schema.errors import ConfigError
 from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
 from offline_rl.distributions import agreement
-from offline_rl.losses import is_choice, weighted_mean
+from offline_rl.losses import choice_error, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
     Actor,
@@ -100,8 +100,9 @@ def regularised_imitation(
         num_logged = round((1.0 - config.virtual_share) * active.shape[-1])
         is_logged = active & (jnp.arange(active.shape[-1]) < num_logged).reshape((1, 1, -1))
         logged, everywhere = is_logged.astype(jnp.float32), active.astype(jnp.float32)
-        error = weighted_mean(_summed(jax.tree.map(_square_error, probability, action)), logged)
-        norm = weighted_mean(_summed(jax.tree.map(_square_norm, probability)), everywhere)
+        error = weighted_mean(choice_error(probability, action), logged)
+        norms = [jnp.sum(leaf**2, axis=0) for leaf in jax.tree.leaves(probability)]
+        norm = weighted_mean(jnp.sum(jnp.stack(norms), axis=0), everywhere)
         same = weighted_mean(agreement(logits, action).astype(jnp.float32), logged)
         return error + config.weight * norm, RegularisedImitationInfo(error, norm, same)
 
@@ -113,15 +114,3 @@ def regularised_imitation(
         return RegularisedImitationState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
 
     return actor_algorithm(init, step, network, lambda state: state.actor)
-
-
-def _square_error(probability: Array, action: Array) -> Array:
-    return jnp.sum((probability - is_choice(action, probability.shape[0])) ** 2, axis=0)
-
-
-def _square_norm(probability: Array) -> Array:
-    return jnp.sum(probability**2, axis=0)
-
-
-def _summed(parts: PyTree) -> Array:
-    return jnp.sum(jnp.stack(jax.tree.leaves(parts)), axis=0)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
-from offline_rl.losses import is_choice, weighted_mean
+from offline_rl.losses import choice_error, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
     Actor,
@@ -117,7 +117,7 @@ def td3_bc_choices(
         probability = probabilities(params.actor, batch.observation, batch.legal)
         value = _expected(probability, jax.lax.stop_gradient(one_of_pair(values, 0)))
         scale = jax.lax.stop_gradient(weighted_mean(jnp.abs(value), batch.weight))
-        distance = weighted_mean(_distance(probability, batch.action), batch.weight)
+        distance = weighted_mean(choice_error(probability, batch.action), batch.weight)
         policy_loss = distance - config.q_weight * weighted_mean(value, batch.weight) / jnp.maximum(
             scale, _TINY
         )
@@ -144,12 +144,3 @@ def _expected(probabilities: PyTree, values: PyTree) -> Array:
         values,
     )
     return jnp.mean(jnp.stack(jax.tree.leaves(parts)), axis=0)
-
-
-def _distance(probabilities: PyTree, action: PyTree) -> Array:
-    """Squared distance [seats, *streams] of probabilities from the logged choices, summed over leaves."""
-
-    def of_leaf(share: Array, chosen: Array) -> Array:
-        return jnp.sum((share - is_choice(chosen, share.shape[0])) ** 2, axis=0)
-
-    return jnp.sum(jnp.stack(jax.tree.leaves(jax.tree.map(of_leaf, probabilities, action))), axis=0)

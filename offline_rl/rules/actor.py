@@ -13,10 +13,10 @@ import jax.numpy as jnp
 
 from offline_rl.contract import EXPECTED_ON_TIME, LEAST_EXPECTED_RESPONSE
 from offline_rl.losses import mask_logits
-from offline_rl.networks import Actor
+from offline_rl.networks import Actor, parts_of
 from offline_rl.rules.expected_on_time import HASTE, expected_on_time
 from offline_rl.rules.least_expected_response import least_expected_response
-from offline_rl.rules.offers import OfferEstimates, parts_of, read_offers
+from offline_rl.rules.offers import OfferEstimates, read_offers
 from twin.contracts import Array, PyTree
 
 SCORES: Mapping[str, Callable[[PyTree, OfferEstimates], Array]] = MappingProxyType(

@@ -13,7 +13,6 @@ A site that observes other sites by their means reads the same of the means.
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 
 from twin.contracts import Array, PyTree
@@ -97,9 +96,3 @@ def cost_to_others(params: PyTree, offers: OfferEstimates) -> Array:
     """[choices, *batch] what a request costs those that come later, by `price`, and those that run there, by `toll`."""
     later = params["price"] * jnp.log1p(offers.core_time) * (1.0 + offers.busy)
     return later + params["toll"] * offers.crowd[0] * jnp.log1p(offers.run)
-
-
-def parts_of(observation: PyTree) -> tuple[Array, Array]:
-    """An observation as (node features [F, choices, *batch], request features [R, *batch])."""
-    nodes, request = jax.tree.leaves(observation)
-    return nodes.astype(jnp.float32), request.astype(jnp.float32)

@@ -15,9 +15,8 @@ from jax.scipy.special import ndtr
 
 from offline_rl.contract import ON_TIME_BY_REPLICAS, SHARPNESS
 from offline_rl.losses import mask_logits
-from offline_rl.networks import Actor, Example
+from offline_rl.networks import Actor, Example, parts_of
 from offline_rl.replica_scores import replica_scores
-from offline_rl.rules.offers import parts_of
 from offline_rl.scorer import ScorerConfig, scorer
 from twin.contracts import Array, PyTree
 from twin.orchestration.slots import SLOT_NODE_FEATURES, SLOT_REQUEST_FEATURES
