@@ -1,6 +1,6 @@
-"""Training with evaluations in between, which are called looks (`twin.fitting_loop`): the best state is kept.
+"""Training with evaluations in between (`twin.fitting_loop`): the best state is kept.
 
-What a look measures must not be what is trained on: a member of the twin's ensemble held out, or days held out.
+What an evaluation measures must not be what is trained on: a member of the twin's ensemble held out, or days held out.
 """
 
 from collections.abc import Callable
@@ -28,9 +28,9 @@ from twin.fitting_loop import Checkpoint, fit_keeping_best
 class Selected(NamedTuple):
     """The result of a run."""
 
-    best: PyTree  # the state with the highest look; the first of equals
+    best: PyTree  # the state with the highest evaluation; the first of equals
     info: PyTree  # leaves [U], of every update
-    looks: np.ndarray  # [L]: before the first update, then after every `updates_per_look`
+    evaluations: np.ndarray  # [L]: before the first update, then after every `updates_per_look`
 
 
 def train_selecting(
@@ -38,29 +38,29 @@ def train_selecting(
     algorithm: Algorithm,
     experience: Experience,
     num_updates: int,
-    look: Callable[[PyTree], float],
+    evaluate: Callable[[PyTree], float],
     *,
     updates_per_look: int = 5,
     checkpoint: Path | None = None,
-    on_look: Callable[[int, float], Any] = lambda done, seen: None,
+    on_evaluation: Callable[[int, float], Any] = lambda done, seen: None,
 ) -> Selected:
-    """Trains, looks, and keeps the best; killed at any moment, a second call with the same arguments finishes the run.
+    """Trains and keeps the best; killed at any moment, a second call with the same arguments finishes the run.
 
     Args:
         key: PRNG key.
         algorithm: What learns.
         experience: What it learns from.
         num_updates: Updates in all.
-        look: State -> how good it is; higher is better.
-        updates_per_look: Updates between two looks.
-        checkpoint: File (.npz) that keeps everything after every look; resumed from where it exists.
-        on_look: Called with (updates done, what was seen) after every look.
+        evaluate: State -> how good it is; higher is better.
+        updates_per_look: Updates between two evaluations.
+        checkpoint: File (.npz) that keeps everything after every evaluation; resumed from where it exists.
+        on_evaluation: Called with (updates done, what was seen) after every evaluation.
 
     Returns:
         The best state, bit-identical however often the run was killed.
 
     Raises:
-        TrainingError: A look is not a number, or training diverged.
+        TrainingError: An evaluation is not a number, or training diverged.
         ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     key_init, key_updates = jax.random.split(key)
@@ -71,13 +71,13 @@ def train_selecting(
         state, info = run(key_updates, state, experience, done, count)
         info = first_updates(info, count)
         refuse_divergence(state, info, done)
-        return state, info, -_seen(look, state, done + count)
+        return state, info, -_seen(evaluate, state, done + count)
 
     state = jax.jit(algorithm.init)(key_init)
     fit = fit_keeping_best(
         state, advance, num_updates, updates_per_look, curves=no_curves(run, key_updates, state, experience),
-        first_look=lambda: -_seen(look, state, 0), checkpoint=Checkpoint(checkpoint, key),
-        on_look=lambda fit: on_look(int(fit.done), -float(fit.losses[-1])),
+        first_evaluation=lambda: -_seen(evaluate, state, 0), checkpoint=Checkpoint(checkpoint, key),
+        on_evaluation=lambda fit: on_evaluation(int(fit.done), -float(fit.losses[-1])),
     )  # fmt: skip
     return Selected(fit.best, fit.curves, -fit.losses)
 
@@ -122,8 +122,8 @@ def train_kept(
     return fit.state, fit.curves
 
 
-def _seen(look: Callable[[PyTree], float], state: PyTree, done: int) -> float:
-    seen = float(look(state))
+def _seen(evaluate: Callable[[PyTree], float], state: PyTree, done: int) -> float:
+    seen = float(evaluate(state))
     if not np.isfinite(seen):
         raise TrainingError(
             f"what was looked at is not a number after {done} updates",

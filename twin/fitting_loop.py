@@ -1,8 +1,8 @@
 """The loop of fits that are judged on held-out data while they run: early stopping, best so far, checkpoints.
 
-Every few steps a loss is measured on data that nothing is trained on: a look. The loop keeps the state of the lowest
-loss, ends after `patience` looks without a lower one, and resumes from a checkpoint. Steps are numbered: a program that
-takes the key of a step by `fold_in(key, step)` computes the same bits however often it was killed.
+Every few steps a loss is measured on data that nothing is trained on: an evaluation. The loop keeps the state of the
+lowest loss, ends after `patience` evaluations without a lower one, and resumes from a checkpoint. Steps are numbered: a
+program that takes the key of a step by `fold_in(key, step)` computes the same bits however often it was killed.
 """
 
 from collections.abc import Callable
@@ -62,18 +62,18 @@ NO_CHECKPOINT = Checkpoint()
 
 
 class FitProgress(NamedTuple):
-    """A fit after some look."""
+    """A fit after some evaluation."""
 
     state: PyTree
     best: PyTree  # what was kept of the state with the lowest loss
-    best_look: np.int64  # looks up to that one; 0: none
-    losses: np.ndarray  # [looks] held-out
+    best_look: np.int64  # evaluations up to that one; 0: none
+    losses: np.ndarray  # [evaluations] held-out
     curves: PyTree  # leaves [any, ...]: what else was recorded
     done: np.int64  # steps
 
     @property
-    def looks_since_best(self) -> int:
-        """Looks without a lower loss."""
+    def evaluations_since_best(self) -> int:
+        """Evaluations without a lower loss."""
         return len(self.losses) - int(self.best_look)
 
 
@@ -81,15 +81,15 @@ def fit_keeping_best(
     state: PyTree,
     advance: Callable[[PyTree, int, int], tuple[PyTree, PyTree, float]],
     num_steps: int,
-    steps_a_look: int,
+    steps_per_evaluation: int,
     *,
     curves: PyTree = (),
     kept: Callable[[PyTree], PyTree] = lambda state: state,
-    first_look: Callable[[], float] | None = None,
+    first_evaluation: Callable[[], float] | None = None,
     patience: int | None = None,
     last_of_equals: bool = False,
     checkpoint: Checkpoint = NO_CHECKPOINT,
-    on_look: Callable[[FitProgress], object] = lambda progress: None,
+    on_evaluation: Callable[[FitProgress], object] = lambda progress: None,
 ) -> FitProgress:
     """Fits until the steps are done or patience ends.
 
@@ -98,27 +98,27 @@ def fit_keeping_best(
         advance: (state, steps done, how many more) -> state, what is recorded of them (leaves of the curves, to be
             concatenated), held-out loss.
         num_steps: At most.
-        steps_a_look: Between two looks.
+        steps_per_evaluation: Between two evaluations.
         curves: What is recorded of no steps, leaves [0, ...].
         kept: State -> what is kept of it if it is the best.
-        first_look: The held-out loss of the state to begin with, not asked for on resuming; no such look if None.
-        patience: Looks without a lower loss after which the fit ends; never if None.
+        first_evaluation: The held-out loss of the state to begin with, not asked for on resuming; none if None.
+        patience: Evaluations without a lower loss after which the fit ends; never if None.
         last_of_equals: Whether the last of equal losses is the best, instead of the first.
-        checkpoint: Kept after every look, resumed from if it is there.
-        on_look: Called after every look but the first.
+        checkpoint: Kept after every evaluation, resumed from if it is there.
+        on_evaluation: Called after every evaluation but the first.
 
     Returns:
-        The fit after its last look.
+        The fit after its last evaluation.
 
     Raises:
         ProductError: The checkpoint cannot be read, or is of another key or configuration.
     """
     start = FitProgress(state, kept(state), np.int64(0), np.zeros(0), curves, np.int64(0))
     progress = checkpoint.resumed(start)
-    if first_look is not None and not len(progress.losses):
-        progress = progress._replace(losses=np.array([first_look()]), best_look=np.int64(1))
-    while progress.done < num_steps and (patience is None or progress.looks_since_best < patience):
-        count = min(steps_a_look, num_steps - int(progress.done))
+    if first_evaluation is not None and not len(progress.losses):
+        progress = progress._replace(losses=np.array([first_evaluation()]), best_look=np.int64(1))
+    while progress.done < num_steps and (patience is None or progress.evaluations_since_best < patience):
+        count = min(steps_per_evaluation, num_steps - int(progress.done))
         state, recorded, loss = advance(progress.state, int(progress.done), count)
         least = progress.losses[progress.best_look - 1] if progress.best_look else np.inf
         progress = progress._replace(
@@ -130,7 +130,7 @@ def fit_keeping_best(
         if loss < least or (last_of_equals and loss == least):
             progress = progress._replace(best=kept(state), best_look=np.int64(len(progress.losses)))
         checkpoint.save(progress)
-        on_look(progress)
+        on_evaluation(progress)
     return progress
 
 

@@ -30,7 +30,7 @@ from twin.population import (
     sample_agents,
 )
 from twin.population.adversarial import AdversarialConfig
-from twin.population.workload import OnLook
+from twin.population.workload import OnEvaluation
 
 FLOOR = "floor"
 AUC_ROWS = 3000
@@ -58,7 +58,7 @@ class Made(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-Generate = Callable[[int, GeneratedAgents, OnLook | None], Made]
+Generate = Callable[[int, GeneratedAgents, OnEvaluation | None], Made]
 """(seed, agents, shows progress) -> draws of as many agents as are held out, under their scenarios and times of day."""
 
 
@@ -125,7 +125,7 @@ def ways_of(names: Sequence[str], num_rounds: int | None = None) -> dict[str, Ge
     Raises:
         ConfigError: No such method.
     """
-    ways: dict[str, Generate] = {FLOOR: lambda seed, agents, on_look: Made(agents.others)}
+    ways: dict[str, Generate] = {FLOOR: lambda seed, agents, on_evaluation: Made(agents.others)}
     for name in names:
         is_trained = name in MAKERS and isinstance(MAKERS[name]().config, AdversarialConfig)
         population = PopulationConfig(name, num_rounds=num_rounds if is_trained else None).population()
@@ -136,8 +136,8 @@ def ways_of(names: Sequence[str], num_rounds: int | None = None) -> dict[str, Ge
 
 
 def _by(population: Population) -> Generate:
-    def generate(seed: int, agents: GeneratedAgents, on_look: OnLook | None) -> Made:
-        model = fit_population(jax.random.key(seed), population, agents.train, on_look=on_look)
+    def generate(seed: int, agents: GeneratedAgents, on_evaluation: OnEvaluation | None) -> Made:
+        model = fit_population(jax.random.key(seed), population, agents.train, on_evaluation=on_evaluation)
         keys = jax.random.split(jax.random.key(1000 + seed), len(agents.others))
         made = tuple(sample_agents(key, model, agents.real.conditions) for key in keys)
         return Made(made, tuple(model.record.get("warnings", ())))
@@ -146,7 +146,7 @@ def _by(population: Population) -> Generate:
 
 
 def measure(
-    generate: Generate, seed: int, agents: GeneratedAgents, on_look: OnLook | None = None
+    generate: Generate, seed: int, agents: GeneratedAgents, on_evaluation: OnEvaluation | None = None
 ) -> dict[str, Any]:
     """Fits and samples a method once and compares its agents with the held-out ones.
 
@@ -159,7 +159,7 @@ def measure(
         PopulationError: The method cannot learn from these rows, or went astray.
     """
     begun = time.process_time()
-    made = generate(seed, agents, on_look)
+    made = generate(seed, agents, on_evaluation)
     spent_s = time.process_time() - begun
     one, *others = (Sample(table.continuous, table.labels) for table in (agents.real, *made.tables))
     coding = Coding(one)

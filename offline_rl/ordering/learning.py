@@ -58,8 +58,8 @@ class TrainedOrder(NamedTuple):
 
     Attributes:
         params: of the scorer.
-        slowdown: [looks + 1] mean bounded slowdown of the greedy policy in the held-out weeks, before the first update
-            and at every look; the least is that of `params`.
+        slowdown: [evaluations + 1] mean bounded slowdown of the greedy policy in the held-out weeks, before the
+            first update and at every evaluation; the least is that of `params`.
         reward: [updates] mean reward of a decision.
     """
 
@@ -218,13 +218,13 @@ def train_order(
     windows, held_out = (jax.tree.map(jnp.asarray, one) for one in (data.train, data.held_out))
     key_begin, key_updates, key_play = jax.random.split(jax.random.key(seed), 3)
 
-    def look(params: PyTree) -> float:
+    def evaluate(params: PyTree) -> float:
         start_s, _ = programs.finish(key_play, params, held_out, jnp.array(False))
         return mean_slowdown(data.held_out, np.asarray(start_s), config.tick_s)
 
     def advance(state: PyTree, update: int, _: int) -> tuple[PyTree, np.ndarray, float]:
         state, info = programs.improve(key_updates, state, first, windows, jnp.int32(update))
-        return state, np.asarray(info.reward), look(state.params.actor)
+        return state, np.asarray(info.reward), evaluate(state.params.actor)
 
     def show(fit: FitProgress) -> None:
         text = f"seed {seed}: slowdown in the twin {fit.losses[0]:.2f}, now {fit.losses[-1]:.2f}"
@@ -232,7 +232,7 @@ def train_order(
 
     fit = fit_keeping_best(
         programs.begin(key_begin, first), advance, config.num_updates, config.look_every,
-        curves=np.zeros(0, np.float32), kept=lambda state: state.params.actor, first_look=lambda: look(first),
-        last_of_equals=True, on_look=show,
+        curves=np.zeros(0, np.float32), kept=lambda state: state.params.actor, first_evaluation=lambda: evaluate(first),
+        last_of_equals=True, on_evaluation=show,
     )  # fmt: skip
     return TrainedOrder(jax.tree.map(np.asarray, fit.best), fit.losses, fit.curves)

@@ -30,12 +30,12 @@ HIDDEN = (16, 16)
 NETWORK = MLP(HIDDEN, 2)
 OPTIMIZER = optax.adamw(3e-3, weight_decay=1e-3)
 NUM_SAMPLES = 30_000
-NUM_LOOKS = 8
-"""Looks at the held-out jobs, each after 50 gradient steps on 1,024 jobs."""
+NUM_EVALUATIONS = 8
+"""Evaluations on the held-out jobs, each after 50 gradient steps on 1,024 jobs."""
 TRAIN_FRACTION = 0.8
 """Share of the training days' jobs, the first ones, that a prediction learns from; the others decide when to stop."""
 RunTimeSamples = tuple[tuple[np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
-"""Features [SEEN, looks] and labels [2, looks] to learn from, and the same to hold out."""
+"""Features [SEEN, observations] and labels [2, observations] to learn from, and the same to hold out."""
 
 
 def seen_at(jobs: Jobs, start_s: np.ndarray, pool: Pool, at_s: np.ndarray) -> np.ndarray:
@@ -89,19 +89,21 @@ def fit_predictor(
         held_out: the same of other jobs.
 
     Returns:
-        Parameters, and the held-out cross-entropy [looks] in nats.
+        Parameters, and the held-out cross-entropy [evaluations] in nats.
     """
     features, labels = _some_of(seed, *train)
     unseen = _some_of(seed, *held_out)
     key_init, key_steps = jax.random.split(jax.random.key(seed))
     params = jax.jit(NETWORK.init)(key_init, features[:, :1])
 
-    def advance(state: PyTree, look: int, _: int) -> tuple[PyTree, PyTree, float]:
-        state = _some_steps(jax.random.fold_in(key_steps, look), *state, features, labels)
+    def advance(state: PyTree, evaluation: int, _: int) -> tuple[PyTree, PyTree, float]:
+        state = _some_steps(jax.random.fold_in(key_steps, evaluation), *state, features, labels)
         return state, (), float(_loss(state[0], unseen))
 
     start = params, OPTIMIZER.init(params)
-    fit = fit_keeping_best(start, advance, NUM_LOOKS, 1, kept=lambda state: state[0], last_of_equals=True)
+    fit = fit_keeping_best(
+        start, advance, NUM_EVALUATIONS, 1, kept=lambda state: state[0], last_of_equals=True
+    )
     return fit.best, fit.losses
 
 
@@ -161,8 +163,8 @@ def samples_of(jobs: Jobs, start_s: np.ndarray, span_s: tuple[float, float], poo
             else "train on more days",
         )
     began_s = np.where(np.isnan(start_s), jobs.arrival_s, start_s)
-    looks = [seen_at(jobs, start_s, pool, at_s)[:, within] for at_s in (jobs.arrival_s, began_s)]
-    features = np.stack(looks, axis=-1).reshape(len(SEEN), -1)
+    seen = [seen_at(jobs, start_s, pool, at_s)[:, within] for at_s in (jobs.arrival_s, began_s)]
+    features = np.stack(seen, axis=-1).reshape(len(SEEN), -1)
     labels = np.repeat(labels_of(jobs)[:, within], 2, axis=1)
     cut = 2 * max(1, int(TRAIN_FRACTION * len(within)))
     return (features[:, :cut], labels[:, :cut]), (features[:, cut:], labels[:, cut:])

@@ -42,7 +42,7 @@ class OrderTrainingConfig:
         index_only: learn indices alone, for many anchors: no clone, no PPO, no generated weeks, no bundle.
         num_ppo_seeds: number of the seeds that PPO starts from.
         num_updates: updates of PPO.
-        look_every: updates between two looks at the held-out weeks.
+        look_every: updates between two evaluations in the held-out weeks.
         num_streams: parallel rollouts, a multiple of PPO's minibatches.
         num_steps: decisions in each.
         num_episodes: generated months to train in.
@@ -95,7 +95,7 @@ class OrderTrainingConfig:
             raise ConfigError(f"span_days = {self.span_days:g}", where=TABLE, allowed="more than 0")
         if self.num_updates % self.look_every:
             raise ConfigError(
-                f"{self.num_updates} updates with a look every {self.look_every}",
+                f"{self.num_updates} updates with an evaluation every {self.look_every}",
                 where=f"{TABLE} num_updates, look_every",
                 allowed="a number of updates that look_every divides",
             )

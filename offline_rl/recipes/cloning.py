@@ -17,7 +17,7 @@ from twin.placement.history import fewer_of
 from twin.placement.windows import take
 
 PATIENCE = 6
-"""Looks without a lower held-out loss after which cloning stops."""
+"""Evaluations without a lower held-out loss after which cloning stops."""
 
 
 def fit_clone(
@@ -42,13 +42,14 @@ def fit_clone(
         stage: Called with the progress.
 
     Returns:
-        The actor's parameters, and the curve [looks, 2] of mean cross-entropy of training and held-out windows, nats.
+        The actor's parameters, and the curve [evaluations, 2] of mean cross-entropy of training and held-out windows,
+        nats.
     """
     algorithm = behaviour_cloning(example, BehaviourCloningConfig(), network)
     history = history._replace(global_observation=None)  # no clone sees it, and it is half of the memory
     train, held_out = split_windows(history, held_out_share)
     num_streams = min(affordable(num_streams, example), train.active.shape[-1])
-    num_looks, look_every = looks_of(num_updates)
+    num_evaluations, look_every = evaluations_of(num_updates)
     run = updates(algorithm, look_every)
     experience = from_logs(train, num_streams)
     score = jax.jit(lambda params: _mean_cross_entropy(network, params, held_out))
@@ -59,9 +60,9 @@ def fit_clone(
         return state, np.array([float(np.mean(info.loss))]), float(score(state.actor))
 
     fit = fit_keeping_best(
-        jax.jit(algorithm.init)(key_init), advance, num_looks * look_every, look_every,
+        jax.jit(algorithm.init)(key_init), advance, num_evaluations * look_every, look_every,
         curves=np.zeros(0), kept=lambda state: state.actor, patience=PATIENCE,
-        on_look=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
+        on_evaluation=lambda fit: stage(int(fit.done), text=f"held-out loss {fit.losses[-1]:.3f}"),
     )  # fmt: skip
     return fit.best, np.stack([fit.curves, fit.losses], axis=1)
 
@@ -72,11 +73,11 @@ def affordable(num_streams: int, example: Example) -> int:
     return min(num_streams, max(2, fewer_of(num_streams, num_choices)))
 
 
-def looks_of(num_updates: int) -> tuple[int, int]:
+def evaluations_of(num_updates: int) -> tuple[int, int]:
     """How often a clone that has at most so many gradient steps is looked at, and after how many steps each: 25, or
     fewer where none are to be left over."""
-    num_looks = -(-num_updates // 25)
-    return num_looks, num_updates // num_looks
+    num_evaluations = -(-num_updates // 25)
+    return num_evaluations, num_updates // num_evaluations
 
 
 def split_windows(history: Trajectory, share: float) -> tuple[Trajectory, Trajectory]:

@@ -45,7 +45,7 @@ class TrainingConfig:
         disagreement: Weight of the members' disagreement on a decision's worth, taken from its reward.
         randomise_nodes, randomise_services: Deviations of the logarithms of durations from stream to stream (see
             `twin.placement.randomisation`).
-        updates_per_look: Updates between two looks with the members held out.
+        updates_per_look: Updates between two evaluations with the members held out.
         network: "scorer" (one small network shared by all nodes), "narrow_scorer" (half as wide) or "mlp".
         from_logs: Learners that need no twin, of `LEARNERS`.
         from_logs_updates: Gradient steps of each of them at most.

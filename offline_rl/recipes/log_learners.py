@@ -42,7 +42,7 @@ STREAMS = 4
 """Windows in a gradient step of a learner that needs more than pairs: some hundred decisions, like theirs."""
 SHORTER = 0.05
 """The shorter of the horizons that are tried, as a share of the longer."""
-LOOKS = 3
+NUM_EVALUATIONS = 3
 """Numbers of updates that are tried: so many equal parts of all."""
 
 
@@ -68,9 +68,9 @@ class LearnerSearch(NamedTuple):
 
     horizon_s: np.ndarray  # [candidates]
     weight: np.ndarray  # [candidates]
-    num_updates: np.ndarray  # [looks]
-    value: np.ndarray  # [candidates, looks] on held-out windows; NaN where nothing was held out
-    chosen: np.ndarray  # [2] candidate and look
+    num_updates: np.ndarray  # [evaluations]
+    value: np.ndarray  # [candidates, evaluations] on held-out windows; NaN where nothing was held out
+    chosen: np.ndarray  # [2] candidate and evaluation
 
 
 NO_SEARCH = LearnerSearch(*(np.zeros(0) for _ in LearnerSearch._fields))
@@ -78,12 +78,12 @@ NO_SEARCH = LearnerSearch(*(np.zeros(0) for _ in LearnerSearch._fields))
 
 def tuned_as(search: LearnerSearch) -> dict[str, float | None]:
     """The numbers that were chosen, and what they were worth on held-out windows, as plain values."""
-    candidate, look = (int(index) for index in search.chosen)
-    value = float(search.value[candidate, look])
+    candidate, evaluation = (int(index) for index in search.chosen)
+    value = float(search.value[candidate, evaluation])
     return {
         "horizon_s": float(search.horizon_s[candidate]),
         "weight": float(search.weight[candidate]),
-        "num_updates": int(search.num_updates[look]),
+        "num_updates": int(search.num_updates[evaluation]),
         "held_out_value": value if np.isfinite(value) else None,
     }
 
@@ -183,12 +183,14 @@ def learn_from_log(
             learning = _Learning(LEARNERS[name], example, network, is_share, num_updates)
             search = _tune(key_tune, learning, train, horizon_s, value)
             searches[name], each = search, []
-            candidate, look = search.chosen.tolist()
+            candidate, evaluation = search.chosen.tolist()
             numbers = LearnerNumbers(float(search.horizon_s[candidate]), float(search.weight[candidate]))
             for seed in seeds:
                 stage(len(found), text=f"{name}: seed {seed}")
-                looks = learning.run(jax.random.fold_in(key_seeds, seed), history, numbers, look + 1)
-                each.append(looks[-1])
+                evaluations = learning.run(
+                    jax.random.fold_in(key_seeds, seed), history, numbers, evaluation + 1
+                )
+                each.append(evaluations[-1])
             found[name] = jax.tree.map(lambda *leaves: np.stack(leaves), *each)
             if file is not None:
                 save_arrays(file, (found[name], search))
@@ -197,12 +199,12 @@ def learn_from_log(
 
 
 class _Learning:
-    """One learner's program, compiled once for all numbers and seeds; a run is cut into equal parts by looks."""
+    """One learner's program, compiled once for all numbers and seeds; a run is cut into equal parts by evaluations."""
 
     def __init__(
         self, learner: LogLearner, example: Example, network: Actor, is_share: bool, num_updates: int
     ) -> None:
-        self.learner, self.length = learner, -(-num_updates // LOOKS)
+        self.learner, self.length = learner, -(-num_updates // NUM_EVALUATIONS)
 
         def begin(key: Array, numbers: LearnerNumbers) -> PyTree:
             return learner.make(example, network, numbers, is_share).init(key)
@@ -215,15 +217,17 @@ class _Learning:
 
         self._begin, self._advance = jax.jit(begin), jax.jit(advance)
 
-    def run(self, key: Array, history: Trajectory, numbers: LearnerNumbers, num_looks: int) -> list[PyTree]:
+    def run(
+        self, key: Array, history: Trajectory, numbers: LearnerNumbers, num_evaluations: int
+    ) -> list[PyTree]:
         """The policy's parameters after every part of the run."""
         streams = min(STREAMS, history.active.shape[-1])
         of_pairs = self.learner.from_pairs
         experience = pairs_from_logs(history, PAIRS) if of_pairs else from_logs(history, streams)
         key_init, key_run = jax.random.split(key)
         state, found = self._begin(key_init, numbers), []
-        for look in range(num_looks):
-            first = look * self.length
+        for evaluation in range(num_evaluations):
+            first = evaluation * self.length
             state, info = self._advance(numbers, key_run, state, experience, jnp.int32(first))
             refuse_divergence(state, first_updates(info, self.length), first)
             found.append(jax.tree.map(np.asarray, self.learner.actor(state)))
@@ -237,13 +241,13 @@ def _tune(
     learner = learning.learner
     horizons = (horizon_s, SHORTER * horizon_s) if learner.has_horizon else (horizon_s,)
     candidates = [(horizon, weight) for horizon in horizons for weight in learner.weights]
-    values = np.full((len(candidates), LOOKS), np.nan)
-    chosen = np.array([0, LOOKS - 1])
+    values = np.full((len(candidates), NUM_EVALUATIONS), np.nan)
+    chosen = np.array([0, NUM_EVALUATIONS - 1])
     if value is not None:
         for row, (horizon, weight) in enumerate(candidates):
-            looks = learning.run(key, train, LearnerNumbers(horizon, weight), LOOKS)
-            values[row] = [value(params) for params in looks]
+            evaluations = learning.run(key, train, LearnerNumbers(horizon, weight), NUM_EVALUATIONS)
+            values[row] = [value(params) for params in evaluations]
         chosen = np.array(np.unravel_index(np.argmax(values), values.shape))
-    parts = learning.length * np.arange(1, LOOKS + 1)
+    parts = learning.length * np.arange(1, NUM_EVALUATIONS + 1)
     tried = np.array(candidates)
     return LearnerSearch(tried[:, 0], tried[:, 1], parts, values, chosen)

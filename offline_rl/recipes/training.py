@@ -94,7 +94,7 @@ class TrainingStart(NamedTuple):
     example: Example
     network: Actor
     clone: PyTree
-    clone_curve: np.ndarray  # [looks, 2]
+    clone_curve: np.ndarray  # [evaluations, 2]
 
     def in_twin(
         self,
@@ -167,7 +167,7 @@ def train_contenders(
         start.clone_curve,
         stacked([run.info.reward for run in runs], np.zeros(0)),
         stacked([run.info.kl_to_clone for run in runs], np.zeros(0)),
-        stacked([run.looks for run in runs], np.zeros(0)),
+        stacked([run.evaluations for run in runs], np.zeros(0)),
         learned,
         jax.tree.map(np.asarray, rules),
         {},
@@ -371,7 +371,7 @@ def train_in_twin(
     algorithm = ppo(example, settings, clone, network)
     experience = rollouts_in(twin, members_of(twin)[0], config)
 
-    def look(state: PyTree) -> float:
+    def held_out_value(state: PyTree) -> float:
         return evaluate(network, state.params.actor).mean
 
     total, runs = config.num_updates * len(config.seeds), []
@@ -385,8 +385,8 @@ def train_in_twin(
             checkpoint = None if keep is None else keep / f"seed-{seed}.npz"
             runs.append(
                 train_selecting(
-                    jax.random.fold_in(key, seed), algorithm, experience, config.num_updates, look,
-                    updates_per_look=config.updates_per_look, checkpoint=checkpoint, on_look=show,
+                    jax.random.fold_in(key, seed), algorithm, experience, config.num_updates, held_out_value,
+                    updates_per_look=config.updates_per_look, checkpoint=checkpoint, on_evaluation=show,
                 )
             )  # fmt: skip
     return runs

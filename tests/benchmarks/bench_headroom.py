@@ -51,8 +51,8 @@ from twin.rollout import rollout
 
 DAYS, NUM_REPLICATIONS, MOST_REQUESTS = (0, 30), 6, 5_000
 """As `reproduce table2 --quick --shifts 0,30` judges."""
-NUM_LOOKS = 2
-"""Sets of episodes of a look."""
+NUM_EVALUATIONS = 2
+"""Sets of episodes of an evaluation."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Headroom(NamedTuple):
     """What came of it."""
 
     # On time on other episodes of day 0: of the rule, then of the correction every five updates
-    looks: np.ndarray
+    evaluations: np.ndarray
     rule: dict[int, float]  # day -> on time
     gain: dict[int, float]  # day -> the correction less the rule, paired
     error: dict[int, float]  # day -> standard error of the gain, over replications
@@ -102,7 +102,7 @@ def headroom(world: World, folder: Path, training: Training, seed: int) -> Headr
     rule, example = schedulers.rules[training.rule], example_for(twin.encoding, twin.windows)
     network = residual(example, kind_of(rule), ScorerConfig(training.hidden))
     own = in_truth(world, twin, training)
-    key_start, key_look, key_train = jax.random.split(jax.random.key(seed), 3)
+    key_start, key_evaluation, key_train = jax.random.split(jax.random.key(seed), 3)
     start = on_rule(jax.jit(network.init)(key_start), rule)
     settings = PPOConfig(
         horizon_s=horizon_s(twin), entropy=0.0, kl_to_clone=0.0, learning_rate=training.learning_rate
@@ -112,18 +112,18 @@ def headroom(world: World, folder: Path, training: Training, seed: int) -> Headr
         ppo(example, settings, start, network),
         own,
         training.updates,
-        _look(network, own, key_look),
+        _evaluate(network, own, key_evaluation),
     )
-    return _judged(world, twin, network, start, found.best.params.actor, found.looks, seed)
+    return _judged(world, twin, network, start, found.best.params.actor, found.evaluations, seed)
 
 
-def _look(network: Actor, own: Experience, key: Array) -> Callable[[PyTree], float]:
+def _evaluate(network: Actor, own: Experience, key: Array) -> Callable[[PyTree], float]:
     @jax.jit
     def on_time(own: Experience, params: PyTree, key: Array) -> Array:
         played = own(key, greedy_policy(network, params))
         return weighted_mean(played.reward, (played.active & played.settled).astype(jnp.float32))
 
-    keys = jax.random.split(key, NUM_LOOKS)
+    keys = jax.random.split(key, NUM_EVALUATIONS)
     return lambda state: float(np.mean([on_time(own, state.params.actor, one) for one in keys]))
 
 
@@ -133,14 +133,14 @@ def _judged(
     network: Actor,
     rule: PyTree,
     corrected: PyTree,
-    looks: np.ndarray,
+    evaluations: np.ndarray,
     seed: int,
 ) -> Headroom:
     judge = policy_program(
         world, twin.encoding, network, behaviour("mix"), NUM_REPLICATIONS, {}, mixed=False, most_requests=MOST_REQUESTS
     )  # fmt: skip
     both = jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), rule, corrected)
-    found = Headroom(looks, {}, {}, {})
+    found = Headroom(evaluations, {}, {}, {})
     for day in DAYS:
         key = jax.random.fold_in(jax.random.key(seed + 1), day)
         shares = judge(key, jnp.int32(KINDS.index(GREEDY)), both, conditions(world, day), jnp.int32(day % 7))
@@ -175,7 +175,7 @@ def main() -> None:
             {
                 "world": world.name,
                 "seed": options.seed,
-                **found._replace(looks=found.looks.round(4).tolist())._asdict(),
+                **found._replace(evaluations=found.evaluations.round(4).tolist())._asdict(),
             }
         )
     )

@@ -18,7 +18,7 @@ from evaluation.reproduction.benches.reference import (
     train_reference,
     write_reference,
 )
-from evaluation.reproduction.benches.reference_cache import cache_folder, kept_reference, made_from
+from evaluation.reproduction.benches.reference_cache import REFERENCES, kept_reference, made_from
 from evaluation.reproduction.benches.reference_view import NODE_NUMBERS, expect, reference_view
 from evaluation.reproduction.benches.truth_bench import (
     REFERENCE,
@@ -43,6 +43,7 @@ from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest
+from logs_schema.stores import cache_folder
 from offline_rl.selecting import Selected
 from twin.environment import environment
 from twin.placement.bookkeeping import PlacementConfig, placement
@@ -71,7 +72,7 @@ def test_the_same_seed_trains_the_same_reference_and_the_product_keeps_it(kept):
     assert (kept.reference.preset, kept.reference.day) == ("small", 0)
     jax.tree.map(np.testing.assert_array_equal, kept.reference.params, again.reference.params)
     facts = read_manifest(kept.folder).extra
-    assert facts["on_time_in_looks"] == [round(float(value), 4) for value in again.looks]
+    assert facts["on_time_in_looks"] == [round(float(value), 4) for value in again.evaluations]
     assert (facts["price"], facts["tilt"], facts["num_updates"]) == (
         again.price,
         again.tilt,
@@ -196,21 +197,21 @@ def test_long_requests_are_kept_from_short_ones_by_the_nodes_places(seen):
 
 
 def test_a_budget_is_doubled_while_that_gains_and_no_further():
-    def training(*looks):
+    def training(*evaluations):
         def train(total):
-            return Selected(None, None, np.array(looks)[: total + 1])
+            return Selected(None, None, np.array(evaluations)[: total + 1])
 
         return train
 
     config = ReferenceConfig(num_updates=2, most_updates=8, updates_per_look=1)
     found, gain = reference._until_settled(training(0.5, 0.6, 0.7, 0.7, 0.7, 0.9, 0.9, 0.9, 0.9), config)
     # From 2 to 4 updates gained nothing: what came later is not seen
-    assert (len(found.looks) - 1, gain) == (
+    assert (len(found.evaluations) - 1, gain) == (
         4,
         0.0,
     )
     found, gain = reference._until_settled(training(0.5, 0.6, 0.7, 0.7, 0.8, 0.8, 0.8, 0.8, 0.85), config)
-    assert len(found.looks) - 1 == 8  # twice as many would be more than allowed
+    assert len(found.evaluations) - 1 == 8  # twice as many would be more than allowed
     assert gain == pytest.approx(0.05)
     with pytest.raises(ConfigError, match="at least as many"):
         ReferenceConfig(num_updates=20, most_updates=10)
@@ -278,7 +279,7 @@ def test_an_reference_is_another_when_anything_it_is_made_from_changes(monkeypat
 
 def test_the_cache_is_the_users(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert cache_folder() == tmp_path / "schedtwin" / "references"
+    assert cache_folder(REFERENCES) == tmp_path / "schedtwin" / "references"
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from evaluation.comparison.report.plots import COLOURS, series_style
 from evaluation.comparison.report.roles import strong_policies
 from evaluation.judges.descriptions import LADDER, POLICIES
 from evaluation.problems.placement.reporting import learning_charts
-from offline_rl.recipes.cloning import looks_of
+from offline_rl.recipes.cloning import evaluations_of
 from tests.evaluation.made_reports import HOSTILE, made_comparison, made_run
 from twin.fitting_loop import fit_keeping_best
 
@@ -66,8 +66,8 @@ def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crow
     assert [one.policy for one in strong] == [
         LADDER, "bc_greedy", "history", "size_intervals", "mine 0", "mine 1",
     ]  # fmt: skip
-    looks = {tuple(series_style(one.style).items()) for one in strong}
-    assert len(looks) == len(strong) <= len(COLOURS) < len(crowded.policies)
+    evaluations = {tuple(series_style(one.style).items()) for one in strong}
+    assert len(evaluations) == len(strong) <= len(COLOURS) < len(crowded.policies)
     (panel,) = panels(crowded).values()
     assert set(names_beside_lines(panel, crowded)) == {one.policy for one in strong}
     assert panel.count("stroke: var(--others); stroke-width: 0.8") == len(crowded.policies) - len(strong)
@@ -75,13 +75,13 @@ def test_few_policies_stand_out_each_in_its_own_way_and_all_others_are_grey(crow
 
 
 def test_a_role_looks_the_same_with_and_without_policies_of_a_users_own(crowded):
-    looks = []
+    evaluations = []
     for num_own in (0, 1, 3):
         kept = tuple(one for one in crowded.policies if not one.name.startswith("mine"))
         own = tuple(one for one in crowded.policies if one.name.startswith("mine"))[:num_own]
         strong = strong_policies(replace(crowded, policies=(*kept, *own)))
-        looks.append({one.policy: one.style for one in strong})
-    none, one, three = looks
+        evaluations.append({one.policy: one.style for one in strong})
+    none, one, three = evaluations
     assert none.items() < one.items()
     assert set(one) - set(none) == {"mine 0"}
     assert three == {name: style for name, style in one.items() if name != "twin"} | {"mine 1": one["twin"]}
@@ -127,11 +127,11 @@ def test_the_figure_is_a_file_of_its_own_that_runs_and_fetches_nothing():
     ("num_updates", "done"), [(10, 10), (25, 25), (30, 30), (31, 30), (75, 75), (99, 96)]
 )
 def test_the_clones_curve_stands_over_the_steps_of_its_looks(num_updates: int, done: int) -> None:
-    """Every look comes after as many steps, and there are no more in all than were asked for."""
-    (num_looks, look_every), steps = looks_of(num_updates), []
+    """Every evaluation comes after as many steps, and there are no more in all than were asked for."""
+    (num_evaluations, look_every), steps = evaluations_of(num_updates), []
     fit_keeping_best(
-        0, lambda state, first, count: (state, (), 1.0), num_looks * look_every, look_every,
-        on_look=lambda fit: steps.append(int(fit.done)),
+        0, lambda state, first, count: (state, (), 1.0), num_evaluations * look_every, look_every,
+        on_evaluation=lambda fit: steps.append(int(fit.done)),
     )  # fmt: skip
     assert steps == list(range(look_every, done + 1, look_every))
     assert look_every <= 25

@@ -43,12 +43,12 @@ def test_a_killed_table_goes_on_where_it_was(log, tmp_path, monkeypatch):
     config = Table1Config((log,), methods=("marginals",), num_seeds=2)
     made, real = [], measure
 
-    def counted(generate, seed, drawn, on_look):
+    def counted(generate, seed, drawn, on_evaluation):
         if len(made) == 2:
             made.append("killed")
             raise KeyboardInterrupt
         made.append(seed)
-        return real(generate, seed, drawn, on_look)
+        return real(generate, seed, drawn, on_evaluation)
 
     monkeypatch.setattr(table1, "measure", counted)
     with pytest.raises(KeyboardInterrupt):

@@ -41,7 +41,7 @@ def best_at(count):
 def test_the_best_look_is_kept():
     found = train_selecting(KEY, walking(), EXPERIENCE, 20, best_at(6), updates_per_look=3)
     assert float(found.best["count"]) == 6
-    assert found.looks.tolist() == [-abs(6 - min(3 * look, 20)) for look in range(8)]
+    assert found.evaluations.tolist() == [-abs(6 - min(3 * evaluation, 20)) for evaluation in range(8)]
     assert len(found.info["noise"]) == 20
     nothing = train_selecting(KEY, walking(), EXPERIENCE, 20, best_at(0), updates_per_look=3)
     assert float(nothing.best["count"]) == 0  # what training started from was best
@@ -59,7 +59,7 @@ def test_a_killed_run_resumes_bit_for_bit(tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         train_selecting(
-            KEY, walking(), EXPERIENCE, 11, best_at(6), updates_per_look=3, checkpoint=file, on_look=die
+            KEY, walking(), EXPERIENCE, 11, best_at(6), updates_per_look=3, checkpoint=file, on_evaluation=die
         )
     assert heard == [(3, -3.0), (6, 0.0)]
     resumed = train_selecting(KEY, walking(), EXPERIENCE, 11, best_at(6), updates_per_look=3, checkpoint=file)

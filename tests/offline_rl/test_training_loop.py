@@ -44,7 +44,7 @@ def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
     algorithm, experience = cloning(8), in_twin(ENVIRONMENT, 4, (4,))
     state, info = train(KEY, algorithm, experience, 5)
     file = tmp_path / "checkpoint.npz"
-    heard, looks = [], itertools.count()  # later is better: the last state is the best
+    heard, evaluations = [], itertools.count()  # later is better: the last state is the best
 
     def run(key=KEY, algorithm=algorithm, die_at=None):
         def hear(done, _seen):
@@ -53,7 +53,8 @@ def test_a_run_in_chunks_killed_and_resumed_equals_one_scan(tmp_path):
                 raise Killed
 
         return train_selecting(
-            key, algorithm, experience, 5, lambda _state: next(looks), updates_per_look=2, checkpoint=file, on_look=hear
+            key, algorithm, experience, 5, lambda _state: next(evaluations), updates_per_look=2, checkpoint=file,
+            on_evaluation=hear,
         )  # fmt: skip
 
     with pytest.raises(Killed):
@@ -115,7 +116,7 @@ def test_divergence_stops_between_chunks_and_keeps_what_was_good(tmp_path):
         run(counting(5))
     assert "updates 3 to 5" in caught.value.where
     selected = run(counting(100))
-    assert selected.looks.tolist() == [0.0, 3.0, 6.0, 9.0]
+    assert selected.evaluations.tolist() == [0.0, 3.0, 6.0, 9.0]
     assert float(selected.best) == 9.0
     assert selected.info["seen"].shape == (9,)
 

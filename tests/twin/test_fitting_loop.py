@@ -1,4 +1,4 @@
-"""The fitting loop: the best look is kept, patience ends it, a killed fit resumes; steps down a gradient in batches."""
+"""The fitting loop: the best evaluation is kept, patience ends it, a killed fit resumes; gradient steps in batches."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ NAN = float("nan")
 
 
 def fit_of(losses: list[float], num_steps: int = 8, **options: object) -> FitProgress:
-    """A fit that counts its steps, two a look, and is given its losses look by look."""
+    """A fit that counts its steps, two an evaluation, and is given its losses evaluation by evaluation."""
 
     def advance(state: jax.Array, done: int, count: int) -> tuple[jax.Array, np.ndarray, float]:
         return state + count, np.arange(done, done + count), losses[done // 2]
@@ -25,22 +25,22 @@ def fit_of(losses: list[float], num_steps: int = 8, **options: object) -> FitPro
 
 
 @pytest.mark.parametrize(
-    ("losses", "options", "best", "looks"),
+    ("losses", "options", "best", "evaluations"),
     [
         ([3.0, 1.0, 2.0, 1.0], {}, 4, 4),
         ([3.0, 1.0, 2.0, 1.0], {"last_of_equals": True}, 8, 4),
-        ([3.0, 1.0, 2.0, 1.0], {"first_look": lambda: 0.5}, 0, 5),
+        ([3.0, 1.0, 2.0, 1.0], {"first_evaluation": lambda: 0.5}, 0, 5),
         ([1.0, 2.0, 3.0, 0.0], {"patience": 2}, 2, 3),
-        ([1.0, 2.0, 3.0, 0.0], {"patience": 2, "first_look": lambda: 0.5}, 0, 3),
+        ([1.0, 2.0, 3.0, 0.0], {"patience": 2, "first_evaluation": lambda: 0.5}, 0, 3),
         ([NAN, 2.0, NAN, 1.0], {"patience": 2}, 8, 4),
         ([NAN] * 4, {"patience": 3}, 0, 3),
     ],
 )
 def test_the_lowest_loss_is_kept_and_patience_ends_it(
-    losses: list[float], options: dict, best: int, looks: int
+    losses: list[float], options: dict, best: int, evaluations: int
 ) -> None:
     fit = fit_of(losses, **options)
-    assert (int(fit.best), len(fit.losses)) == (best, looks)
+    assert (int(fit.best), len(fit.losses)) == (best, evaluations)
     np.testing.assert_array_equal(fit.curves, np.arange(int(fit.done)))
 
 
@@ -51,7 +51,7 @@ def test_the_last_look_comes_after_fewer_steps_and_only_what_is_asked_for_is_kep
 
 def test_a_killed_fit_resumes_where_it_was(tmp_path: Path) -> None:
     losses, first = [3.0, 1.0, 2.0, 1.5], iter([4.0, 4.0])
-    whole = fit_of(losses, first_look=lambda: next(first))
+    whole = fit_of(losses, first_evaluation=lambda: next(first))
     kept = Checkpoint(tmp_path / "fit.npz", jax.random.key(0))
 
     def die(fit: FitProgress) -> None:
@@ -59,8 +59,8 @@ def test_a_killed_fit_resumes_where_it_was(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fit_of(losses, first_look=lambda: next(first), checkpoint=kept, on_look=die)
-    resumed = fit_of(losses, first_look=lambda: next(first), checkpoint=kept)  # not looked at once more
+        fit_of(losses, first_evaluation=lambda: next(first), checkpoint=kept, on_evaluation=die)
+    resumed = fit_of(losses, first_evaluation=lambda: next(first), checkpoint=kept)  # not looked at once more
     jax.tree.map(np.testing.assert_array_equal, resumed, whole)
     assert [type(leaf) for leaf in resumed] == [type(leaf) for leaf in whole]
     with pytest.raises(ProductError, match="another key"):

@@ -23,7 +23,7 @@ from twin.imitation.discriminator import (
 from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import earth_movers, state_distance
 from twin.imitation.generator import Limits, choose, draw_again, init_generator
-from twin.imitation.guards import Look, refuse_divergence, stop_reason
+from twin.imitation.guards import ImitationEvaluation, refuse_divergence, stop_reason
 from twin.imitation.proximal import returns_to_go
 from twin.imitation.training import Fitted, fit_imitation
 from twin.placement.features import NODE_FEATURES, request_features
@@ -157,24 +157,24 @@ def test_earth_movers_are_scipys() -> None:
     assert state_distance(np.zeros((2, 5)), np.ones((2, 5))) == 0.0
 
 
-def looks(config: ImitationConfig, distance: list[float], **columns: float) -> Look:
+def evaluations(config: ImitationConfig, distance: list[float], **columns: float) -> ImitationEvaluation:
     steps = config.num_warm + config.evaluate_every * (1.0 + np.arange(len(distance)))
     usual = {"accuracy_logged": 0.6, "accuracy_generated": 0.6, "refused": 0.0, **columns}
     filled = {name: np.full(len(steps), value) for name, value in usual.items()}
     none = np.full(len(steps), np.nan)
-    return Look(steps, none, none, none, np.array(distance), **filled)
+    return ImitationEvaluation(steps, none, none, none, np.array(distance), **filled)
 
 
 def test_guards_stop_with_a_reason_and_only_then() -> None:
     config = anchored(num_warm=100, evaluate_every=10, guards=Guards((0.4, 0.9), 0.2, 3))
-    assert stop_reason(looks(config, [3.0, 2.0, 1.0]), 130, config) == ""
-    assert "fidelity" in stop_reason(looks(config, [1.0, 2.0, 3.0, 4.0]), 110, config)
-    sharp = looks(config, [3.0, 2.0, 1.0], accuracy_logged=0.95, accuracy_generated=0.95)
+    assert stop_reason(evaluations(config, [3.0, 2.0, 1.0]), 130, config) == ""
+    assert "fidelity" in stop_reason(evaluations(config, [1.0, 2.0, 3.0, 4.0]), 110, config)
+    sharp = evaluations(config, [3.0, 2.0, 1.0], accuracy_logged=0.95, accuracy_generated=0.95)
     assert "gradient penalty" in stop_reason(sharp, 130, config)
-    blind = looks(config, [3.0, 2.0, 1.0], accuracy_logged=0.3, accuracy_generated=0.3)
+    blind = evaluations(config, [3.0, 2.0, 1.0], accuracy_logged=0.3, accuracy_generated=0.3)
     assert "learning rate" in stop_reason(blind, 130, config)
-    assert "anchor" in stop_reason(looks(config, [3.0, 2.0, 1.0], refused=0.4), 130, config)
-    assert stop_reason(looks(config, [3.0, 2.0], refused=0.4), 120, config) == ""
+    assert "anchor" in stop_reason(evaluations(config, [3.0, 2.0, 1.0], refused=0.4), 130, config)
+    assert stop_reason(evaluations(config, [3.0, 2.0], refused=0.4), 120, config) == ""
 
 
 def test_numbers_that_are_not_finite_are_refused() -> None:
@@ -213,11 +213,11 @@ def test_a_killed_run_resumes_to_the_same_bits(
         pass
 
     def kill_at(step: int):
-        def on_look(look: Look) -> None:
-            if look.step >= step:
+        def on_evaluation(evaluation: ImitationEvaluation) -> None:
+            if evaluation.step >= step:
                 raise Killed
 
-        return on_look
+        return on_evaluation
 
     windows, encoding = campaigns(0, 8, 12), campaign_encoding()
     key = jax.random.key(2)
@@ -226,15 +226,15 @@ def test_a_killed_run_resumes_to_the_same_bits(
     fit = partial(fit_imitation, windows=windows, encoding=encoding, config=config)
     fit = partial(fit, fitted=fitted if begins_fitted else None)
     whole, report = fit(key)
-    steps = [look.step for look in report.looks]
+    steps = [evaluation.step for evaluation in report.evaluations]
     assert all(early < late for early, late in pairwise(steps))
     kept = tmp_path / "run.npz"
     with pytest.raises(Killed):
-        fit(key, checkpoint=kept, on_look=kill_at(steps[1]))
+        fit(key, checkpoint=kept, on_evaluation=kill_at(steps[1]))
     resumed, again = fit(key, checkpoint=kept)
     for one, two in zip(jax.tree.leaves(whole), jax.tree.leaves(resumed), strict=True):
         np.testing.assert_array_equal(one, two)
-    np.testing.assert_array_equal(np.array(report.looks), np.array(again.looks))
+    np.testing.assert_array_equal(np.array(report.evaluations), np.array(again.evaluations))
     np.testing.assert_array_equal([report.start, report.kept], [again.start, again.kept])
     with pytest.raises(ProductError, match="another key"):
         fit(jax.random.key(3), checkpoint=kept)

@@ -153,7 +153,7 @@ def test_a_game_that_only_harms_gives_the_fitted_answers_back() -> None:
     )  # fmt: skip
     assert report.best_step <= config.num_warm
     assert report.kept == report.start
-    warm, played = report.looks
+    warm, played = report.evaluations
     assert warm.held_out_answers == pytest.approx(report.start.likelihood)
     assert played.held_out_answers < report.start.likelihood - config.guards.likelihood_lost
     for one, two in zip(*map(jax.tree.leaves, (answers, model.generator.answers)), strict=True):

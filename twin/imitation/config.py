@@ -40,7 +40,7 @@ class Guards:
     Attributes:
         accuracy: Band in which the discriminator's accuracy should stay.
         refusals: Largest difference between generated and logged share of refused offers.
-        patience: Looks in a row outside of a band, or without better held-out fidelity, before it stops.
+        patience: Evaluations in a row outside of a band, or without better held-out fidelity, before it stops.
         likelihood_lost: Held-out log likelihood per answer that parameters may have lost since the game began and still
             be kept: parameters that have lost more are no better, whatever their states look like.
     """
@@ -71,8 +71,8 @@ class ImitationConfig:
         discount: Of the reward, for each decision.
         clip: PPO's bound on the joint probability ratio.
         epochs: PPO's passes over a rollout.
-        evaluate_every: Steps between two looks at held-out fidelity.
-        held_out: Share of the windows kept for these looks.
+        evaluate_every: Steps between two evaluations of held-out fidelity.
+        held_out: Share of the windows kept for these evaluations.
         discriminator: Its network and learning rate.
         guards: When to stop.
     """

@@ -10,15 +10,15 @@ from twin.imitation.config import ImitationConfig
 from twin.imitation.errors import ImitationError
 
 
-class Look(NamedTuple):
-    """One look; NaN where a phase has no such number."""
+class ImitationEvaluation(NamedTuple):
+    """Figures of one evaluation; NaN where a phase has no such number."""
 
     step: Any
     likelihood: Any  # mean log likelihood per logged decision, answers and engine, last step
     held_out_likelihood: Any
     held_out_answers: Any  # the same of the answers alone
     distance: Any  # held-out state distance along the logged decisions
-    accuracy_logged: Any  # the discriminator's, mean since the last look
+    accuracy_logged: Any  # the discriminator's, mean since the last evaluation
     accuracy_generated: Any
     refused: Any  # generated less logged share of refused offers
 
@@ -38,11 +38,11 @@ def refuse_divergence(state: PyTree, info: PyTree, begin: int, length: int) -> N
     )
 
 
-def stop_reason(curves: Look, best_step: int, config: ImitationConfig) -> str:
+def stop_reason(curves: ImitationEvaluation, best_step: int, config: ImitationConfig) -> str:
     """Why to stop now; empty if it goes on.
 
     Args:
-        curves: All looks so far, leaves [looks].
+        curves: All evaluations so far, leaves [evaluations].
         best_step: Where the best parameters were met.
         config: With the guards.
     """
@@ -52,23 +52,26 @@ def stop_reason(curves: Look, best_step: int, config: ImitationConfig) -> str:
     same_phase = game if game.any() else ~game
     worse = int(np.sum(same_phase & (steps > max(best_step, config.num_warm if game.any() else 0))))
     if worse >= patience:
-        return f"no better held-out {'fidelity' if game.any() else 'likelihood'} in {worse} looks"
+        return f"no better held-out {'fidelity' if game.any() else 'likelihood'} in {worse} evaluations"
     if int(game.sum()) < patience:
         return ""
     recent = [np.asarray(leaf)[-patience:] for leaf in curves]
-    last = Look(*recent)
+    last = ImitationEvaluation(*recent)
     accuracy = 0.5 * (last.accuracy_logged + last.accuracy_generated)
     low, high = guards.accuracy
     if (accuracy > high).all():
         return (
-            f"the discriminator is right for {accuracy.mean():.0%} in {patience} looks: raise its gradient penalty, "
-            "lower its learning rate, or warm up longer"
+            f"the discriminator is right for {accuracy.mean():.0%} in {patience} evaluations: raise its gradient "
+            "penalty, lower its learning rate, or warm up longer"
         )
     if (accuracy < low).all():
-        return f"the discriminator is right for only {accuracy.mean():.0%} in {patience} looks: raise its learning rate"
+        return (
+            f"the discriminator is right for only {accuracy.mean():.0%} in {patience} evaluations: "
+            "raise its learning rate"
+        )
     if (np.abs(last.refused) > guards.refusals).all():
         return (
-            f"the imitation refuses {last.refused.mean():+.0%} more offers than the log for {patience} looks: "
+            f"the imitation refuses {last.refused.mean():+.0%} more offers than the log for {patience} evaluations: "
             "raise anchor, or lower adversary"
         )
     return ""

@@ -17,7 +17,7 @@ from logs_schema import Archive
 from twin.contracts import Array
 from twin.imitation.config import ANCHORED, GameConfig, ImitationConfig
 from twin.imitation.generator import Limits
-from twin.imitation.guards import Look
+from twin.imitation.guards import ImitationEvaluation
 from twin.imitation.training import Fitted, ImitationReport, fit_imitation
 from twin.placement.encoding import Encoding
 from twin.placement.fit import FitReport, held_out_windows
@@ -36,7 +36,7 @@ class Refined(NamedTuple):
 
     model: AnswerModel
     report: FitReport  # of the supervised fit; its spread is that of the model
-    looks: Look  # leaves [looks]
+    evaluations: ImitationEvaluation  # leaves [evaluations]
     facts: dict[str, Any]  # for a manifest; `in_words` is one line for reports and certificates
 
 
@@ -47,7 +47,7 @@ def imitated_twin(
     config: GameConfig,
     *,
     checkpoint: Path | None = None,
-    on_look: Callable[[Look], object] = lambda look: None,
+    on_evaluation: Callable[[ImitationEvaluation], object] = lambda evaluation: None,
 ) -> tuple[PlacementTwin, Refined]:
     """The twin after an adversarial game on its training days, and how that went.
 
@@ -56,8 +56,8 @@ def imitated_twin(
         twin: As fitted.
         archive: The one it was fitted on.
         config: Which game.
-        checkpoint: File (.npz) kept after every look; a second call with the same arguments resumes from it.
-        on_look: Called with every look.
+        checkpoint: File (.npz) kept after every evaluation; a second call with the same arguments resumes from it.
+        on_evaluation: Called with every evaluation.
 
     Raises:
         ConfigError: No game is wanted.
@@ -66,7 +66,8 @@ def imitated_twin(
     days = twin.encoding.train_days
     (logged,) = training_windows(archive, twin.encoding, days, num_steps=twin.windows.num_steps)
     played = refined(
-        key, twin.model, twin.report, logged, twin.encoding, twin.config, config, checkpoint=checkpoint, on_look=on_look
+        key, twin.model, twin.report, logged, twin.encoding, twin.config, config,
+        checkpoint=checkpoint, on_evaluation=on_evaluation,
     )  # fmt: skip
     return replace(twin, model=played.model, report=played.report), played
 
@@ -81,7 +82,7 @@ def refined(
     config: GameConfig,
     *,
     checkpoint: Path | None = None,
-    on_look: Callable[[Look], object] = lambda look: None,
+    on_evaluation: Callable[[ImitationEvaluation], object] = lambda evaluation: None,
 ) -> Refined:
     """An ensemble after the game; the windows that its fit held out decide what is kept.
 
@@ -92,7 +93,7 @@ def refined(
         encoding: What they mean.
         answers: Of the ensemble.
         config: Which game.
-        checkpoint, on_look: As for `fit_imitation`.
+        checkpoint, on_evaluation: As for `fit_imitation`.
     """
     settings, anchored = config.of_ensemble(answers), config.kind == ANCHORED
     labelled = np.flatnonzero((windows.valid() & (windows.node >= 0)).any(axis=0))
@@ -100,14 +101,14 @@ def refined(
     imitation, how = fit_imitation(
         jax.random.fold_in(key, 2), windows, encoding, settings,
         fitted=_as_fitted(model, report) if anchored else None,
-        held_out=aside if len(aside) else None, checkpoint=checkpoint, on_look=on_look,
+        held_out=aside if len(aside) else None, checkpoint=checkpoint, on_evaluation=on_evaluation,
     )  # fmt: skip
     spread = report.spread if anchored else np.ones_like(report.spread)
     supervised = float(np.mean(np.nanmax(report.held_out_log_likelihood, axis=0)))
     return Refined(
         model._replace(parameters=imitation.generator.answers),
         report._replace(spread=spread),
-        Look(*(np.array(leaves) for leaves in zip(*how.looks, strict=True))),
+        ImitationEvaluation(*(np.array(leaves) for leaves in zip(*how.evaluations, strict=True))),
         _facts(config, settings, how, supervised),
     )
 
@@ -146,7 +147,7 @@ def _facts(
     )
     return {
         "kind": config.kind,
-        "steps": int(report.looks[-1].step) - settings.num_warm,
+        "steps": int(report.evaluations[-1].step) - settings.num_warm,
         "kept_step": step,
         "stopped": report.stopped,
         "state_distance": {"start": start.distance, "kept": kept.distance},

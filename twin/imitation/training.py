@@ -1,10 +1,10 @@
-"""Trains an imitation: warm start, game, looks at held-out fidelity, guards, bit-identical resume.
+"""Trains an imitation: warm start, game, evaluations of held-out fidelity, guards, bit-identical resume.
 
-Update `u` is driven by `fold_in(key, u)` and everything between two looks is one program, so a run that was killed and
-started again computes the same bits. While warming, the best parameters are those of the highest held-out likelihood;
-in the game, those of the smallest held-out state distance that have not lost in likelihood, the start of the game
-included: a game that only harms gives its start back. A game may begin with an ensemble that is fitted already; then
-only the engine is warmed.
+Update `u` is driven by `fold_in(key, u)` and everything between two evaluations is one program, so a run that was
+killed and started again computes the same bits. While warming, the best parameters are those of the highest held-out
+likelihood; in the game, those of the smallest held-out state distance that have not lost in likelihood, the start of
+the game included: a game that only harms gives its start back. A game may begin with an ensemble that is fitted
+already; then only the engine is warmed.
 """
 
 from collections.abc import Callable
@@ -24,7 +24,7 @@ from twin.imitation.errors import ImitationError
 from twin.imitation.fidelity import STATES, repeated, state_distance, states_along_log
 from twin.imitation.game import Likelihood
 from twin.imitation.generator import Limits, ResponseGenerator, imitated_answers
-from twin.imitation.guards import Look, refuse_divergence, stop_reason
+from twin.imitation.guards import ImitationEvaluation, refuse_divergence, stop_reason
 from twin.imitation.updates import (
     ENGINE,
     GAME,
@@ -68,9 +68,9 @@ class Fidelity(NamedTuple):
 
 
 class ImitationReport(NamedTuple):
-    """How it went: one entry a look, and where and why it ended."""
+    """How it went: one entry an evaluation, and where and why it ended."""
 
-    looks: tuple[Look, ...]
+    evaluations: tuple[ImitationEvaluation, ...]
     start: Fidelity  # when the game began; NaN where there was no game
     kept: Fidelity  # of the model; the start's own where the game only harmed
     best_step: int
@@ -84,7 +84,7 @@ class _Training(NamedTuple):
     best_step: Leaf
     start: Fidelity
     kept: Fidelity
-    curves: Look  # leaves [looks]
+    curves: ImitationEvaluation  # leaves [evaluations]
 
 
 def fit_imitation(
@@ -96,7 +96,7 @@ def fit_imitation(
     fitted: Fitted | None = None,
     held_out: np.ndarray | None = None,
     checkpoint: Path | None = None,
-    on_look: Callable[[Look], object] = lambda look: None,
+    on_evaluation: Callable[[ImitationEvaluation], object] = lambda evaluation: None,
 ) -> tuple[ImitationModel, ImitationReport]:
     """Imitates answers and engine from logged windows alone (Xiong et al., algorithm 2, or a steadier variant).
 
@@ -107,8 +107,8 @@ def fit_imitation(
         config: Which variant.
         fitted: Answers to begin with, of `config`'s members and widths; random ones by default.
         held_out: The windows that are only looked at; by default the last ones, a share of `config.held_out`.
-        checkpoint: File (.npz) kept after every look; a second call with the same arguments resumes from it.
-        on_look: Called with every look.
+        checkpoint: File (.npz) kept after every evaluation; a second call with the same arguments resumes from it.
+        on_evaluation: Called with every evaluation.
 
     Returns:
         The best model met and the curves.
@@ -136,10 +136,12 @@ def fit_imitation(
         state = at_start_of_game(state, state.generator._replace(answers=answers), config)
     held = _held_out(select(windows, held_out), encoding, config, limits, data.widening)
     unknown = Fidelity(np.float64(np.nan), np.float64(np.nan))
-    run = _Training(state, state.generator, np.float64(np.inf), np.int64(0), unknown, unknown, _no_looks())
+    run = _Training(
+        state, state.generator, np.float64(np.inf), np.int64(0), unknown, unknown, _no_evaluations()
+    )
     kept = Checkpoint(checkpoint, key)
     programs = tuple(updates(encoding, config, limits, phase) for phase in phases)
-    return _train(key_updates, kept.resumed(run), data, limits, held, programs, config, kept, on_look)
+    return _train(key_updates, kept.resumed(run), data, limits, held, programs, config, kept, on_evaluation)
 
 
 def _train(
@@ -151,7 +153,7 @@ def _train(
     programs: tuple[Updates, ...],
     config: ImitationConfig,
     checkpoint: Checkpoint,
-    on_look: Callable[[Look], object],
+    on_evaluation: Callable[[ImitationEvaluation], object],
 ) -> tuple[ImitationModel, ImitationReport]:
     warm, game = programs
     done, stopped = _position(run, config)
@@ -164,21 +166,25 @@ def _train(
         state, info = (game if is_game else warm)(key_updates, run.state, data, done, length)
         refuse_divergence(state, info, done, length)
         done += length
-        look = held.look(state.mean, jax.tree.map(lambda leaf: float(leaf), info), done, is_game)
-        score = look.distance if is_game else -look.held_out_likelihood
+        evaluation = held.evaluate(state.mean, jax.tree.map(lambda leaf: float(leaf), info), done, is_game)
+        score = evaluation.distance if is_game else -evaluation.held_out_likelihood
         least = run.start.likelihood - config.guards.likelihood_lost
-        if score < run.best_score and not (is_game and look.held_out_answers < least):
-            kept = Fidelity(np.float64(look.distance), np.float64(look.held_out_answers))
+        if score < run.best_score and not (is_game and evaluation.held_out_answers < least):
+            kept = Fidelity(np.float64(evaluation.distance), np.float64(evaluation.held_out_answers))
             run = run._replace(
                 best=state.mean, best_score=np.float64(score), best_step=np.int64(done), kept=kept
             )
-        curves = Look(*(np.append(past, new) for past, new in zip(run.curves, look, strict=True)))
+        curves = ImitationEvaluation(
+            *(np.append(past, new) for past, new in zip(run.curves, evaluation, strict=True))
+        )
         run = run._replace(state=state, curves=curves)
         checkpoint.save(run)
-        on_look(look)
+        on_evaluation(evaluation)
         done, stopped = _position(run, config)
     model = ImitationModel(jax.tree.map(np.asarray, run.best), limits)
-    every = tuple(Look(*(float(leaf[i]) for leaf in run.curves)) for i in range(len(run.curves.step)))
+    every = tuple(
+        ImitationEvaluation(*(float(leaf[i]) for leaf in run.curves)) for i in range(len(run.curves.step))
+    )
     start, kept = (Fidelity(*(float(leaf) for leaf in one)) for one in (run.start, run.kept))
     return model, ImitationReport(every, start, kept, int(run.best_step), stopped)
 
@@ -216,11 +222,13 @@ class _HeldOut(NamedTuple):
         likelihood = self.likelihood(generator, self.logged).answers
         return Fidelity(np.float64(self.distance(generator)), np.float64(likelihood))
 
-    def look(self, generator: ResponseGenerator, info: dict[str, float], step: int, is_game: bool) -> Look:
+    def evaluate(
+        self, generator: ResponseGenerator, info: dict[str, float], step: int, is_game: bool
+    ) -> ImitationEvaluation:
         likelihood = self.likelihood(generator, self.logged)
         answers, both = float(likelihood.answers), float(likelihood.answers + likelihood.engine)
         distance = self.distance(generator) if is_game else float("nan")
-        return Look(
+        return ImitationEvaluation(
             step, info["likelihood"], both, answers, distance, info["accuracy_logged"], info["accuracy_generated"],
             info["refused"] - self.refused if is_game else float("nan"),
         )  # fmt: skip
@@ -248,7 +256,7 @@ def _held_out(
     windows: Windows, encoding: Encoding, config: ImitationConfig, limits: Limits, widening: Leaf
 ) -> _HeldOut:
     times = config.num_members
-    # One short window would end all looks early
+    # One short window would end all evaluations early
     windows = select(windows, 2 * windows.length >= windows.length.max())
     logged = logged_decisions(windows, encoding)
     shortest = int(windows.length.min())
@@ -282,5 +290,5 @@ def _held_out(
     )
 
 
-def _no_looks() -> Look:
-    return Look(*(np.zeros(0) for _ in Look._fields))
+def _no_evaluations() -> ImitationEvaluation:
+    return ImitationEvaluation(*(np.zeros(0) for _ in ImitationEvaluation._fields))

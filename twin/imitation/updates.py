@@ -1,4 +1,4 @@
-"""The steps between two looks, as one program: likelihood alone while warming, then the game.
+"""The steps between two evaluations, as one program: likelihood alone while warming, then the game.
 
 The networks of `State.generator` are those that draw. Where durations were made wider or narrower once a fit had ended
 (`placement.spread`), the likelihood is that of the networks as they were fitted: it would undo what was settled.

@@ -48,7 +48,7 @@ class AdversarialConfig:
         learning_rate, discriminator_rate: Of Adam (second one: the adversary's).
         averaging: Weight of the past in the average of the generator's parameters that samples are taken with.
         batch_size: Rows of a step.
-        search: Length, looks and patience.
+        search: Length, evaluations and patience.
     """
 
     adversary: float = 1.0
@@ -145,7 +145,7 @@ def adversarial(name: str, config: AdversarialConfig, adversary: Adversary) -> P
                 key, lambda k, given: draw(k, parameters, jnp.asarray(given))
             ),
         )
-        best, record = train(key_train, search, data, config.search, training.on_look)
+        best, record = train(key_train, search, data, config.search, training.on_evaluation)
         if generator.settle is not None:
             best = jax.tree.map(
                 np.asarray,

@@ -14,7 +14,7 @@ from twin.population.training import SearchConfig
 
 
 def default_config() -> AdversarialConfig:
-    """Likelihood only; looks are close together because it is soon done."""
+    """Likelihood only; evaluations are close together because it is soon done."""
     search = SearchConfig(num_rounds=6000, rounds_a_look=50, patience=8)
     return AdversarialConfig(
         adversary=0.0, rows=1.0, chained=True, hidden=(128,), discriminator_steps=0, search=search

@@ -29,7 +29,9 @@ class Training(NamedTuple):
     rows: np.ndarray  # [width, agents] float32
     conditions: np.ndarray  # [conditions, agents] float32
     unit: np.ndarray  # [agents] int, the same for rows of one agent and day
-    on_look: Callable[[int, int, dict[str, float]], Any] | None = None  # (steps done, steps in all, figures)
+    on_evaluation: Callable[[int, int, dict[str, float]], Any] | None = (
+        None  # (steps done, steps in all, figures)
+    )
 
 
 class Population(NamedTuple):
@@ -68,7 +70,7 @@ def fit_population(
     population: Population,
     table: AgentTable,
     *,
-    on_look: Callable[[int, int, dict[str, float]], Any] | None = None,
+    on_evaluation: Callable[[int, int, dict[str, float]], Any] | None = None,
 ) -> PopulationModel:
     """Learns the workload.
 
@@ -76,7 +78,7 @@ def fit_population(
         key: PRNG key; the same key gives the same bits.
         population: The method.
         table: Training rows, an agent each.
-        on_look: Called with (steps done, steps in all, figures) now and then.
+        on_evaluation: Called with (steps done, steps in all, figures) now and then.
 
     Raises:
         PopulationError: Too few rows, nothing to generate, or training went astray.
@@ -88,7 +90,9 @@ def fit_population(
             where=f"{table.num_rows} training rows", advice="replay the arrivals, or take a log with more columns",
         )  # fmt: skip
     unit = np.arange(table.num_rows) if table.unit is None else table.unit
-    training = Training(encoding.encode(table), encoding.encode_conditions(table.conditions), unit, on_look)
+    training = Training(
+        encoding.encode(table), encoding.encode_conditions(table.conditions), unit, on_evaluation
+    )
     parameters, record = population.fit(key, encoding, training)
     constant = [rule.name for rule in encoding.derived if not rule.sources]
     follows = {rule.name: list(rule.sources) for rule in encoding.derived if rule.sources}

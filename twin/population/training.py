@@ -1,9 +1,9 @@
-"""The loop behind every trained population: rounds, looks, the best parameters kept, resumed to the bit.
+"""The loop behind every trained population: rounds, evaluations, the best parameters kept, resumed to the bit.
 
 Round `u` is driven by `fold_in(key, u)`, and how many rounds a call takes is an argument of its program; so a fit that
-was killed at any moment and started again computes the same bits as one that was not. At every look the generator is
-held against agents that it has not seen, with the same random numbers each time; the best look's parameters are the
-result, and after `patience` looks without a better one the search ends.
+was killed at any moment and started again computes the same bits as one that was not. At every evaluation the generator
+is held against agents that it has not seen, with the same random numbers each time; the best evaluation's parameters
+are the result, and after `patience` evaluations without a better one the search ends.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from twin.population.errors import PopulationError
 from twin.population.fidelity import GeneratorFidelity
 
 ACCURACY_BAND = (0.35, 0.95)
-"""Where an adversary's accuracy ought to lie; looks outside it are reported."""
+"""Where an adversary's accuracy ought to lie; evaluations outside it are reported."""
 LOW_COVERAGE = 0.9
 """Less of the real mass on levels that are generated at all is reported as collapse."""
 DIVERGED = 1e6
@@ -37,9 +37,9 @@ class SearchConfig:
 
     Attributes:
         num_rounds: At most.
-        rounds_a_look: Between two looks.
-        patience: Looks without a better one, after which the search ends.
-        held_out: Share of the agents that looks are judged by.
+        rounds_a_look: Between two evaluations.
+        patience: Evaluations without a better one, after which the search ends.
+        held_out: Share of the agents that evaluations are judged by.
     """
 
     num_rounds: int = 4000
@@ -70,7 +70,7 @@ def train(
     search: Search,
     data: PyTree,
     config: SearchConfig,
-    on_look: Callable[[int, int, dict[str, float]], Any] | None = None,
+    on_evaluation: Callable[[int, int, dict[str, float]], Any] | None = None,
 ) -> tuple[PyTree, dict[str, Any]]:
     """Trains until the search is over.
 
@@ -78,11 +78,11 @@ def train(
         key: PRNG key; the same key gives the same bits.
         search: What is trained.
         data: Arguments of every round.
-        config: Length and looks.
-        on_look: Called with (rounds done, rounds in all, the look's metrics).
+        config: Length and evaluations.
+        on_evaluation: Called with (rounds done, rounds in all, the evaluation's metrics).
 
     Returns:
-        The parameters of the best look, and the record: curves, best look, warnings.
+        The parameters of the best evaluation, and the record: curves, best evaluation, warnings.
 
     Raises:
         PopulationError: Training diverged.
@@ -100,12 +100,14 @@ def train(
         return state, {name: np.array([float(value)]) for name, value in seen}, judged.pairs
 
     def show(fit: FitProgress) -> None:
-        if on_look is not None:
-            on_look(int(fit.done), config.num_rounds, {name: float(fit.curves[name][-1]) for name in names})
+        if on_evaluation is not None:
+            on_evaluation(
+                int(fit.done), config.num_rounds, {name: float(fit.curves[name][-1]) for name in names}
+            )
 
     fit = fit_keeping_best(
         state, advance, config.num_rounds, config.rounds_a_look, curves={name: np.zeros(0) for name in names},
-        kept=search.chosen, patience=config.patience, on_look=show,
+        kept=search.chosen, patience=config.patience, on_evaluation=show,
     )  # fmt: skip
     curves = {name: fit.curves[name].tolist() for name in names}
     return jax.tree.map(np.asarray, fit.best), _record(curves, int(fit.best_look) - 1)
@@ -148,7 +150,7 @@ def _record(curves: dict[str, list[float]], best: int) -> dict[str, Any]:
     if 2 * len(outside) > len(curves["accuracy"]):
         warnings.append(
             f"the adversary's accuracy left {low:g} to {high:g} on {len(outside)} of {len(curves['accuracy'])} "
-            "looks: it learns too fast or not at all; change discriminator_rate or discriminator_steps"
+            "evaluations: it learns too fast or not at all; change discriminator_rate or discriminator_steps"
         )
     if curves["coverage"][best] < LOW_COVERAGE:
         warnings.append(

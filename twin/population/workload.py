@@ -38,7 +38,7 @@ MIN_TRAINED = 1000
 are. With some 500 of two real logs, and 600 simulated ones, the chain was further from unseen agents than the rows
 themselves by far; with 1,200 as near as is wanted."""
 FACTS, TIMES = "facts.json", "arrivals.npz"
-OnLook = Callable[[int, int, dict[str, float]], Any]
+OnEvaluation = Callable[[int, int, dict[str, float]], Any]
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def learn_workload_model(
     days: Sequence[dt.date],
     config: PopulationConfig,
     folder: Path,
-    on_look: OnLook | None = None,
+    on_evaluation: OnEvaluation | None = None,
 ) -> dict[str, Any]:
     """Learns the workload model, and writes it into `folder`; nothing where the configuration is "none".
 
@@ -121,7 +121,7 @@ def learn_workload_model(
         days: Training days.
         config: How.
         folder: Where it is kept; made here.
-        on_look: Called with (rounds done, rounds in all, figures) now and then.
+        on_evaluation: Called with (rounds done, rounds in all, figures) now and then.
 
     Returns:
         Facts: `kind`, and `fallback` or `refusal` with the reason where the log did not support the configured kind.
@@ -131,7 +131,7 @@ def learn_workload_model(
         return {"kind": NONE}
     folder.mkdir(parents=True, exist_ok=True)
     try:
-        model, times, facts = _learn(key, archive, days, config, wanted, on_look)
+        model, times, facts = _learn(key, archive, days, config, wanted, on_evaluation)
     except PopulationError as error:
         facts = {"kind": NONE, "refusal": error.brief}
     else:
@@ -179,14 +179,14 @@ def _learn(
     days: Sequence[dt.date],
     config: PopulationConfig,
     wanted: Population,
-    on_look: OnLook | None,
+    on_evaluation: OnEvaluation | None,
 ) -> tuple[PopulationModel, ArrivalModel, dict[str, Any]]:
     times = read_arrivals(archive, sorted(days))
     table, report = draw_agents(
         archive, days, seed=_seed(key), max_rows=config.max_rows, rows_an_agent=config.rows_an_agent
     )
     population, why = _fitting(wanted, report)
-    model = fit_population(key, population, table, on_look=on_look)
+    model = fit_population(key, population, table, on_evaluation=on_evaluation)
     return model, times, _facts(model, report, why)
 
 

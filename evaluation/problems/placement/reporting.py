@@ -17,7 +17,7 @@ from evaluation.problems.placement.choices import NO_CHOICE, OWN_NODES
 from logs_schema import Archive, check
 from logs_schema.product import Manifest, read_manifest
 from logs_schema.records import to_plain
-from offline_rl.recipes.cloning import looks_of
+from offline_rl.recipes.cloning import evaluations_of
 from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.schedulers import Schedulers
 from twin.placement.fit import FitReport
@@ -59,9 +59,9 @@ def learning_charts(
 ) -> tuple[Chart, ...]:
     """Curves of the twin's fit, the clone and the policies; `seeds` are those of the policies, in their order, and
     `clone_updates` the clone's gradient steps at most."""
-    looks = np.arange(1, len(report.held_out_log_likelihood) + 1) * float(evaluate_every)
+    evaluations = np.arange(1, len(report.held_out_log_likelihood) + 1) * float(evaluate_every)
     members = [
-        Curve(f"member {member + 1}", tuple(looks), tuple(map(float, curve)))
+        Curve(f"member {member + 1}", tuple(evaluations), tuple(map(float, curve)))
         for member, curve in enumerate(np.asarray(report.held_out_log_likelihood).T)
     ]
     charts = [
@@ -72,7 +72,7 @@ def learning_charts(
     ]  # fmt: skip
     if schedulers is None:
         return tuple(charts)
-    steps = np.arange(1, len(schedulers.clone_curve) + 1) * float(looks_of(clone_updates)[1])
+    steps = np.arange(1, len(schedulers.clone_curve) + 1) * float(evaluations_of(clone_updates)[1])
     clone = tuple(
         Curve(name, tuple(steps), tuple(map(float, schedulers.clone_curve[:, column])))
         for column, name in enumerate(("training windows", "held-out windows"))
@@ -88,9 +88,9 @@ def learning_charts(
         Curve(f"seed {seed}", tuple(updates), tuple(map(float, curve)))
         for seed, curve in zip(seeds, schedulers.reward_curve, strict=True)
     )
-    looks = np.linspace(0.0, len(updates), schedulers.held_out_curve.shape[1])
+    evaluations = np.linspace(0.0, len(updates), schedulers.held_out_curve.shape[1])
     held_out = tuple(
-        Curve(f"seed {seed}", tuple(looks), tuple(map(float, curve)))
+        Curve(f"seed {seed}", tuple(evaluations), tuple(map(float, curve)))
         for seed, curve in zip(seeds, schedulers.held_out_curve, strict=True)
     )
     charts += [

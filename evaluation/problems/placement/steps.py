@@ -160,9 +160,9 @@ def _play_game(
     with progress.stage("adversarial game", unit="steps") as stage:
         twin, played = imitated_twin(
             jax.random.key(seed), twin, archive, config, checkpoint=checkpoint,
-            on_look=lambda look: stage(look.step, text=f"held-out log likelihood {look.held_out_answers:.3f}"),
+            on_evaluation=lambda now: stage(now.step, text=f"held-out log likelihood {now.held_out_answers:.3f}"),
         )  # fmt: skip
-    save_arrays(out / CURVES, played.looks)
+    save_arrays(out / CURVES, played.evaluations)
     keep.remove()
     progress.note(played.facts["in_words"])
     kept = played.facts["log_likelihood"]["kept"]
@@ -181,7 +181,7 @@ def _build_population(
     with progress.stage("population", unit="rounds") as stage:
         facts = learn_workload_model(
             key, archive, days, config, out,
-            on_look=lambda done, total, seen: stage(
+            on_evaluation=lambda done, total, seen: stage(
                 done, total, text=f"held-out KL of pairs {seen['held_out_pairs']:.3f}"
             ),
         )  # fmt: skip

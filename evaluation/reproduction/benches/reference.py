@@ -81,8 +81,8 @@ class ReferenceConfig:
     Attributes:
         num_updates: PPO updates, each on fresh episodes; doubled while that gains `TOLERANCE`.
         most_updates: Of all doublings together.
-        updates_per_look: Updates between two looks at the greedy policy, on episodes kept for that.
-        requests_per_update: Requests of an update's episodes, about; a look has as many.
+        updates_per_look: Updates between two evaluations of the greedy policy, on episodes kept for that.
+        requests_per_update: Requests of an update's episodes, about; an evaluation has as many.
         turnovers: Requests of an episode, for every core of the world.
         least_steps: Fewest requests of an episode.
         horizon: Time after which a reward counts 1/e, in units of the world's mean work.
@@ -136,7 +136,7 @@ class ReferenceTraining(NamedTuple):
     reference: TruthReference
     price: float
     tilt: float
-    looks: np.ndarray  # on-time share of the greedy policy on episodes kept for that, the rule's first
+    evaluations: np.ndarray  # on-time share of the greedy policy on episodes kept for that, the rule's first
     num_updates: int
     last_gain: float  # what the last doubling gained
 
@@ -230,7 +230,7 @@ def train_reference(
     books = problem_config(world, config.depth)
     example, today = _example(world, books), conditions(world, day)
     network, own = _network(example), _own(world, books, today, config)
-    key_price, key_look, key_train = jax.random.split(jax.random.key(seed), 3)
+    key_price, key_evaluation, key_train = jax.random.split(jax.random.key(seed), 3)
     start = network.init(jax.random.fold_in(key_train, 1))
 
     @jax.jit
@@ -253,15 +253,15 @@ def train_reference(
         entropy=config.entropy, learning_rate=config.learning_rate, critic_hidden=(64, 32),
     )  # fmt: skip
 
-    def look(state: PyTree) -> float:
+    def evaluate(state: PyTree) -> float:
         params = jax.tree.map(lambda leaf: leaf[None], state.params.actor)
-        return float(play(own, params, key_look[None])[0])
+        return float(play(own, params, key_evaluation[None])[0])
 
     def train(folder: str, sharpness: float, algorithm: Algorithm, total: int) -> Selected:
         return train_selecting(
-            key_train, algorithm, own, total, look, updates_per_look=config.updates_per_look,
+            key_train, algorithm, own, total, evaluate, updates_per_look=config.updates_per_look,
             checkpoint=Path(folder) / f"from-{sharpness:g}.npz",
-            on_look=lambda done, seen: progress(done, f"on time {seen:.4f}, start of {sharpness:g} nats"),
+            on_evaluation=lambda done, seen: progress(done, f"on time {seen:.4f}, start of {sharpness:g} nats"),
         )  # fmt: skip
 
     with TemporaryDirectory() as folder:
@@ -270,12 +270,12 @@ def train_reference(
             partial(train, folder, sharpness, ppo(example, settings, begun, network))
             for sharpness, begun in starts.items()
         ]
-        way = max(ways, key=lambda way: float(way(config.num_updates).looks.max()))
+        way = max(ways, key=lambda way: float(way(config.num_updates).evaluations.max()))
         found, gain = _until_settled(way, config)
     params = jax.tree.map(np.asarray, found.best.params.actor)
     num_updates = len(found.info.reward)
     reference = TruthReference(world.name, day, params)
-    return ReferenceTraining(reference, price, tilt, found.looks, num_updates, gain)
+    return ReferenceTraining(reference, price, tilt, found.evaluations, num_updates, gain)
 
 
 def _begun(start: PyTree, price: float, tilt: float, sharpness: float) -> PyTree:
@@ -291,7 +291,7 @@ def _until_settled(train: Callable[[int], Selected], config: ReferenceConfig) ->
     while True:
         found = train(total)
         half = total // 2 // config.updates_per_look
-        gain = float(found.looks.max() - found.looks[: half + 1].max())
+        gain = float(found.evaluations.max() - found.evaluations[: half + 1].max())
         if gain < TOLERANCE or 2 * total > config.most_updates:
             return found, gain
         total *= 2
@@ -341,7 +341,7 @@ def write_reference(
         facts |= {"price": trained.price, "tilt": trained.tilt}
         facts["num_updates"] = trained.num_updates
         facts["last_gain"] = round(trained.last_gain, 4)
-        facts["on_time_in_looks"] = [round(float(value), 4) for value in trained.looks]
+        facts["on_time_in_looks"] = [round(float(value), 4) for value in trained.evaluations]
     return facts
 
 

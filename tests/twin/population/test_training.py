@@ -22,7 +22,7 @@ from twin.population.training import Search, SearchConfig, train
 
 
 def stand_in(values: list[float], scores: list[float], coverage: float = 1.0) -> tuple[Search, SearchConfig]:
-    """A search whose parameters count its rounds, whose figures and scores are given look by look."""
+    """A search whose parameters count its rounds, whose figures and scores are given evaluation by evaluation."""
 
     def one(_key: jax.Array, walk: jax.Array, data: jax.Array) -> tuple[jax.Array, GANMetrics]:
         value = data[walk.astype(jnp.int32)]
@@ -60,7 +60,7 @@ def test_numbers_that_are_not_finite_stop_it_with_advice() -> None:
 def test_a_runaway_adversary_and_a_collapse_are_reported() -> None:
     _, record = run([0.99] * 3, [3.0, 2.0, 1.0], coverage=0.4)
     accuracy, collapse = record["warnings"]
-    assert "3 of 3 looks" in accuracy
+    assert "3 of 3 evaluations" in accuracy
     assert "40%" in collapse
 
 
