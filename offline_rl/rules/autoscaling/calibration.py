@@ -3,14 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow
-from twin.autoscaling.config import AutoscalingConfig, GrantLimits
-from twin.autoscaling.rewards import Reward
-from twin.contracts import Array, Response
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler
 
 Settings = TypeVar("Settings", bound=tuple[Any, ...])
 
@@ -22,40 +18,21 @@ def repeated(grid: Sequence[Settings], times: int, *, with_seats: bool) -> Setti
 
 
 def calibrated(
-    key: Array,
-    respond: Callable[[np.ndarray], Response],
-    starts: np.ndarray,
-    config: AutoscalingConfig,
-    limits: GrantLimits,
-    make: Callable[[Any], Autoscaler],
     grid: Sequence[Settings],
-    reward: Reward,
-    num_steps: int,
+    make: Callable[[Settings], Autoscaler],
+    worth: Callable[[Autoscaler, np.ndarray], np.ndarray],
+    starts: np.ndarray,
     *,
     with_seats: bool,
-) -> tuple[Settings, np.ndarray]:
-    """The best setting and the mean reward [grid] of each.
+) -> Settings:
+    """The best setting of a grid.
 
     Args:
-        key: Of the twin's chance.
-        respond: First rows of episodes -> response of the twin.
-        starts: [episodes] first rows that every setting is tried on.
-        config: When decisions are taken.
-        limits: Of the grants.
-        make: Settings with leaves as `repeated` makes them -> autoscaler.
         grid: The settings.
-        reward: What counts.
-        num_steps: Intervals of an episode.
+        make: Settings with leaves as `repeated` makes them -> autoscaler.
+        worth: (autoscaler, [streams] first rows of its episodes) -> [streams] reward.
+        starts: [episodes] first rows that every setting is tried on.
         with_seats: Whether settings stand beside seats.
     """
-    response = respond(np.tile(starts, len(grid)))
-    autoscaler = make(repeated(grid, len(starts), with_seats=with_seats))
-    streams = (len(grid) * len(starts),)
-
-    @jax.jit
-    def play(key: Array) -> Array:
-        played = follow(key, response, config, limits, autoscaler, reward, num_steps, streams)
-        return jnp.mean(jnp.sum(played.reward, axis=1), axis=0)
-
-    worth = np.asarray(play(key)).reshape(len(grid), len(starts)).mean(axis=1)
-    return grid[int(np.argmax(worth))], worth
+    found = worth(make(repeated(grid, len(starts), with_seats=with_seats)), np.tile(starts, len(grid)))
+    return grid[int(np.argmax(found.reshape(len(grid), len(starts)).mean(axis=1)))]

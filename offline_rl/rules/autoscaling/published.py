@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from logs_schema.errors import ConfigError
-from offline_rl.rules.autoscaling.autoscaler import Autoscaler, free_config
+from offline_rl.rules.autoscaling.autoscaler import Autoscaler, follow, free_config
 from offline_rl.rules.autoscaling.calibration import calibrated, repeated
 from offline_rl.rules.autoscaling.critical_path import critical_path, learn_critical_path
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig, horizontal_pod
@@ -30,7 +30,7 @@ from twin.autoscaling.rewards import cost_under_slo
 from twin.autoscaling.scaling_log import ScalingLog
 from twin.autoscaling.types import Grants
 from twin.autoscaling.workload import made_rates
-from twin.contracts import Response
+from twin.contracts import Array
 
 PLANNED_USE = 0.6
 """Of granted cores, where a rule plans replicas from work and rate."""
@@ -100,15 +100,20 @@ def autoscalers(
         rates = made_rates(twin.load, TWIN_DAYS, 1)
         starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
 
-        def respond(starts: np.ndarray) -> Response:
-            return twin_response(
+        def worth(autoscaler: Autoscaler, starts: np.ndarray) -> np.ndarray:
+            streams = (len(starts),)
+            response = twin_response(
                 twin.laws, free, limits, rates, TWIN_STEPS, typical_grants(log), starts=starts
             )
 
-        best, _ = calibrated(
-            jax.random.key(1), respond, starts, config, limits, make, grid, reward, TWIN_STEPS,
-            with_seats=with_seats,
-        )  # fmt: skip
+            @jax.jit
+            def play(key: Array) -> Array:
+                played = follow(key, response, config, limits, autoscaler, reward, TWIN_STEPS, streams)
+                return jnp.mean(jnp.sum(played.reward, axis=1), axis=0)
+
+            return np.asarray(play(jax.random.key(1)))
+
+        best = calibrated(grid, make, worth, starts, with_seats=with_seats)
         return Setting(
             make(best), plain(best), [plain(one) for one in grid],
             lambda times: make(repeated(grid, times, with_seats=with_seats)),
