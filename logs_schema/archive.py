@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from logs_schema import product
-from logs_schema.aside import ReadFolder
+from logs_schema.atomic_folders import ReadFolder
 from logs_schema.columns import TableSpec, arrow_schema
 from logs_schema.errors import ArchiveChangedError, ArchiveError, ProductError, first
 from logs_schema.hashing import json_hash

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from logs_schema.aside import discard, into_place, locked_folder, remove_unread, sweep, sync
+from logs_schema.atomic_folders import discard, into_place, locked_folder, remove_unread, sweep, sync
 from logs_schema.disk import room_for
 from logs_schema.errors import ConfigError, ProductError, first
 from logs_schema.hashing import as_json, file_hash, json_hash

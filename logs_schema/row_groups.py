@@ -7,7 +7,7 @@ from datetime import date, datetime
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from logs_schema.aside import ReadFolder
+from logs_schema.atomic_folders import ReadFolder
 from logs_schema.columns import TableSpec
 from logs_schema.layout import completed, label_names, open_parquet, there
 

@@ -42,7 +42,7 @@ def _add_train(parser: ArgumentParser) -> None:
 def _train(arguments: Namespace) -> int:
     """Fit, train, write the bundle, show what it is worth; 0."""
     from evaluation.commands.output import progress_of, show_result
-    from evaluation.problems.assignment.in_one_go import train_assigner
+    from evaluation.problems.assignment.end_to_end import train_assigner
 
     with progress_of(arguments) as progress:
         found = train_assigner(

@@ -142,7 +142,7 @@ def _offered(
 @contextmanager
 def alone_in(log: Path | None) -> Iterator[None]:
     """Locks the folder of a log; ConfigError where another process writes it."""
-    from logs_schema.aside import try_lock
+    from logs_schema.atomic_folders import try_lock
     from logs_schema.errors import ConfigError
 
     try:

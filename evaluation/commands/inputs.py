@@ -135,7 +135,7 @@ def _is_address(path: Path) -> bool:
 
 def _is_brought_back(path: Path) -> bool:
     """Whether the product exists after recovery from an interrupted replacement, which leaves the older one aside."""
-    from logs_schema.aside import sweep
+    from logs_schema.atomic_folders import sweep
 
     sweep(path.absolute())
     return path.exists()

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 
 from evaluation.commands.statuses import INTERRUPTED, TERMINATED
 from evaluation.jobs.interrupting import raising
-from logs_schema.aside import abandon
+from logs_schema.atomic_folders import abandon
 
 STUCK_S = 10.0
 """Time after which SIGTERM ends a process whose main thread has not come back from compiled code."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from logs_schema.aside import sweep, try_lock
+from logs_schema.atomic_folders import sweep, try_lock
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.hashing import as_json, file_hash
 from logs_schema.packs import content_hash_of

@@ -38,7 +38,7 @@ from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
 from offline_rl.rules.autoscaling.published import autoscalers, typical_grants
 from twin.arrays import load_arrays, save_arrays
 from twin.autoscaling.config import AutoscalingConfig, GrantLimits
-from twin.autoscaling.logged_moments import logged_moments
+from twin.autoscaling.logged_intervals import logged_intervals
 from twin.autoscaling.observing import observe
 from twin.autoscaling.persistence import ApplicationTwin, load_application_twin
 from twin.autoscaling.problem import autoscaling_problem, legal_steps
@@ -156,9 +156,9 @@ def learn(
     if kind == "teacher":
         return train_teacher(key, school.system, school.teacher)[0]
     if kind == "clone":
-        moments = logged_moments(school.scaling, school.log)
-        seen = observe(school.scaling, school.limits, moments.state)
-        lessons = lessons_of(seen, moments.action, legal_steps(school.scaling, moments.state.grants))
+        intervals = logged_intervals(school.scaling, school.log)
+        seen = observe(school.scaling, school.limits, intervals.state)
+        lessons = lessons_of(seen, intervals.action, legal_steps(school.scaling, intervals.state.grants))
         return train_students(key, lessons, STUDENTS[kind]).params
     if planner is not None:
         if kind in WHOLE:

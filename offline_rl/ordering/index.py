@@ -19,8 +19,8 @@ import numpy as np
 
 from offline_rl.ordering.predicting import NETWORK, SEEN, TIME_UNIT_S, history_of
 from twin.contracts import PyTree
-from twin.ordering.remembering import Score
 from twin.ordering.types import Jobs, Pool
+from twin.ordering.user_history_replay import Score
 
 SMITH = np.array([1.0, 1.0, 0.0, 1.0, 0.06])
 """Exponents: expected weight over expected processor seconds, and ageing by 6 % a day."""
@@ -40,7 +40,7 @@ class Index(NamedTuple):
     exponents: np.ndarray
 
     def score(self, jobs: Jobs, pool: Pool) -> Score:
-        """The index of jobs that have not waited, for `twin.ordering.remembering`; ageing is the replay's own."""
+        """The index of jobs that have not waited, for `twin.ordering.user_history_replay`; that ages it itself."""
         layers = [
             tuple(
                 np.asarray(self.predictor["params"][f"Dense_{number}"][name]) for name in ("kernel", "bias")

@@ -14,7 +14,7 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison
 from evaluation.jobs.unfinished import NOTHING_KEPT
 from evaluation.problems.assignment.kit import ASSIGNMENT_KIT
-from evaluation.problems.assignment.regions import busiest
+from evaluation.problems.assignment.shifted_rounds import busiest
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import ExportOptions
 from logs_schema import Archive

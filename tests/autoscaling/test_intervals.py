@@ -22,7 +22,7 @@ from twin.autoscaling.config import AutoscalingConfig
 from twin.autoscaling.fit import fit_application
 from twin.autoscaling.fitting import LawsConfig, fit_laws
 from twin.autoscaling.forecasting import windows_of
-from twin.autoscaling.logged_moments import logged_events
+from twin.autoscaling.logged_intervals import logged_events
 from twin.autoscaling.state import ScalingState
 from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, ScalingEvents
 from twin.autoscaling.workload import fit_load, made_rates

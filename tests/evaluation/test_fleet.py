@@ -26,7 +26,7 @@ from evaluation.pipeline.fleet.outcomes import (
 from evaluation.pipeline.fleet.refreshing import Refreshed, Why, refresh_fleet, refresh_one, run_all
 from evaluation.pipeline.fleet.states import Phase, state_of
 from evaluation.pipeline.refresh.job import FOLDER
-from logs_schema.aside import try_lock
+from logs_schema.atomic_folders import try_lock
 from logs_schema.errors import ConfigError, SchedtwinError
 from logs_schema.mapping import one_by_one
 from logs_schema.progress import SilentProgress

@@ -21,7 +21,7 @@ from evaluation.pipeline.fleet.keeping import _current, _with_ancestors
 from evaluation.pipeline.fleet.outcomes import now, write_outcome
 from evaluation.pipeline.fleet.pruning import PrunePlan, plan_of, prune, running_hashes
 from evaluation.pipeline.refresh.job import FOLDER
-from logs_schema.aside import locked_folder, try_lock
+from logs_schema.atomic_folders import locked_folder, try_lock
 from logs_schema.errors import ProductError
 from logs_schema.packs import as_written
 from logs_schema.product import Manifest, read_manifest, verify, writing

@@ -20,7 +20,7 @@ from evaluation.commands.statuses import DONE, INTERRUPTED, TERMINATED, USER_ERR
 from evaluation.commands.stopping import Terminated, leave_threads, sigterm_raises, stop_signals
 from evaluation.jobs.engine import local
 from evaluation.jobs.interrupting import AGAIN_S
-from logs_schema.aside import locked_folder
+from logs_schema.atomic_folders import locked_folder
 from tests.evaluation.test_killed import started
 
 

@@ -35,11 +35,11 @@ from twin.ordering.job_windows import cut_job_windows, replayed_jobs
 from twin.ordering.orders import by_area
 from twin.ordering.play import by_order, play
 from twin.ordering.problem import ordering
-from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.replay import replay
 from twin.ordering.responses import queue_response, starts_of
 from twin.ordering.rules import SAF, SJF
 from twin.ordering.types import OrderingError, Pool
+from twin.ordering.user_history_replay import past_of, replay_with_user_history
 
 SMALL = OrderTrainingConfig(num_visible=32, queue_size=64, running_size=16)
 EASY = Pool(16.0, easy=True)
@@ -122,7 +122,7 @@ def test_a_replay_that_remembers_nothing_is_the_rules_replay():
     jobs = busy_log()
     index, begin_s = any_index(0.0, 0.0, 1.0, 0.0, 0.0), float(jobs.arrival_s[0])
     past = past_of(jobs, jobs.logged_start_s, begin_s, 60.0)
-    found = replay_remembering(jobs, EASY, index.score(jobs, POOL), past, time_unit_s=60.0)
+    found = replay_with_user_history(jobs, EASY, index.score(jobs, POOL), past, time_unit_s=60.0)
     np.testing.assert_array_equal(found.start_s, replay(jobs, EASY, SJF).start_s)
 
 
@@ -131,9 +131,9 @@ def test_what_a_job_that_ends_tells_of_its_user_counts_at_once():
     rows = [(0, 6, 100, 10), (1, 6, 100, 50), (2, 6, 100, 50), (3, 6, 100, 50)]
     jobs, pool = jobs_of(*rows, agent=[0, 1, 0, 0]), Pool(6.0)
     past = past_of(jobs, np.full(4, np.nan), 0.0, 60.0)
-    found = replay_remembering(jobs, pool, lambda rows, memory: memory[0], past, time_unit_s=60.0)
+    found = replay_with_user_history(jobs, pool, lambda rows, memory: memory[0], past, time_unit_s=60.0)
     assert found.start_s.tolist() == [0.0, 110.0, 10.0, 60.0]
-    aged = replay_remembering(
+    aged = replay_with_user_history(
         jobs, pool, lambda rows, memory: memory[0], past, time_unit_s=60.0, ageing_per_s=5.0
     )
     assert aged.start_s.tolist() == [0.0, 10.0, 60.0, 110.0]

@@ -18,8 +18,8 @@ from offline_rl.runner import RunningJob, UserPast, WaitingJob, load, load_queue
 from tests.ordering.pooling import columns_of
 from tests.ordering.test_learning_weeks import busy_log
 from tests.reference.ordering_policy_loop import PolicyLoop
-from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.types import Pool
+from twin.ordering.user_history_replay import past_of, replay_with_user_history
 from twin.ordering.windows import chosen
 
 SIZE, AGEING = 16, 0.2
@@ -75,7 +75,7 @@ def test_a_plain_loop_that_asks_the_bundle_starts_jobs_as_the_index(index, bundl
     jobs = jobs._replace(arrival_s=jobs.arrival_s - jobs.arrival_s[0])
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
     pool = Pool(SIZE)
-    expected = replay_remembering(
+    expected = replay_with_user_history(
         jobs, pool, index.score(jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=AGEING / DAY_S
     )
     loop = Served(columns_of(jobs), SIZE, load_queue(bundle))
@@ -91,7 +91,7 @@ def test_a_bundle_gives_its_index_back(index, bundle):
     np.testing.assert_allclose(again.exponents, index.exponents, rtol=1e-6)
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
     starts = [
-        replay_remembering(
+        replay_with_user_history(
             jobs, pool, one.score(jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=AGEING / DAY_S
         ).start_s
         for one in (index, again)

@@ -26,10 +26,10 @@ from offline_rl.ordering.programs import OrderTrainingConfig
 from offline_rl.runner import QueuePolicy, RunningJob, UserPast, WaitingJob, load_network, load_queue
 from tests.ordering.test_learning_weeks import busy_log
 from twin.ordering.predicted import CORRECTIONS_S, PredictedOrder, replay_predicted
-from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.replay import replay
 from twin.ordering.rules import SAF
 from twin.ordering.types import Pool
+from twin.ordering.user_history_replay import past_of, replay_with_user_history
 from twin.ordering.windows import chosen
 
 SIZE, MONDAY_S = 16.0, 345_600.0
@@ -140,7 +140,7 @@ def test_an_index_of_the_ladder_starts_jobs_as_its_replay_backfilling_included(j
     export_order(scorer, tmp_path / "bundle", QueueBundle(pool, OrderTrainingConfig(num_judged=256), DAYS))
     found = Loop(jobs, load_queue(tmp_path / "bundle"), lambda policy: policy.starting).play()
     past = past_of(jobs, np.full(len(jobs.run_s), np.nan), 0.0, TIME_UNIT_S)
-    expected = replay_remembering(
+    expected = replay_with_user_history(
         jobs, pool, usual.score(jobs, pool), past, time_unit_s=TIME_UNIT_S, ageing_per_s=INDICES[0][-1] / DAY_S,
         backfill=SAF,
     )  # fmt: skip

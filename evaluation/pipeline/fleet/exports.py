@@ -14,7 +14,7 @@ from pathlib import Path
 
 from evaluation.pipeline.refresh.job import FOLDER
 from evaluation.pipeline.run import BUNDLE
-from logs_schema.aside import into_place, locked_folder, sweep, sync
+from logs_schema.atomic_folders import into_place, locked_folder, sweep, sync
 from logs_schema.disk import link
 from logs_schema.product import MANIFEST, read_manifest
 from offline_rl.bundle import read_bundle

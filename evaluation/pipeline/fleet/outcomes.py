@@ -16,7 +16,7 @@ from pathlib import Path
 
 from evaluation.pipeline.fleet.config import ClusterConfig
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, Result
-from logs_schema.aside import try_lock
+from logs_schema.atomic_folders import try_lock
 from logs_schema.errors import SchemaError
 from logs_schema.records import from_plain, to_plain
 

@@ -32,7 +32,7 @@ from evaluation.pipeline.fleet.holdings import (
 from evaluation.pipeline.fleet.keeping import kept_products
 from evaluation.pipeline.fleet.outcomes import FOLDER as FLEET
 from evaluation.pipeline.fleet.outcomes import read_outcome
-from logs_schema.aside import discard, try_lock
+from logs_schema.atomic_folders import discard, try_lock
 from logs_schema.errors import ConfigError
 from offline_rl.bundle import read_bundle
 

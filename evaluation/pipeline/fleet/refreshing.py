@@ -36,7 +36,7 @@ from evaluation.pipeline.fleet.outcomes import (
 from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import EXIT_STATUS, ExportDecision
 from evaluation.pipeline.refresh.job import refresh
-from logs_schema.aside import try_lock
+from logs_schema.atomic_folders import try_lock
 from logs_schema.errors import ProductError, SchedtwinError
 from logs_schema.mapping import TaskMap
 from logs_schema.progress import Progress

@@ -30,7 +30,7 @@ from evaluation.problems.assignment.compared_assigners import (
     ComparedAssigner,
     FixedEdges,
 )
-from evaluation.problems.assignment.regions import (
+from evaluation.problems.assignment.shifted_rounds import (
     ShiftedRequests,
     day_model,
     modelled,

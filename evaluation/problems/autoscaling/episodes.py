@@ -7,7 +7,7 @@ import numpy as np
 from evaluation.problems.autoscaling.certifying import without_gaps
 from offline_rl.recipes.scaling_training import ScalingTask
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played
-from twin.autoscaling.logged_moments import logged_events
+from twin.autoscaling.logged_intervals import logged_events
 from twin.autoscaling.rewards import Reward, earned
 from twin.autoscaling.scaling_log import DAY_S, ScalingLog
 from twin.autoscaling.state import ScalingState

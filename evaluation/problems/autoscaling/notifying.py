@@ -26,7 +26,7 @@ from offline_rl.autoscaling.export import config_of
 from offline_rl.bundle import read_bundle
 from offline_rl.recipes.scaling_training import ScalingTask
 from offline_rl.runner.scaling import ScalingSetting, load_scaling
-from twin.autoscaling.logged_moments import logged_events
+from twin.autoscaling.logged_intervals import logged_events
 from twin.autoscaling.rewards import cost_under_slo, earned
 from twin.autoscaling.scaling_log import DAY_S, TABLE, ScalingLog, read_scaling_log
 from twin.autoscaling.types import ScalingEvents

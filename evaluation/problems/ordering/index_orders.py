@@ -14,9 +14,9 @@ from evaluation.problems.ordering.weeks import TestWeek
 from logs_schema.calendar import DAY_S
 from offline_rl.ordering.index import Index
 from offline_rl.ordering.predicting import TIME_UNIT_S
-from twin.ordering.remembering import past_of, replay_remembering
 from twin.ordering.rules import SAF
 from twin.ordering.types import Pool
+from twin.ordering.user_history_replay import past_of, replay_with_user_history
 
 _NUMBER = r"(\d+\.?\d*(?:e-?\d+)?)"
 _NAME = re.compile(rf"index\({','.join([_NUMBER] * 5)}\)")
@@ -44,7 +44,7 @@ def index_words(exponents: np.ndarray) -> str:
 
 def play_index(index: Index, pool: Pool, week: TestWeek) -> np.ndarray:
     """[jobs] the starts under an index, by exact replay with the whole queue seen; jobs are backfilled."""
-    done = replay_remembering(
+    done = replay_with_user_history(
         week.jobs,
         Pool(pool.processors, easy=True),
         index.score(week.jobs, pool),

@@ -9,7 +9,7 @@ import pytest
 
 from evaluation.comparison.decisions import plain_decisions
 from evaluation.problems.assignment.comparing import LAST_ANSWER, usual_sites
-from evaluation.problems.assignment.regions import absences_of, day_model, modelled, shifted_requests
+from evaluation.problems.assignment.shifted_rounds import absences_of, day_model, modelled, shifted_requests
 from evaluation.simulator.conditions import conditions
 from evaluation.simulator.presets import preset
 from evaluation.simulator.true_rounds import true_times, unknown_truth

@@ -56,7 +56,7 @@ def past_of(jobs: Jobs, start_s: np.ndarray, begin_s: float, time_unit_s: float)
     return Past(memory, jobs.agent[runs], jobs.run_s[runs], jobs.requested_s[runs])
 
 
-def replay_remembering(
+def replay_with_user_history(
     jobs: Jobs,
     pool: Pool,
     score: Score,

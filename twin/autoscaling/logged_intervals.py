@@ -16,14 +16,14 @@ from twin.autoscaling.types import DeploymentMetrics, GatewayMetrics, Grants, Sc
 from twin.contracts import Array
 
 
-class LoggedMoments(NamedTuple):
+class LoggedIntervals(NamedTuple):
     """Moments of decision; leaves [..., deployments, moments]."""
 
     state: ScalingState
     action: ScalingAction  # in steps, as far as it went
 
 
-def logged_moments(config: AutoscalingConfig, log: ScalingLog) -> LoggedMoments:
+def logged_intervals(config: AutoscalingConfig, log: ScalingLog) -> LoggedIntervals:
     """All moments before which the log has no gap as long as the state remembers."""
     events = logged_events(log)
     leaves = jax.tree.leaves(events)
@@ -40,7 +40,7 @@ def logged_moments(config: AutoscalingConfig, log: ScalingLog) -> LoggedMoments:
         jax.tree.map(lambda leaf, at=at: jnp.asarray(leaf[..., at], jnp.float32), events.grants)
         for at in (moments - 1, moments)
     )
-    return LoggedMoments(ScalingState(before, past), action_towards(config, before, after))
+    return LoggedIntervals(ScalingState(before, past), action_towards(config, before, after))
 
 
 def logged_events(log: ScalingLog) -> ScalingEvents:
