@@ -171,13 +171,13 @@ KILLED_WRITER = """
 import sys, time
 from pathlib import Path
 import logs_schema.product as product
-from logs_schema import aside
+from logs_schema import atomic_folders
 path, moment = Path(sys.argv[1]), sys.argv[2]
 def hang(*_):
     print("ready", flush=True)
     time.sleep(60)
 if moment == "between renames":  # where two names cannot be exchanged at once
-    aside._exchanged = lambda one, two: False
+    atomic_folders._exchanged = lambda one, two: False
     rename = Path.rename
     Path.rename = lambda source, goal: hang() if source.name.endswith(".writing") else rename(source, goal)
 with product.writing(path, "table", replace=True) as folder:
