@@ -101,10 +101,8 @@ def autoscalers(
         starts = np.linspace(0, len(rates) - TWIN_STEPS - 2, TWIN_EPISODES).astype(int)
 
         def worth(autoscaler: Autoscaler, starts: np.ndarray) -> np.ndarray:
-            streams = (len(starts),)
-            response = twin_response(
-                twin.laws, free, limits, rates, TWIN_STEPS, typical_grants(log), starts=starts
-            )
+            grants, streams = typical_grants(log), (len(starts),)
+            response = twin_response(twin.laws, free, limits, rates, TWIN_STEPS, grants, starts=starts)
 
             @jax.jit
             def play(key: Array) -> Array:
