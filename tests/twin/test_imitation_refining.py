@@ -143,7 +143,7 @@ def test_by_default_there_is_no_game_and_nothing_depends_on_it() -> None:
 def test_a_game_that_only_harms_gives_the_fitted_answers_back() -> None:
     config = anchored(
         num_members=2, hidden=(8,), num_warm=3, num_steps=3, num_streams=4, evaluate_every=3,
-        game_learning_rate=0.3,
+        game_learning_rate=10.0,
     )  # fmt: skip
     answers = init_generator(jax.random.key(3), ENCODING.cluster, config).answers
     widening = jnp.zeros(NUM_OUTPUTS).at[RUN_SCALES].set(-0.2)
