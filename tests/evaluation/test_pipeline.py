@@ -27,7 +27,7 @@ from logs_schema import Archive, ArchiveWriter
 from logs_schema.errors import ConfigError, ProductError
 from logs_schema.product import read_manifest, writing
 from offline_rl.bundle import TOLERANCE, read_golden, read_network
-from offline_rl.contract import NetworkFacts
+from offline_rl.contract import LEAST_EXPECTED_RESPONSE, NetworkFacts
 from offline_rl.export import named_arrays, split_flat
 from offline_rl.networks import example_in
 from offline_rl.recipes.schedulers import (
@@ -39,7 +39,7 @@ from offline_rl.recipes.schedulers import (
     save_schedulers,
     stacked,
 )
-from offline_rl.rules.in_twin import DESCRIPTIONS
+from offline_rl.rules.in_twin import DESCRIPTIONS, TUNED
 from offline_rl.rules.size_intervals import SIZE_INTERVALS
 from offline_rl.runner import load_network
 from tests.evaluation.tiny_job import KNOWING, RULES, TINY, do
@@ -49,6 +49,9 @@ from twin.placement.history import replay_log
 from twin.placement.learned import AnswerConfig
 from twin.placement.log_windows import training_windows
 from twin.placement.model import PlacementTwin, load_encoding
+
+FROM_LOG = DESCRIPTIONS.keys() - {TUNED[LEAST_EXPECTED_RESPONSE]}
+"""Rules of a log with deadlines."""
 
 
 def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[str, Path]) -> None:
@@ -61,7 +64,7 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
         "bc_greedy",
         "twin",
         "ladder",
-        *DESCRIPTIONS,
+        *FROM_LOG,
         SIZE_INTERVALS,
     }
     knowing = KNOWING[0].name
@@ -168,7 +171,7 @@ def test_what_the_ladder_chose_is_exported_and_judged_under_its_name(products: d
     name, row = schedulers.chosen
     rungs = read_manifest(products["policy"]).extra["rungs"]
     assert rungs[0]["policy"] == "expected_on_time"
-    assert {one["policy"] for one in rungs} == {"bc_greedy", "twin", *DESCRIPTIONS}
+    assert {one["policy"] for one in rungs} == {"bc_greedy", "twin", *FROM_LOG}
     assert [one["policy"] for one in rungs if one["chosen"]] == [name]
     bundle = read_manifest(products["bundle"] / "bundle")
     assert bundle.extra["policy"] == name
