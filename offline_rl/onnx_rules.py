@@ -64,11 +64,12 @@ def rule_scores(graph: "Graph", contract: PolicyContract) -> str:
     if terms.rule == LEAST_EXPECTED_RESPONSE:
         accepted = add("Log", terms.at_least(terms.of_choice("acceptance"), LEAST_ACCEPTANCE))
         worth = add("Sub", accepted, add("Log", terms.at_least(response, TINY)))
-        scores = _less_toll(terms, _less_price(terms, worth))
     else:
         left = add("Sub", terms.duration(terms.of_context("deadline")), delay)
         worth = add("Mul", terms.of_choice("acceptance"), _on_time(terms, left, run))
-        scores = _less_haste(terms, _less_price(terms, _less_toll(terms, worth)), response)
+    scores = _less_price(terms, _less_toll(terms, worth))
+    if terms.rule != LEAST_EXPECTED_RESPONSE:
+        scores = _less_haste(terms, scores, response)
     return add("Cast", scores, to=graph.onnx.TensorProto.FLOAT)
 
 

@@ -30,7 +30,7 @@ from twin.population import (
     sample_agents,
 )
 from twin.population.adversarial import AdversarialConfig
-from twin.population.workload import OnEvaluation
+from twin.population.training import OnEvaluation
 
 FLOOR = "floor"
 AUC_ROWS = 3000

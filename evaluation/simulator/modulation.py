@@ -48,7 +48,7 @@ def draw_hidden(key: Array, world: World, today: DayConditions, streams: Streams
     """Draws the changes of nodes and work in one replication of a day, unless they are given; nodes in the order of
     `today`."""
     if today.hidden is not None:
-        return _alike(today.hidden, streams)
+        return _in_all(streams, today.hidden)
     speed = work = taken_s = None
     if world.slow_nodes.any:
         speed = _draw(jax.random.fold_in(key, _NODES), world.slow_nodes, len(world.nodes), streams)
@@ -68,13 +68,14 @@ def draw_hidden(key: Array, world: World, today: DayConditions, streams: Streams
     return HiddenChanges(speed, work, taken_s)
 
 
-def _alike(hidden: HiddenChanges, streams: Streams) -> HiddenChanges:
-    """The same changes [...] in every stream [..., *streams]."""
+def _in_all(streams: Streams, hidden: HiddenChanges) -> HiddenChanges:
+    """The same changes, leaves [...], in every stream: leaves [..., *streams]."""
 
     def of(leaf: Array) -> Array:
         return jnp.broadcast_to(leaf.reshape(leaf.shape + (1,) * len(streams)), leaf.shape + streams)
 
-    return HiddenChanges(*jax.tree.map(of, tuple(hidden)))
+    alike: HiddenChanges = jax.tree.map(of, hidden)
+    return alike
 
 
 def draw_rate(key: Array, world: World, streams: Streams) -> Path | None:

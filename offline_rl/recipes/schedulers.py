@@ -35,9 +35,8 @@ class Schedulers(NamedTuple):
     clone_curve: np.ndarray  # [evaluations, 2] mean cross-entropy of training and held-out windows, nats
     reward_curve: np.ndarray  # [seeds, updates] mean reward of a settled decision in the twin
     kl_curve: np.ndarray  # [seeds, updates] KL(policy || clone), nats
-    held_out_curve: (
-        np.ndarray
-    )  # [seeds, evaluations] mean reward of the greedy policy with the member held out
+    # [seeds, evaluations] mean reward of the greedy policy with the member held out
+    held_out_curve: np.ndarray
     from_logs: Mapping[str, PyTree]  # name of a learner that needs no twin -> parameters, leaves [seeds, ...]
     # name of a rule, or of the policy that corrects one -> its parameters (`offline_rl.rules`)
     rules: Mapping[str, PyTree]

@@ -17,14 +17,14 @@ from twin.contracts import Array
 
 
 class LoggedIntervals(NamedTuple):
-    """Moments of decision; leaves [..., deployments, moments]."""
+    """Intervals with the decision at the beginning of each; leaves [..., deployments, intervals]."""
 
     state: ScalingState
     action: ScalingAction  # in steps, as far as it went
 
 
 def logged_intervals(config: AutoscalingConfig, log: ScalingLog) -> LoggedIntervals:
-    """All moments before which the log has no gap as long as the state remembers."""
+    """All intervals before which the log has no gap as long as the state remembers."""
     events = logged_events(log)
     leaves = jax.tree.leaves(events)
     whole = np.all([np.isfinite(leaf).reshape(-1, leaf.shape[-1]).all(axis=0) for leaf in leaves], axis=0)

@@ -19,6 +19,7 @@ from twin.contracts import Array, PyTree
 from twin.population.agents import AgentConditions, AgentTable
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
 from twin.population.errors import PopulationError
+from twin.population.training import OnEvaluation
 
 ARRAYS, TEXT = "population.npz", "population.json"
 
@@ -29,9 +30,7 @@ class Training(NamedTuple):
     rows: np.ndarray  # [width, agents] float32
     conditions: np.ndarray  # [conditions, agents] float32
     unit: np.ndarray  # [agents] int, the same for rows of one agent and day
-    on_evaluation: Callable[[int, int, dict[str, float]], Any] | None = (
-        None  # (steps done, steps in all, figures)
-    )
+    on_evaluation: OnEvaluation | None = None
 
 
 class Population(NamedTuple):
@@ -70,7 +69,7 @@ def fit_population(
     population: Population,
     table: AgentTable,
     *,
-    on_evaluation: Callable[[int, int, dict[str, float]], Any] | None = None,
+    on_evaluation: OnEvaluation | None = None,
 ) -> PopulationModel:
     """Learns the workload.
 

@@ -20,6 +20,8 @@ from twin.fitting_loop import FitProgress, fit_keeping_best, is_finite
 from twin.population.errors import PopulationError
 from twin.population.fidelity import GeneratorFidelity
 
+OnEvaluation = Callable[[int, int, dict[str, float]], Any]
+"""(steps done, steps in all, figures): told of every evaluation."""
 ACCURACY_BAND = (0.35, 0.95)
 """Where an adversary's accuracy ought to lie; evaluations outside it are reported."""
 LOW_COVERAGE = 0.9
@@ -70,7 +72,7 @@ def train(
     search: Search,
     data: PyTree,
     config: SearchConfig,
-    on_evaluation: Callable[[int, int, dict[str, float]], Any] | None = None,
+    on_evaluation: OnEvaluation | None = None,
 ) -> tuple[PyTree, dict[str, Any]]:
     """Trains until the search is over.
 

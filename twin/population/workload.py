@@ -7,7 +7,7 @@ population (`refusal`). Both stand in the folder, the twin's manifest and its ce
 
 import datetime as dt
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from twin.population.population import (
     load_population,
     save_population,
 )
+from twin.population.training import OnEvaluation
 
 NONE, FALLBACK = "none", "bootstrap"
 MIN_TRAINED = 1000
@@ -38,7 +39,6 @@ MIN_TRAINED = 1000
 are. With some 500 of two real logs, and 600 simulated ones, the chain was further from unseen agents than the rows
 themselves by far; with 1,200 as near as is wanted."""
 FACTS, TIMES = "facts.json", "arrivals.npz"
-OnEvaluation = Callable[[int, int, dict[str, float]], Any]
 
 
 @dataclass(frozen=True)

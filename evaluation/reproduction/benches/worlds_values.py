@@ -93,12 +93,11 @@ def true_values(
         episodes = _play(key, problem, response, contestants, params, 1, num_replications, num_steps)
         return _values(episodes, len(contestants), 1, None)
 
-    program, found = jax.jit(run), []
+    program, found, seed = jax.jit(run), [], ground_truth(archive.facts)["seed"]
     for place, day in enumerate(days):
         today = conditions(world, (day - first).days)
         if requests is not None:
-            today = with_hidden(world, today, ground_truth(archive.facts)["seed"])
-            today = today._replace(requests=requests[place])
+            today = with_hidden(world, today._replace(requests=requests[place]), seed)
         one = jax.random.fold_in(key, place)
         found.append(program(one, [each.params for each in contestants], today, jnp.int32(day.weekday())))
     return Values.joined([Values(*map(np.asarray, one)) for one in found])
