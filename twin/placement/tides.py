@@ -10,16 +10,18 @@ replayed with the logged arrivals, and no policy observes it. Without it a twin 
 that they cause, and promises short ones to whoever keeps queues short (selection by a hidden cause; compare A. Alomar
 et al., CausalSim, 2023); and a node that is slow for ten minutes is, in the twin, slow for a few runs.
 
-Variance and memory are those that predict the log's own runs best; what gains less than chance may is no tide.
+Variance and memory are those that predict the log's own runs best; what gains less than chance may is no tide. What
+rises everywhere may switch between two states instead (`switching`), where that predicts them better still.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
 from twin.placement.crowding import CrowdedRuns, uncrowded
+from twin.placement.switching import Switching, chance_along, drawn_states, fit_switching
 
 MOST_RUNS = 20_000
 """Runs of a log that tides are estimated from: the last ones."""
@@ -53,6 +55,8 @@ class Tide:
         scatter: Variance of one run around it.
         offset: Mean of the residuals.
         most: Distance from it up to which a residual counts.
+        shift: Of runs in the other of two states; 0: it is a diffusion.
+        usual_s, other_s: That these states last in the mean.
     """
 
     variance: float = 0.0
@@ -60,6 +64,15 @@ class Tide:
     scatter: float = 1.0
     offset: float = 0.0
     most: float = 1.0
+    shift: float = 0.0
+    usual_s: float = 0.0
+    other_s: float = 0.0
+
+    @property
+    def switching(self) -> Switching | None:
+        """Its two states; None where it is a diffusion."""
+        law = Switching(self.shift, self.usual_s, self.other_s, self.offset, self.scatter)
+        return law if self.shift else None
 
 
 def fit_tides(runs: CrowdedRuns, pressure: np.ndarray, num_nodes: int) -> tuple[Tide, Tide]:
@@ -74,7 +87,7 @@ def fit_tides(runs: CrowdedRuns, pressure: np.ndarray, num_nodes: int) -> tuple[
     residual = uncrowded(last, pressure)
     known = np.isfinite(residual) & (last.node >= 0)
     arrival_s, residual, node = last.arrival_s[known], residual[known], last.node[known]
-    everywhere = tide_in(arrival_s, residual, np.zeros_like(node), 1)
+    everywhere = _switched(tide_in(arrival_s, residual, np.zeros_like(node), 1), arrival_s, residual)
     residual = residual - tide_along(everywhere, arrival_s, residual)
     of_node = tide_in(arrival_s, residual, node, num_nodes)
     is_weak = of_node.variance < LEAST_NODE_SHARE * (of_node.variance + of_node.scatter)
@@ -110,8 +123,25 @@ def tide_in(arrival_s: np.ndarray, residual: np.ndarray, place: np.ndarray, num_
     return tried[best] if found[best] > 0.0 else none
 
 
+def _switched(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
+    """The tide of one place, or two states where they forecast the residuals [rows] better."""
+    if not tide.variance:
+        return tide
+    mean, variance = _by_others([tide], arrival_s, residual, np.zeros(len(residual), np.int64), 1, own=True)
+    least = _likelihood(tide, residual, mean[:, 0], variance[:, 0]) + math.log(len(residual))
+    law, found = fit_switching(arrival_s, residual)
+    if found <= least:
+        return tide
+    return replace(
+        tide, variance=law.variance, memory_s=law.memory_s, scatter=law.scatter, offset=law.offset,
+        shift=law.shift, usual_s=law.usual_s, other_s=law.other_s,
+    )  # fmt: skip
+
+
 def tide_along(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> np.ndarray:
     """[rows] float32 the tide everywhere at every arrival, by all other runs; residuals are NaN where unknown."""
+    if law := tide.switching:
+        return (law.shift * (chance_along(law, arrival_s, residual) - law.share)).astype(np.float32)
     return node_tides_along(tide, arrival_s, residual, np.zeros(len(residual), np.int64), 1)[0]
 
 
@@ -139,6 +169,8 @@ def node_tides_along(
 
 def drawn_tide(generator: np.random.Generator, tide: Tide, arrival_s: np.ndarray) -> np.ndarray:
     """[rows] float32 a tide at generated arrivals [rows] (ascending), of which no run tells; stationary."""
+    if law := tide.switching:
+        return (law.shift * (drawn_states(generator, law, arrival_s) - law.share)).astype(np.float32)
     keep = np.concatenate([[0.0], np.exp(-np.diff(arrival_s) / tide.memory_s)])[: len(arrival_s)]
     steps = np.sqrt(tide.variance * (1.0 - keep**2)) * generator.standard_normal(len(keep))
     now, found = 0.0, []
