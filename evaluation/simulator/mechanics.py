@@ -101,7 +101,7 @@ def drawn(world: World, names: Names) -> Mechanics:
         shape = (today.speed.shape[0], TABLE_DEPTH)
         table = _Table(jnp.zeros(shape), jnp.zeros(shape))
         key_hidden = jax.random.fold_in(key, _HIDDEN)
-        rate = draw_rate(key_hidden, world, ())
+        rate = draw_rate(key_hidden, world, today, ())
         first = next_request(key, world, today, names, midnight, midnight, ANY_WEEKDAY, rate)
         return _Drawn(empty_queues(key_hidden, world, today, ()), table, rate), first
 
@@ -133,7 +133,8 @@ def drawn(world: World, names: Names) -> Mechanics:
 
 def hidden_of(key: Array, world: World, today: DayConditions) -> HiddenChanges:
     """The hidden changes of a day that mechanics begin with this key."""
-    return draw_hidden(jax.random.fold_in(key, _HIDDEN), world, today, ())
+    key_hidden = jax.random.fold_in(key, _HIDDEN)
+    return draw_hidden(key_hidden, world, today, ())._replace(rate=draw_rate(key_hidden, world, today, ()))
 
 
 class Unfolding(NamedTuple):
@@ -154,7 +155,7 @@ def begin_unfolding(
     jobs = no_jobs(world, num_slots, streams)
     crowd = fresh_agents(world.num_agents if world.reactions.any else 0, streams)
     hidden = draw_hidden(key_hidden, world, today, streams)
-    return Unfolding(clock_s, jobs, crowd, hidden, draw_rate(key_hidden, world, streams))
+    return Unfolding(clock_s, jobs, crowd, hidden, draw_rate(key_hidden, world, today, streams))
 
 
 def offer_unfolding(

@@ -39,6 +39,7 @@ class HiddenChanges(NamedTuple):
     speed: Path | None = None  # a chain for every node: factor of its speed
     work: Path | None = None  # one chain: factor of the work of arriving requests
     taken_s: Array | None = None  # [cores, nodes, *streams] until when work of the day before has the core
+    rate: Path | None = None  # one chain of mean one over time: factor of the rate of arrivals
 
 
 NOTHING_HIDDEN = HiddenChanges()
@@ -78,10 +79,14 @@ def _in_all(streams: Streams, hidden: HiddenChanges) -> HiddenChanges:
     return alike
 
 
-def draw_rate(key: Array, world: World, streams: Streams) -> Path | None:
-    """Draws the factor of the rate of arrivals, one chain of mean one over time; None where there are no bursts."""
+def draw_rate(key: Array, world: World, today: DayConditions, streams: Streams) -> Path | None:
+    """Draws the factor of the rate of arrivals in one replication of a day, unless it is given; None where there are no
+    bursts."""
     if not world.bursts.any:
         return None
+    if today.hidden is not None:
+        given: Path = _in_all(streams, today.hidden).rate
+        return given
     path = _draw(jax.random.fold_in(key, _RATE), world.bursts, 1, streams)
     return path._replace(value=path.value / world.bursts.mean)
 

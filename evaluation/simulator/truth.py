@@ -43,7 +43,7 @@ def truth_arrivals(
     """
 
     def init(key: Array, streams: Streams) -> tuple[Path | None, First]:
-        rate = draw_rate(key, world, streams)
+        rate = draw_rate(key, world, today, streams)
         clock_s, request, more = next_requests(key, jnp.zeros(streams, jnp.float32), rate)
         return rate, First(clock_s, request, more[None], ~more)
 

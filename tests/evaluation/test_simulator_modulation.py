@@ -153,7 +153,7 @@ def test_a_queue_that_is_slow_now_and_then_waits_as_the_chain_of_both_says():
 
 def test_the_rate_of_a_day_with_bursts_has_the_mean_and_the_variance_that_are_stated():
     world = replace(SMALL, bursts=Periods(6.0, 2_400.0, 600.0))
-    path = draw_rate(jax.random.key(0), world, (REPLICATIONS,))
+    path = draw_rate(jax.random.key(0), world, conditions(world, 0), (REPLICATIONS,))
     ends_s = np.minimum(
         np.concatenate([np.zeros((1, REPLICATIONS)), path.ends_s[:, 0], np.full((1, REPLICATIONS), 1e6)]),
         50_000.0,
@@ -173,7 +173,8 @@ def test_bursts_keep_the_mean_number_and_add_the_variance_they_state():
     assert abs(counts.mean() - 500.0) < 3.5 * np.sqrt(variance / REPLICATIONS)
     assert counts.var(ddof=1) == pytest.approx(variance, rel=0.3)  # 4 standard errors
     assert counts.max() < longest_day(world) == int(500 + 6 * variance**0.5) + 1
-    assert draw_rate(jax.random.key(0), queue(1, 0.3, constant()), ()) is None
+    steady = queue(1, 0.3, constant())
+    assert draw_rate(jax.random.key(0), steady, conditions(steady, 0), ()) is None
 
 
 @pytest.mark.slow
@@ -193,9 +194,9 @@ def test_regimes_multiply_the_hidden_work_of_who_arrives_meanwhile_and_keep_its_
 
 
 def test_a_logs_day_can_be_simulated_anew_with_its_own_hidden_changes():
-    """They explain every run time of the history, and are those of every stream that is given them."""
+    """They explain every run time and the bursts of the history, and are those of every stream that is given them."""
     world = queue(1, 0.001, constant(), requests_per_day=500.0)
-    world = replace(world, regimes=Periods(5.0, 3_000.0, 1_000.0))
+    world = replace(world, regimes=Periods(5.0, 3_000.0, 1_000.0), bursts=Periods(20.0, 9_000.0, 900.0))
     rows = play(world, behaviour("random"), [0, 3], seed=9)
     today = [with_hidden(world, conditions(world, day), 9) for day in (0, 3)]
     low_s = world.services[0].work_s / 2.0
@@ -206,6 +207,12 @@ def test_a_logs_day_can_be_simulated_anew_with_its_own_hidden_changes():
         run_s = (rows.fate.finish_s - rows.fate.start_s)[live, stream]
         np.testing.assert_allclose(run_s, 2.0 * low_s * np.asarray(factor), atol=0.02)
         assert 0.05 < np.mean(run_s > 3.0 * low_s) < 0.6
+        rate = Path(*(leaf[..., None] for leaf in one.hidden.rate))
+        is_burst = np.asarray(value_at(rate, jnp.asarray(rows.arrival_s[live, stream])[None])[0]) > 1.0
+        lasts = np.mean(np.asarray(value_at(rate, jnp.arange(0.0, 86_400.0, 10.0)[None])[0]) > 1.0)
+        assert is_burst.mean() > 0.7 * 20.0 * lasts / (1.0 + 19.0 * lasts)
+    drawn_rate = draw_rate(jax.random.key(1), world, today[1], (3,))
+    np.testing.assert_array_equal(drawn_rate.value[..., 2], today[1].hidden.rate.value)
     drawn = draw_hidden(jax.random.key(1), world, today[1], (3,))
     np.testing.assert_array_equal(drawn.work.value[..., 2], today[1].hidden.work.value)
     np.testing.assert_array_equal(drawn.work.ends_s[..., 0], today[1].hidden.work.ends_s)

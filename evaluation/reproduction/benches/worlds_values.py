@@ -2,7 +2,7 @@
 
 Both systems get the requests of the log, from an empty midnight to the day's last request, and the hidden changes of
 that day (slow periods, regimes: no decision moves them); only the outcomes differ. Where agents leave or pause, the
-workload depends on the world, and days that it simulates take the log's place. All policies are simulated together:
+workload depends on the world, and requests that it draws, with the log's hidden changes and bursts, take its place. All policies are simulated together:
 each has an equal share of the streams, so two programs serve them all.
 """
 
@@ -95,9 +95,9 @@ def true_values(
 
     program, found, seed = jax.jit(run), [], ground_truth(archive.facts)["seed"]
     for place, day in enumerate(days):
-        today = conditions(world, (day - first).days)
+        today = with_hidden(world, conditions(world, (day - first).days), seed)
         if requests is not None:
-            today = with_hidden(world, today._replace(requests=requests[place]), seed)
+            today = today._replace(requests=requests[place])
         one = jax.random.fold_in(key, place)
         found.append(program(one, [each.params for each in contestants], today, jnp.int32(day.weekday())))
     return Values.joined([Values(*map(np.asarray, one)) for one in found])
