@@ -35,7 +35,9 @@ MOST_ANSWERS = 1 << 23
 MOST_SLOTS = 1 << 21
 """Slots of all nodes' books in memory at once."""
 RESOLUTION, LEAST_S = 0.01, 1e-3
-"""Durations within one per cent, or a millisecond, count as equal."""
+"""Durations within one per cent, of a millisecond at least, count as equal."""
+RESOLUTION_OF_WHOLE = 0.02
+"""Part of a whole duration up to which parts of it count as equal."""
 
 
 class Forecast(NamedTuple):
@@ -123,15 +125,20 @@ def forecast(
     return made._replace(surprise=surprise[rows][order], entropy=entropy[rows][order])
 
 
-def ranks(value: np.ndarray, draws: np.ndarray, *, seed: int = 0) -> np.ndarray:
+def ranks(
+    value: np.ndarray, draws: np.ndarray, *, beside_s: np.ndarray | None = None, seed: int = 0
+) -> np.ndarray:
     """[rows] in (0, 1): ranks of durations among their draws [rows, draws]; uniform among equal values, by `seed`.
 
-    Draws that are NaN do not count. Uniform where the value is one more draw.
+    Draws that are NaN do not count. Uniform where the value is one more draw. Where durations are parts of longer ones,
+    `beside_s` [rows] is the rest: values within `RESOLUTION_OF_WHOLE` count as equal.
     """
-    scale = np.log(LEAST_S + value)[:, None]
-    log_draws = np.log(LEAST_S + draws)
-    below = np.sum(log_draws < scale - RESOLUTION, axis=1)
-    equal = np.sum(np.abs(log_draws - scale) <= RESOLUTION, axis=1)
+    resolution = RESOLUTION if beside_s is None else RESOLUTION_OF_WHOLE
+    rest_s = LEAST_S + (np.zeros(len(value)) if beside_s is None else beside_s)
+    scale = np.log(rest_s + value)[:, None]
+    log_draws = np.log(rest_s[:, None] + draws)
+    below = np.sum(log_draws < scale - resolution, axis=1)
+    equal = np.sum(np.abs(log_draws - scale) <= resolution, axis=1)
     even = np.random.default_rng(seed).random(len(value))
     return np.asarray((below + even * (equal + 1)) / (np.sum(np.isfinite(log_draws), axis=1) + 1))
 

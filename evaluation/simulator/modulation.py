@@ -85,8 +85,7 @@ def draw_rate(key: Array, world: World, today: DayConditions, streams: Streams) 
     if not world.bursts.any:
         return None
     if today.hidden is not None:
-        given: Path = _in_all(streams, today.hidden).rate
-        return given
+        return _in_all(streams, today.hidden).rate
     path = _draw(jax.random.fold_in(key, _RATE), world.bursts, 1, streams)
     return path._replace(value=path.value / world.bursts.mean)
 

@@ -225,6 +225,19 @@ def test_ranks_among_draws_of_one_law_are_uniform_and_equals_are_drawn_evenly():
     np.testing.assert_allclose(np.quantile(still, [0.1, 0.5, 0.9]), [0.1, 0.5, 0.9], atol=0.02)
 
 
+def test_parts_of_a_longer_time_are_equal_where_the_whole_is():
+    """Transfers that become slower by a twentieth matter before runs of a tenth of a second, not before runs of a
+    minute; queues that are drawn half as long do, before any run."""
+    random = np.random.default_rng(1)
+    transfer_s, queue_s = np.full(4000, 2.0), random.exponential(60.0, 4000)
+    draws_s = np.full((4000, 19), 1.9)
+    for run_s, quantiles in ((60.0, [0.1, 0.5, 0.9]), (0.1, [0.95, 0.975, 0.995])):
+        rank = ranks(transfer_s, draws_s, beside_s=np.full(4000, run_s))
+        np.testing.assert_allclose(np.quantile(rank, [0.1, 0.5, 0.9]), quantiles, atol=0.02)
+    halved = ranks(queue_s, random.exponential(30.0, (4000, 19)), beside_s=np.full(4000, 60.0))
+    assert halved.mean() > 0.6
+
+
 def test_the_end_of_the_log_hides_forecasts_as_it_hides_answers():
     """Runs that the log does not see end are unknown on both sides; what it sees then has the law of the draws."""
     random = np.random.default_rng(0)
