@@ -8,6 +8,7 @@ from evaluation.problems.placement.dependences import NOTHING, dependences_in_wo
 from tests.twin.made import made_cluster
 from twin.placement.cold_starts import ColdStarts
 from twin.placement.priorities import Priorities
+from twin.placement.reported_ends import ReportedEnds
 from twin.placement.run_filter import DRIFT_PER_DAY, RunDynamics
 from twin.placement.run_labels import RunLabels
 from twin.placement.tides import Tide
@@ -52,6 +53,14 @@ def test_labels_and_driven_out_services_are_named_with_their_sizes():
     part[1, :2] = 0.1
     *_, last = dependences_of(replace(cluster, cold=replace(cold, part=part)))
     assert last == "2 pairs of a service and a node on which it hardly ever starts cold"
+
+
+def test_amended_ends_are_named():
+    ends = ReportedEnds(True, True, {}, {}, {}, 8.0, 2.0, (0.0,))
+    wanted = "ends that the log lacks or has too late, amended by what its nodes can hold"
+    assert dependences_of(made_cluster(), ends=ends) == [wanted]
+    (late,) = dependences_of(made_cluster(), ends=replace(ends, loses=False))
+    assert late.startswith("ends that the log has too late, amended")
 
 
 def test_the_slow_drift_that_is_followed_in_any_case_is_nothing_that_a_log_shows():

@@ -43,6 +43,7 @@ from twin.placement.encoding import Encoding, candidate_set, expected_run_s, lab
 from twin.placement.pace import WorkProgress
 from twin.placement.pieces import pieces
 from twin.placement.repeats import is_repeat
+from twin.placement.reported_ends import amended
 from twin.placement.types import (
     CARRIED,
     COMPLETED,
@@ -75,6 +76,7 @@ def encode_rows(rows: pa.Table, encoding: Encoding, known_until_s: float) -> Enc
         The rows; `start_s` and `finish_s` are inf where they are unknown or later than `known_until_s`. A request that
         was dropped at an unknown instant counts as dropped when it arrived: that it never ran is known.
     """
+    rows = amended(rows, encoding.reported_ends, known_until_s)
     arrival_s = instant_s(rows, "arrival")
     start_s = instant_s(rows, "start")
     start_s = np.where(start_s <= known_until_s, start_s, np.inf)

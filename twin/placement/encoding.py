@@ -33,6 +33,7 @@ from twin.placement.pieces import pieces
 from twin.placement.priorities import QueuedRuns, fit_priorities, priorities_of
 from twin.placement.queue_nodes import bound_queues, with_sets
 from twin.placement.repeats import fit_repeats
+from twin.placement.reported_ends import ReportedEnds, reported_ends_of, with_amended_ends
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
@@ -79,6 +80,7 @@ class Encoding:
         nodes_of_queue: Nodes that a queue's requests may use where they list no candidates, of queues that the log
             shows to be bound to some (see `queue_nodes`).
         run_habits: What agents say of run times, stated or not; None: nothing.
+        reported_ends: How the ends of logged runs are amended; None: not at all.
     """
 
     cluster: Cluster
@@ -91,6 +93,7 @@ class Encoding:
     run_labels: RunLabels | None = None
     nodes_of_queue: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     run_habits: RunHabits | None = None
+    reported_ends: ReportedEnds | None = None
 
     @property
     def trained_until_s(self) -> float:
@@ -116,6 +119,8 @@ class Encoding:
             content["nodes_of_queue"] = dict(self.nodes_of_queue)
         if self.run_habits is not None:
             content["run_habits"] = _plain(self.run_habits)
+        if self.reported_ends is not None:
+            content["reported_ends"] = _plain(self.reported_ends)
         return json.dumps(content, indent=1, sort_keys=True)
 
     @staticmethod
@@ -151,6 +156,7 @@ class Encoding:
             run_labels=run_labels_of(content.get("run_labels")),
             nodes_of_queue={name: tuple(each) for name, each in content.get("nodes_of_queue", {}).items()},
             run_habits=run_habits_of(content.get("run_habits")),
+            reported_ends=reported_ends_of(content.get("reported_ends")),
         )
 
 
@@ -180,9 +186,9 @@ def fit_encoding(
         ConfigError: Unknown granularity or view, no training day, a day without rows.
     """
     _refuse_unknown(archive, train_days, granularity, view)
-    looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
-    rows = pa.concat_tables([one.filter(pa.array(wanted)) for one, wanted in looked_at]).unify_dictionaries()
     nodes, until_s = archive.nodes(), day_start_s(max(train_days)) + DAY_S
+    looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
+    rows, looked_at, ends = with_amended_ends(looked_at, nodes, until_s)
     kinds = nodes["node_class"].to_pylist()
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
@@ -238,7 +244,7 @@ def fit_encoding(
     depth = depth_of([table for table, _ in looked_at], node_of_name, cluster.num_nodes, until_s)
     return Encoding(
         cluster, node_of_name, by_class, tuple(run_of_service), rows["requested_run_s"].null_count < 0.5 * len(rows),
-        replace(problem, depth=depth), tuple(train_days), run_labels, bound, habits,
+        replace(problem, depth=depth), tuple(train_days), run_labels, bound, habits, ends,
     )  # fmt: skip
 
 

@@ -3,6 +3,7 @@
 import numpy as np
 
 from offline_rl.runner.cold_starts import ALWAYS_THERE
+from twin.placement.reported_ends import ReportedEnds
 from twin.placement.run_habits import RunHabits
 from twin.placement.run_labels import RunLabels
 from twin.placement.types import RESOURCES, Cluster
@@ -11,7 +12,10 @@ NOTHING = "nothing beyond the means of services, nodes and agents"
 
 
 def dependences_of(
-    cluster: Cluster, labels: RunLabels | None = None, habits: RunHabits | None = None
+    cluster: Cluster,
+    labels: RunLabels | None = None,
+    habits: RunHabits | None = None,
+    ends: ReportedEnds | None = None,
 ) -> list[str]:
     """One entry for each dependence that a fit has found; empty where it has found none."""
     found = []
@@ -33,6 +37,9 @@ def dependences_of(
     if cluster.hazard:
         most = 3600.0 * max(cluster.hazard)
         found.append(f"nodes that lose what runs on them (up to {most:.2g} times in an hour of running)")
+    if ends is not None:
+        amiss = [text for text, found in (("lacks", ends.loses), ("has too late", ends.is_late)) if found]
+        found.append(f"ends that the log {' or '.join(amiss)}, amended by what its nodes can hold")
     if (repeats := cluster.repeats) is not None:
         found.append(
             f"clients who repeat {repeats.chance:.0%} of failed requests (after some {repeats.delay_s:.3g} s)"

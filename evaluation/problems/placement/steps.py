@@ -136,7 +136,9 @@ def build_twin(
         "num_held_out_offers": twin.report.num_held_out,
         "held_out_log_likelihood": float(np.mean(best)),
         "spread": spread_of(twin.report),
-        "dependences": dependences_of(encoding.cluster, encoding.run_labels, encoding.run_habits),
+        "dependences": dependences_of(
+            encoding.cluster, encoding.run_labels, encoding.run_habits, encoding.reported_ends
+        ),
         "num_carried_overflow": twin.windows.num_overflow,
         "population": workload,
         **({KEPT_BACK: fewer} if fewer else {}),

@@ -1,0 +1,324 @@
+"""Ends of runs that a log lacks, or has too late: amended by what its nodes can hold.
+
+An agent that dies reports no end, one that hangs reports it minutes later; the node has gone on meanwhile. Read to the
+letter, such a log has nodes that hold more than their cores, runs that never end, and requests that begin although
+there is no room: a twin of it learns runs of hours, and its queues never empty. Two things are told from other causes:
+
+* *Lost ends*: runs that began far longer ago than any takes, and are together more than their nodes can hold.
+  (Services that really run on for days leave their nodes with what they have.) Each gets the run time of its kind, by a
+  quantile of the log's own residuals (imputation by a hot deck; D. Rubin, Multiple imputation, 1987).
+* *Late ends*: nodes are overfull by the log, and yet many requests begin at the very instant at which an end makes room
+  for them, far more than by chance: so the cores do bound what a node holds. (Nodes that are shared beyond their cores
+  have no such instants.) An end at which another begins is right. A run that took longer than nearly all of those is
+  taken as one whose end is lost; and where one begins for which there is no room, the most overdue run has ended.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from twin.placement.columns import amount, decided_node, instant_s
+
+FEWEST = 20
+"""Runs without an end, of a log that loses ends, and as many times those that took as long."""
+OVERFULL = 0.02
+"""Share of starts on nodes that are overfull by the log, from which on something is amiss."""
+AT_ONCE, BEYOND_CHANCE = 0.02, 10.0
+"""Share of starts on full nodes for which an end makes room at that instant, and times that share by chance."""
+MINORITY, OVERDUE = 0.4, 2.0
+"""Most runs that may have ended earlier than logged, and how much longer than others, by the log, they take."""
+SAME_S, AWAY_S = 2e-3, 7.0
+"""What counts as one instant; how far from it chance is measured."""
+LONG_QUANTILE, MARGIN = 0.999, 2.0
+"""No run takes longer than so many times this quantile of the log's, as a multiple of its usual run time."""
+CONFIRMED, BELIEVED_QUANTILE = 200, 0.995
+"""Ends at which another run begins, at least, and up to which of their quantiles other ends are believed."""
+NUM_QUANTILES = 65
+NOT_LOST = ["running", "waiting", "dropped", "rejected"]
+"""States of a request that has no end yet, or never began."""
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+MICROSECOND, LEAST_CORES = 1e-6, 1e-6
+
+
+@dataclass(frozen=True)
+class ReportedEnds:
+    """How the ends of a log's runs are amended.
+
+    Attributes:
+        loses: Whether ends are missing.
+        is_late: Whether some are too late.
+        cores: Of every machine, by name.
+        ratio_of_node: Usual run time on a machine, as a multiple of what is stated or usual of the service.
+        run_of_service_s: Usual run time of a service, where a request states none.
+        longest: No run takes longer, as a multiple of its usual time.
+        believed: Ends of longer runs are believed only where another begins at once.
+        log_ratio: Quantiles, evenly from 0 to 1, of the logarithm of run over usual time.
+    """
+
+    loses: bool
+    is_late: bool
+    cores: Mapping[str, float]
+    ratio_of_node: Mapping[str, float]
+    run_of_service_s: Mapping[str, float]
+    longest: float
+    believed: float
+    log_ratio: tuple[float, ...]
+
+
+class _Runs(NamedTuple):
+    """The runs of a log, leaves [rows]."""
+
+    start_s: np.ndarray  # seconds since 1970; NaN where unknown
+    finish_s: np.ndarray  # NaN where unknown
+    is_open: np.ndarray  # bool: began, and neither an end nor a status of going on is known
+    usual_s: np.ndarray
+    machine: np.ndarray  # int; -1 where it is not known, or its cores are not
+    cores: np.ndarray  # of the machine that each takes
+    room: np.ndarray  # cores of the machine; inf where they are not known
+
+
+def with_amended_ends(
+    looked_at: Sequence[tuple[pa.Table, np.ndarray]], nodes: pa.Table, until_s: float
+) -> tuple[pa.Table, list[tuple[pa.Table, np.ndarray]], ReportedEnds | None]:
+    """All rows of the pieces of a log, and the pieces, with their ends amended; and how.
+
+    Args:
+        looked_at: Rows of `requests`, and which of them are of the piece (`twin.placement.pieces`).
+        nodes: The archive's machines.
+        until_s: Seconds since 1970 at which the log was cut.
+    """
+
+    def together(found: Sequence[tuple[pa.Table, np.ndarray]]) -> pa.Table:
+        return pa.concat_tables([one.filter(pa.array(wanted)) for one, wanted in found]).unify_dictionaries()
+
+    rows, found = together(looked_at), list(looked_at)
+    law = fit_reported_ends(rows, nodes, until_s)
+    if law is not None:
+        found = [(amended(one, law, until_s), wanted) for one, wanted in found]
+        rows = together(found)
+    return rows, found, law
+
+
+def reported_ends_of(stored: Mapping[str, Any] | None) -> ReportedEnds | None:
+    """How ends are amended, from JSON."""
+    return None if stored is None else ReportedEnds(**{**stored, "log_ratio": tuple(stored["log_ratio"])})
+
+
+def fit_reported_ends(rows: pa.Table, nodes: pa.Table, until_s: float) -> ReportedEnds | None:
+    """What is amiss with the ends of a log; None: nothing that its nodes give away.
+
+    Args:
+        rows: `requests` of the training days, sorted by arrival.
+        nodes: The archive's machines.
+        until_s: Seconds since 1970 at which the log was cut.
+    """
+    if pc.any(pc.greater(pc.fill_null(rows["num_nodes"], 1), 1)).as_py():
+        return None
+    names, cores = nodes["node_id"].to_pylist(), amount(nodes, "cpu_cores", np.inf)
+    law = ReportedEnds(
+        False, False, dict(zip(names, cores.tolist(), strict=True)), {}, {}, np.inf, np.inf, (0.0,)
+    )
+    law = _with_usual_times(law, rows)
+    runs = _runs(law, rows, until_s)
+    log_ratio = _log_ratio(runs)
+    if len(log_ratio) < FEWEST or not np.isfinite(cores).any():
+        return None
+    longest = MARGIN * float(np.exp(np.quantile(log_ratio, LONG_QUANTILE)))
+    law = replace(law, longest=longest, log_ratio=_quantiles(log_ratio))
+    law = replace(law, loses=_loses_ends(law, runs, until_s))
+    law = _with_late_ends(law, runs, _imputed_s(law, runs, _is_lost(law, runs, until_s) & law.loses))
+    return law if law.loses or law.is_late else None
+
+
+def _loses_ends(law: ReportedEnds, runs: _Runs, until_s: float) -> bool:
+    """Whether runs without an end are too many to be those that take longest, and more than their nodes can hold."""
+    lost = _is_lost(law, runs, until_s)
+    taken_so_long = int(np.sum(_log_ratio(runs) > np.log(law.longest)))
+    bounded = lost & (runs.machine >= 0)
+    if lost.sum() < FEWEST * (1 + taken_so_long) or not bounded.any():
+        return False
+    held = np.bincount(runs.machine[bounded], runs.cores[bounded])[runs.machine[bounded]]
+    return float(np.mean(held > runs.room[bounded])) > 0.5
+
+
+def _with_late_ends(law: ReportedEnds, runs: _Runs, finish_s: np.ndarray) -> ReportedEnds:
+    """With what is known of late ends, if there are any once lost ones [rows] are imputed."""
+    if _overfull(runs, finish_s) < OVERFULL or not _cores_bound(runs, finish_s):
+        return law
+    earlier = _emptied_s(runs, finish_s) < runs.finish_s
+    late, others, right = (_log_ratio(_only(runs, one)) for one in (earlier, ~earlier, _confirmed(runs)))
+    if len(right) < CONFIRMED or not 0 < len(late) <= MINORITY * (len(late) + len(others)):
+        return law
+    if np.median(late) < np.median(others) + np.log(OVERDUE):
+        return law
+    believed = float(np.exp(np.quantile(right, BELIEVED_QUANTILE)))
+    return replace(law, is_late=True, believed=believed, log_ratio=_quantiles(right))
+
+
+def amended(rows: pa.Table, law: ReportedEnds | None, until_s: float) -> pa.Table:
+    """The rows of `requests` with their ends as amended; as they are where nothing is amiss.
+
+    Args:
+        rows: Sorted by arrival.
+        law: Of `fit_reported_ends`.
+        until_s: Seconds since 1970 up to which the log is known.
+    """
+    if law is None:
+        return rows
+    runs = _runs(law, rows, until_s)
+    lost = _is_lost(law, runs, until_s) & law.loses
+    with np.errstate(invalid="ignore"):
+        unbelieved = (runs.finish_s - runs.start_s > law.believed * runs.usual_s) & ~_confirmed(runs)
+    finish_s = _imputed_s(law, runs, lost | unbelieved)
+    if law.is_late:
+        finish_s = _emptied_s(runs, finish_s)
+    moved = np.isfinite(finish_s) & (finish_s != runs.finish_s)
+    micros = np.where(moved, np.round(np.where(moved, finish_s, 0.0) / MICROSECOND), 0).astype(np.int64)
+    finish = pc.if_else(pa.array(moved), pa.array(micros).cast(rows["finish"].type), rows["finish"])
+    status = pc.if_else(pa.array(lost), "completed", pc.cast(rows["status"], pa.string()))
+    for name, column in (("finish", finish), ("status", status)):
+        kind = rows.schema.field(name).type
+        rows = rows.set_column(rows.schema.get_field_index(name), name, pc.cast(column, kind))
+    return rows
+
+
+def _labels(rows: pa.Table, name: str) -> np.ndarray:
+    column = decided_node(rows) if name == "node" else rows[name]
+    return np.array(pc.fill_null(pc.cast(column, pa.string()), "").to_pylist(), str)
+
+
+def _medians(labels: np.ndarray, values: np.ndarray) -> dict[str, float]:
+    """Median of the known values of every label that has any."""
+    known = np.isfinite(values)
+    names, place = np.unique(labels[known], return_inverse=True)
+    order = np.lexsort((values[known], place))
+    first = np.searchsorted(place[order], np.arange(len(names) + 1))
+    middle = values[known][order][(first[:-1] + first[1:] - 1) // 2]
+    return dict(zip(names.tolist(), middle.tolist(), strict=True))
+
+
+def _of(table: Mapping[str, float], labels: np.ndarray, missing: float) -> np.ndarray:
+    names, place = np.unique(labels, return_inverse=True)
+    return np.array([table.get(name, missing) for name in names.tolist()])[place]
+
+
+def _with_usual_times(law: ReportedEnds, rows: pa.Table) -> ReportedEnds:
+    run_s = instant_s(rows, "finish") - instant_s(rows, "start")
+    law = replace(law, run_of_service_s=_medians(_labels(rows, "service"), run_s))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = run_s / _stated_s(law, rows)
+    return replace(law, ratio_of_node=_medians(_labels(rows, "node"), np.where(ratio > 0.0, ratio, np.nan)))
+
+
+def _stated_s(law: ReportedEnds, rows: pa.Table) -> np.ndarray:
+    stated_s = amount(rows, "requested_run_s", np.nan)
+    return np.where(stated_s > 0.0, stated_s, _of(law.run_of_service_s, _labels(rows, "service"), np.nan))
+
+
+def _runs(law: ReportedEnds, rows: pa.Table, until_s: float) -> _Runs:
+    start_s, finish_s, machine = instant_s(rows, "start"), instant_s(rows, "finish"), _labels(rows, "node")
+    start_s, finish_s = (np.where(at_s <= until_s, at_s, np.nan) for at_s in (start_s, finish_s))
+    known = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=pa.array(NOT_LOST))
+    is_open = np.isfinite(start_s) & np.isnan(finish_s) & ~known.to_numpy(zero_copy_only=False)
+    index = {name: place for place, (name, cores) in enumerate(law.cores.items()) if np.isfinite(cores)}
+    return _Runs(
+        start_s, finish_s, is_open, _stated_s(law, rows) * _of(law.ratio_of_node, machine, 1.0),
+        _of(index, machine, -1).astype(int), amount(rows, "cpu_cores", 1.0), _of(law.cores, machine, np.inf),
+    )  # fmt: skip
+
+
+def _only(runs: _Runs, known: np.ndarray) -> _Runs:
+    """The runs with the ends of some [rows] alone."""
+    return runs._replace(finish_s=np.where(known, runs.finish_s, np.nan))
+
+
+def _log_ratio(runs: _Runs) -> np.ndarray:
+    """Ascending logarithms of run over usual time, where both are known."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.log((runs.finish_s - runs.start_s) / runs.usual_s)
+    return np.sort(ratio[np.isfinite(ratio)])
+
+
+def _quantiles(log_ratio: np.ndarray) -> tuple[float, ...]:
+    return tuple(np.quantile(log_ratio, np.linspace(0.0, 1.0, NUM_QUANTILES)).tolist())
+
+
+def _is_lost(law: ReportedEnds, runs: _Runs, until_s: float) -> np.ndarray:
+    """[rows] bool: no run takes so long as these would have by now."""
+    with np.errstate(invalid="ignore"):
+        return runs.is_open & (runs.start_s + law.longest * runs.usual_s < until_s)
+
+
+def _confirmed(runs: _Runs) -> np.ndarray:
+    """[rows] bool: another run begins on the machine as each ends."""
+    found = np.zeros(len(runs.start_s), bool)
+    for machine in range(int(runs.machine.max(initial=-1)) + 1):
+        here = np.flatnonzero((runs.machine == machine) & np.isfinite(runs.start_s))
+        starts_s, ends_s = np.sort(runs.start_s[here]), runs.finish_s[here]
+        next_s = np.append(starts_s, np.inf)[np.searchsorted(starts_s, ends_s - SAME_S)]
+        found[here] = next_s <= ends_s + SAME_S  # never of an end that is not known
+    return found
+
+
+def _imputed_s(law: ReportedEnds, runs: _Runs, lost: np.ndarray) -> np.ndarray:
+    """[rows] ends, those that are lost as of another run: which one, a hash of the start says."""
+    micros = np.where(lost, runs.start_s / MICROSECOND, 0.0).astype(np.uint64)
+    level = (micros * GOLDEN >> np.uint64(11)).astype(float) / 2.0**53
+    ratio = np.exp(np.interp(level, np.linspace(0.0, 1.0, len(law.log_ratio)), law.log_ratio))
+    return np.where(lost, runs.start_s + ratio * runs.usual_s, runs.finish_s)
+
+
+def _fits(runs: _Runs, finish_s: np.ndarray, at_s: np.ndarray, after_s: float) -> np.ndarray:
+    """[rows] bool: whether each run's machine has room for it at `at_s` [rows], given that what ends until `after_s`
+    later is gone."""
+    found = np.ones(len(at_s), bool)
+    for machine in range(int(runs.machine.max(initial=-1)) + 1):
+        here = np.flatnonzero((runs.machine == machine) & np.isfinite(runs.start_s))
+        cores, starts_s = runs.cores[here], runs.start_s[here]
+        ends_s = np.where(np.isfinite(finish_s[here]), finish_s[here], np.inf)
+        by_start, by_end = np.argsort(starts_s, kind="stable"), np.argsort(ends_s, kind="stable")
+        begun, ended = (np.append(0.0, np.cumsum(cores[order])) for order in (by_start, by_end))
+        before = np.searchsorted(starts_s[by_start], at_s[here], side="left")
+        gone = np.searchsorted(ends_s[by_end], at_s[here] + after_s, side="right")
+        held = begun[before] - ended[np.minimum(gone, before)]
+        found[here] = held + cores <= runs.room[here] + LEAST_CORES
+    return found
+
+
+def _overfull(runs: _Runs, finish_s: np.ndarray) -> float:
+    """Share of starts, on machines whose cores are known, for which there is no room."""
+    begun = np.isfinite(runs.start_s) & (runs.machine >= 0)
+    return float(np.mean(~_fits(runs, finish_s, runs.start_s, SAME_S)[begun])) if begun.any() else 0.0
+
+
+def _cores_bound(runs: _Runs, finish_s: np.ndarray) -> bool:
+    """Whether requests begin as soon as an end makes room for them."""
+
+    def made_room(at_s: np.ndarray) -> float:
+        full = np.isfinite(runs.start_s) & ~_fits(runs, finish_s, at_s, -SAME_S)
+        return float(np.mean(_fits(runs, finish_s, at_s, SAME_S)[full])) if full.any() else 0.0
+
+    by_chance = max(made_room(runs.start_s - AWAY_S), made_room(runs.start_s + AWAY_S))
+    return made_room(runs.start_s) >= max(AT_ONCE, BEYOND_CHANCE * by_chance)
+
+
+def _emptied_s(runs: _Runs, finish_s: np.ndarray) -> np.ndarray:
+    """[rows] ends, of the most overdue runs as early as another begins that has no room otherwise."""
+    found = finish_s.copy()
+    on: dict[int, list[int]] = {}
+    begun = np.flatnonzero(np.isfinite(runs.start_s) & (runs.machine >= 0))
+    for row in begun[np.argsort(runs.start_s[begun], kind="stable")].tolist():
+        now_s, machine = runs.start_s[row], int(runs.machine[row])
+        held = [one for one in on.get(machine, []) if not found[one] <= now_s + SAME_S]
+        free = runs.room[row] - runs.cores[row] - sum(runs.cores[one] for one in held)
+        for one in sorted(held, key=lambda one: (runs.start_s[one] - now_s) / runs.usual_s[one]):
+            if free >= -LEAST_CORES:
+                break
+            found[one] = now_s
+            free += runs.cores[one]
+        on[machine] = [one for one in held if not found[one] <= now_s] + [row]
+    return found
