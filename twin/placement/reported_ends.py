@@ -69,7 +69,7 @@ class ReportedEnds:
     log_ratio: tuple[float, ...]
 
 
-class _Runs(NamedTuple):
+class _ReportedRuns(NamedTuple):
     """The runs of a log, leaves [rows]."""
 
     start_s: np.ndarray  # seconds since 1970; NaN where unknown
@@ -134,7 +134,7 @@ def fit_reported_ends(rows: pa.Table, nodes: pa.Table, until_s: float) -> Report
     return law if law.loses or law.is_late else None
 
 
-def _loses_ends(law: ReportedEnds, runs: _Runs, until_s: float) -> bool:
+def _loses_ends(law: ReportedEnds, runs: _ReportedRuns, until_s: float) -> bool:
     """Whether runs without an end are too many to be those that take longest, and more than their nodes can hold."""
     lost = _is_lost(law, runs, until_s)
     taken_so_long = int(np.sum(_log_ratio(runs) > np.log(law.longest)))
@@ -145,7 +145,7 @@ def _loses_ends(law: ReportedEnds, runs: _Runs, until_s: float) -> bool:
     return float(np.mean(held > runs.room[bounded])) > 0.5
 
 
-def _with_late_ends(law: ReportedEnds, runs: _Runs, finish_s: np.ndarray) -> ReportedEnds:
+def _with_late_ends(law: ReportedEnds, runs: _ReportedRuns, finish_s: np.ndarray) -> ReportedEnds:
     """With what is known of late ends, if there are any once lost ones [rows] are imputed."""
     if _overfull(runs, finish_s) < OVERFULL or not _cores_bound(runs, finish_s):
         return law
@@ -219,24 +219,24 @@ def _stated_s(law: ReportedEnds, rows: pa.Table) -> np.ndarray:
     return np.where(stated_s > 0.0, stated_s, _of(law.run_of_service_s, _labels(rows, "service"), np.nan))
 
 
-def _runs(law: ReportedEnds, rows: pa.Table, until_s: float) -> _Runs:
+def _runs(law: ReportedEnds, rows: pa.Table, until_s: float) -> _ReportedRuns:
     start_s, finish_s, machine = instant_s(rows, "start"), instant_s(rows, "finish"), _labels(rows, "node")
     start_s, finish_s = (np.where(at_s <= until_s, at_s, np.nan) for at_s in (start_s, finish_s))
     known = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=pa.array(NOT_LOST))
     is_open = np.isfinite(start_s) & np.isnan(finish_s) & ~known.to_numpy(zero_copy_only=False)
     index = {name: place for place, (name, cores) in enumerate(law.cores.items()) if np.isfinite(cores)}
-    return _Runs(
+    return _ReportedRuns(
         start_s, finish_s, is_open, _stated_s(law, rows) * _of(law.ratio_of_node, machine, 1.0),
         _of(index, machine, -1).astype(int), amount(rows, "cpu_cores", 1.0), _of(law.cores, machine, np.inf),
     )  # fmt: skip
 
 
-def _only(runs: _Runs, known: np.ndarray) -> _Runs:
+def _only(runs: _ReportedRuns, known: np.ndarray) -> _ReportedRuns:
     """The runs with the ends of some [rows] alone."""
     return runs._replace(finish_s=np.where(known, runs.finish_s, np.nan))
 
 
-def _log_ratio(runs: _Runs) -> np.ndarray:
+def _log_ratio(runs: _ReportedRuns) -> np.ndarray:
     """Ascending logarithms of run over usual time, where both are known."""
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log((runs.finish_s - runs.start_s) / runs.usual_s)
@@ -247,13 +247,13 @@ def _quantiles(log_ratio: np.ndarray) -> tuple[float, ...]:
     return tuple(np.quantile(log_ratio, np.linspace(0.0, 1.0, NUM_QUANTILES)).tolist())
 
 
-def _is_lost(law: ReportedEnds, runs: _Runs, until_s: float) -> np.ndarray:
+def _is_lost(law: ReportedEnds, runs: _ReportedRuns, until_s: float) -> np.ndarray:
     """[rows] bool: no run takes so long as these would have by now."""
     with np.errstate(invalid="ignore"):
         return runs.is_open & (runs.start_s + law.longest * runs.usual_s < until_s)
 
 
-def _confirmed(runs: _Runs) -> np.ndarray:
+def _confirmed(runs: _ReportedRuns) -> np.ndarray:
     """[rows] bool: another run begins on the machine as each ends."""
     found = np.zeros(len(runs.start_s), bool)
     for machine in range(int(runs.machine.max(initial=-1)) + 1):
@@ -264,7 +264,7 @@ def _confirmed(runs: _Runs) -> np.ndarray:
     return found
 
 
-def _imputed_s(law: ReportedEnds, runs: _Runs, lost: np.ndarray) -> np.ndarray:
+def _imputed_s(law: ReportedEnds, runs: _ReportedRuns, lost: np.ndarray) -> np.ndarray:
     """[rows] ends, those that are lost as of another run: which one, a hash of the start says."""
     micros = np.where(lost, runs.start_s / MICROSECOND, 0.0).astype(np.uint64)
     level = (micros * GOLDEN >> np.uint64(11)).astype(float) / 2.0**53
@@ -272,7 +272,7 @@ def _imputed_s(law: ReportedEnds, runs: _Runs, lost: np.ndarray) -> np.ndarray:
     return np.where(lost, runs.start_s + ratio * runs.usual_s, runs.finish_s)
 
 
-def _fits(runs: _Runs, finish_s: np.ndarray, at_s: np.ndarray, after_s: float) -> np.ndarray:
+def _fits(runs: _ReportedRuns, finish_s: np.ndarray, at_s: np.ndarray, after_s: float) -> np.ndarray:
     """[rows] bool: whether each run's machine has room for it at `at_s` [rows], given that what ends until `after_s`
     later is gone."""
     found = np.ones(len(at_s), bool)
@@ -289,13 +289,13 @@ def _fits(runs: _Runs, finish_s: np.ndarray, at_s: np.ndarray, after_s: float) -
     return found
 
 
-def _overfull(runs: _Runs, finish_s: np.ndarray) -> float:
+def _overfull(runs: _ReportedRuns, finish_s: np.ndarray) -> float:
     """Share of starts, on machines whose cores are known, for which there is no room."""
     begun = np.isfinite(runs.start_s) & (runs.machine >= 0)
     return float(np.mean(~_fits(runs, finish_s, runs.start_s, SAME_S)[begun])) if begun.any() else 0.0
 
 
-def _cores_bound(runs: _Runs, finish_s: np.ndarray) -> bool:
+def _cores_bound(runs: _ReportedRuns, finish_s: np.ndarray) -> bool:
     """Whether requests begin as soon as an end makes room for them."""
 
     def made_room(at_s: np.ndarray) -> float:
@@ -306,7 +306,7 @@ def _cores_bound(runs: _Runs, finish_s: np.ndarray) -> bool:
     return made_room(runs.start_s) >= max(AT_ONCE, BEYOND_CHANCE * by_chance)
 
 
-def _emptied_s(runs: _Runs, finish_s: np.ndarray) -> np.ndarray:
+def _emptied_s(runs: _ReportedRuns, finish_s: np.ndarray) -> np.ndarray:
     """[rows] ends, of the most overdue runs as early as another begins that has no room otherwise."""
     found = finish_s.copy()
     on: dict[int, list[int]] = {}
