@@ -125,12 +125,31 @@ class PlacementLoop:
                         return False
             return True
 
-        return (
-            next(
-                time_s for time_s in sorted([self.clock_s, *(end_s for end_s, *_ in held)]) if enough(time_s)
-            )
-            - self.clock_s
-        )
+        times_s = sorted([self.clock_s, *(end_s for end_s, *_ in held)])
+        room_s = next(time_s for time_s in times_s if enough(time_s))
+        if self.cluster.in_order:
+            ahead = [
+                one["fate"]["start_s"] for one in self.in_flight[node] if one["fate"]["start_s"] < math.inf
+            ]
+            room_s = max([room_s, *ahead])
+        if self.cluster.permits and (most := self.cluster.permits[self.request["service"]]):
+            room_s = self._permit_s(room_s, most)
+        return room_s - self.clock_s
+
+    def _permit_s(self, from_s: float, most: int) -> float:
+        """When fewer than `most` of the requested service run, wherever; those that wait count from halfway on."""
+        spans = []
+        for one in (one for there in self.in_flight for one in there):
+            start_s, finish_s = one["fate"]["start_s"], one["fate"]["finish_s"]
+            if one["service"] != self.request["service"] or (math.isinf(start_s) and math.isfinite(finish_s)):
+                continue
+            start_s = self.clock_s if math.isinf(start_s) else start_s
+            finish_s = start_s + one["expected_run_s"] if math.isinf(finish_s) else finish_s
+            spans.append((0.5 * (self.clock_s + start_s), finish_s))
+        for time_s in sorted([from_s, *(end_s for _, end_s in spans if end_s > from_s)]):
+            if sum(begin_s <= time_s < end_s for begin_s, end_s in spans) < most:
+                return time_s
+        raise AssertionError("the last one leaves")
 
     def stretch(self, node: int) -> float:
         """Mean log of the runs that are fated on a node, over what is usual there, drawn to 0."""

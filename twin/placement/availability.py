@@ -26,6 +26,7 @@ from twin.contracts import Array
 from twin.placement.features import wakes_left_s
 from twin.placement.run_levels import usual_levels
 from twin.placement.types import COMPLETED, EMPTY, FAILED, Cluster, Leaf, PlacementState
+from twin.placement.waiting import TAKEN
 
 _TOLERANCE = 1e-5
 _MOST_STRETCH = 1.5
@@ -147,11 +148,7 @@ def time_to_availability_s(
     """
     table, clock = state.in_flight, state.clock_s[None, None]
     here = _on(node)
-    start_s, finish_s = here(table.start_s), here(table.finish_s)
-    begins_s = jnp.where(jnp.isfinite(start_s), start_s, clock)
-    ends_s = jnp.where(jnp.isfinite(finish_s), finish_s, begins_s + here(table.expected_run_s))
-    given_up = jnp.isfinite(finish_s) & ~jnp.isfinite(start_s)
-    holds = (here(table.decision) != EMPTY) & ~given_up
+    begins_s, ends_s, holds = _held(state, here)
     if cluster.priorities is not None:
         own = cluster.priorities.of(state.request.queue, jnp)
         holds &= cluster.priorities.counts(here(table.rank), own[None], begins_s <= clock)
@@ -166,10 +163,49 @@ def time_to_availability_s(
         has_room_s = _first_enough(leaves_in_s, shares, left)
     else:
         has_room_s = _first_gap(jnp.where(holds, begins_s - clock, 0.0), leaves_in_s, shares, left)
+    if cluster.in_order:
+        ahead_s = jnp.where(holds, jnp.maximum(begins_s - clock, 0.0), 0.0)
+        has_room_s = jnp.maximum(has_room_s, jnp.max(ahead_s, axis=0))
+    if cluster.permits:
+        has_room_s = _time_to_permit_s(cluster, state, has_room_s)
     if cluster.wakes is None:
         return has_room_s
     awake_s = jnp.take_along_axis(wakes_left_s(cluster.wakes, state)[:, None], node[None], axis=0)[0]
     return jnp.maximum(has_room_s, awake_s)
+
+
+def _held(state: PlacementState, here: Callable[[Array], Array]) -> tuple[Array, Array, Array]:
+    """When what nodes hold begins and ends, and what holds a place; leaves as `here` takes them from the table."""
+    table, clock = state.in_flight, state.clock_s[None, None]
+    start_s, finish_s = here(table.start_s), here(table.finish_s)
+    begins_s = jnp.where(jnp.isfinite(start_s), start_s, clock)
+    ends_s = jnp.where(jnp.isfinite(finish_s), finish_s, begins_s + here(table.expected_run_s))
+    given_up = jnp.isfinite(finish_s) & ~jnp.isfinite(start_s)
+    return begins_s, ends_s, (here(table.decision) != EMPTY) & ~given_up
+
+
+def _time_to_permit_s(cluster: Cluster, state: PlacementState, room_s: Array) -> Array:
+    """[seats, *streams] until one more of a request's service may run, wherever others do, from when there is room."""
+
+    def of_all(leaf: Array) -> Array:  # [nodes, depth, *streams] -> [nodes x depth, 1, *streams]
+        return leaf.reshape(-1, 1, *leaf.shape[2:])
+
+    service = state.request.service
+    begins_s, ends_s, holds = _held(state, of_all)
+    holds = holds & (of_all(state.in_flight.service) == service[None])
+    clock = state.clock_s[None, None]
+    taken_in_s, leaves_in_s = TAKEN * (begins_s - clock), ends_s - clock
+    permits = jnp.asarray(cluster.permits, jnp.int32)[service]
+
+    def runs(at_s: Array) -> Array:
+        running = holds & (taken_in_s <= at_s[None]) & (leaves_in_s > at_s[None])
+        return running & ((permits > 0) & (jnp.sum(running, axis=0) >= permits))[None]
+
+    def later(at_s: Array) -> Array:  # where all permits are taken, the next time at which one is given back
+        leaves_s = jnp.min(jnp.where(runs(at_s), leaves_in_s, jnp.inf), axis=0)
+        return jnp.where(jnp.isfinite(leaves_s), leaves_s, at_s)
+
+    return jax.lax.while_loop(lambda at_s: jnp.any(runs(at_s)), later, room_s)
 
 
 def share_per_unit(cluster: Cluster, resource: int, node: Array) -> Array:

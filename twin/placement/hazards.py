@@ -27,6 +27,8 @@ from twin.placement.types import COMPLETED, FAILED, UNKNOWN
 
 FEWEST = 40
 """Failures of a log, at least."""
+LEAST_LOST = 0.02
+"""Share of the failures that are losses of nodes, at least: less is what services explain."""
 PRIOR = 20.0
 """Requests' worth of the usual failures that those of a service and queue are drawn to."""
 ROUNDS = 60
@@ -150,7 +152,9 @@ def fit_hazards(runs: Exposures, class_of_node: Sequence[object]) -> tuple[float
         gains[held] = _log_likelihood(_fit(some, of_class), left_out) - plain
     if clear_gain(gains, stretch) <= 0.0:
         return ()
-    return tuple(_fit(runs, of_class).of_node.tolist())
+    hazard = _fit(runs, of_class).of_node
+    losses = float(np.sum(hazard * np.bincount(runs.node, runs.ran_s, len(hazard))))
+    return tuple(hazard.tolist()) if losses >= LEAST_LOST * runs.failed.sum() else ()
 
 
 def _wherever(runs: Exposures) -> Exposures:

@@ -206,6 +206,9 @@ def _planned(
             has_room &= jnp.sum(jnp.where(runs, share, 0.0), axis=0)[None] + share <= 1.0 + _TOLERANCE
         due_s = at_s + _ROUNDED[0] * at_s + _ROUNDED[1] * jnp.abs(clock_s)
         due = held.lives & ~begun & (begin_s <= due_s[None]) & (has_room | ~jnp.any(runs, axis=0)[None])
+        if cluster.in_order:
+            waits = held.lives & ~begun
+            due &= held.arrival_s <= jnp.min(jnp.where(waits, held.arrival_s, none), axis=0)[None]
         first = jnp.argmin(jnp.where(due, held.arrival_s, none), axis=0)
         starts = due & (index == first[None])
         goes_on = ~jnp.any(starts, axis=0)

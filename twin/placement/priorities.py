@@ -123,7 +123,7 @@ def _overtaking(held: QueuedRuns, num_queues: int) -> tuple[np.ndarray, np.ndarr
     """[queues, queues] how often a later request of one started before a waiting one of another, and how often there
     was such a pair."""
     overtook, met = np.zeros((2, num_queues, num_queues))
-    for row, there in _held(held):
+    for row, there in held_before(held):
         waiting = there[held.start_s[there] > held.arrival_s[row]]
         np.add.at(met[held.queue[row]], held.queue[waiting], 1.0)
         passed = waiting[held.start_s[waiting] > held.start_s[row]]
@@ -131,7 +131,7 @@ def _overtaking(held: QueuedRuns, num_queues: int) -> tuple[np.ndarray, np.ndarr
     return overtook, met
 
 
-def _held(held: QueuedRuns) -> Iterator[tuple[int, np.ndarray]]:
+def held_before(held: QueuedRuns) -> Iterator[tuple[int, np.ndarray]]:
     """Every row, and the earlier rows that its node holds as it arrives."""
     there: dict[tuple[int, int], np.ndarray] = {}
     place = list(zip(held.stretch.tolist(), held.node.tolist(), strict=True))
@@ -146,18 +146,18 @@ def _until_room(held: QueuedRuns, cores_of_node: np.ndarray, rank: np.ndarray) -
     """[3, rows] seconds until so many of a node's requests have left that there are cores: of all, of those that go
     before or run already, of those that go before."""
     found = np.zeros((3, len(rank)))
-    for row, there in _held(held):
+    for row, there in held_before(held):
         before = rank[there] <= rank[row]
         runs = held.start_s[there] <= held.arrival_s[row]
         left = cores_of_node[held.node[row]] - held.cores[row]
         for number, chosen in enumerate((np.ones(len(there), bool), before | runs, before)):
-            found[number, row] = _first_enough(
+            found[number, row] = first_enough(
                 held.finish_s[there[chosen]] - held.arrival_s[row], held.cores[there[chosen]], left
             )
     return found
 
 
-def _first_enough(leaves_in_s: np.ndarray, cores: np.ndarray, left: float) -> float:
+def first_enough(leaves_in_s: np.ndarray, cores: np.ndarray, left: float) -> float:
     """The first time at which what has not left has at most so many cores."""
     order = np.argsort(-leaves_in_s)
     over = np.flatnonzero(np.cumsum(cores[order]) > max(left, 0.0) + 1e-6)

@@ -99,6 +99,10 @@ class Cluster:
             does not show any, None.
         pace: How fast runs go beside others (see `pace`); by default, and where the log does not show that it matters,
             None.
+        in_order: Whether a request that waits holds up those behind it on its node (see `waiting`); by default, and
+            where the log does not show it, not.
+        permits: [services] how many requests of each run at once on all nodes, 0 without a limit (see `waiting`); by
+            default, and where the log does not show any, empty.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -134,6 +138,8 @@ class Cluster:
     repeats: Repeats | None = None
     priorities: Priorities | None = None
     pace: Pace | None = None
+    in_order: bool = False
+    permits: tuple[int, ...] = ()
 
     @property
     def limited(self) -> tuple[int, ...]:

@@ -46,6 +46,12 @@ def dependences_of(
         )
     if cluster.scarce:
         found.append(f"requests that wait for {' and '.join(RESOURCES[each] for each in cluster.scarce)}")
+    if cluster.in_order:
+        found.append("nodes that start requests in the order in which they came")
+    if cluster.permits:
+        limits = zip(cluster.services, cluster.permits, strict=True)
+        of_each = ", ".join(f"{most} of {service}" for service, most in limits if most)
+        found.append(f"services of which so many run at once, on all nodes together: {of_each}")
     if cluster.dynamics.moved:
         found.append("run times of nodes and services that move, and are followed")
     if cluster.tide.variance:

@@ -1,0 +1,132 @@
+"""What a request waits for beside room on its node, read off a log: those ahead of it, and permits of its service.
+
+*In order*: a node starts its requests as they came, so that one which waits, for many cores, a GPU or a permit, holds
+up whoever is behind it, though there is room. A log shows it by what does not happen: hardly any request starts
+before an earlier one that waits on its node.
+
+*Permits*: of a service no more than so many run at once, on all nodes together: licences, connections to a database. A
+log shows it by requests that found nobody waiting on their node, and cores free: where so many of the service run they
+wait, and where fewer do they begin at once.
+
+Both count where they forecast waits better than without, beyond chance and by a share of the variance, so that nothing
+changes elsewhere. Answers go by them; what a policy observes does not.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
+from twin.placement.priorities import MOST_ROWS, UNIT_S, QueuedRuns, first_enough, held_before
+
+FEWEST_MET = 100
+"""Requests that found others waiting on their node, without which nothing is said of the order."""
+MOST_PASSED = 0.02
+"""Share of them that start before one of those, at most, where they start in order."""
+FEWEST_AT_LIMIT = 20
+"""Requests that found room and nobody waiting, but all permits taken, without which a service has none."""
+MOST_AT_ONCE = 0.1
+"""Share of them that wait no longer, at most, than nearly all of those that found a permit."""
+TAKEN = 0.5
+"""Share of the time until a request begins from which on it counts as having its permit: starts that answers draw
+scatter about the instant at which one is given back, and nobody else is to take it in between."""
+_AT_LIMIT, _NEARLY_ALL = 0.995, 0.9
+_DEVIATIONS = 2.0
+"""Standard errors by which forecasts are better; that nobody passes, or that nobody begins, is evidence by itself."""
+
+
+class _Found(NamedTuple):
+    """What every request found on its node; leaves [rows]."""
+
+    room_s: np.ndarray  # until so many have left that there are cores
+    started_s: np.ndarray  # until the last of them began
+    has_room: np.ndarray  # bool: nobody waits, and there are cores
+    met: np.ndarray  # bool: some wait
+    passed: np.ndarray  # bool: it starts before one of those
+
+
+def fit_waiting(
+    held: QueuedRuns, service: np.ndarray, cores_of_node: np.ndarray, num_services: int
+) -> tuple[bool, tuple[int, ...]]:
+    """What requests of a log wait for.
+
+    Args:
+        held: Of the training days.
+        service: [rows] 0 is unknown.
+        cores_of_node: [nodes] inf where not known.
+        num_services: Of the vocabulary.
+
+    Returns:
+        Whether nodes start requests in order, and [services] permits, 0 of one that needs none; empty if none does.
+    """
+    rows = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))[:MOST_ROWS]
+    if len(rows) < MIN_RUNS:
+        return False, ()
+    held, service = QueuedRuns(*(leaf[rows] for leaf in held)), service[rows]
+    found, wait_s = _found(held, cores_of_node), held.start_s - held.arrival_s
+    until_s = np.maximum(found.room_s, found.started_s)
+    num_met, num_passed = int(found.met.sum()), int(found.passed.sum())
+    in_order = num_met >= FEWEST_MET and num_passed <= MOST_PASSED * num_met
+    in_order = in_order and _is_better(wait_s, found.room_s, until_s)
+    forecast_s = until_s if in_order else found.room_s
+    permits = [0] * num_services
+    for number in range(1, num_services):
+        own = np.flatnonzero(service == number)
+        permits[number] = _permits(
+            QueuedRuns(*(leaf[own] for leaf in held)), found.has_room[own], forecast_s[own]
+        )
+    return in_order, tuple(permits) if any(permits) else ()
+
+
+def _found(held: QueuedRuns, cores_of_node: np.ndarray) -> _Found:
+    found = _Found(*np.zeros((2, len(held.node))), *np.zeros((3, len(held.node)), bool))
+    for row, there in held_before(held):
+        now_s, start_s = held.arrival_s[row], held.start_s[there]
+        waits = start_s > now_s
+        left = cores_of_node[held.node[row]] - held.cores[row]
+        found.room_s[row] = first_enough(held.finish_s[there] - now_s, held.cores[there], left)
+        found.started_s[row] = max(float(np.max(start_s, initial=now_s)) - now_s, 0.0)
+        found.has_room[row] = not waits.any() and found.room_s[row] <= 0.0
+        found.met[row] = waits.any()
+        found.passed[row] = np.any(start_s[waits] > held.start_s[row])
+    return found
+
+
+def _permits(own: QueuedRuns, has_room: np.ndarray, forecast_s: np.ndarray) -> int:
+    """How many of a service run at once, at most; 0 where the log does not show that there is a limit."""
+    if has_room.sum() < FEWEST_AT_LIMIT:
+        return 0
+    starts, ends = np.sort(own.start_s), np.sort(own.finish_s)
+    begun = np.searchsorted(starts, own.start_s, "right") - np.searchsorted(ends, own.start_s, "right")
+    limit = int(np.quantile(begun, _AT_LIMIT, method="lower"))
+    running = np.searchsorted(starts, own.arrival_s) - np.searchsorted(ends, own.arrival_s, "right")
+    wait_s = own.start_s - own.arrival_s
+    at_limit, below = has_room & (running >= limit), has_room & (running < limit)
+    if limit < 1 or at_limit.sum() < FEWEST_AT_LIMIT or not below.any():
+        return 0
+    if np.mean(wait_s[at_limit] <= np.quantile(wait_s[below], _NEARLY_ALL)) > MOST_AT_ONCE:
+        return 0
+    return limit if _is_better(wait_s, forecast_s, _until_permit(own, forecast_s, limit)) else 0
+
+
+def _until_permit(own: QueuedRuns, room_s: np.ndarray, limit: int) -> np.ndarray:
+    """[rows] seconds until fewer than so many of those before run, from when there is room."""
+    until_s = room_s.copy()
+    for row, now_s in enumerate(own.arrival_s):
+        there = np.flatnonzero(own.finish_s[:row] > now_s)
+        taken_in_s, leaves_in_s = TAKEN * (own.start_s[there] - now_s), own.finish_s[there] - now_s
+        while True:
+            running = leaves_in_s[(taken_in_s <= until_s[row]) & (leaves_in_s > until_s[row])]
+            if len(running) < limit:
+                break
+            until_s[row] = running.min()
+    return until_s
+
+
+def _is_better(wait_s: np.ndarray, plain_s: np.ndarray, found_s: np.ndarray) -> bool:
+    """Whether waits [rows] are forecast better by `found_s` than by `plain_s`."""
+    if len(wait_s) < MIN_RUNS:
+        return False
+    wait, plain, found = (np.log(UNIT_S + np.maximum(each, 0.0)) for each in (wait_s, plain_s, found_s))
+    gains = (plain - wait) ** 2 - (found - wait) ** 2
+    return clear_gain(gains, stretches(len(wait)), _DEVIATIONS) > LEAST_GAIN * float(np.var(wait))
