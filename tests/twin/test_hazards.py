@@ -55,6 +55,15 @@ def test_hazards_are_found_by_node_and_drawn_to_their_class():
     assert 0.2 * AN_HOUR < of_new < 0.4 * AN_HOUR
 
 
+def test_runs_whose_end_the_log_lacks_have_not_run_ever_since():
+    """One in a hundred, as if it had run for two days: thirty times what all others have."""
+    log = log_of(np.random.default_rng(0), np.array([0.0, 0.0, 0.2, 0.4, 0.6]) * AN_HOUR, 20_000)
+    lost = np.arange(20_000) % 100 == 0
+    rest = log._replace(ended=~lost, failed=log.failed & ~lost)
+    unending = rest._replace(ran_s=np.where(lost, 172_800.0, log.ran_s))
+    np.testing.assert_allclose(fit_hazards(unending, CLASSES)[2:], fit_hazards(rest, CLASSES)[2:], rtol=0.15)
+
+
 def test_failures_of_services_and_of_whatever_runs_for_long_are_no_hazard():
     """None of 40 logs, of either kind; by chance one in 1,600 would show some."""
     for seed in range(20):

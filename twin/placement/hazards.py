@@ -27,8 +27,6 @@ from twin.placement.types import COMPLETED, FAILED, UNKNOWN
 
 FEWEST = 40
 """Failures of a log, at least."""
-LEAST_LOST = 0.02
-"""Share of the failures that are losses of nodes, at least: less is what services explain."""
 PRIOR = 20.0
 """Requests' worth of the usual failures that those of a service and queue are drawn to."""
 ROUNDS = 60
@@ -140,6 +138,9 @@ def fit_hazards(runs: Exposures, class_of_node: Sequence[object]) -> tuple[float
     usable = (runs.ran_s >= 0.0) & (runs.usual_s > 0.0) & (runs.anywhere_s > 0.0)
     runs = runs.some(np.flatnonzero(usable))
     ended = runs.some(np.flatnonzero(runs.ended))
+    longest_s = np.zeros(int(runs.kind.max(initial=0)) + 1)  # what seems to go on longer has left the log
+    np.maximum.at(longest_s, ended.kind, ended.ran_s)
+    runs = runs._replace(ran_s=np.minimum(runs.ran_s, longest_s[runs.kind]))
     if min(ended.failed.sum(), (~ended.failed).sum()) < FEWEST:
         return ()
     classes = list(dict.fromkeys(class_of_node))
@@ -152,9 +153,7 @@ def fit_hazards(runs: Exposures, class_of_node: Sequence[object]) -> tuple[float
         gains[held] = _log_likelihood(_fit(some, of_class), left_out) - plain
     if clear_gain(gains, stretch) <= 0.0:
         return ()
-    hazard = _fit(runs, of_class).of_node
-    losses = float(np.sum(hazard * np.bincount(runs.node, runs.ran_s, len(hazard))))
-    return tuple(hazard.tolist()) if losses >= LEAST_LOST * runs.failed.sum() else ()
+    return tuple(_fit(runs, of_class).of_node.tolist())
 
 
 def _wherever(runs: Exposures) -> Exposures:
