@@ -40,8 +40,11 @@ FAR_OVER = 1.5
 HUGE_GIB = 2**20
 """No request asks for a PiB of memory; of bytes that are taken for GiB most do, of KiB many."""
 
+FAR_LONGER, FAR_SHORTER = 200, 20
+"""Most deadlines in milliseconds are over so many times what passed; most in minutes or hours under that part of it."""
+
 OF_CAPABILITIES = tuple(dict.fromkeys((*capabilities.COLUMNS, *overlap.COLUMNS)))
-COLUMNS = tuple(dict.fromkeys((*OF_CAPABILITIES, *peak_use.COLUMNS, "requested_run_s")))
+COLUMNS = tuple(dict.fromkeys((*OF_CAPABILITIES, *peak_use.COLUMNS, "requested_run_s", "deadline_s")))
 
 
 def check_archive(path: Path | str) -> CheckReport:
@@ -57,7 +60,7 @@ def check_archive(path: Path | str) -> CheckReport:
     }
     days = _days_of(archive)
     coverage, use, clock, tried, named = Coverage(), PeakUse(), _Clock(), Overlap(), _Named()
-    memory = Above("memory_gib", HUGE_GIB)
+    memory, deadlines = Above("memory_gib", HUGE_GIB), _Deadlines()
     for batch in archive.scan("requests", columns=COLUMNS):
         coverage.add(batch)
         use.add(batch)
@@ -65,6 +68,7 @@ def check_archive(path: Path | str) -> CheckReport:
         tried.add(batch)
         named.add(batch)
         memory.add(batch)
+        deadlines.add(batch)
     nodes = archive.nodes()
     guessed = guesses(archive.facts)
     capacities = tuple(_capacity_lines(use.finish(), nodes, set(guessed)))
@@ -89,6 +93,7 @@ def check_archive(path: Path | str) -> CheckReport:
             *_guess_warnings(guessed),
             *deployment_warnings(archive),
             *_memory_warnings(memory),
+            *deadlines.warnings(),
         ),
         problems=tuple(_problems(tables)),
     )
@@ -177,6 +182,37 @@ class _Named:
                 f"candidates are no nodes (or classes of nodes) of the inventory: {first(foreign)}; a request without "
                 "any that is counts as allowed everywhere"
             )
+
+
+@dataclass
+class _Deadlines:
+    """Counts deadlines that are out of all proportion to responses, batch by batch."""
+
+    num_known: int = 0
+    num_long: int = 0
+    num_short: int = 0
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        response_us = pc.subtract(*(batch[name].cast(pa.int64()) for name in ("finish", "arrival")))
+        times = pc.divide(
+            pc.multiply(batch["deadline_s"], 1e6), pc.cast(response_us, pa.float64(), safe=False)
+        )
+        times = times.filter(pc.greater(response_us, 0)).drop_null()
+        self.num_known += len(times)
+        self.num_long += pc.sum(pc.greater(times, FAR_LONGER)).as_py() or 0
+        self.num_short += pc.sum(pc.less(times, 1 / FAR_SHORTER)).as_py() or 0
+
+    def warnings(self) -> Iterator[str]:
+        """That most are so: rather another unit."""
+        for count, where in (
+            (self.num_long, f"over {FAR_LONGER} times"),
+            (self.num_short, f"under 1/{FAR_SHORTER} of"),
+        ):
+            if 2 * count > self.num_known:
+                yield (
+                    f"deadline_s is {where} what passed from arrival to finish, of {count:,} of {self.num_known:,} "
+                    "requests: is it in seconds?"
+                )
 
 
 def _capacity_lines(use: PeakUse, nodes: pa.Table, guessed: Set[str]) -> Iterator[CapacityLine]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from logs_schema.archive import Archive
@@ -13,14 +14,17 @@ from logs_schema.tables import NODES, REQUESTS, TABLES
 EARLIEST_YEAR, LATEST_YEAR = 1985, 2100
 """Of a log with dates: before and after, instants count from a hidden time zero, or are of another unit."""
 
+MOST_FOREIGN = 0.02
+"""Share of the newest day's requests on nodes that the inventory lacks, above which it is said at once."""
+
 
 def notices_of(archive: Archive) -> list[str]:
     """What the format noticed when it read the log, and where the log has no dates."""
     numbers = list(_dates_as_numbers(archive))
     return [
         *archive.facts.get("notices", ()), *(numbers or _without_dates(archive)), *_without_nodes(archive),
-        *_without_cores(archive), *_sites_apart(archive), *_not_found(archive), *_not_utf8(archive),
-        *_not_read(archive),
+        *_without_cores(archive), *_not_listed(archive), *_sites_apart(archive), *_not_found(archive),
+        *_not_utf8(archive), *_not_read(archive),
     ]  # fmt: skip
 
 
@@ -78,6 +82,27 @@ def _without_cores(archive: Archive) -> Iterator[str]:
         yield (
             "no node has any cores (cpu_cores is 0), so twins take the most that requests had at once on each in the "
             "training days: a guess; give them in nodes.csv"
+        )
+
+
+def _not_listed(archive: Archive) -> Iterator[str]:
+    """That many of the newest day's requests name nodes that the inventory lacks."""
+    nodes = archive.nodes() if archive.num_rows(NODES.name) else None
+    days = archive.days(REQUESTS.name)
+    if nodes is None or not days:
+        return
+    known = pa.array({*nodes["node_id"].to_pylist(), *nodes["node_class"].to_pylist()}, pa.string())
+    num_named, num_foreign, foreign = 0, 0, set[str]()
+    for batch in archive.scan(REQUESTS.name, days=days[-1:], columns=["offered_node", "ran_node"]):
+        named = pc.coalesce(*(pc.cast(batch[name], pa.string()) for name in ("offered_node", "ran_node")))
+        named = named.drop_null()
+        others = named.filter(pc.invert(pc.is_in(named, value_set=known)))
+        num_named, num_foreign = num_named + len(named), num_foreign + len(others)
+        foreign.update(pc.unique(others).to_pylist())
+    if num_foreign > MOST_FOREIGN * num_named:
+        yield (
+            f"{num_foreign / num_named:.0%} of the requests of {days[-1]} that name a node name one that is not in the "
+            f"inventory ({first(sorted(foreign))}): nothing is learned from them; list all nodes in nodes.csv"
         )
 
 

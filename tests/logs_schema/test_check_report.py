@@ -120,7 +120,10 @@ def test_requests_at_sites_that_no_node_is_of_are_named(tmp_path):
 def test_decisions_and_candidates_that_the_inventory_does_not_know_are_named(tmp_path):
     row = request(1, 0, offered_node="n7", candidates=["n1", "small", "n1;n2"])
     report = checked(tmp_path, [row, request(2, 200, candidates=["n1"])])
-    offered, allowed = report.warnings
+    said, offered, allowed = report.warnings
+    assert (
+        "% of the requests of 1970-01-01 that name a node name one that is not in the inventory (n7)" in said
+    )
     assert "offered to nodes that are not in the inventory: n7" in offered
     assert "candidates are no nodes (or classes of nodes) of the inventory: n1;n2;" in allowed
 
@@ -192,6 +195,23 @@ def test_answers_without_replicas_are_named(tmp_path):
 def test_memory_that_looks_like_bytes_is_named(tmp_path):
     (warning,) = checked(tmp_path, [request(1, 0, memory_gib=4.0 * 2**30), request(2, 200)]).warnings
     assert "memory_gib is above 1,048,576 GiB in 1 of 2 requests, at most 4.295e+09: is it in GiB?" in warning
+
+
+def test_deadlines_of_another_unit_are_named(tmp_path):
+    """In milliseconds, and in minutes; those in seconds are not, however late some requests are."""
+    rows = [request(number, number, finish=number + 60) for number in range(1, 6)]
+
+    def told(times: float, folder: str) -> list[str]:
+        some = [row | {"deadline_s": times * 60} for row in rows[1:]]
+        return [
+            said for said in checked(tmp_path / folder, [rows[0], *some]).warnings if "deadline_s" in said
+        ]
+
+    assert told(2_000.0, "a") == [
+        "deadline_s is over 200 times what passed from arrival to finish, of 4 of 4 requests: is it in seconds?"
+    ]
+    assert "under 1/20 of" in told(1 / 30, "b")[0]
+    assert told(2.0, "c") == told(0.5, "d") == []
 
 
 def test_late_is_after_the_last_arrival_of_all(tmp_path):
