@@ -95,6 +95,11 @@ def _as_found(of_nodes: tuple[FeatureFacts, ...], cluster: Cluster) -> tuple[Fea
         meanings["usual_run"] = (
             "expected run time here, by how the service usually runs here, and what is left until the node is awake"
         )
+    if cluster.concurrency:
+        first = meanings.get("usual_run", "expected run time here, by how the service usually runs here")
+        meanings["usual_run"] = (
+            f"{first}, and how long its requests here leave to wait where all places are taken"
+        )
     if cluster.hazard:
         meanings["acceptance"] = (
             "probability that the requesting agent accepts an offer here, by past answers, and that the node keeps the "
@@ -148,6 +153,7 @@ def setting_of(encoding: Encoding) -> dict[str, Any]:
         **_nodes_of_queue(encoding),
         **({} if cluster.wakes is None else {"wakes": _wakes(cluster.wakes)}),
         **({"hazard": list(cluster.hazard)} if cluster.hazard else {}),
+        **({"concurrency": [list(row) for row in cluster.concurrency]} if cluster.concurrency else {}),
         **({"scarce": [RESOURCES[resource] for resource in cluster.scarce]} if cluster.scarce else {}),
     }
 

@@ -74,8 +74,8 @@ def fit_rules(labelled: LabelledOffers, encoding: Encoding) -> RuleNumbers:
     begun = seen.started
     delay = seen.wait_s / unit_s
     at_once = begun & (backlog <= 0.0) & (behind <= 0.0)
-    # A node that sleeps has room later, and rules read that from the run
-    if encoding.cluster.wakes is not None:
+    # A node that sleeps, or has no place, has room later, and rules read that from the run
+    if encoding.cluster.wakes is not None or encoding.cluster.concurrency:
         at_once &= inputs[-1] <= 0.0
     latency, per_mib = _transfers(kind[at_once], mib[at_once], delay[at_once])
     wait_scale = _scale(delay[begun], backlog[begun], 1.0)

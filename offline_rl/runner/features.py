@@ -71,8 +71,8 @@ class NodeFacts(NamedTuple):
     scarce: tuple[tuple[int, np.ndarray], ...] = ()
     # [nodes] losses per time unit of running; None: nodes keep what runs on them
     hazard: np.ndarray | None = None
-    # [nodes] time units until a node is awake; None: no node sleeps
-    awake_units: np.ndarray | None = None
+    # [nodes] time units until a node is awake and has a place; None: no node sleeps or has limits
+    delay_units: np.ndarray | None = None
 
 
 class RequestNumbers(NamedTuple):
@@ -178,8 +178,8 @@ def observe_nodes(
     needed = request.demand[0] / facts.cores
     run = facts.run_units[request.service] * request.expected_run_s
     acceptance = _acceptance(facts, request, run)
-    if facts.awake_units is not None:
-        run = run + facts.awake_units
+    if facts.delay_units is not None:
+        run = run + facts.delay_units
     same_site = facts.same_site[request.site]
     seen = np.empty((len(NODE_FEATURES), len(run)), np.float32)
     seen[0], seen[1], seen[2] = possible, same_site, facts.is_cloud
@@ -218,7 +218,7 @@ def as_trained(
     is_as_trained = trained_units is None or np.array_equal(
         trained_units[request.service], facts.run_units[request.service]
     )
-    if trained_units is None or (is_as_trained and facts.awake_units is None):
+    if trained_units is None or (is_as_trained and facts.delay_units is None):
         return choices
     seen = choices.T.copy()
     run, needed = trained_units[request.service] * request.expected_run_s, request.demand[0] / facts.cores

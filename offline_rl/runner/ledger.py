@@ -31,8 +31,10 @@ from offline_rl.runner.descriptions import (
     refuse_other_types,
 )
 from offline_rl.runner.features import LOAD, RECENT_STARTS, RECENT_WAIT
+from offline_rl.runner.places import LedgerPlaces
 from offline_rl.runner.reading import as_held, impossible
 from offline_rl.runner.run_levels import LedgerRunLevels
+from offline_rl.runner.running_slots import RunningSlots
 from offline_rl.runner.setting import RESOURCES
 from offline_rl.runner.wakes import LedgerWakes
 from offline_rl.runner.watch import Watch
@@ -76,9 +78,9 @@ class Ledger:
     ) -> None:
         table = policy.table_of(nodes)
         units = table.facts.run_units
-        wakes = policy.setting.wakes
-        awake_units = None if wakes is None else np.zeros(len(table.names))
-        own = table.facts._replace(run_units=units.copy(), awake_units=awake_units)  # of this ledger alone
+        wakes, known_places = policy.setting.wakes, policy.setting.concurrency
+        delay_units = None if wakes is None and not known_places else np.zeros(len(table.names))
+        own = table.facts._replace(run_units=units.copy(), delay_units=delay_units)  # of this ledger alone
         self._policy, self._table = policy, replace(table, facts=own, trained_units=units)
         self._trained_units = units
         self.watch = Watch(policy.contract.alarm) if watch is None else watch
@@ -99,7 +101,8 @@ class Ledger:
         places, ratio = policy.setting.places_of(self._table.names), units * policy.setting.time_unit_s
         self._cold = None if cold is None else LedgerColdStarts(cold, ratio, places)
         self._wakes = None if wakes is None else LedgerWakes(wakes, places)
-        self._slots = _Slots()
+        self._places = LedgerPlaces(known_places, places, ratio) if known_places else None
+        self._slots = RunningSlots()
         self._recent, self._new = np.zeros((2, num_rows)), np.zeros((2, num_rows))
         self._decided_s = clock_s
         self._available = self._table.choosable.copy()
@@ -291,9 +294,13 @@ class Ledger:
         units = self._table.facts.run_units[index]
         if self._levels is not None:
             np.multiply(self._trained_units[index], np.exp(self._levels.of(index)), out=units)
+        delay_s: Any = 0.0
         if self._wakes is not None:
-            left_s = self._wakes.left_s(clock_s, self._sums[_RUNNING], self._sums[_WAITING], self._oldest)
-            np.divide(left_s, self._policy.setting.time_unit_s, out=self._table.facts.awake_units)
+            delay_s = self._wakes.left_s(clock_s, self._sums[_RUNNING], self._sums[_WAITING], self._oldest)
+        if self._places is not None:
+            delay_s = delay_s + self._places.left_s(index, clock_s, self._entries.values())
+        if (delay_units := self._table.facts.delay_units) is not None:
+            np.divide(delay_s, self._policy.setting.time_unit_s, out=delay_units)
         if self._cold is None:
             return self._table
         if self._levels is None:
@@ -369,32 +376,3 @@ class Ledger:
             column[: len(RESOURCES)] = 0.0  # what rounding left
         if column[_WAITING] == 0.0:
             column[_WAITING_CORES] = column[_WAITING_WORK] = 0.0
-
-
-class _Slots:
-    """Running requests as flat arrays: node row, expected end, cores; free slots have no cores."""
-
-    def __init__(self) -> None:
-        self._row = np.zeros(64, int)
-        self._amounts = np.zeros((2, 64))
-        self._unused = list(range(64))
-
-    def take(self, row: int, expected_end_s: float, cores: float) -> int:
-        if not self._unused:
-            size = len(self._row)
-            self._row = np.concatenate([self._row, np.zeros(size, int)])
-            self._amounts = np.concatenate([self._amounts, np.zeros((2, size))], axis=1)
-            self._unused = list(range(size, 2 * size))
-        slot = self._unused.pop()
-        self._row[slot] = row
-        self._amounts[:, slot] = expected_end_s, cores
-        return slot
-
-    def free(self, slot: int) -> None:
-        self._amounts[:, slot] = 0.0
-        self._unused.append(slot)
-
-    def core_seconds_left(self, clock_s: float, num_rows: int) -> np.ndarray:
-        end_s, cores = self._amounts
-        left = np.maximum(end_s - clock_s, 0.0) * cores
-        return np.bincount(self._row, weights=left, minlength=num_rows)

@@ -85,6 +85,8 @@ class PlacementSetting:
         scarce: Resources beside cores that requests wait for, names of `RESOURCES`.
         wakes: When nodes sleep, for a ledger kept by events; None: the log shows none that does.
         hazard: Losses per second of running of every node; empty: the log shows none.
+        concurrency: How many requests of every service run at once on every node, 0 without a limit, for a ledger kept
+            by events; empty: the log shows no limit.
         nodes_of_queue: Candidates of a request that lists none, of queues that the log shows to be bound to nodes.
     """
 
@@ -111,6 +113,7 @@ class PlacementSetting:
     scarce: tuple[str, ...] = ()
     wakes: KnownWakes | None = None
     hazard: tuple[float, ...] = ()
+    concurrency: tuple[tuple[int, ...], ...] = ()
 
     @cached_property
     def node_names(self) -> frozenset[str]:
@@ -177,6 +180,7 @@ def parse_setting(content: Mapping[str, Any]) -> PlacementSetting:
             scarce=tuple(content.get("scarce", ())),
             wakes=_wakes(content.get("wakes")),
             hazard=tuple(float(one) for one in content.get("hazard", ())),
+            concurrency=tuple(tuple(int(one) for one in row) for row in content.get("concurrency", ())),
             **{name: tuple(content[name]) for name in ("sites", "scenarios", "services", "queues")},
         )
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
@@ -222,6 +226,11 @@ def _refuse_impossible(setting: PlacementSetting) -> None:
         "hazards must be finite and at least 0, one of every node, or none": len(setting.hazard)
         in (0, len(nodes))
         and all(0.0 <= one < math.inf for one in setting.hazard),
+        "limits of what runs at once must be at least 0, one of every service and node": not setting.concurrency
+        or (
+            len(setting.concurrency) == len(setting.services)
+            and all(len(row) == len(nodes) and min(row) >= 0 for row in setting.concurrency)
+        ),
         "what is scarce must be some of the resources beside cores": set(setting.scarce)
         <= set(RESOURCES[1:]),
         "machines must belong to nodes": names.issuperset(setting.node_of_machine.values()),

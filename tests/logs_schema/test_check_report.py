@@ -122,7 +122,8 @@ def test_decisions_and_candidates_that_the_inventory_does_not_know_are_named(tmp
     report = checked(tmp_path, [row, request(2, 200, candidates=["n1"])])
     said, offered, allowed = report.warnings
     assert (
-        "50% of the requests of 2020-01-01 that name a node name one that is not in the inventory (n7)" in said
+        "50% of the requests of 2020-01-01 that name a node name one that is not in the inventory (n7)"
+        in said
     )
     assert "offered to nodes that are not in the inventory: n7" in offered
     assert "candidates are no nodes (or classes of nodes) of the inventory: n1;n2;" in allowed

@@ -159,15 +159,22 @@ def time_to_availability_s(
         per_unit = share_per_unit(cluster, resource, node)
         shares.append(jnp.where(holds, here(table.demand[resource]) * per_unit[None], 0.0))
         left.append(1.0 + _TOLERANCE - jnp.minimum(state.request.demand[resource] * per_unit, 1.0))
-    if cluster.priorities is None or not passing:
+    if cluster.concurrency:  # who waits for a place is in nobody else's way
+        has_room_s = _first_gap(jnp.where(holds, TAKEN * (begins_s - clock), 0.0), leaves_in_s, shares, left)
+    elif cluster.priorities is None or not passing:
         has_room_s = _first_enough(leaves_in_s, shares, left)
     else:
         has_room_s = _first_gap(jnp.where(holds, begins_s - clock, 0.0), leaves_in_s, shares, left)
     if cluster.in_order:
         ahead_s = jnp.where(holds, jnp.maximum(begins_s - clock, 0.0), 0.0)
         has_room_s = jnp.maximum(has_room_s, jnp.max(ahead_s, axis=0))
+    if cluster.concurrency:
+        places = jnp.asarray(cluster.concurrency, jnp.int32)[state.request.service, node]
+        has_room_s = _until_one_leaves(state, here, places, has_room_s)
     if cluster.permits:
-        has_room_s = _time_to_permit_s(cluster, state, has_room_s)
+        permits = jnp.asarray(cluster.permits, jnp.int32)[state.request.service]
+        everywhere = lambda leaf: leaf.reshape(-1, 1, *leaf.shape[2:])  # noqa: E731
+        has_room_s = _until_one_leaves(state, everywhere, permits, has_room_s)
     if cluster.wakes is None:
         return has_room_s
     awake_s = jnp.take_along_axis(wakes_left_s(cluster.wakes, state)[:, None], node[None], axis=0)[0]
@@ -184,28 +191,25 @@ def _held(state: PlacementState, here: Callable[[Array], Array]) -> tuple[Array,
     return begins_s, ends_s, (here(table.decision) != EMPTY) & ~given_up
 
 
-def _time_to_permit_s(cluster: Cluster, state: PlacementState, room_s: Array) -> Array:
-    """[seats, *streams] until one more of a request's service may run, wherever others do, from when there is room."""
-
-    def of_all(leaf: Array) -> Array:  # [nodes, depth, *streams] -> [nodes x depth, 1, *streams]
-        return leaf.reshape(-1, 1, *leaf.shape[2:])
-
-    service = state.request.service
-    begins_s, ends_s, holds = _held(state, of_all)
-    holds = holds & (of_all(state.in_flight.service) == service[None])
+def _until_one_leaves(
+    state: PlacementState, here: Callable[[Array], Array], limit: Array, room_s: Array
+) -> Array:
+    """[seats, *streams] until fewer than so many of a request's service run, 0 without a limit, of those that `here`
+    takes from the table, from when there is room."""
+    begins_s, ends_s, holds = _held(state, here)
+    holds = holds & (here(state.in_flight.service) == state.request.service[None])
     clock = state.clock_s[None, None]
     taken_in_s, leaves_in_s = TAKEN * (begins_s - clock), ends_s - clock
-    permits = jnp.asarray(cluster.permits, jnp.int32)[service]
 
-    def runs(at_s: Array) -> Array:
+    def in_the_way(at_s: Array) -> Array:
         running = holds & (taken_in_s <= at_s[None]) & (leaves_in_s > at_s[None])
-        return running & ((permits > 0) & (jnp.sum(running, axis=0) >= permits))[None]
+        return running & ((limit > 0) & (jnp.sum(running, axis=0) >= limit))[None]
 
-    def later(at_s: Array) -> Array:  # where all permits are taken, the next time at which one is given back
-        leaves_s = jnp.min(jnp.where(runs(at_s), leaves_in_s, jnp.inf), axis=0)
+    def later(at_s: Array) -> Array:
+        leaves_s = jnp.min(jnp.where(in_the_way(at_s), leaves_in_s, jnp.inf), axis=0)
         return jnp.where(jnp.isfinite(leaves_s), leaves_s, at_s)
 
-    return jax.lax.while_loop(lambda at_s: jnp.any(runs(at_s)), later, room_s)
+    return jax.lax.while_loop(lambda at_s: jnp.any(in_the_way(at_s)), later, room_s)
 
 
 def share_per_unit(cluster: Cluster, resource: int, node: Array) -> Array:

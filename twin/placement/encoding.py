@@ -41,7 +41,7 @@ from twin.placement.scarcity import scarce_resources
 from twin.placement.service_times import OFFER_KINDS, median_by, without_history
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Repeats
-from twin.placement.waiting import fit_waiting
+from twin.placement.waiting import Waiting, fit_waiting
 from twin.placement.wakes import fit_wakes, wakes_of
 
 UNKNOWN_LABEL = "unknown"
@@ -57,7 +57,9 @@ MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
-_WHERE_FOUND = {"scarce", "wakes", "hazard", "repeats", "priorities", "pace", "in_order", "permits"}
+_WHERE_FOUND = {
+    "scarce", "wakes", "hazard", "repeats", "priorities", "pace", "in_order", "permits", "concurrency",
+}  # fmt: skip
 """Fields that are written only where the log shows them."""
 
 Labels = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -214,9 +216,10 @@ def fit_encoding(
     cores, cores_of_node = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
     queued = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
     priorities = fit_priorities(queued, cores_of_node, len(cluster.queues))
-    in_order, permits = (
-        (False, ()) if by_class else fit_waiting(queued, service, cores_of_node, len(cluster.services))
-    )
+    scarce = scarce_resources(rows, taken, finish_s, cluster.capacity, cluster.limited)
+    waiting = Waiting()
+    if not by_class:
+        waiting = fit_waiting(queued, service, cores_of_node, len(cluster.services), scarce=bool(scarce))
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
     moves = not by_class and (priorities is None or not priorities.preempts)
     pace, pressure, crowded = fit_slowing(
@@ -237,11 +240,10 @@ def fit_encoding(
         wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
         hazard=hazard,
         repeats=fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service),
-        scarce=scarce_resources(rows, taken, finish_s, cluster.capacity, cluster.limited),
+        scarce=scarce,
         priorities=priorities,
         pace=pace,
-        in_order=in_order,
-        permits=permits,
+        **waiting._asdict(),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

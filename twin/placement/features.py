@@ -234,6 +234,8 @@ def observe_nodes(
         acceptance *= survival(jnp.asarray(cluster.hazard, jnp.float32).reshape((-1, *trailing)), run_s, jnp)
     if cluster.wakes is not None and not for_answers:
         run_s += wakes_left_s(cluster.wakes, state)[:, None]
+    if cluster.concurrency and not for_answers:
+        run_s += places_left_s(cluster, state)
     expected = _expected(state.request, run_s, shown, (needed, largest), time_unit_s)
     by_request = jnp.stack([*expected, acceptance])
     return jnp.concatenate([jnp.stack(fixed), shown[:num_free], needed[None], shown[num_free:], by_request])
@@ -244,6 +246,22 @@ def wakes_left_s(wakes: Wakes, state: PlacementState) -> Array:
     table = state.in_flight
     holds = table.decision != EMPTY
     return wake_left_s(wakes, state.clock_s, holds, table.arrival_s, table.start_s, table.finish_s, jnp)
+
+
+def places_left_s(cluster: Cluster, state: PlacementState) -> Array:
+    """[nodes, seats, *streams] how long a request waits for a place of its service on each node: what those of it that
+    are there leave to do, by expectation, over their places, where these are taken; 0 elsewhere."""
+    table, service = state.in_flight, state.request.service
+    clock = state.clock_s[None, None]
+    ratio = jnp.moveaxis(jnp.asarray(cluster.run_ratio, jnp.float32)[service], -1, 0)
+    places = jnp.moveaxis(jnp.asarray(cluster.concurrency, jnp.int32)[service], -1, 0)
+    held = (table.decision != EMPTY) & (table.finish_s > clock)
+    elapsed_s = jnp.where(table.start_s <= clock, clock - table.start_s, 0.0)
+    own = held[:, :, None] & (table.service[:, :, None] == service[None, None])
+    left_s = jnp.maximum(table.expected_run_s[:, :, None] * ratio[:, None] - elapsed_s[:, :, None], 0.0)
+    work_s = jnp.sum(jnp.where(own, left_s, 0.0), axis=1)
+    is_full = (places > 0) & (jnp.sum(own, axis=1) >= places)
+    return jnp.where(is_full, work_s / jnp.maximum(places, 1), 0.0)
 
 
 def _scarce_shares(cluster: Cluster, request: Requests) -> list[tuple[int, Array]]:

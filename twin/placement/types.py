@@ -103,6 +103,7 @@ class Cluster:
             where the log does not show it, not.
         permits: [services] how many requests of each run at once on all nodes, 0 without a limit (see `waiting`); by
             default, and where the log does not show any, empty.
+        concurrency: [services, nodes] the same on a node.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -140,6 +141,7 @@ class Cluster:
     pace: Pace | None = None
     in_order: bool = False
     permits: tuple[int, ...] = ()
+    concurrency: tuple[tuple[int, ...], ...] = ()
 
     @property
     def limited(self) -> tuple[int, ...]:

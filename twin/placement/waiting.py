@@ -1,15 +1,20 @@
-"""What a request waits for beside room on its node, read off a log: those ahead of it, and permits of its service.
+"""What a request waits for beside room on its node, read off a log: those ahead of it, permits, and places.
 
 *In order*: a node starts its requests as they came, so that one which waits, for many cores, a GPU or a permit, holds
-up whoever is behind it, though there is room. A log shows it by what does not happen: hardly any request starts
-before an earlier one that waits on its node.
+up whoever is behind it, though there is room. A log shows it by what does not happen: hardly any request starts before
+an earlier one that waits on its node.
 
 *Permits*: of a service no more than so many run at once, on all nodes together: licences, connections to a database. A
 log shows it by requests that found nobody waiting on their node, and cores free: where so many of the service run they
 wait, and where fewer do they begin at once.
 
-Both count where they forecast waits better than without, beyond chance and by a share of the variance, so that nothing
-changes elsewhere. Answers go by them; what a policy observes does not.
+*Concurrency*: the same of a service on one node: workers of a function, replicas, places of a queue. Who waits for one
+is in nobody else's way. Where a service has such a limit on some node, most of its others are not met in a log that
+spreads requests well, but would be by whoever prefers a node: there the most that ran at once counts as one.
+
+All count where they forecast waits better than without, beyond chance and by a share of the variance, so that nothing
+changes elsewhere. Answers go by them. Policies observe concurrency alone, which differs between nodes: how long a
+request takes on a node has in it what those of its service leave to wait for there, where all places are taken.
 """
 
 from typing import NamedTuple
@@ -23,16 +28,27 @@ FEWEST_MET = 100
 """Requests that found others waiting on their node, without which nothing is said of the order."""
 MOST_PASSED = 0.02
 """Share of them that start before one of those, at most, where they start in order."""
-FEWEST_AT_LIMIT = 20
-"""Requests that found room and nobody waiting, but all permits taken, without which a service has none."""
+FEWEST_AT_LIMIT, FEWEST_OF_PAIR, FEWEST_PAIRS = 20, 8, 2
+"""Requests that found room and nobody waiting, but as many of their service running as ever do, without which that is
+no limit; those of a service on a node; and pairs of both without which a log has no limits of pairs."""
 MOST_AT_ONCE = 0.1
-"""Share of them that wait no longer, at most, than nearly all of those that found a permit."""
+"""Share of them that wait no longer, at most, than nearly all of those that found fewer running."""
 TAKEN = 0.5
 """Share of the time until a request begins from which on it counts as having its permit: starts that answers draw
 scatter about the instant at which one is given back, and nobody else is to take it in between."""
 _AT_LIMIT, _NEARLY_ALL = 0.995, 0.9
 _DEVIATIONS = 2.0
 """Standard errors by which forecasts are better; that nobody passes, or that nobody begins, is evidence by itself."""
+
+
+class Waiting(NamedTuple):
+    """What requests wait for beside room."""
+
+    in_order: bool = False  # whether nodes start requests in order
+    permits: tuple[
+        int, ...
+    ] = ()  # [services] how many run at once, 0 without a limit; empty where none has any
+    concurrency: tuple[tuple[int, ...], ...] = ()  # [services, nodes] the same on a node
 
 
 class _Found(NamedTuple):
@@ -46,8 +62,13 @@ class _Found(NamedTuple):
 
 
 def fit_waiting(
-    held: QueuedRuns, service: np.ndarray, cores_of_node: np.ndarray, num_services: int
-) -> tuple[bool, tuple[int, ...]]:
+    held: QueuedRuns,
+    service: np.ndarray,
+    cores_of_node: np.ndarray,
+    num_services: int,
+    *,
+    scarce: bool = False,
+) -> Waiting:
     """What requests of a log wait for.
 
     Args:
@@ -55,27 +76,32 @@ def fit_waiting(
         service: [rows] 0 is unknown.
         cores_of_node: [nodes] inf where not known.
         num_services: Of the vocabulary.
-
-    Returns:
-        Whether nodes start requests in order, and [services] permits, 0 of one that needs none; empty if none does.
+        scarce: Whether requests wait for other resources than cores, too; then waits beside free cores show no limits.
     """
     rows = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))[:MOST_ROWS]
     if len(rows) < MIN_RUNS:
-        return False, ()
-    held, service = QueuedRuns(*(leaf[rows] for leaf in held)), service[rows]
+        return Waiting()
+    held, service = _some(held, rows), service[rows]
     found, wait_s = _found(held, cores_of_node), held.start_s - held.arrival_s
     until_s = np.maximum(found.room_s, found.started_s)
     num_met, num_passed = int(found.met.sum()), int(found.passed.sum())
     in_order = num_met >= FEWEST_MET and num_passed <= MOST_PASSED * num_met
     in_order = in_order and _is_better(wait_s, found.room_s, until_s)
-    forecast_s = until_s if in_order else found.room_s
-    permits = [0] * num_services
+    if scarce:
+        return Waiting(in_order)
+    forecast_s, permits = until_s if in_order else found.room_s, [0] * num_services
     for number in range(1, num_services):
         own = np.flatnonzero(service == number)
-        permits[number] = _permits(
-            QueuedRuns(*(leaf[own] for leaf in held)), found.has_room[own], forecast_s[own]
-        )
-    return in_order, tuple(permits) if any(permits) else ()
+        runs, room_s = _some(held, own), forecast_s[own]
+        limit, _ = _limit(runs, found.has_room[own], FEWEST_AT_LIMIT)
+        if limit and _is_better(wait_s[own], room_s, _until_one_leaves(runs, room_s, limit)):
+            permits[number] = limit
+    concurrency = () if in_order else _concurrency(held, service, found, (num_services, len(cores_of_node)))
+    return Waiting(in_order, tuple(permits) if any(permits) else (), concurrency)
+
+
+def _some(held: QueuedRuns, rows: np.ndarray) -> QueuedRuns:
+    return QueuedRuns(*(leaf[rows] for leaf in held))
 
 
 def _found(held: QueuedRuns, cores_of_node: np.ndarray) -> _Found:
@@ -92,24 +118,23 @@ def _found(held: QueuedRuns, cores_of_node: np.ndarray) -> _Found:
     return found
 
 
-def _permits(own: QueuedRuns, has_room: np.ndarray, forecast_s: np.ndarray) -> int:
-    """How many of a service run at once, at most; 0 where the log does not show that there is a limit."""
-    if has_room.sum() < FEWEST_AT_LIMIT:
-        return 0
+def _limit(own: QueuedRuns, has_room: np.ndarray, fewest: int) -> tuple[int, int]:
+    """How many run at once, 0 where the log does not show that there is a limit; and how many did at most."""
+    if not len(has_room):
+        return 0, 0
     starts, ends = np.sort(own.start_s), np.sort(own.finish_s)
     begun = np.searchsorted(starts, own.start_s, "right") - np.searchsorted(ends, own.start_s, "right")
     limit = int(np.quantile(begun, _AT_LIMIT, method="lower"))
     running = np.searchsorted(starts, own.arrival_s) - np.searchsorted(ends, own.arrival_s, "right")
     wait_s = own.start_s - own.arrival_s
     at_limit, below = has_room & (running >= limit), has_room & (running < limit)
-    if limit < 1 or at_limit.sum() < FEWEST_AT_LIMIT or not below.any():
-        return 0
-    if np.mean(wait_s[at_limit] <= np.quantile(wait_s[below], _NEARLY_ALL)) > MOST_AT_ONCE:
-        return 0
-    return limit if _is_better(wait_s, forecast_s, _until_permit(own, forecast_s, limit)) else 0
+    if limit < 1 or at_limit.sum() < fewest or not below.any():
+        return 0, int(begun.max())
+    at_once = np.mean(wait_s[at_limit] <= np.quantile(wait_s[below], _NEARLY_ALL))
+    return (limit if at_once <= MOST_AT_ONCE else 0), int(begun.max())
 
 
-def _until_permit(own: QueuedRuns, room_s: np.ndarray, limit: int) -> np.ndarray:
+def _until_one_leaves(own: QueuedRuns, room_s: np.ndarray, limit: int) -> np.ndarray:
     """[rows] seconds until fewer than so many of those before run, from when there is room."""
     until_s = room_s.copy()
     for row, now_s in enumerate(own.arrival_s):
@@ -121,6 +146,26 @@ def _until_permit(own: QueuedRuns, room_s: np.ndarray, limit: int) -> np.ndarray
                 break
             until_s[row] = running.min()
     return until_s
+
+
+def _concurrency(
+    held: QueuedRuns, service: np.ndarray, found: _Found, shape: tuple[int, int]
+) -> tuple[tuple[int, ...], ...]:
+    """`Waiting.concurrency`."""
+    limits, most, until_s = np.zeros(shape, int), np.zeros(shape, int), np.zeros(len(service))
+    for number in range(1, shape[0]):
+        for node in range(shape[1]):
+            own = np.flatnonzero((service == number) & (held.node == node))
+            runs, at = _some(held, own), (number, node)
+            limits[at], most[at] = _limit(runs, found.has_room[own], FEWEST_OF_PAIR)
+            if limits[at]:
+                until_s[own] = _until_one_leaves(runs, until_s[own], int(limits[at]))
+    own = np.flatnonzero(limits[service, held.node])
+    wait_s = (held.start_s - held.arrival_s)[own]
+    if np.count_nonzero(limits) < FEWEST_PAIRS or not _is_better(wait_s, found.room_s[own], until_s[own]):
+        return ()
+    some = limits.any(axis=1, keepdims=True)
+    return tuple(map(tuple, np.where(some, np.where(limits > 0, limits, most), 0).tolist()))
 
 
 def _is_better(wait_s: np.ndarray, plain_s: np.ndarray, found_s: np.ndarray) -> bool:

@@ -52,6 +52,10 @@ def dependences_of(
         limits = zip(cluster.services, cluster.permits, strict=True)
         of_each = ", ".join(f"{most} of {service}" for service, most in limits if most)
         found.append(f"services of which so many run at once, on all nodes together: {of_each}")
+    if cluster.concurrency:
+        limited = zip(cluster.services, map(max, cluster.concurrency), strict=True)
+        of_each = ", ".join(f"up to {most} of {service}" for service, most in limited if most)
+        found.append(f"services of which so many run at once on a node: {of_each}")
     if cluster.dynamics.moved:
         found.append("run times of nodes and services that move, and are followed")
     if cluster.tide.variance:
