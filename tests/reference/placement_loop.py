@@ -105,6 +105,8 @@ class PlacementLoop:
         """Time until those already on the node leave room for the request in hand, by their fates."""
         capacity, asked, held = self.cluster.capacity[:, node], self.request["demand"], []
         passing &= self.cluster.priorities is not None
+        halfway = 0.5 if self.cluster.concurrency else 1.0
+        passing |= bool(self.cluster.concurrency)
         for one in self.in_flight[node]:
             if not self.in_the_way(one, one["fate"]["start_s"] <= self.clock_s):
                 continue
@@ -114,7 +116,9 @@ class PlacementLoop:
                 finish_s = max(begun_s + one["expected_run_s"], self.clock_s)
             elif math.isinf(start_s):
                 continue
-            begun_s = start_s if passing and math.isfinite(start_s) else -math.inf
+            begun_s = -math.inf
+            if passing and math.isfinite(start_s):
+                begun_s = self.clock_s + halfway * (start_s - self.clock_s)
             held.append((finish_s, one["demand"], begun_s))
 
         def enough(time_s: float) -> bool:
@@ -132,14 +136,17 @@ class PlacementLoop:
                 one["fate"]["start_s"] for one in self.in_flight[node] if one["fate"]["start_s"] < math.inf
             ]
             room_s = max([room_s, *ahead])
-        if self.cluster.permits and (most := self.cluster.permits[self.request["service"]]):
-            room_s = self._permit_s(room_s, most)
+        service = self.request["service"]
+        if self.cluster.concurrency and (most := self.cluster.concurrency[service][node]):
+            room_s = self._until_one_leaves(room_s, most, self.in_flight[node])
+        if self.cluster.permits and (most := self.cluster.permits[service]):
+            room_s = self._until_one_leaves(room_s, most, [one for there in self.in_flight for one in there])
         return room_s - self.clock_s
 
-    def _permit_s(self, from_s: float, most: int) -> float:
-        """When fewer than `most` of the requested service run, wherever; those that wait count from halfway on."""
+    def _until_one_leaves(self, from_s: float, most: int, there: list[dict[str, Any]]) -> float:
+        """When fewer than `most` of the requested service run there; those that wait count from halfway on."""
         spans = []
-        for one in (one for there in self.in_flight for one in there):
+        for one in there:
             start_s, finish_s = one["fate"]["start_s"], one["fate"]["finish_s"]
             if one["service"] != self.request["service"] or (math.isinf(start_s) and math.isfinite(finish_s)):
                 continue
@@ -219,16 +226,19 @@ class PlacementLoop:
             fixed.append([float(self._fits(node)), same, float(cluster.is_cloud[node])])
             needed.append([self.request["demand"][0] / cluster.capacity[0, node]])
         views = []
-        for view in (shown, loads):
-            expected = [self._expected(node, view[node], needed[node][0]) for node in range(len(needed))]
+        for view, delayed in ((shown, 1.0), (loads, 0.0)):  # answers know themselves when there is a place
+            expected = [
+                self._expected(node, view[node], needed[node][0], delayed * self._place_s(node))
+                for node in range(len(needed))
+            ]
             views.append(np.hstack([fixed, view[:, :free], needed, view[:, free:], expected]).T)
         local, full = views
         return local.astype(np.float32), full.astype(np.float32)
 
-    def _expected(self, node: int, load: np.ndarray, needed: float) -> list[float]:
+    def _expected(self, node: int, load: np.ndarray, needed: float, delay_s: float) -> list[float]:
         """Usual run, core time, slack and acceptance of the request in hand on a node, its load as it is shown."""
         asked, unit = self.request, self.config.time_unit_s
-        run_s = self.cluster.run_ratio[asked["service"], node] * asked["expected_run_s"]
+        run_s = self.cluster.run_ratio[asked["service"], node] * asked["expected_run_s"] + delay_s
         free, waiting, backlog = load[0], math.expm1(load[3]), math.expm1(load[6])
         slack = 0.0
         if math.isfinite(asked["deadline_s"]):
@@ -237,6 +247,19 @@ class PlacementLoop:
         away = "accepts_cloud" if self.cluster.is_cloud[node] else "accepts_elsewhere"
         here = "accepts_home" if self.cluster.site_of_node[node] == asked["site"] else away
         return [math.log1p(run_s / unit), math.log1p(run_s * needed / unit), slack, asked[here]]
+
+    def _place_s(self, node: int) -> float:
+        """How long the request in hand waits for a place of its service on a node, by what is expected."""
+        service = self.request["service"]
+        most = self.cluster.concurrency[service][node] if self.cluster.concurrency else 0
+        own = [one for one in self.in_flight[node] if one["service"] == service]
+        if most == 0 or len(own) < most:
+            return 0.0
+        ratio, left_s = self.cluster.run_ratio[service, node], 0.0
+        for one in own:
+            elapsed_s = self.clock_s - one["fate"]["start_s"] if one["seen"] else 0.0
+            left_s += max(one["expected_run_s"] * ratio - elapsed_s, 0.0)
+        return left_s / most
 
     def observe_request(self) -> np.ndarray:
         """[features] of the request in hand."""

@@ -1,12 +1,19 @@
 """What requests wait for beside room: read off logs of systems that have it and of others, and when it is due."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
 from evaluation.problems.placement.dependences import dependences_of
+from logs_schema.errors import ProductError
+from offline_rl.placement_contract import placement_contract, setting_of
+from offline_rl.runner import load
+from offline_rl.runner.setting import parse_setting
+from tests.offline_rl.bundles import RULE, made_policy, made_system
+from tests.offline_rl.retelling import episodes_of, follow_and_compare
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from tests.twin.test_against_loop import agrees_with_the_loop
 from tests.twin.test_availability import DEPTH, state_of
@@ -17,7 +24,9 @@ from twin.placement.encoding import Encoding
 from twin.placement.pace import Pace
 from twin.placement.paced_fates import planned_fates
 from twin.placement.priorities import QueuedRuns
-from twin.placement.waiting import fit_waiting
+from twin.placement.types import Cluster
+from twin.placement.waiting import Waiting, fit_waiting
+from twin.placement.wakes import Wakes
 
 CORES, NUM_NODES, LIMIT = 8.0, 3, 3
 
@@ -67,9 +76,10 @@ def test_order_and_permits_are_read_off_a_log(seed: int, in_order: bool, limit: 
     held, service = served(seed, in_order=in_order, limit=limit, gap_s=6.0)
     found = fit_waiting(held, service, np.full(NUM_NODES, CORES), 3)
     if limit == LIMIT:
-        assert found == (in_order, (0, 0, LIMIT))
+        assert found == Waiting(in_order, (0, 0, LIMIT))
     else:  # when there are cores says all
-        assert found == (False, ())
+        assert found == Waiting()
+    assert not fit_waiting(held, service, np.full(NUM_NODES, CORES), 3, scarce=True).permits
 
 
 def test_requests_of_one_core_show_no_order_and_few_requests_nothing() -> None:
@@ -78,9 +88,9 @@ def test_requests_of_one_core_show_no_order_and_few_requests_nothing() -> None:
     alike = held._replace(
         cores=np.full(len(service), CORES), start_s=held.arrival_s, finish_s=held.arrival_s + 1.0
     )
-    assert fit_waiting(alike, service, np.full(NUM_NODES, CORES), 3) == (False, ())
+    assert fit_waiting(alike, service, np.full(NUM_NODES, CORES), 3) == Waiting()
     few = QueuedRuns(*(leaf[:200] for leaf in held))
-    assert fit_waiting(few, service[:200], np.full(NUM_NODES, CORES), 3) == (False, ())
+    assert fit_waiting(few, service[:200], np.full(NUM_NODES, CORES), 3) == Waiting()
 
 
 def test_room_comes_no_sooner_than_those_ahead_begin_and_a_permit_is_free() -> None:
@@ -125,13 +135,73 @@ def test_where_runs_are_slowed_nobody_passes_one_that_waits() -> None:
         np.testing.assert_allclose(np.asarray(found)[0, :3, 0], begins, atol=1e-3)
 
 
-def test_the_array_code_agrees_with_the_loop() -> None:
+@pytest.mark.parametrize("seed", [0, 1])
+def test_places_of_services_on_nodes_are_read_off_a_log(seed: int) -> None:
+    """One request of service 2 at a time on the first node, two on the second; nobody else waits for them."""
+    rng, count = np.random.default_rng(seed), 4000
+    service, node = rng.integers(1, 4, count), rng.integers(0, 3, count)
+    arrival_s, run_s = np.cumsum(rng.exponential(6.0, count)), rng.exponential(20.0, count)
+    start_s, free_s = arrival_s.copy(), {(2, 0): [0.0], (2, 1): [0.0, 0.0]}
+    for row in range(count):
+        if places := free_s.get((service[row], node[row])):
+            start_s[row] = max(arrival_s[row], min(places))
+            places[int(np.argmin(places))] = start_s[row] + run_s[row]
+    held = QueuedRuns(service, node, arrival_s, start_s, start_s + run_s, np.ones(count), service)
+    found = fit_waiting(held, service, np.full(3, 64.0), 4)
+    assert found.concurrency[2][:2] == (1, 2)
+    assert found.concurrency[2][2] >= 4  # as many as ever ran there
+    assert not np.any(found.concurrency[:2] + found.concurrency[3:])
+    assert (found.in_order, found.permits) == (False, ())
+    alike = held._replace(start_s=arrival_s, finish_s=arrival_s + run_s)
+    assert fit_waiting(alike, service, np.full(3, 64.0), 4) == Waiting()
+
+
+def limited_cluster(**others: object) -> Cluster:
+    """The made cluster with a place or two of every service but one on every node."""
+    plain = made_cluster()
+    rows = [
+        [(service + node) % 3 for node in range(plain.num_nodes)] for service in range(len(plain.services))
+    ]
+    return replace(plain, concurrency=tuple(map(tuple, rows)), **others)
+
+
+@pytest.mark.parametrize("kind", ["ahead", "places"])
+def test_the_array_code_agrees_with_the_loop(kind: str) -> None:
     plain = made_cluster()
     cluster = replace(plain, in_order=True, permits=(0, *(2,) * (len(plain.services) - 1)))
-    encoding = made_encoding(cluster, reward="response")
+    encoding = made_encoding(cluster if kind == "ahead" else limited_cluster(), reward="response")
     rows = made_rows(np.random.default_rng(4), encoding.cluster, 96)
     windows = cut_windows(rows, np.ones(rows.num_rows, bool), encoding, num_steps=48)
     agrees_with_the_loop(encoding, windows, np.maximum(windows.node, 0))
+
+
+@pytest.mark.parametrize("sleeps", [False, True])
+def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path: Path, sleeps: bool) -> None:
+    encoding, windows = made_system()
+    wakes = Wakes(np.linspace(0.5, 3.0, 4), np.array([7.0, 0.0, 30.0, 5.0])) if sleeps else None
+    limits = np.array(limited_cluster().concurrency)[: len(encoding.cluster.services), :4]
+    cluster = replace(encoding.cluster, concurrency=tuple(map(tuple, limits.tolist())), wakes=wakes)
+    encoding = replace(encoding, cluster=cluster)
+    params = made_policy(tmp_path / "bundle", encoding, RULE)
+    episodes = episodes_of(params, RULE, encoding, windows)
+    follow_and_compare(load(tmp_path / "bundle"), encoding, windows, episodes)
+    unaware = load(tmp_path / "bundle")
+    unaware.setting = replace(unaware.setting, concurrency=())
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        follow_and_compare(unaware, encoding, windows, episodes)
+
+
+def test_contracts_say_what_is_waited_for_and_refuse_what_cannot_be() -> None:
+    encoding = made_encoding(limited_cluster())
+    read = Encoding.from_json(encoding.to_json()).cluster
+    assert read.concurrency == encoding.cluster.concurrency
+    meanings = {one.name: one.description for one in placement_contract(encoding, RULE).choice_features}
+    assert meanings["usual_run"].endswith("where all places are taken")
+    setting = setting_of(encoding)
+    for wrong in ([[1]], [[-1] * len(row) for row in encoding.cluster.concurrency]):
+        with pytest.raises(ProductError, match="limits of what runs at once"):
+            parse_setting(setting | {"concurrency": wrong})
+    assert any("so many run at once on a node" in each for each in dependences_of(encoding.cluster))
 
 
 def test_an_encoding_keeps_them_says_so_and_says_nothing_without_them() -> None:

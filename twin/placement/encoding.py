@@ -146,6 +146,7 @@ class Encoding:
         cluster["wakes"] = wakes_of(cluster.get("wakes"))
         cluster["repeats"] = (repeats := cluster.get("repeats")) and Repeats(**repeats)
         cluster["priorities"] = priorities_of(cluster.get("priorities"))
+        cluster["concurrency"] = tuple(map(tuple, cluster.get("concurrency", ())))
         cluster["pace"] = pace_of(cluster.get("pace"))
         cluster["acceptance_of_agent"] = cluster["acceptance_of_agent"].reshape(-1, len(OFFER_KINDS))
         return Encoding(
