@@ -25,7 +25,7 @@ from twin.placement.pace import Pace
 from twin.placement.paced_fates import planned_fates
 from twin.placement.priorities import QueuedRuns
 from twin.placement.types import Cluster
-from twin.placement.waiting import Waiting, fit_waiting
+from twin.placement.waiting import WaitedFor, fit_waiting
 from twin.placement.wakes import Wakes
 
 CORES, NUM_NODES, LIMIT = 8.0, 3, 3
@@ -76,9 +76,9 @@ def test_order_and_permits_are_read_off_a_log(seed: int, in_order: bool, limit: 
     held, service = served(seed, in_order=in_order, limit=limit, gap_s=6.0)
     found = fit_waiting(held, service, np.full(NUM_NODES, CORES), 3)
     if limit == LIMIT:
-        assert found == Waiting(in_order, (0, 0, LIMIT))
+        assert found == WaitedFor(in_order, (0, 0, LIMIT))
     else:  # when there are cores says all
-        assert found == Waiting()
+        assert found == WaitedFor()
     assert not fit_waiting(held, service, np.full(NUM_NODES, CORES), 3, scarce=True).permits
 
 
@@ -88,9 +88,9 @@ def test_requests_of_one_core_show_no_order_and_few_requests_nothing() -> None:
     alike = held._replace(
         cores=np.full(len(service), CORES), start_s=held.arrival_s, finish_s=held.arrival_s + 1.0
     )
-    assert fit_waiting(alike, service, np.full(NUM_NODES, CORES), 3) == Waiting()
+    assert fit_waiting(alike, service, np.full(NUM_NODES, CORES), 3) == WaitedFor()
     few = QueuedRuns(*(leaf[:200] for leaf in held))
-    assert fit_waiting(few, service[:200], np.full(NUM_NODES, CORES), 3) == Waiting()
+    assert fit_waiting(few, service[:200], np.full(NUM_NODES, CORES), 3) == WaitedFor()
 
 
 def test_room_comes_no_sooner_than_those_ahead_begin_and_a_permit_is_free() -> None:
@@ -153,7 +153,7 @@ def test_places_of_services_on_nodes_are_read_off_a_log(seed: int) -> None:
     assert not np.any(found.concurrency[:2] + found.concurrency[3:])
     assert (found.in_order, found.permits) == (False, ())
     alike = held._replace(start_s=arrival_s, finish_s=arrival_s + run_s)
-    assert fit_waiting(alike, service, np.full(3, 64.0), 4) == Waiting()
+    assert fit_waiting(alike, service, np.full(3, 64.0), 4) == WaitedFor()
 
 
 def limited_cluster(**others: object) -> Cluster:

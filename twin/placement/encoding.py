@@ -37,11 +37,10 @@ from twin.placement.reported_ends import ReportedEnds, reported_ends_of, with_am
 from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
-from twin.placement.scarcity import scarce_resources
 from twin.placement.service_times import OFFER_KINDS, median_by, without_history
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Repeats
-from twin.placement.waiting import Waiting, fit_waiting
+from twin.placement.waiting import fit_waits
 from twin.placement.wakes import fit_wakes, wakes_of
 
 UNKNOWN_LABEL = "unknown"
@@ -217,10 +216,6 @@ def fit_encoding(
     cores, cores_of_node = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
     queued = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
     priorities = fit_priorities(queued, cores_of_node, len(cluster.queues))
-    scarce = scarce_resources(rows, taken, finish_s, cluster.capacity, cluster.limited)
-    waiting = Waiting()
-    if not by_class:
-        waiting = fit_waiting(queued, service, cores_of_node, len(cluster.services), scarce=bool(scarce))
     crowded = crowded_runs(runs, start_s, service, filed_s, ratios.ratio)
     moves = not by_class and (priorities is None or not priorities.preempts)
     pace, pressure, crowded = fit_slowing(
@@ -241,10 +236,9 @@ def fit_encoding(
         wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
         hazard=hazard,
         repeats=fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service),
-        scarce=scarce,
         priorities=priorities,
         pace=pace,
-        **waiting._asdict(),
+        **fit_waits(rows, queued, service, cluster, by_class=by_class),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,
         acceptance_of_scenario=usual.of_scenario,

@@ -17,12 +17,15 @@ changes elsewhere. Answers go by them. Policies observe concurrency alone, which
 request takes on a node has in it what those of its service leave to wait for there, where all places are taken.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from twin.placement.cross_validation import LEAST_GAIN, MIN_RUNS, clear_gain, stretches
 from twin.placement.priorities import MOST_ROWS, UNIT_S, QueuedRuns, first_enough, held_before
+from twin.placement.scarcity import scarce_resources
+from twin.placement.types import Cluster
 
 FEWEST_MET = 100
 """Requests that found others waiting on their node, without which nothing is said of the order."""
@@ -41,7 +44,7 @@ _DEVIATIONS = 2.0
 """Standard errors by which forecasts are better; that nobody passes, or that nobody begins, is evidence by itself."""
 
 
-class Waiting(NamedTuple):
+class WaitedFor(NamedTuple):
     """What requests wait for beside room."""
 
     in_order: bool = False  # whether nodes start requests in order
@@ -61,6 +64,25 @@ class _Found(NamedTuple):
     passed: np.ndarray  # bool: it starts before one of those
 
 
+def fit_waits(
+    rows: pa.Table, held: QueuedRuns, service: np.ndarray, cluster: Cluster, *, by_class: bool
+) -> dict[str, Any]:
+    """What requests of a log wait for beside cores, as fields of `Cluster`.
+
+    Args:
+        rows: `requests` in order of arrival.
+        held: The same.
+        service: [rows] index.
+        cluster: For capacities.
+        by_class: Whether nodes stand for classes of machines; of these only scarce resources are told.
+    """
+    scarce = scarce_resources(rows, held.node, held.finish_s, cluster.capacity, cluster.limited)
+    if by_class:
+        return {"scarce": scarce}
+    found = fit_waiting(held, service, cluster.capacity[0], len(cluster.services), scarce=bool(scarce))
+    return {"scarce": scarce, **found._asdict()}
+
+
 def fit_waiting(
     held: QueuedRuns,
     service: np.ndarray,
@@ -68,7 +90,7 @@ def fit_waiting(
     num_services: int,
     *,
     scarce: bool = False,
-) -> Waiting:
+) -> WaitedFor:
     """What requests of a log wait for.
 
     Args:
@@ -80,7 +102,7 @@ def fit_waiting(
     """
     rows = np.flatnonzero((held.node >= 0) & (held.start_s <= held.finish_s))[:MOST_ROWS]
     if len(rows) < MIN_RUNS:
-        return Waiting()
+        return WaitedFor()
     held, service = _some(held, rows), service[rows]
     found, wait_s = _found(held, cores_of_node), held.start_s - held.arrival_s
     until_s = np.maximum(found.room_s, found.started_s)
@@ -88,7 +110,7 @@ def fit_waiting(
     in_order = num_met >= FEWEST_MET and num_passed <= MOST_PASSED * num_met
     in_order = in_order and _is_better(wait_s, found.room_s, until_s)
     if scarce:
-        return Waiting(in_order)
+        return WaitedFor(in_order)
     forecast_s, permits = until_s if in_order else found.room_s, [0] * num_services
     for number in range(1, num_services):
         own = np.flatnonzero(service == number)
@@ -97,7 +119,7 @@ def fit_waiting(
         if limit and _is_better(wait_s[own], room_s, _until_one_leaves(runs, room_s, limit)):
             permits[number] = limit
     concurrency = () if in_order else _concurrency(held, service, found, (num_services, len(cores_of_node)))
-    return Waiting(in_order, tuple(permits) if any(permits) else (), concurrency)
+    return WaitedFor(in_order, tuple(permits) if any(permits) else (), concurrency)
 
 
 def _some(held: QueuedRuns, rows: np.ndarray) -> QueuedRuns:
@@ -151,7 +173,7 @@ def _until_one_leaves(own: QueuedRuns, room_s: np.ndarray, limit: int) -> np.nda
 def _concurrency(
     held: QueuedRuns, service: np.ndarray, found: _Found, shape: tuple[int, int]
 ) -> tuple[tuple[int, ...], ...]:
-    """`Waiting.concurrency`."""
+    """`WaitedFor.concurrency`."""
     limits, most, until_s = np.zeros(shape, int), np.zeros(shape, int), np.zeros(len(service))
     for number in range(1, shape[0]):
         for node in range(shape[1]):
