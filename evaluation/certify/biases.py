@@ -12,6 +12,7 @@ from evaluation.certify.lines import Line, about_zero, not_applicable
 from evaluation.certify.measures import mean_of_known
 from evaluation.certify.resampled import mean_of
 from evaluation.comparison.bootstrap import Statistic
+from twin.placement.types import COMPLETED
 
 SECTION = "biases of one-step forecasts"
 MIN_ROWS = 100
@@ -19,8 +20,13 @@ MIN_WAITED = 50
 
 
 def bias_lines(forecast: Forecast, config: CertifyConfig) -> list[Line]:
-    """Lines of acceptance, waits and run times; all of them are deciding."""
-    return [*_acceptance_lines(forecast, config), _waits_line(forecast, config), _runs_line(forecast, config)]
+    """Lines of acceptance, waits, run times and what comes of them together; all of them are deciding."""
+    return [
+        *_acceptance_lines(forecast, config),
+        _waits_line(forecast, config),
+        _runs_line(forecast, config),
+        _on_time_line(forecast, config),
+    ]
 
 
 def few_refusals(forecast: Forecast) -> str:
@@ -106,4 +112,30 @@ def _runs_line(forecast: Forecast, config: CertifyConfig) -> Line:
     return about_zero(
         SECTION, name, "1", bias, forecast.num_units, config.thresholds.run_bias_by_node**2, config.intervals(),
         one_sided=True, deciding=True,
+    )  # fmt: skip
+
+
+def _on_time_line(forecast: Forecast, config: CertifyConfig) -> Line:
+    """What a policy earns, of the logged decisions: waits, runs and failures may each be right, and not together, as
+    where those fail that run for long."""
+    name = "share on time, log less forecast"
+    rows = forecast.known & np.isfinite(forecast.deadline_s)
+    if forecast.moves:
+        return not_applicable(SECTION, name, "later requests move when those before them end")
+    if rows.sum() < MIN_ROWS:
+        return not_applicable(
+            SECTION, name, f"{int(rows.sum())} requests with a deadline have a known outcome"
+        )
+    deadline_s = forecast.deadline_s[rows]
+    with np.errstate(invalid="ignore"):
+        on_time = forecast.ended_s[rows] - forecast.arrival_s[rows] <= deadline_s
+        response_s = forecast.draws_wait_s[rows] + forecast.draws_run_s[rows]
+        in_time = response_s <= deadline_s[:, None]
+    on_time &= forecast.status[rows] == COMPLETED
+    completes = forecast.draws_accepted[rows] & (forecast.draws_status[rows] == COMPLETED)
+    drawn = mean_of_known(np.where(completes & np.isnan(response_s), np.nan, completes & in_time))
+    return about_zero(
+        SECTION, name, "share", mean_of(on_time - drawn, forecast.unit[rows], forecast.num_units), forecast.num_units,
+        config.thresholds.on_time_bias, config.intervals(), deciding=True,
+        reason=f"{on_time.mean():.3f} logged, {np.nanmean(drawn):.3f} forecast",
     )  # fmt: skip

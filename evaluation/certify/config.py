@@ -29,6 +29,7 @@ class Thresholds:
         behaviour_response: The same for the mean log of response time over expected run, where there are no deadlines.
         acceptance_bias: Largest mean difference of answers from their forecast probability.
         acceptance_bias_by_node: The same on single nodes (root mean square).
+        on_time_bias: Largest mean difference of the share on time from its forecast probability.
         wait_bias: Largest log of the mean wait over its mean forecast.
         run_bias_by_node: Largest bias of log run times on single nodes (root mean square).
         persistence: Largest correlation of run time residuals with those of the last runs on the node, or on any.
@@ -61,6 +62,7 @@ class Thresholds:
     behaviour_response: float = 0.05
     acceptance_bias: float = 0.03
     acceptance_bias_by_node: float = 0.05
+    on_time_bias: float = 0.03
     wait_bias: float = 0.15
     run_bias_by_node: float = 0.10
     persistence: float = 0.10

@@ -68,6 +68,8 @@ class Forecast(NamedTuple):
     ended_s: np.ndarray = np.zeros(0)
     # Seconds since 1970 up to which every request that came is among these rows; inf without
     seen_until_s: np.ndarray | float = np.inf
+    # Whether later requests move when these end: slow them, or drive them out
+    moves: bool = False
 
     @property
     def start_s(self) -> np.ndarray:
@@ -277,5 +279,5 @@ def _forecast(
             draws_wait_s=np.where(np.isfinite(wait_s) & begins, np.maximum(wait_s, 0.0), np.nan),
             draws_run_s=np.where(np.isfinite(run_s) & ends, np.maximum(run_s, 0.0), np.nan),
             ended_s=np.where(np.isfinite(finish), finish + pick(origin), np.nan),
-            seen_until_s=pick(_seen_until_s(whole)),
+            seen_until_s=pick(_seen_until_s(whole)), moves=whole.work_s is not None or whole.driven_out is not None,
         )  # fmt: skip
