@@ -62,7 +62,7 @@ def logged_decisions(windows: Windows, encoding: Encoding) -> LoggedDecisions:
     """History as decisions; leaves NumPy arrays."""
     history = replay_log(windows, encoding)
     full, local, legal, _ = jax.tree.map(np.asarray, states_of(history))
-    observed = Observed(*(np.asarray(leaf) for leaf in observed_answers(windows)))
+    observed = Observed(*(np.asarray(leaf) for leaf in observed_answers(windows, encoding.cluster)))
     if windows.work_s is not None:
         observed = observed._replace(run_s=windows.work_s)
     valid = windows.valid() & ~np.asarray(history.illegal)[:, 0] & (windows.node >= 0)

@@ -25,7 +25,7 @@ from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import cold_starts_of
 from twin.placement.columns import amount, decided_node, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs
-from twin.placement.hazards import fit_runs_and_hazards, run_log
+from twin.placement.hazards import fit_runs_and_hazards, run_log, without_timeouts
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.pace import fit_slowing, pace_of
 from twin.placement.peaks import cores_in_use, depth_of
@@ -58,6 +58,7 @@ _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.t
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
     "scarce", "wakes", "hazard", "repeats", "priorities", "pace", "in_order", "permits", "concurrency",
+    "run_limit_s",
 }  # fmt: skip
 """Fields that are written only where the log shows them."""
 
@@ -210,6 +211,8 @@ def fit_encoding(
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken = np.where(refused(rows), -1, node)
     log = run_log(rows, until_s, labels, taken, run_s, expected_s, stretch)
+    repeats = fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service)
+    limits, log = without_timeouts(log, len(cluster.services))
     alike = cluster.node_names if by_class else kinds
     (ratios, cold, filed_s), hazard, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
@@ -235,9 +238,10 @@ def fit_encoding(
         reaction=reaction,
         wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
         hazard=hazard,
-        repeats=fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service),
+        repeats=repeats,
         priorities=priorities,
         pace=pace,
+        run_limit_s=() if pace else limits,
         **fit_waits(rows, queued, service, cluster, by_class=by_class),
         agents=usual.agents,
         acceptance_of_agent=usual.of_agent,

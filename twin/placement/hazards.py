@@ -23,6 +23,7 @@ import pyarrow as pa
 from twin.placement.cold_start_fit import RunTables, fit_run_tables
 from twin.placement.columns import agent_index, instant_s, outcomes
 from twin.placement.cross_validation import clear_gain, halves_in_turn, stretches
+from twin.placement.timeouts import fit_timeouts, is_cut_off
 from twin.placement.types import COMPLETED, FAILED, UNKNOWN
 
 FEWEST = 40
@@ -93,6 +94,16 @@ def run_log(
     """The runs of requests, known until `until_s`; `labels` are indices of services, scenarios and queues."""
     times = instant_s(rows, "arrival"), instant_s(rows, "start"), *outcomes(rows, until_s)
     return RunLog(*times, labels[0], labels[2], node, run_s, expected_s, stretch, agent_index(rows))
+
+
+def without_timeouts(log: RunLog, num_services: int) -> tuple[tuple[float, ...], RunLog]:
+    """After which time services' runs are cut off (`fit_timeouts`), and the log as if those had completed then: no node
+    has lost them."""
+    limits = fit_timeouts(log.service, log.run_s, log.status, num_services)
+    if not limits:
+        return limits, log
+    cut_off = is_cut_off(limits, log.service, log.run_s, log.status)
+    return limits, log._replace(status=np.where(cut_off, COMPLETED, log.status))
 
 
 def fit_runs_and_hazards(

@@ -23,7 +23,8 @@ from twin.placement.outcome_model import Observed
 from twin.placement.repeated_arrivals import repeated_arrivals
 from twin.placement.replay import ReplayTable, replay_table, replayed_answers
 from twin.placement.responses import Answers, drawn_response
-from twin.placement.types import DROPPED, FAILED, REJECTED
+from twin.placement.timeouts import is_cut_off
+from twin.placement.types import DROPPED, FAILED, REJECTED, Cluster
 from twin.placement.windows import Windows, pad_windows, replayed_arrivals, select
 from twin.rollout import follow
 
@@ -186,7 +187,7 @@ def labelled_offers(windows: Windows, encoding: Encoding, stage: Stage = unseen)
     kept = legal[rows]
     rows &= legal
     window = np.broadcast_to(np.arange(windows.num_windows), rows.shape)
-    observed = Observed(*(np.asarray(leaf)[rows] for leaf in observed_answers(windows)))
+    observed = Observed(*(np.asarray(leaf)[rows] for leaf in observed_answers(windows, encoding.cluster)))
     driven_out = None if windows.driven_out is None else windows.driven_out[rows]
     work_s = None if windows.work_s is None else windows.work_s[rows]
     return Offers(inputs if kept.all() else inputs[:, kept], observed, window[rows], driven_out, work_s)
@@ -205,20 +206,23 @@ def as_drawn(offers: Offers, time_unit_s: float) -> Offers:
     return offers._replace(observed=seen)
 
 
-def observed_answers(windows: Windows) -> Observed:
-    """The logged part of every answer, leaves [T, W]."""
+def observed_answers(windows: Windows, cluster: Cluster) -> Observed:
+    """The logged part of every answer, leaves [T, W]; a run that was cut off would have been at least so long."""
     fate, arrival_s, valid = windows.fate, windows.arrival_s, windows.valid()
     last_s = np.max(np.where(valid, arrival_s, -np.inf), axis=0)[None]
     started, finished = np.isfinite(fate.start_s), np.isfinite(fate.finish_s)
     with np.errstate(invalid="ignore"):
         wait_s = np.where(started, fate.start_s - arrival_s, np.maximum(last_s - arrival_s, 0.0))
         run_s = np.where(finished, fate.finish_s - fate.start_s, np.maximum(last_s - fate.start_s, 0.0))
+        cut_off = np.zeros(run_s.shape, bool)
+        if cluster.run_limit_s:
+            cut_off = is_cut_off(cluster.run_limit_s, np.asarray(windows.request.service), run_s, fate.status)
     return Observed(
         accepted=fate.status != REJECTED,
         dropped=fate.status == DROPPED,
-        failed=fate.status == FAILED,
+        failed=(fate.status == FAILED) & ~cut_off,
         wait_s=np.maximum(wait_s, 0.0),
         started=started,
         run_s=np.where(started, np.maximum(run_s, 0.0), 0.0),
-        finished=finished & started,
+        finished=finished & started & ~cut_off,
     )

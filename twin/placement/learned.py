@@ -298,12 +298,23 @@ def learned_answers(
         if randomisation is not None and seeds is not None:
             on_wait, on_run = factors(randomisation, seeds, node, state.request.service)
             drawn = drawn._replace(wait_s=drawn.wait_s * on_wait, run_s=drawn.run_s * on_run)
+        drawn = cut_off(cluster, state.request.service, drawn)
         fate = as_fate(drawn, jnp.broadcast_to(state.clock_s[None], node.shape))
         if served is not None:
             served = after_answers(served, state.request, discontent, state.clock_s, fate, state.active)
         return _AnswerMemory(seeds, served), fate
 
     return with_moved_fates(cluster, Answers(init, answer, partial(pending_fates, cluster)))
+
+
+def cut_off(cluster: Cluster, service: Array, drawn: DrawnAnswers) -> DrawnAnswers:
+    """Drawn answers [*batch] with runs that end at the limit of their service, and fail, where they would take longer
+    (`timeouts`)."""
+    if not cluster.run_limit_s:
+        return drawn
+    limit_s = jnp.asarray(cluster.run_limit_s, jnp.float32)[service]
+    too_long = (limit_s > 0.0) & (drawn.run_s >= limit_s)
+    return drawn._replace(failed=drawn.failed | too_long, run_s=jnp.where(too_long, limit_s, drawn.run_s))
 
 
 def with_moved_fates(cluster: Cluster, answers: Answers) -> Answers:

@@ -104,6 +104,8 @@ class Cluster:
         permits: [services] how many requests of each run at once on all nodes, 0 without a limit (see `waiting`); by
             default, and where the log does not show any, empty.
         concurrency: [services, nodes] the same on a node.
+        run_limit_s: [services] seconds after which runs are cut off, 0 where they are not (see `timeouts`); by default,
+            and where the log does not show it, empty.
         agents: Agents of the training days that are known to differ from their scenario in what they accept.
         acceptance_of_agent, acceptance_of_scenario: [agents or scenarios, OFFER_KINDS] probability that an offer is
             accepted (see `service_times`); 1 where the log does not show it.
@@ -142,6 +144,7 @@ class Cluster:
     in_order: bool = False
     permits: tuple[int, ...] = ()
     concurrency: tuple[tuple[int, ...], ...] = ()
+    run_limit_s: tuple[float, ...] = ()
 
     @property
     def limited(self) -> tuple[int, ...]:

@@ -40,6 +40,11 @@ def dependences_of(
     if ends is not None:
         amiss = [text for text, found in (("lacks", ends.loses), ("has too late", ends.is_late)) if found]
         found.append(f"ends that the log {' or '.join(amiss)}, amended by what its nodes can hold")
+    if cluster.run_limit_s:
+        limits = zip(cluster.services, cluster.run_limit_s, strict=True)
+        found.append(
+            f"runs that are cut off: {', '.join(f'{name} after {s:.4g} s' for name, s in limits if s)}"
+        )
     if (repeats := cluster.repeats) is not None:
         found.append(
             f"clients who repeat {repeats.chance:.0%} of failed requests (after some {repeats.delay_s:.3g} s)"
