@@ -128,7 +128,7 @@ def _on_time_line(forecast: Forecast, config: CertifyConfig) -> Line:
         )
     deadline_s = forecast.deadline_s[rows]
     with np.errstate(invalid="ignore"):
-        on_time = forecast.ended_s[rows] - forecast.arrival_s[rows] <= deadline_s
+        on_time = forecast.wait_s[rows] + forecast.run_s[rows] <= deadline_s
         response_s = forecast.draws_wait_s[rows] + forecast.draws_run_s[rows]
         in_time = response_s <= deadline_s[:, None]
     on_time &= forecast.status[rows] == COMPLETED

@@ -25,7 +25,7 @@ from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import cold_starts_of
 from twin.placement.columns import amount, decided_node, instant_s, label_index, node_index, refused
 from twin.placement.crowding import crowded_runs
-from twin.placement.hazards import fit_runs_and_hazards, run_log, without_timeouts
+from twin.placement.hazards import fit_runs_and_hazards, run_log
 from twin.placement.naming import class_names, wants_classes
 from twin.placement.pace import fit_slowing, pace_of
 from twin.placement.peaks import cores_in_use, depth_of
@@ -193,7 +193,6 @@ def fit_encoding(
     nodes, until_s = archive.nodes(), day_start_s(max(train_days)) + DAY_S
     looked_at = list(pieces(archive, sorted(train_days), most=MAX_ROWS, columns=COLUMNS))
     rows, looked_at, ends = with_amended_ends(looked_at, nodes, until_s)
-    kinds = nodes["node_class"].to_pylist()
     by_class = granularity == "class" or (granularity == "auto" and wants_classes(nodes, rows))
     cluster, node_of_name = _cluster(nodes, rows, by_class)
     run_s, labels = _run_s(rows, until_s), labels_of(rows, cluster)
@@ -211,10 +210,8 @@ def fit_encoding(
     stretch = np.repeat(np.arange(len(looked_at)), [int(wanted.sum()) for _, wanted in looked_at])
     taken = np.where(refused(rows), -1, node)
     log = run_log(rows, until_s, labels, taken, run_s, expected_s, stretch)
-    repeats = fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service)
-    limits, log = without_timeouts(log, len(cluster.services))
-    alike = cluster.node_names if by_class else kinds
-    (ratios, cold, filed_s), hazard, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
+    alike = cluster.node_names if by_class else nodes["node_class"].to_pylist()
+    (ratios, cold, filed_s), hazard, limits, run_s = fit_runs_and_hazards(log, until_s, shape, alike)
     runs = runs_of(arrival_s, finish_s, run_s, filed_s, service, node, ratios.ratio)
     cores, cores_of_node = amount(rows, "cpu_cores", 1.0), cluster.capacity[0]
     queued = QueuedRuns(labels[2], taken, arrival_s, start_s, finish_s, cores, stretch)
@@ -236,9 +233,9 @@ def fit_encoding(
         node_tide=node_tide,
         pressure=pressure,
         reaction=reaction,
-        wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, kinds),
+        wakes=None if by_class else fit_wakes(arrival_s, start_s, finish_s, taken, stretch, alike),
         hazard=hazard,
-        repeats=repeats,
+        repeats=fit_repeats(arrival_s, log.finish_s, log.status, log.agent, service),
         priorities=priorities,
         pace=pace,
         run_limit_s=() if pace else limits,

@@ -108,9 +108,10 @@ def without_timeouts(log: RunLog, num_services: int) -> tuple[tuple[float, ...],
 
 def fit_runs_and_hazards(
     log: RunLog, until_s: float, shape: tuple[int, int], class_of_node: Sequence[object]
-) -> tuple[RunTables, tuple[float, ...], np.ndarray]:
-    """How long a log's runs take, its nodes' hazards (`fit_hazards`), and its run times [rows]: where nodes lose what
-    runs on them, failed runs were cut short and count as unknown.
+) -> tuple[RunTables, tuple[float, ...], tuple[float, ...], np.ndarray]:
+    """How long a log's runs take, its nodes' hazards (`fit_hazards`), after which time services' runs are cut off
+    (`fit_timeouts`), and its run times [rows]: where nodes lose what runs on them, failed runs were cut short and count
+    as unknown.
 
     Args:
         log: Of the training days.
@@ -118,12 +119,13 @@ def fit_runs_and_hazards(
         shape: Numbers of services and nodes.
         class_of_node: [nodes] what is alike.
     """
+    limits, log = without_timeouts(log, shape[0])
     tables = log.tables(shape)
     hazard = fit_hazards(_exposures(log, until_s, tables), class_of_node)
     if hazard:
         log = log._replace(run_s=np.where(log.status == FAILED, np.nan, log.run_s))
         tables = log.tables(shape)
-    return tables, hazard, log.run_s
+    return tables, hazard, limits, log.run_s
 
 
 def _exposures(log: RunLog, until_s: float, tables: RunTables) -> Exposures:

@@ -40,27 +40,13 @@ def dependences_of(
     if ends is not None:
         amiss = [text for text, found in (("lacks", ends.loses), ("has too late", ends.is_late)) if found]
         found.append(f"ends that the log {' or '.join(amiss)}, amended by what its nodes can hold")
-    if cluster.run_limit_s:
-        limits = zip(cluster.services, cluster.run_limit_s, strict=True)
-        found.append(
-            f"runs that are cut off: {', '.join(f'{name} after {s:.4g} s' for name, s in limits if s)}"
-        )
     if (repeats := cluster.repeats) is not None:
         found.append(
             f"clients who repeat {repeats.chance:.0%} of failed requests (after some {repeats.delay_s:.3g} s)"
         )
     if cluster.scarce:
         found.append(f"requests that wait for {' and '.join(RESOURCES[each] for each in cluster.scarce)}")
-    if cluster.in_order:
-        found.append("nodes that start requests in the order in which they came")
-    if cluster.permits:
-        limits = zip(cluster.services, cluster.permits, strict=True)
-        of_each = ", ".join(f"{most} of {service}" for service, most in limits if most)
-        found.append(f"services of which so many run at once, on all nodes together: {of_each}")
-    if cluster.concurrency:
-        limited = zip(cluster.services, map(max, cluster.concurrency), strict=True)
-        of_each = ", ".join(f"up to {most} of {service}" for service, most in limited if most)
-        found.append(f"services of which so many run at once on a node: {of_each}")
+    found += _waited_for(cluster)
     if cluster.dynamics.moved:
         found.append("run times of nodes and services that move, and are followed")
     if cluster.tide.variance:
@@ -97,6 +83,27 @@ def dependences_of(
     if (ranks := cluster.priorities) is not None:
         found.append(
             f"queues that go first{' and drive others out' if ranks.preempts else ''}: {_in_order(cluster)}"
+        )
+    return found
+
+
+def _waited_for(cluster: Cluster) -> list[str]:
+    """Of what requests wait for though there is room, and of how long they may run."""
+    found = []
+    if cluster.in_order:
+        found.append("nodes that start requests in the order in which they came")
+    if cluster.permits:
+        limits = zip(cluster.services, cluster.permits, strict=True)
+        of_each = ", ".join(f"{most} of {service}" for service, most in limits if most)
+        found.append(f"services of which so many run at once, on all nodes together: {of_each}")
+    if cluster.concurrency:
+        limited = zip(cluster.services, map(max, cluster.concurrency), strict=True)
+        of_each = ", ".join(f"up to {most} of {service}" for service, most in limited if most)
+        found.append(f"services of which so many run at once on a node: {of_each}")
+    if cluster.run_limit_s:
+        cut_off = zip(cluster.services, cluster.run_limit_s, strict=True)
+        found.append(
+            f"runs that are cut off: {', '.join(f'{name} after {s:.4g} s' for name, s in cut_off if s)}"
         )
     return found
 
