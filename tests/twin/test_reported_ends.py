@@ -7,8 +7,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from twin.placement import reported_ends
 from twin.placement.encoding import _plain
-from twin.placement.reported_ends import amended, fit_reported_ends, reported_ends_of
+from twin.placement.reported_ends import OVERFULL, amended, fit_reported_ends, reported_ends_of
 
 NUM_ROWS, CORES, BEGIN_S = 4_000, 3, 1.7e9
 UNTIL_S = BEGIN_S + 4 * 86_400.0
@@ -112,3 +113,14 @@ def test_fewer_cores_in_the_table_of_nodes_than_there_are_make_no_end_late() -> 
     for cores in (1.0, 2.0):
         nodes = NODES.set_column(1, "cpu_cores", pa.array([cores, cores, None]))
         assert fit_reported_ends(table_of(log, log["finish"]), nodes, UNTIL_S) is None
+
+
+def test_a_few_lost_ends_fill_their_nodes_and_show_no_other_as_late(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight ends are too few to say that the log loses ends; until they are imputed, their nodes are overfull."""
+    seen = []
+    monkeypatch.setattr(reported_ends, "_with_late_ends", lambda law, *found: seen.append(found) or law)
+    log = queued(5)
+    few_s = np.where(np.arange(NUM_ROWS) % 500 == 0, np.nan, log["finish"])
+    assert fit_reported_ends(table_of(log, few_s), NODES, UNTIL_S) is None
+    ((runs, finish_s),) = seen
+    assert reported_ends._overfull(runs, runs.finish_s) > OVERFULL > reported_ends._overfull(runs, finish_s)

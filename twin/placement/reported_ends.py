@@ -130,7 +130,7 @@ def fit_reported_ends(rows: pa.Table, nodes: pa.Table, until_s: float) -> Report
     longest = MARGIN * float(np.exp(np.quantile(log_ratio, LONG_QUANTILE)))
     law = replace(law, longest=longest, log_ratio=_quantiles(log_ratio))
     law = replace(law, loses=_loses_ends(law, runs, until_s))
-    law = _with_late_ends(law, runs, _imputed_s(law, runs, _is_lost(law, runs, until_s) & law.loses))
+    law = _with_late_ends(law, runs, _imputed_s(law, runs, _is_lost(law, runs, until_s)))
     return law if law.loses or law.is_late else None
 
 
@@ -146,7 +146,8 @@ def _loses_ends(law: ReportedEnds, runs: _ReportedRuns, until_s: float) -> bool:
 
 
 def _with_late_ends(law: ReportedEnds, runs: _ReportedRuns, finish_s: np.ndarray) -> ReportedEnds:
-    """With what is known of late ends, if there are any once lost ones [rows] are imputed."""
+    """With what is known of late ends, if there are any once lost ones [rows] are imputed, however few: what seems to
+    go on for ever fills its node, and would show other ends there as late."""
     if _overfull(runs, finish_s) < OVERFULL or not _cores_bound(runs, finish_s):
         return law
     earlier = _emptied_s(runs, finish_s) < runs.finish_s
