@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.training_days import days_of
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.problems.configuration import RunConfig
 from logs_schema import Archive
 from logs_schema.errors import ConfigError
@@ -56,8 +57,8 @@ class RefreshParts:
         hold_out: (history, number of days) -> held-out days; ConfigError where too few are left for training.
         refuse_other: (bundle, twin); OtherSystemError where the bundle decides for another system than the twin's,
             ProductError where it cannot be evaluated at all.
-        judge: (history, twin, held-out days, new bundle, running bundle, progress) -> comparison, paired, under shift
-            0; names of the policies as in `CONTENDERS`.
+        judge: (history, twin, held-out days, new bundle, running bundle, progress, units of this comparison, where it
+            keeps any) -> comparison, paired, under shift 0; names of the policies as in `CONTENDERS`.
         table: table of the archive that the problem learns from.
         notifier: says whether training is due; None where a problem has no such test.
     """
@@ -68,7 +69,7 @@ class RefreshParts:
     judge_settings: Mapping[str, Any]
     hold_out: Callable[[Archive, int], HistorySplit]
     refuse_other: Callable[[Path, Path], None]
-    judge: Callable[[Path, Path, tuple[dt.date, ...], Path, Path, Progress], Comparison]
+    judge: Callable[[Path, Path, tuple[dt.date, ...], Path, Path, Progress, Unfinished], Comparison]
     table: str = REQUESTS.name
     notifier: Notifier | None = None
 

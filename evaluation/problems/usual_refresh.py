@@ -9,6 +9,7 @@ from pathlib import Path
 from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.products import load_comparison, train_days_in
 from evaluation.comparison.shifts import ShiftConfig
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_policies import UserPolicy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import StepPlan
@@ -44,8 +45,9 @@ def usual_refresh(
         return newest_days(archive, number, table)
 
     def judge(
-        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
-    ) -> Comparison:
+        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress,
+        _: Unfinished,
+    ) -> Comparison:  # fmt: skip
         shifts = ShiftConfig("0d", ALL_REQUESTS, (days[-1] - train_days_in(twin)[-1]).days)
         plan = compare(replace(config, shifts=shifts), "refresh", {NEW: new, RUNNING: running})
         with tempfile.TemporaryDirectory(prefix="schedtwin-") as folder:

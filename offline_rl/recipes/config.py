@@ -140,9 +140,9 @@ def episodes_of(twin: PlacementTwin, config: TrainingConfig) -> Windows:
     return lengthened(windows, max(shortest, min(config.episode_requests, num_requests // MIN_EPISODES)))
 
 
-def even_streams(config: TrainingConfig, num_members: int, num_nodes: int = 1) -> TrainingConfig:
-    """The configuration with streams that can be dealt to the members that are trained with; of very many nodes with
-    fewer of them (`fewer_of`).
+def even_streams(config: TrainingConfig, num_members: int, num_views: int = 1) -> TrainingConfig:
+    """The configuration with streams that can be dealt to the members that are trained with; of very many nodes,
+    or requests in flight on each (`num_views` of their encoding), with fewer of them (`fewer_of`).
 
     Raises:
         ConfigError: There are fewer streams than that takes.
@@ -150,8 +150,8 @@ def even_streams(config: TrainingConfig, num_members: int, num_nodes: int = 1) -
     num_trained = num_members - num_held_out_members(num_members)
     each = math.lcm(num_trained, PPOConfig().num_minibatches)
     streams, tuning = config.num_streams // each * each, config.tuning_streams // num_trained * num_trained
-    streams = min(streams, max(each, fewer_of(streams, num_nodes) // each * each))
-    tuning = min(tuning, max(num_trained, fewer_of(tuning, num_nodes) // num_trained * num_trained))
+    streams = min(streams, max(each, fewer_of(streams, num_views) // each * each))
+    tuning = min(tuning, max(num_trained, fewer_of(tuning, num_views) // num_trained * num_trained))
     if not streams or (config.tuning_streams and not tuning):
         raise ConfigError(
             f"num_streams = {config.num_streams}, tuning_streams = {config.tuning_streams} cannot be dealt to the "

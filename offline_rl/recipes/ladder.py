@@ -48,14 +48,16 @@ import numpy as np
 from logs_schema.progress import Stage, unseen
 from offline_rl.confidence import half_width
 from offline_rl.networks import Actor, greedy_policy
+from offline_rl.recipes.config import MIN_EPISODES
 from twin.arrays import kept_arrays
 from twin.contracts import Array, PyTree, Trajectory
 from twin.mapped import mapped
-from twin.placement.history import fewer_of
+from twin.placement.encoding import Encoding
+from twin.placement.history import MOST_NODES, fewer_of
 from twin.placement.learned import AnswerModel
 from twin.placement.model import PlacementTwin
 from twin.placement.types import COMPLETED
-from twin.placement.windows import Windows
+from twin.placement.windows import Windows, select
 
 NUM_REQUESTS = 32_768
 """Requests played by every policy with every member, every window several times where there are fewer; of very many
@@ -140,6 +142,15 @@ class Referee(NamedTuple):
     rank: Evaluator
 
 
+def refereed(episodes: Windows, encoding: Encoding) -> Windows:
+    """The episodes that a referee plays: of very many nodes, or requests in flight on each, `MIN_EPISODES` at least,
+    spread evenly, that make up about so many requests as it plays of them (`fewer_of`)."""
+    count = max(MIN_EPISODES, fewer_of(NUM_REQUESTS, encoding.num_views) // episodes.num_steps)
+    if encoding.num_views <= MOST_NODES or count >= episodes.num_windows:
+        return episodes
+    return select(episodes, np.linspace(0, episodes.num_windows - 1, count).astype(int))
+
+
 def held_out_referee(
     key: Array,
     twin: PlacementTwin,
@@ -160,7 +171,7 @@ def held_out_referee(
         The referee; one program is compiled for all known networks, and one for each other network.
     """
     width = windows.num_windows
-    num_requests = fewer_of(NUM_REQUESTS, twin.encoding.cluster.num_nodes)
+    num_requests = fewer_of(NUM_REQUESTS, twin.encoding.num_views)
     keys = jax.random.split(key, (2, -(-num_requests // (width * windows.num_steps))))
     arrays = jax.tree.map(jnp.asarray, windows)
     # One member at a time

@@ -36,6 +36,7 @@ from offline_rl.recipes.ladder import (
     climb,
     held_out_referee,
     logged_value,
+    refereed,
     select_row,
 )
 from offline_rl.recipes.ladder_words import beside_the_log, in_words
@@ -145,7 +146,7 @@ def train_contenders(
         ahead: Called with the names of parts that `train_part` can make, each alone, before they are needed.
         begun: `start_of` this very twin's log, where it was begun before the twin was there.
     """
-    config = even_streams(config, twin.config.num_members, twin.encoding.cluster.num_nodes)
+    config = even_streams(config, twin.config.num_members, twin.encoding.num_views)
     rules = _rules(jax.random.fold_in(key, _RULES), twin, config, progress, keep)
     start = begun.result() if begun else _start(key, twin, config, progress, keep)
     in_twin = config.seeds if config.num_updates else ()
@@ -174,8 +175,9 @@ def train_contenders(
         searches,
     )
     windows = twin.disjoint_windows()
+    episodes = refereed(episodes_of(twin, config), twin.encoding)
     is_alike = windows.driven_out is None  # else episodes begin without what waited in the log
-    logged = logged_value(start.history, windows, episodes_of(twin, config)) if is_alike else None
+    logged = logged_value(start.history, windows, episodes) if is_alike else None
     return Contenders(referee, start.network, correctors, found, config.most_response, logged)
 
 
@@ -196,7 +198,7 @@ def referee_of(
     key: Array, twin: PlacementTwin, config: TrainingConfig, known: Sequence[tuple[Actor, PyTree]]
 ) -> Referee:
     """The referee of a training with this key: with the members held out, see `held_out_referee`."""
-    episodes, held_out = episodes_of(twin, config), members_of(twin)[1]
+    episodes, held_out = refereed(episodes_of(twin, config), twin.encoding), members_of(twin)[1]
     return held_out_referee(jax.random.fold_in(key, _LADDER), twin, episodes, held_out, known)
 
 
@@ -242,7 +244,7 @@ def train_part(key: Array, twin: PlacementTwin, config: TrainingConfig, keep: Pa
         key, twin, config, keep: As of `train_contenders`, which takes the part from `keep`.
         name: Of the part.
     """
-    config = even_streams(config, twin.config.num_members, twin.encoding.cluster.num_nodes)
+    config = even_streams(config, twin.config.num_members, twin.encoding.num_views)
     start, quiet = _start(key, twin, config, SilentProgress(), keep), SilentProgress()
     kind, _, seed = name.partition(" ")
     if kind == SEED:

@@ -263,7 +263,7 @@ def test_a_refresh_judges_all_days_that_it_holds_out_whatever_lies_between(tmp_p
     monkeypatch.setattr(usual_refresh_module, "train_days_in", lambda _twin: [day_of(1), day_of(2)])
     parts = usual_refresh(RunConfig(), compare, lambda _bundle, _twin: None, num_days=2)
     held_out = day_of(4), day_of(6)
-    assert parts.judge(tmp_path, tmp_path, held_out, tmp_path, tmp_path, None) is found
+    assert parts.judge(tmp_path, tmp_path, held_out, tmp_path, tmp_path, None, NOTHING_KEPT) is found
     shifts, policies = asked[-1]
     assert policies == [NEW, RUNNING]
     counts = {day_of(one): 10_000 for one in (1, 2, 4, 6)}

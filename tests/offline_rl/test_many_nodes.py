@@ -2,15 +2,20 @@
 
 from dataclasses import replace
 from types import SimpleNamespace
+from typing import cast
 
 import jax
 import numpy as np
 import pytest
 
 from logs_schema.errors import ConfigError
+from offline_rl.recipes import ladder
 from offline_rl.recipes.cloning import affordable
-from offline_rl.recipes.config import TrainingConfig, even_streams
+from offline_rl.recipes.config import MIN_EPISODES, TrainingConfig, even_streams
+from twin.placement.encoding import VIEW_SLOTS, Encoding
 from twin.placement.history import MOST_NODES
+from twin.placement.slots import MOST_WHOLE
+from twin.placement.windows import Windows
 
 
 @pytest.mark.parametrize(
@@ -36,3 +41,26 @@ def test_of_many_nodes_fewer_streams_are_dealt_to_the_members() -> None:
     assert even_streams(replace(config, tuning_streams=0), 5, 500).tuning_streams == 0
     with pytest.raises(ConfigError, match="cannot be dealt"):
         even_streams(replace(config, num_streams=11), 5, 500)
+
+
+def test_nodes_with_very_many_slots_count_as_several() -> None:
+    def views(num_nodes: int, depth: int) -> int:
+        cluster, problem = SimpleNamespace(num_nodes=num_nodes), SimpleNamespace(depth=depth)
+        return Encoding.num_views.fget(SimpleNamespace(cluster=cluster, problem=problem))  # type: ignore[attr-defined]
+
+    assert views(7, MOST_WHOLE) == 7
+    assert views(7, 10 * VIEW_SLOTS) == 70
+
+
+def test_a_referee_of_very_many_nodes_plays_some_episodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ladder, "select", lambda _, chosen: chosen)
+    episodes = cast(Windows, SimpleNamespace(num_steps=1_024, num_windows=64))
+
+    def played(num_views: int) -> Windows | np.ndarray:
+        return ladder.refereed(episodes, cast(Encoding, SimpleNamespace(num_views=num_views)))
+
+    assert played(MOST_NODES) is episodes
+    some = played(2 * MOST_NODES)
+    assert len(some) == ladder.NUM_REQUESTS // 2_048
+    assert (some[0], some[-1]) == (0, 63)
+    assert len(played(100 * MOST_NODES)) == MIN_EPISODES

@@ -25,7 +25,7 @@ from twin.placement.run_levels import (
     updated_ends,
     updated_pair,
 )  # fmt: skip
-from twin.placement.slots import fold_slots, place, read, write
+from twin.placement.slots import fold_slots, num_filled, place, read, write
 from twin.placement.types import (
     EMPTY,
     NUM_RESOURCES,
@@ -149,7 +149,9 @@ def _first_free(table: InFlight, clock_s: Array, taken: list[tuple[Array, Array]
             free &= ~(one_hot(node, decision.shape[0]) & (slot == index)[None])
         return jnp.where(free, index, depth)
 
-    return fold_slots(per_slot, jnp.minimum, (table.decision, table.finish_s))
+    # beyond those filled, a slot is free for every seat
+    until = num_filled(table.decision) + len(taken) + 1
+    return fold_slots(per_slot, jnp.minimum, (table.decision, table.finish_s), until)
 
 
 def _leave(table: InFlight, position: Array) -> tuple[Array, PlacementOutcome]:
@@ -277,7 +279,10 @@ def _observe_moves(
     if level is not None:
         leaves = (*leaves, table.finish_s, observed_events.finish_s, observed_events.status, table.mean_run_s)
     wait_s, starts, *residuals = fold_slots(
-        per_slot, lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)), leaves
+        per_slot,
+        lambda a, b: tuple(x + y for x, y in zip(a, b, strict=True)),
+        leaves,
+        num_filled(table.decision),
     )
     keep = jnp.exp(-outcome.elapsed_s / config.memory_s)[None]
     recent = keep * state.recent_wait_s + wait_s, keep * state.recent_starts + starts

@@ -15,7 +15,7 @@ from twin.contracts import Array
 from twin.placement.hazards import survival
 from twin.placement.run_levels import startups_s, usual_levels
 from twin.placement.scarcity import needed_shares
-from twin.placement.slots import fold_slots
+from twin.placement.slots import fold_slots, num_filled
 from twin.placement.types import EMPTY, RESOURCES, Cluster, InFlight, Observation, PlacementState, Requests
 from twin.placement.wakes import Wakes, wake_left_s
 
@@ -169,7 +169,8 @@ def node_load(in_flight: InFlight, clock_s: Array, limited: tuple[int, ...]) -> 
         table.expected_run_s,
         *table.demand,
     )
-    *used, waiting_cores, running, waiting, left, oldest = fold_slots(per_slot, combine, leaves)
+    folded = fold_slots(per_slot, combine, leaves, num_filled(table.decision))
+    *used, waiting_cores, running, waiting, left, oldest = folded
     counted = dict(zip(limited, used, strict=True))
     all_used = [counted.get(resource, jnp.zeros_like(running)) for resource in range(len(RESOURCES))]
     return NodeLoad(jnp.stack(all_used), waiting_cores, running, waiting, left, oldest)

@@ -43,7 +43,8 @@ def encode_days(
         days: Days to encode.
         num_steps: Requests per window.
         stride: Requests from one window's start to the next; no overlap by default.
-        most: Requests looked at, about at most, and of many nodes fewer (`looked_at`); None: all, in memory at once.
+        most: Requests looked at, about at most, and of many nodes or many requests in flight fewer (`looked_at`); None:
+            all, in memory at once.
         each: Requests of a stretch where not all are looked at, about; by default those of `STRETCH_WINDOWS` windows.
 
     Raises:
@@ -60,8 +61,9 @@ def encode_days(
 
 
 def looked_at(encoding: Encoding, most: int = MAX_REQUESTS) -> int:
-    """Requests of the same days that `encode_days` looks at, at most: `most`, and of many nodes fewer."""
-    return min(most, max(LEAST_REQUESTS, MAX_JUDGED_VIEWS // max(encoding.cluster.num_nodes, 1)))
+    """Requests of the same days that `encode_days` looks at, at most: `most`, and of many nodes, or very many requests
+    in flight on each, fewer (`Encoding.num_views`)."""
+    return min(most, max(LEAST_REQUESTS, MAX_JUDGED_VIEWS // max(encoding.num_views, 1)))
 
 
 def _cut(

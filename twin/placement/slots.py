@@ -15,11 +15,14 @@ import numpy as np
 
 from twin.contracts import Array
 from twin.devices import is_spread
+from twin.placement.types import EMPTY
 
 MAX_UNROLLED = 16
 """Deeper tables fold in a loop over blocks of so many: 32 at a time, rollouts took up to a quarter longer."""
 FEW_STREAMS, FEW_UNROLLED = 512, 4
 """With so few streams blocks are shorter: they take as long or up to 8 % longer, and compile in 70 % of the time."""
+MOST_WHOLE = 128
+"""Tables with more slots are folded only as far as they were ever filled."""
 
 Folded = TypeVar("Folded")
 
@@ -85,10 +88,20 @@ def _write_by_stream(leaf: Array, position: Array, value: Array, rows: int) -> A
     return written.reshape(leaf.shape)
 
 
+def num_filled(decision: Array) -> Array:
+    """Number of slots up to the last that ever held a request on any node of any stream, from the table's `decision`
+    [nodes, depth, *streams]: requests take the first free slot, and slots are never emptied."""
+    other_axes = tuple(axis for axis in range(decision.ndim) if axis != 1)
+    ever = jnp.any(decision != EMPTY, axis=other_axes)
+    # no `jnp.arange`: with it the compiler folds twice what two observations of one state fold
+    return jnp.max(jnp.where(ever, np.arange(1, decision.shape[1] + 1, dtype=np.int32), 0))
+
+
 def fold_slots(
     per_slot: Callable[[tuple[Array, ...], Array], Folded],
     combine: Callable[[Folded, Folded], Folded],
     leaves: tuple[Array, ...],
+    until: Array | None = None,
 ) -> Folded:
     """Combines what `per_slot` makes of every slot, over the depth.
 
@@ -96,6 +109,8 @@ def fold_slots(
         per_slot: (one slot's leaves [nodes, *streams], its index) -> pytree of arrays.
         combine: Two such pytrees into one.
         leaves: [nodes, depth, *streams].
+        until: Number of the slots that matter, a scalar: what `per_slot` makes of others changes nothing. Of tables of
+            more than `MOST_WHOLE` slots no others are looked at, save in the block of the last; None: all matter.
 
     Returns:
         The pytree combined over all slots, from the last to the first.
@@ -129,4 +144,7 @@ def fold_slots(
     def further(number: Array, sofar: Folded) -> Folded:
         return block(sofar, last - number * length, length)
 
-    return jax.lax.fori_loop(0, num_blocks, further, total)
+    skipped: int | Array = 0
+    if until is not None and depth > MOST_WHOLE:
+        skipped = jax.lax.clamp(0, jax.lax.div(last + 1 - until, length), num_blocks)
+    return jax.lax.fori_loop(skipped, num_blocks, further, total)

@@ -12,6 +12,7 @@ from evaluation.certify.persistence import KIND as CERTIFICATE
 from evaluation.certify.persistence import load_certificate
 from evaluation.comparison.products import load_comparison
 from evaluation.jobs.job import Step
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.pipeline.refresh import appending
 from evaluation.pipeline.refresh.config import RefreshConfig
 from evaluation.pipeline.refresh.deciding import (
@@ -112,18 +113,23 @@ def running_step(running: Path) -> Step:
 
 
 def judged_step(parts: RefreshParts, config: RunConfig, held_out: HistorySplit) -> Step:
-    """The comparison of the candidate with the running policy on the held-out days."""
+    """The comparison of the candidate with the running policy on the held-out days; killed, it goes on."""
+    settings = to_plain({**parts.judge_settings, "days": held_out.days})
+    inputs = ("history", "twin", "candidate", "running")
 
-    def build(out: Path, inputs: Products, progress: Progress) -> None:
-        history = inputs["history"] / appending.ARCHIVE
-        new, running = (inputs[name] / BUNDLE for name in ("candidate", "running"))
-        comparison = parts.judge(history, inputs["twin"], held_out.days, new, running, progress)
+    def build(out: Path, products: Products, progress: Progress) -> None:
+        made_from = {name: read_manifest(products[name]).content_hash for name in inputs}
+        keep = Unfinished.beside(
+            out, "judged", made_from, {**settings, "code": parts.judge_code}, config.judge.seed
+        )
+        history = products["history"] / appending.ARCHIVE
+        new, running = (products[name] / BUNDLE for name in ("candidate", "running"))
+        comparison = parts.judge(history, products["twin"], held_out.days, new, running, progress, keep)
         (out / "comparison.json").write_text(
             json.dumps(comparison.to_json(), indent=1, allow_nan=False), encoding="utf-8"
         )
+        keep.remove()
 
-    settings = to_plain({**parts.judge_settings, "days": held_out.days})
-    inputs = ("history", "twin", "candidate", "running")
     return Step(
         "judged", "comparison", build, inputs=inputs, config=settings, seed=config.judge.seed,
         code_version=parts.judge_code,

@@ -12,6 +12,7 @@ from evaluation.comparison.comparison import Comparison
 from evaluation.comparison.formatting import number
 from evaluation.comparison.metrics import BOUNDED_SLOWDOWN, JAIN_FAIRNESS, WAIT_P99
 from evaluation.comparison.training_days import DaysConfig
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.problems.configuration import OrderConfig, RunConfig
 from evaluation.problems.ordering.comparing import REFERENCES, REPLAY, compare_orders
@@ -53,8 +54,9 @@ def queue_parts(config: RunConfig) -> RefreshParts:
         return newest_weeks(archive, num_days, config.days, order)
 
     def judge(
-        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
-    ) -> Comparison:
+        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress,
+        _: Unfinished,
+    ) -> Comparison:  # fmt: skip
         return judge_orders(Archive(archive), twin, days, new, running, order, progress)
 
     return RefreshParts(

@@ -7,6 +7,7 @@ each with the observations of its own contract, so their difference is paired by
 import datetime as dt
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import jax
 
@@ -14,8 +15,10 @@ from evaluation.comparison.bootstrap import IntervalConfig
 from evaluation.comparison.comparison import Comparison, compare
 from evaluation.comparison.entries import JudgeFacts, PolicyFacts, Run, ShiftFacts
 from evaluation.comparison.formatting import number
+from evaluation.comparison.kept_runs import load_run, save_run
 from evaluation.comparison.metrics import main_metric
 from evaluation.comparison.products import archive_facts
+from evaluation.jobs.unfinished import NOTHING_KEPT, Unfinished
 from evaluation.judges.bundle_policies import BundlePolicy
 from evaluation.judges.config import JudgeConfig
 from evaluation.judges.judge import (
@@ -66,6 +69,7 @@ def judge_both(
     config: JudgeConfig,
     intervals: IntervalConfig,
     progress: Progress,
+    keep: Unfinished = NOTHING_KEPT,
 ) -> Comparison:
     """Evaluates the new policy, the running one and the logged decisions.
 
@@ -77,6 +81,7 @@ def judge_both(
         config: Configuration of the judges.
         intervals: Of the differences.
         progress: Progress display.
+        keep: Finished parts: the twin, and every policy by every judge.
 
     Returns:
         The comparison, under shift 0; without the second judge where the days hold too few requests for a twin.
@@ -95,10 +100,11 @@ def judge_both(
                 "[judge] num_fit_steps = 0", where="the judges of a refresh", allowed="1 or more for a twin"
             )
         with progress.stage("fit a twin of the newest days"):
-            fit = jax.random.fold_in(key, 1)
-            newest = fit_twin(
-                fit, archive, encoding, days, answers, num_steps=twin.windows.num_steps, progress=progress
-            )
+            fit = partial(
+                fit_twin, jax.random.fold_in(key, 1), archive, encoding, days, answers,
+                num_steps=twin.windows.num_steps, progress=progress,
+            )  # fmt: skip
+            newest = keep.unit("twin", fit, PlacementTwin.save, PlacementTwin.load)
     except ConfigError as error:
         notes.append(f"no twin of the newest days ({error.what}); replay decides")
     else:
@@ -120,7 +126,7 @@ def judge_both(
     with progress.stage("judge the new policy and the running one", unit="judges") as stage:
         for done, judge in enumerate(judges):
             stage(float(done), float(len(judges)), judge.name)
-            runs += _runs(key, without(judge, lacking))
+            runs += [_run(key, without(judge, lacking), kind, keep) for kind in KINDS]
     main = main_metric(encoding.problem.reward)
     counts = archive.num_rows_on("requests", days)
     found = compare(
@@ -152,13 +158,13 @@ def _worth_of_history(comparison: Comparison) -> list[str]:
     ]
 
 
-def _runs(key: Array, judge: Judge) -> list[Run]:
-    results = judge.evaluate(key, [Candidate(kind, kind, None) for kind in KINDS])
-    return [
-        Run(
+def _run(key: Array, judge: Judge, kind: str, keep: Unfinished) -> Run:
+    def make() -> Run:
+        (result,) = judge.evaluate(key, [Candidate(kind, kind, None)])
+        return Run(
             judge.name, 0, kind, result.decisions, agreement=result.agreement,
             num_overflow=result.decisions.num_censored if judge.name != REPLAY else 0,
             num_illegal=result.num_illegal, out_of_support=result.out_of_support,
-        )
-        for kind, result in zip(KINDS, results, strict=True)
-    ]  # fmt: skip
+        )  # fmt: skip
+
+    return keep.unit(f"{judge.name}, {kind}", make, save_run, load_run)

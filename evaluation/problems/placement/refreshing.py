@@ -4,6 +4,7 @@ import datetime as dt
 from pathlib import Path
 
 from evaluation.comparison.comparison import Comparison
+from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.bundle_policies import load_bundle_policy
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.case import refuse_uneven
@@ -26,12 +27,13 @@ def placement_parts(config: RunConfig) -> RefreshParts:
     refuse_uneven(config)
 
     def judge(
-        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress
-    ) -> Comparison:
+        archive: Path, twin: Path, days: tuple[dt.date, ...], new: Path, running: Path, progress: Progress,
+        keep: Unfinished,
+    ) -> Comparison:  # fmt: skip
         system = PlacementTwin.load(twin)
         one, other = (load_bundle_policy(bundle, system.encoding) for bundle in (new, running))
         return judge_both(
-            Archive(archive), system, days, one, other, config.judge, config.intervals, progress
+            Archive(archive), system, days, one, other, config.judge, config.intervals, progress, keep
         )
 
     return RefreshParts(

@@ -74,7 +74,7 @@ CURVES = "game.npz"
 NO_GAME = GameConfig()
 TWIN_CODE = 30
 """Raised when changes of the code change fits: those of older code are made again."""
-POLICY_CODE = 26
+POLICY_CODE = 27
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
