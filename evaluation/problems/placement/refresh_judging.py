@@ -109,18 +109,10 @@ def judge_both(
         notes.append(f"no twin of the newest days ({error.what}); replay decides")
     else:
         program = twin_program(encoding, newest.config, players, others)
-        judges.append(
-            twin_judge(
-                program,
-                encoding,
-                windows,
-                newest.model,
-                shape,
-                copies=config.copies,
-                name=NEWEST,
-                others=seen,
-            )
+        in_twin = twin_judge(
+            program, encoding, windows, newest.model, shape, copies=config.copies, name=NEWEST, others=seen
         )
+        judges.append(in_twin)
     lacking = unspecified(archive, days)
     runs: list[Run] = []
     with progress.stage("judge the new policy and the running one", unit="judges") as stage:
