@@ -87,7 +87,8 @@ class CertifyConfig:
             `enough_rows`.
         enough_rows: Number of requests up to which further held-out days are added, four weeks at most: with fewer, the
             levels of the log are not known to the hundredths that the thresholds need. Of a day of very many requests
-            some are looked at, spread evenly, and of many nodes fewer (`twin.placement.log_windows.looked_at`).
+            some are looked at, spread evenly, and of many nodes or requests in flight fewer
+            (`twin.placement.log_windows.looked_at`).
         max_weeks: Held-out weeks of a queue where no days are named: the first ones after training.
         num_copies: Generated weeks of a queue for each held-out week, in which the rules are simulated.
         max_played: Jobs of a queue that every rule is simulated on, over all weeks; above it, weeks are sampled.

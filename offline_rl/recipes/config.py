@@ -37,7 +37,8 @@ class TrainingConfig:
         num_updates: PPO updates from the clone, each from a fresh rollout in the twin; 0: no policy starts from it.
         learning_rate, gae_lambda, entropy: Of PPO, see `PPOConfig`.
         num_streams: Parallel rollouts, rounded down to a multiple of PPO's minibatches and of the members trained
-            with (`num_held_out_members` of the ensemble are not); of more than 128 nodes fewer, in proportion.
+            with (`num_held_out_members` of the ensemble are not); of more than 128 nodes fewer, in proportion, and of
+            fewer nodes with very many requests in flight on each (`Encoding.num_views`).
         clone_updates: Gradient steps of the clone at most.
         clone_streams: Windows in each of them; of more than 128 nodes fewer.
         held_out: Share of the windows that decide when the clone stops, and that learners from logs are tuned on.
