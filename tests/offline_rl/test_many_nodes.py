@@ -12,9 +12,9 @@ from logs_schema.errors import ConfigError
 from offline_rl.recipes import ladder
 from offline_rl.recipes.cloning import affordable
 from offline_rl.recipes.config import MIN_EPISODES, TrainingConfig, even_streams
-from twin.placement.encoding import VIEW_SLOTS, Encoding
+from twin.placement.encoding import Encoding
 from twin.placement.history import MOST_NODES
-from twin.placement.slots import MOST_WHOLE
+from twin.placement.slots import MOST_WHOLE, VIEW_SLOTS, num_views
 from twin.placement.windows import Windows
 
 
@@ -44,12 +44,8 @@ def test_of_many_nodes_fewer_streams_are_dealt_to_the_members() -> None:
 
 
 def test_nodes_with_very_many_slots_count_as_several() -> None:
-    def views(num_nodes: int, depth: int) -> int:
-        cluster, problem = SimpleNamespace(num_nodes=num_nodes), SimpleNamespace(depth=depth)
-        return Encoding.num_views.fget(SimpleNamespace(cluster=cluster, problem=problem))  # type: ignore[attr-defined]
-
-    assert views(7, MOST_WHOLE) == 7
-    assert views(7, 10 * VIEW_SLOTS) == 70
+    assert num_views(7, MOST_WHOLE) == 7
+    assert num_views(7, 10 * VIEW_SLOTS) == 70
 
 
 def test_a_referee_of_very_many_nodes_plays_some_episodes(monkeypatch: pytest.MonkeyPatch) -> None:

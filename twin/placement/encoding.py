@@ -38,7 +38,7 @@ from twin.placement.run_filter import RunDynamics, fit_dynamics, runs_of
 from twin.placement.run_habits import RunHabits, fit_run_habits, run_habits_of
 from twin.placement.run_labels import LabelledRuns, RunLabels, fit_run_labels, run_labels_of
 from twin.placement.service_times import OFFER_KINDS, median_by, without_history
-from twin.placement.slots import MOST_WHOLE
+from twin.placement.slots import num_views
 from twin.placement.tides import Tide, fit_tides
 from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Repeats
 from twin.placement.waiting import fit_waits
@@ -53,8 +53,6 @@ COLUMNS = (
     "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish", "status",
     "memory_gib", "gpus",
 )  # fmt: skip
-VIEW_SLOTS = 32
-"""Slots that take about as long as all else that a step does with a node."""
 MAX_VOCABULARY = 40
 """Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
@@ -108,10 +106,8 @@ class Encoding:
 
     @property
     def num_views(self) -> int:
-        """Number of nodes, or of as many that take as long: every slot of what is in flight is passed over at every
-        step, so where a node has more than `MOST_WHOLE` slots it counts as one for each `VIEW_SLOTS`."""
-        num_nodes, depth = self.cluster.num_nodes, self.problem.depth
-        return num_nodes if depth <= MOST_WHOLE else num_nodes * depth // VIEW_SLOTS
+        """Number of nodes, or of as many as take as long (`slots.num_views`)."""
+        return num_views(self.cluster.num_nodes, self.problem.depth)
 
     def to_json(self) -> str:
         """The encoding as JSON text; `from_json` reads it back."""

@@ -24,7 +24,16 @@ FEW_STREAMS, FEW_UNROLLED = 512, 4
 MOST_WHOLE = 128
 """Tables with more slots are folded only as far as they were ever filled."""
 
+VIEW_SLOTS = 32
+"""Slots that take about as long as all else that a step does with a node."""
+
 Folded = TypeVar("Folded")
+
+
+def num_views(num_nodes: int, depth: int) -> int:
+    """Nodes that a step takes as long with: slots are passed over at every step, so a node with more than `MOST_WHOLE`
+    counts as one for each `VIEW_SLOTS`."""
+    return num_nodes if depth <= MOST_WHOLE else num_nodes * depth // VIEW_SLOTS
 
 
 def place(table_shape: tuple[int, ...], node: Array, slot: Array, exists: Array) -> Array:
