@@ -16,8 +16,8 @@ from logs_schema.errors import ArchiveError
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig
 from twin.orchestration.settings import SETTINGS, from_facts
-from twin.placement.columns import amount, index_of, instant_s, label_index
-from twin.placement.encoding import day_start_s, vocabulary
+from twin.placement.columns import amount, index_of, instant_s, label_index, vocabulary
+from twin.placement.encoding import day_start_s
 from twin.placement.service_times import without_history
 from twin.placement.types import COMPLETED, DROPPED, FAILED, UNKNOWN, Cluster
 

@@ -1,6 +1,6 @@
 """Columns of the request table as arrays: indices into vocabularies, amounts, instants."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +8,9 @@ import pyarrow.compute as pc
 
 from twin.placement.types import COMPLETED, DROPPED, FAILED, REJECTED, UNKNOWN
 
+UNKNOWN_LABEL = "unknown"
+MAX_VOCABULARY = 40
+"""Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _STATUS = {
     "completed": COMPLETED,
     "failed": FAILED,
@@ -15,6 +18,16 @@ _STATUS = {
     "dropped": DROPPED,
     "rejected": REJECTED,
 }
+
+
+def vocabulary(values: Iterable[str | None]) -> tuple[str, ...]:
+    """ "unknown" and the most frequent labels, ties by name."""
+    counts: dict[str, int] = {}
+    for value in values:
+        if value is not None and value != UNKNOWN_LABEL:
+            counts[value] = counts.get(value, 0) + 1
+    ranked = sorted(counts, key=lambda name: (-counts[name], name))
+    return (UNKNOWN_LABEL, *ranked[:MAX_VOCABULARY])
 
 
 def refused(rows: pa.Table) -> np.ndarray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass, replace
 from typing import Any
 
@@ -23,7 +23,15 @@ from logs_schema.records import with_tuples
 from twin.placement.acceptance import fit_acceptance
 from twin.placement.bookkeeping import VIEWS, PlacementConfig
 from twin.placement.cold_starts import cold_starts_of
-from twin.placement.columns import amount, decided_node, instant_s, label_index, node_index, refused
+from twin.placement.columns import (
+    amount,
+    decided_node,
+    instant_s,
+    label_index,
+    node_index,
+    refused,
+    vocabulary,
+)
 from twin.placement.crowding import crowded_runs
 from twin.placement.hazards import fit_runs_and_hazards, run_log
 from twin.placement.naming import class_names, wants_classes
@@ -44,7 +52,6 @@ from twin.placement.types import NUM_RESOURCES, RESOURCES, Cluster, Reaction, Re
 from twin.placement.waiting import fit_waits
 from twin.placement.wakes import fit_wakes, wakes_of
 
-UNKNOWN_LABEL = "unknown"
 GRANULARITIES = ("auto", "node", "class")
 MAX_ROWS = 1 << 20
 """Requests that estimates are made from, about at most; of more, stretches spread evenly over the training days."""
@@ -53,8 +60,6 @@ COLUMNS = (
     "deadline_s", "candidates", "offered_node", "ran_node", "accepted", "start", "finish", "status",
     "memory_gib", "gpus",
 )  # fmt: skip
-MAX_VOCABULARY = 40
-"""Labels kept of each kind, the most frequent first; the rest is "unknown"."""
 _ARRAYS = {name for name, each in Cluster.__dataclass_fields__.items() if each.type is np.ndarray}
 _OTHERS: dict[str, Any] = {"site_of_node": np.int64, "is_cloud": np.bool_, "rules": np.bool_}
 _WHERE_FOUND = {
@@ -337,16 +342,6 @@ def _run_s(rows: pa.Table, until_s: float) -> np.ndarray:
     """[rows] logged run time; NaN where start or finish is unknown, or not known yet at `until_s`."""
     finish_s = instant_s(rows, "finish")
     return np.where(finish_s <= until_s, finish_s, np.nan) - instant_s(rows, "start")
-
-
-def vocabulary(values: Iterable[str | None]) -> tuple[str, ...]:
-    """ "unknown" and the most frequent labels, ties by name."""
-    counts: dict[str, int] = {}
-    for value in values:
-        if value is not None and value != UNKNOWN_LABEL:
-            counts[value] = counts.get(value, 0) + 1
-    ranked = sorted(counts, key=lambda name: (-counts[name], name))
-    return (UNKNOWN_LABEL, *ranked[:MAX_VOCABULARY])
 
 
 def _cluster(nodes: pa.Table, rows: pa.Table, by_class: bool) -> tuple[Cluster, dict[str, int]]:
