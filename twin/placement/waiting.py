@@ -45,13 +45,17 @@ _DEVIATIONS = 2.0
 
 
 class WaitedFor(NamedTuple):
-    """What requests wait for beside room."""
+    """What requests wait for beside room.
 
-    in_order: bool = False  # whether nodes start requests in order
-    permits: tuple[
-        int, ...
-    ] = ()  # [services] how many run at once, 0 without a limit; empty where none has any
-    concurrency: tuple[tuple[int, ...], ...] = ()  # [services, nodes] the same on a node
+    Attributes:
+        in_order: Whether nodes start requests in order.
+        permits: [services] how many run at once, 0 without a limit; empty where none has any.
+        concurrency: [services, nodes] the same on a node.
+    """
+
+    in_order: bool = False
+    permits: tuple[int, ...] = ()
+    concurrency: tuple[tuple[int, ...], ...] = ()
 
 
 class _Found(NamedTuple):
