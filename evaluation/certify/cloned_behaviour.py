@@ -1,7 +1,8 @@
 """A clone of the logged behaviour for the closed loop, and a line on whether it decides as the log did.
 
-Where it does not, closed-loop results are no evidence about the system under test, and lines that depend on the clone
-are not applicable; the other lines need no clone.
+Where it does not, closed-loop results are no evidence about the system under test: lines that depend on the clone are
+not applicable where the behaviour surely cannot be cloned, and cannot tell where it may be. The other lines need no
+clone.
 """
 
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ import jax
 
 from evaluation.certify.config import CertifyConfig
 from evaluation.certify.forecasting import Forecast
-from evaluation.certify.lines import NO_CLONE, Line, Verdict, about_zero, not_applicable, silent
+from evaluation.certify.lines import NO_CLONE, NONE, Line, Verdict, about_zero, not_applicable, silent
 from evaluation.certify.resampled import mean_of
 from evaluation.certify.tested_system import CloneBehaviour, SystemUnderTest
 from logs_schema.progress import Progress
@@ -56,9 +57,18 @@ def clone_line(section: str, forecast: Forecast, config: CertifyConfig) -> Line:
 
 
 def resting_on(clone: Line, lines: Sequence[Line]) -> list[Line]:
-    """The lines that depend on the clone; not applicable unless it decides as the log did."""
+    """The lines that depend on the clone: as they are if it decides as the log did, *cannot tell* if it may, and else
+    not applicable. A twin is not to pass because more days were needed to test it."""
     if clone.verdict is Verdict.PASS:
         return list(lines)
+    limit, low = clone.limit, clone.judged.low
+    if limit is not None and low is not None and low <= limit:
+        return [
+            line
+            if silent(line)
+            else replace(line, verdict=Verdict.CANNOT_TELL, judged=NONE, chance=None, reason=NO_CLONE)
+            for line in lines
+        ]
     return [
         not_applicable(line.section, line.name, line.reason if silent(line) else NO_CLONE) for line in lines
     ]

@@ -245,6 +245,24 @@ def test_a_verdict_without_a_closed_loop_says_so():
     assert made_certificate().untested == ()
 
 
+def test_a_twin_does_not_pass_because_more_days_were_needed_to_show_that_the_clone_is_one():
+    made = made_certificate()
+    level = replace(made.lines[1], verdict=Verdict.PASS, deciding=True, section="closed loop")
+    low, limit = made.lines[0].judged.low, made.lines[0].limit
+    assert low > limit, "a behaviour that surely cannot be cloned"
+    clone = replace(made.lines[0], verdict=Verdict.CANNOT_TELL, limit=low + 0.001)
+    (resting,) = resting_on(clone, [level])
+    assert resting.verdict is Verdict.CANNOT_TELL
+    made = certificate_of(
+        [clone, resting], {"answers": "", "closed loop": ""}, {}, QUICK, twin="aa", archive="bb",
+        train_days=[dt.date(2024, 1, 1)],
+    )  # fmt: skip
+    assert made.verdict is Verdict.CANNOT_TELL
+    assert made.untested == (level.name,)
+    assert "clone_updates" in " ".join(withheld_in_words(made))
+    assert "The verdict says nothing of" in render(made, "a title")
+
+
 def test_training_counts_the_sections_that_it_uses():
     made = made_certificate()
     workload = [replace(line, section="workload") for line in made.lines if line.verdict is Verdict.FAIL]
