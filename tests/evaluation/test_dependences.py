@@ -57,10 +57,10 @@ def test_labels_and_driven_out_services_are_named_with_their_sizes():
 
 def test_amended_ends_are_named():
     ends = ReportedEnds(True, True, {}, {}, {}, 8.0, 2.0, (0.0,))
-    wanted = "ends that the log lacks or has too late, amended by what its nodes can hold"
+    wanted = "ends of runs that are missing or too late, amended by what its nodes can hold"
     assert dependences_of(made_cluster(), ends=ends) == [wanted]
     (late,) = dependences_of(made_cluster(), ends=replace(ends, loses=False))
-    assert late.startswith("ends that the log has too late, amended")
+    assert late.startswith("ends of runs that are too late, amended")
 
 
 def test_the_slow_drift_that_is_followed_in_any_case_is_nothing_that_a_log_shows():

@@ -38,8 +38,8 @@ def dependences_of(
         most = 3600.0 * max(cluster.hazard)
         found.append(f"nodes that lose what runs on them (up to {most:.2g} times in an hour of running)")
     if ends is not None:
-        amiss = [text for text, found in (("lacks", ends.loses), ("has too late", ends.is_late)) if found]
-        found.append(f"ends that the log {' or '.join(amiss)}, amended by what its nodes can hold")
+        amiss = [text for text, is_so in (("missing", ends.loses), ("too late", ends.is_late)) if is_so]
+        found.append(f"ends of runs that are {' or '.join(amiss)}, amended by what its nodes can hold")
     if (repeats := cluster.repeats) is not None:
         found.append(
             f"clients who repeat {repeats.chance:.0%} of failed requests (after some {repeats.delay_s:.3g} s)"
