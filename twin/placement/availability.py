@@ -73,6 +73,11 @@ def _on(node: Array) -> Callable[[Array], Array]:
     return lambda leaf: jnp.take_along_axis(leaf[:, :, None], node[None, None], axis=0)[0]
 
 
+def _everywhere(leaf: Array) -> Array:
+    """A leaf of the table, [nodes, depth, *streams], with the slots of all nodes in a row: [slots, 1, *streams]."""
+    return leaf.reshape(-1, 1, *leaf.shape[2:])
+
+
 def _crowding(cluster: Cluster, state: PlacementState, node: Array, availability_s: Array) -> Array:
     """[seats, *streams] pressure of the pending runs, by the share of the usual run, from when there is room, that each
     is beside it."""
@@ -173,8 +178,7 @@ def time_to_availability_s(
         has_room_s = _until_one_leaves(state, here, places, has_room_s)
     if cluster.permits:
         permits = jnp.asarray(cluster.permits, jnp.int32)[state.request.service]
-        everywhere = lambda leaf: leaf.reshape(-1, 1, *leaf.shape[2:])  # noqa: E731
-        has_room_s = _until_one_leaves(state, everywhere, permits, has_room_s)
+        has_room_s = _until_one_leaves(state, _everywhere, permits, has_room_s)
     if cluster.wakes is None:
         return has_room_s
     awake_s = jnp.take_along_axis(wakes_left_s(cluster.wakes, state)[:, None], node[None], axis=0)[0]

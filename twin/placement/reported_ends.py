@@ -13,7 +13,7 @@ there is no room: a twin of it learns runs of hours, and its queues never empty.
   taken as one whose end is lost; and where one begins for which there is no room, the most overdue run has ended.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -119,13 +119,15 @@ def fit_reported_ends(rows: pa.Table, nodes: pa.Table, until_s: float) -> Report
     if pc.any(pc.greater(pc.fill_null(rows["num_nodes"], 1), 1)).as_py():
         return None
     names, cores = nodes["node_id"].to_pylist(), amount(nodes, "cpu_cores", np.inf)
+    if not np.isfinite(cores).any():
+        return None
     law = ReportedEnds(
         False, False, dict(zip(names, cores.tolist(), strict=True)), {}, {}, np.inf, np.inf, (0.0,)
     )
     law = _with_usual_times(law, rows)
     runs = _runs(law, rows, until_s)
     log_ratio = _log_ratio(runs)
-    if len(log_ratio) < FEWEST or not np.isfinite(cores).any():
+    if len(log_ratio) < FEWEST:
         return None
     longest = MARGIN * float(np.exp(np.quantile(log_ratio, LONG_QUANTILE)))
     law = replace(law, longest=longest, log_ratio=_quantiles(log_ratio))
@@ -187,48 +189,56 @@ def amended(rows: pa.Table, law: ReportedEnds | None, until_s: float) -> pa.Tabl
     return rows
 
 
-def _labels(rows: pa.Table, name: str) -> np.ndarray:
-    column = decided_node(rows) if name == "node" else rows[name]
-    return np.array(pc.fill_null(pc.cast(column, pa.string()), "").to_pylist(), str)
+class _Labels(NamedTuple):
+    """A column of labels; "" where it is null."""
 
+    names: list[str]
+    place: np.ndarray  # [rows] in `names`
 
-def _medians(labels: np.ndarray, values: np.ndarray) -> dict[str, float]:
-    """Median of the known values of every label that has any."""
-    known = np.isfinite(values)
-    names, place = np.unique(labels[known], return_inverse=True)
-    order = np.lexsort((values[known], place))
-    first = np.searchsorted(place[order], np.arange(len(names) + 1))
-    middle = values[known][order][(first[:-1] + first[1:] - 1) // 2]
-    return dict(zip(names.tolist(), middle.tolist(), strict=True))
+    @staticmethod
+    def of(column: pa.ChunkedArray) -> "_Labels":
+        encoded = pc.fill_null(pc.cast(column, pa.string()), "").combine_chunks().dictionary_encode()
+        return _Labels(encoded.dictionary.to_pylist(), encoded.indices.to_numpy())
 
+    def medians(self, values: np.ndarray) -> dict[str, float]:
+        """Median (the lower one) of the known values [rows] of every label that has any."""
+        known = np.isfinite(values)
+        place, values = self.place[known], values[known]
+        order = np.lexsort((values, place))
+        labels, first, count = np.unique(place[order], return_index=True, return_counts=True)
+        middle = values[order][first + (count - 1) // 2]
+        return {self.names[label]: float(value) for label, value in zip(labels, middle, strict=True)}
 
-def _of(table: Mapping[str, float], labels: np.ndarray, missing: float) -> np.ndarray:
-    names, place = np.unique(labels, return_inverse=True)
-    return np.array([table.get(name, missing) for name in names.tolist()])[place]
+    def look_up(self, table: Mapping[str, float], missing: float) -> np.ndarray:
+        """[rows] what a table says of every label."""
+        return np.array([table.get(name, missing) for name in self.names], float)[self.place]
 
 
 def _with_usual_times(law: ReportedEnds, rows: pa.Table) -> ReportedEnds:
     run_s = instant_s(rows, "finish") - instant_s(rows, "start")
-    law = replace(law, run_of_service_s=_medians(_labels(rows, "service"), run_s))
+    law = replace(law, run_of_service_s=_Labels.of(rows["service"]).medians(run_s))
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = run_s / _stated_s(law, rows)
-    return replace(law, ratio_of_node=_medians(_labels(rows, "node"), np.where(ratio > 0.0, ratio, np.nan)))
+    ratio = np.where(ratio > 0.0, ratio, np.nan)
+    return replace(law, ratio_of_node=_Labels.of(decided_node(rows)).medians(ratio))
 
 
 def _stated_s(law: ReportedEnds, rows: pa.Table) -> np.ndarray:
     stated_s = amount(rows, "requested_run_s", np.nan)
-    return np.where(stated_s > 0.0, stated_s, _of(law.run_of_service_s, _labels(rows, "service"), np.nan))
+    usual_s = _Labels.of(rows["service"]).look_up(law.run_of_service_s, np.nan)
+    return np.where(stated_s > 0.0, stated_s, usual_s)
 
 
 def _runs(law: ReportedEnds, rows: pa.Table, until_s: float) -> _ReportedRuns:
-    start_s, finish_s, machine = instant_s(rows, "start"), instant_s(rows, "finish"), _labels(rows, "node")
-    start_s, finish_s = (np.where(at_s <= until_s, at_s, np.nan) for at_s in (start_s, finish_s))
+    instants = (instant_s(rows, name) for name in ("start", "finish"))
+    start_s, finish_s = (np.where(at_s <= until_s, at_s, np.nan) for at_s in instants)
+    machine = _Labels.of(decided_node(rows))
     known = pc.is_in(pc.cast(rows["status"], pa.string()), value_set=pa.array(NOT_LOST))
     is_open = np.isfinite(start_s) & np.isnan(finish_s) & ~known.to_numpy(zero_copy_only=False)
     index = {name: place for place, (name, cores) in enumerate(law.cores.items()) if np.isfinite(cores)}
     return _ReportedRuns(
-        start_s, finish_s, is_open, _stated_s(law, rows) * _of(law.ratio_of_node, machine, 1.0),
-        _of(index, machine, -1).astype(int), amount(rows, "cpu_cores", 1.0), _of(law.cores, machine, np.inf),
+        start_s, finish_s, is_open, _stated_s(law, rows) * machine.look_up(law.ratio_of_node, 1.0),
+        machine.look_up(index, -1).astype(int), amount(rows, "cpu_cores", 1.0), machine.look_up(law.cores, np.inf),
     )  # fmt: skip
 
 
@@ -254,11 +264,16 @@ def _is_lost(law: ReportedEnds, runs: _ReportedRuns, until_s: float) -> np.ndarr
         return runs.is_open & (runs.start_s + law.longest * runs.usual_s < until_s)
 
 
+def _by_machine(runs: _ReportedRuns) -> Iterator[np.ndarray]:
+    """The rows that began on every machine with known cores."""
+    for machine in range(int(runs.machine.max(initial=-1)) + 1):
+        yield np.flatnonzero((runs.machine == machine) & np.isfinite(runs.start_s))
+
+
 def _confirmed(runs: _ReportedRuns) -> np.ndarray:
     """[rows] bool: another run begins on the machine as each ends."""
     found = np.zeros(len(runs.start_s), bool)
-    for machine in range(int(runs.machine.max(initial=-1)) + 1):
-        here = np.flatnonzero((runs.machine == machine) & np.isfinite(runs.start_s))
+    for here in _by_machine(runs):
         starts_s, ends_s = np.sort(runs.start_s[here]), runs.finish_s[here]
         next_s = np.append(starts_s, np.inf)[np.searchsorted(starts_s, ends_s - SAME_S)]
         found[here] = next_s <= ends_s + SAME_S  # never of an end that is not known
@@ -277,8 +292,7 @@ def _fits(runs: _ReportedRuns, finish_s: np.ndarray, at_s: np.ndarray, after_s: 
     """[rows] bool: whether each run's machine has room for it at `at_s` [rows], given that what ends until `after_s`
     later is gone."""
     found = np.ones(len(at_s), bool)
-    for machine in range(int(runs.machine.max(initial=-1)) + 1):
-        here = np.flatnonzero((runs.machine == machine) & np.isfinite(runs.start_s))
+    for here in _by_machine(runs):
         cores, starts_s = runs.cores[here], runs.start_s[here]
         ends_s = np.where(np.isfinite(finish_s[here]), finish_s[here], np.inf)
         by_start, by_end = np.argsort(starts_s, kind="stable"), np.argsort(ends_s, kind="stable")

@@ -27,7 +27,7 @@ MOST_STEPS = 30
 MOST_EVIDENCE = 8.0
 """Logarithm of the odds that one run may be worth."""
 TAILS = 4.0
-"""Degrees of freedom of Student's density."""
+"""Degrees of freedom of Student's density, by which settings are judged: outliers would decide by a Gaussian one."""
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from twin.placement.crowding import CrowdedRuns, uncrowded
-from twin.placement.switching import Switching, chance_along, drawn_states, fit_switching
+from twin.placement.switching import TAILS, Switching, chance_along, drawn_states, fit_switching
 
 MOST_RUNS = 20_000
 """Runs of a log that tides are estimated from: the last ones."""
@@ -39,8 +39,6 @@ LEAST_NODE_SHARE = 0.2
 NUM_NUMBERS = 3
 """Of a tide more than of none. What it gains in likelihood must exceed so many logarithms of the number of runs, twice
 Schwarz's criterion (1978): gains are made in a few hours of a log, and their spread cannot tell them from chance."""
-TAILS = 4.0
-"""Degrees of freedom of Student's density, by which settings are judged: outliers would decide by a Gaussian one."""
 WIDTHS = np.exp(np.linspace(-1.0, 0.5, 13))
 """Factors on a setting's deviations, of which the best is its own: settings are to differ by what they forecast."""
 
@@ -87,7 +85,7 @@ def fit_tides(runs: CrowdedRuns, pressure: np.ndarray, num_nodes: int) -> tuple[
     residual = uncrowded(last, pressure)
     known = np.isfinite(residual) & (last.node >= 0)
     arrival_s, residual, node = last.arrival_s[known], residual[known], last.node[known]
-    everywhere = _switched(tide_in(arrival_s, residual, np.zeros_like(node), 1), arrival_s, residual)
+    everywhere = _switched(*_best_tide(arrival_s, residual, np.zeros_like(node), 1), arrival_s, residual)
     residual = residual - tide_along(everywhere, arrival_s, residual)
     of_node = tide_in(arrival_s, residual, node, num_nodes)
     is_weak = of_node.variance < LEAST_NODE_SHARE * (of_node.variance + of_node.scatter)
@@ -103,8 +101,15 @@ def tide_in(arrival_s: np.ndarray, residual: np.ndarray, place: np.ndarray, num_
         place: [rows] in [0, num_places).
         num_places: All alike, each with a tide of its own.
     """
+    return _best_tide(arrival_s, residual, place, num_places)[0]
+
+
+def _best_tide(
+    arrival_s: np.ndarray, residual: np.ndarray, place: np.ndarray, num_places: int
+) -> tuple[Tide, float]:
+    """`tide_in`, and the log likelihood of the residuals [nats, but for a constant]; -inf where there is no tide."""
     if len(residual) < MIN_RUNS:
-        return Tide()
+        return Tide(), -math.inf
     centre = float(np.median(residual))
     most = CLIP * max(1.4826 * float(np.median(np.abs(residual - centre))), LEAST_SCATTER**0.5)
     cut = np.clip(residual - centre, -most, most)
@@ -118,17 +123,16 @@ def tide_in(arrival_s: np.ndarray, residual: np.ndarray, place: np.ndarray, num_
     mean, variance = _by_others(tried, arrival_s, residual, place, num_places, own=True)
     nothing = np.zeros(len(residual))
     least = _likelihood(none, residual, nothing, nothing) + NUM_NUMBERS * math.log(len(residual))
-    found = [_likelihood(one, residual, mean[:, at], variance[:, at]) - least for at, one in enumerate(tried)]
+    found = [_likelihood(one, residual, mean[:, at], variance[:, at]) for at, one in enumerate(tried)]
     best = int(np.argmax(found))
-    return tried[best] if found[best] > 0.0 else none
+    return (tried[best], found[best]) if found[best] > least else (none, -math.inf)
 
 
-def _switched(tide: Tide, arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
+def _switched(tide: Tide, likelihood: float, arrival_s: np.ndarray, residual: np.ndarray) -> Tide:
     """The tide of one place, or two states where they forecast the residuals [rows] better."""
     if not tide.variance:
         return tide
-    mean, variance = _by_others([tide], arrival_s, residual, np.zeros(len(residual), np.int64), 1, own=True)
-    least = _likelihood(tide, residual, mean[:, 0], variance[:, 0]) + math.log(len(residual))
+    least = likelihood + math.log(len(residual))
     law, found = fit_switching(arrival_s, residual)
     if found <= least:
         return tide
