@@ -259,6 +259,11 @@ class _NodeLevels:
         self._pending[node] = []
 
 
+def robust_deviation(residual: np.ndarray) -> float:
+    """Standard deviation of residuals that are all known, by their median distance from the median; never zero."""
+    return max(1.4826 * float(np.median(np.abs(residual - np.median(residual)))), LEAST_SCATTER**0.5)
+
+
 def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
     """How run times move, by a log.
 
@@ -270,10 +275,7 @@ def fit_dynamics(runs: LoggedRuns, num_nodes: int) -> RunDynamics:
         return RunDynamics()
     last = np.flatnonzero(known)[-MAX_RUNS:]
     runs = LoggedRuns(*(leaf[last] for leaf in runs))
-    spread = max(
-        1.4826 * float(np.median(np.abs(runs.residual - np.median(runs.residual)))), LEAST_SCATTER**0.5
-    )
-    most = CLIP * spread
+    most = CLIP * robust_deviation(runs.residual)
     clipped = np.clip(runs.residual, -most, most)
     offset, whole = float(clipped.mean()), max(float(clipped.var()), LEAST_SCATTER)
     still = RunDynamics(whole, offset, 0.0, 600.0, DRIFT_PER_DAY, AGED_PER_DAY)

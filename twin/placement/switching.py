@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from twin.placement.run_filter import robust_deviation
+
 SHIFTS, TIMES_S = (-1.5, -0.7, 0.7, 1.5), (120.0, 600.0, 3_000.0)
 """Settings that the search begins from."""
 FACTORS = {"shift": 1.2, "usual_s": 1.6, "other_s": 1.6, "scatter": 1.2}
@@ -72,7 +74,7 @@ def fit_switching(arrival_s: np.ndarray, residual: np.ndarray) -> tuple[Switchin
         residual: [rows] log(run / run time by the tables), all known.
     """
     offset = float(np.median(residual))
-    scatter = max((1.4826 * float(np.median(np.abs(residual - offset)))) ** 2, 1e-4)
+    scatter = robust_deviation(residual) ** 2
     tried = [
         Switching(shift, usual_s, other_s, offset, scatter)
         for shift, usual_s, other_s in product(SHIFTS, TIMES_S, TIMES_S)

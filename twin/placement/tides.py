@@ -21,6 +21,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from twin.placement.crowding import CrowdedRuns, uncrowded
+from twin.placement.run_filter import LEAST_SCATTER, robust_deviation
 from twin.placement.switching import TAILS, Switching, chance_along, drawn_states, fit_switching
 
 MOST_RUNS = 20_000
@@ -28,7 +29,6 @@ MOST_RUNS = 20_000
 MIN_RUNS = 200
 CLIP = 2.0
 """Deviations up to which a residual counts."""
-LEAST_SCATTER = 1e-4
 MOST_AT_ONCE = 8_000_000
 """Nodes by rows whose tides are estimated at once: some 50 bytes each."""
 MEMORIES_S = (120.0, 600.0, 3_000.0)
@@ -111,7 +111,7 @@ def _best_tide(
     if len(residual) < MIN_RUNS:
         return Tide(), -math.inf
     centre = float(np.median(residual))
-    most = CLIP * max(1.4826 * float(np.median(np.abs(residual - centre))), LEAST_SCATTER**0.5)
+    most = CLIP * robust_deviation(residual)
     cut = np.clip(residual - centre, -most, most)
     offset, whole = centre + float(cut.mean()), max(float(cut.var()), LEAST_SCATTER)
     none = Tide(0.0, MEMORIES_S[0], whole, offset, most)
