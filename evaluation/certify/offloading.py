@@ -15,6 +15,8 @@ from twin.placement.encoding import Encoding
 
 SECTION = "offload over the day"
 BLOCKS_PER_PART = 4
+MIN_PARTS = 6
+"""Parts of the day with requests that a correlation takes: two points are always on a line."""
 
 
 def offload_lines(
@@ -46,14 +48,17 @@ def offload_lines(
     def correlation(which: str) -> Statistic:
         return lambda weights: _correlation(curves(which, weights), curves("real", weights))
 
+    once, name = np.ones((1, units)), "correlation of the offload ratio"
+    num_parts = int(np.isfinite(curves("twin", once) + curves("real", once)).sum())
     lines = [
         against_floor(SECTION, "mean absolute error of the offload ratio", "share", error("twin"), error("other"),
                       units, limits.offload_error, intervals),
-        against_limit(SECTION, "correlation of the offload ratio", "1", correlation("twin"), units,
-                      limits.offload_correlation, intervals, higher_is_better=True, floor=correlation("other")),
+        not_applicable(SECTION, name, f"{num_parts} parts of the day hold requests, fewer than {MIN_PARTS}")
+        if num_parts < MIN_PARTS else
+        against_limit(SECTION, name, "1", correlation("twin"), units, limits.offload_correlation, intervals,
+                      higher_is_better=True, floor=correlation("other")),
     ]  # fmt: skip
     hours = tuple(24.0 / PARTS_OF_DAY * (np.arange(PARTS_OF_DAY) + 0.5))
-    once = np.ones((1, units))
     chart = Chart(
         "Offload ratio over the day", "hour of the day", "share run away from home",
         tuple(Curve(label, hours, tuple(map(float, curves(which, once)[0])))

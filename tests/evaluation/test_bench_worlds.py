@@ -109,16 +109,23 @@ def test_a_case_is_counted_by_what_its_certificate_should_have_said():
 
 
 def test_days_certified_on_lie_after_training():
-    config = WorldsBenchConfig(shifts=(0, 1, 30), train_days=3, held_out_days=2)
+    config = WorldsBenchConfig(shifts=(0, 1, 30), train_days=3, played_days=1, certified_days=2)
     assert [*config.days_of(0)] == [*config.days_of(1)] == [3, 4]
-    assert [*config.played(0)] == [1, 2]
-    assert [*config.played(30)] == [32, 33]
+    assert [*config.played(0)] == [2]
+    assert [*config.played(30)] == [32]
     assert config.num_days == 34
 
 
 @pytest.mark.parametrize(
     "changes",
-    [{"shifts": ()}, {"seeds": (-1,)}, {"num_replications": 3}, {"num_requests": 10}, {"train_days": 0}],
+    [
+        {"shifts": ()},
+        {"seeds": (-1,)},
+        {"num_replications": 3},
+        {"num_requests": 10},
+        {"train_days": 0},
+        {"certified_days": 1},
+    ],
 )
 def test_impossible_benches_are_refused(changes):
     with pytest.raises(ConfigError, match="bench worlds"):

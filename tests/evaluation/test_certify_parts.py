@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from scipy.stats import spearmanr
 
+from evaluation.certify import offloading
 from evaluation.certify.calibrated import LEVELS, calibration_error
 from evaluation.certify.certificate import EXIT_STATUS, Certificate, Section, certificate_of
 from evaluation.certify.cloned_behaviour import resting_on
@@ -20,7 +21,7 @@ from evaluation.certify.generating import arrival_lines
 from evaluation.certify.held_out import _partners, end_of_log_s, hold_out, parse_days
 from evaluation.certify.horizons import growth_exponent, mean_earth_mover
 from evaluation.certify.lines import Verdict, about_zero, against_floor, against_limit, not_applicable
-from evaluation.certify.offloading import _correlation
+from evaluation.certify.offloading import _correlation, offload_lines
 from evaluation.certify.page import picture, render, withheld_in_words
 from evaluation.certify.persistence import certification_folder, certification_in
 from evaluation.certify.rankings import weighted_spearman
@@ -162,6 +163,23 @@ def test_correlation_over_the_day_leaves_unknown_parts_out():
     one, two = np.array([[0.1, 0.2, np.nan, 0.5, 0.3]]), np.array([[0.2, 0.1, 0.4, 0.6, 0.2]])
     known = [0, 1, 3, 4]
     assert _correlation(one, two)[0] == pytest.approx(np.corrcoef(one[0, known], two[0, known])[0, 1])
+
+
+@pytest.mark.parametrize("num_parts", [2, 12])
+def test_a_correlation_over_the_day_takes_more_than_two_parts_of_it(monkeypatch, num_parts):
+    """Of two parts it is 1 or -1 by chance, and none of all the resampled days would tell."""
+    part = np.arange(num_parts).repeat(4)
+    started = np.zeros((48, 12))
+    started[np.arange(4 * num_parts), part] = 100.0
+    tables = {
+        name: (share * started, started) for name, share in (("real", 0.2), ("twin", 0.2), ("other", 0.2))
+    }
+    tables["twin"] = (tables["twin"][0] + (np.arange(12) == 1) * 0.01 * started, started)
+    monkeypatch.setattr(offloading, "_offload_tables", lambda *_: tables)
+    encoding = SimpleNamespace(cluster=SimpleNamespace(sites=("home", "away")))
+    lines, _ = offload_lines([None], [None], [None], encoding, QUICK)
+    assert (lines[1].verdict is Verdict.NOT_APPLICABLE) == (num_parts == 2)
+    assert lines[0].verdict is not Verdict.NOT_APPLICABLE
 
 
 def poisson(seed, num_days, per_day=6000):

@@ -66,7 +66,8 @@ class WorldsBenchConfig:
         seeds: Of worlds, logs, twins and replications.
         shifts: Days from training to the days that are played and certified on; 0 plays the last days of training.
         train_days: Days that a twin is fitted on.
-        held_out_days: Days played, and certified on, at every shift.
+        played_days: Days played at every shift.
+        certified_days: Days that a twin is certified on at every shift, the first ones those that are played.
         num_requests: Mean requests of a day: days are shortened to have so many at the same rate (default: as the
             worlds declare).
         num_replications: Times that every day is simulated by every policy, a multiple of the members.
@@ -79,7 +80,8 @@ class WorldsBenchConfig:
     seeds: tuple[int, ...] = (0,)
     shifts: tuple[int, ...] = (0, 1, 7, 30)
     train_days: int = 2
-    held_out_days: int = 2
+    played_days: int = 2
+    certified_days: int = 2
     num_requests: int | None = None
     num_replications: int = 5
     updates: int = 0
@@ -93,10 +95,12 @@ class WorldsBenchConfig:
                 f"seeds {list(self.seeds)}, shifts {list(self.shifts)}", where="bench worlds",
                 allowed="one or more of each, 0 and larger",
             )  # fmt: skip
-        if min(self.train_days, self.held_out_days) < 1 or (self.num_requests or 500) < 500:
+        least = min(self.train_days, self.played_days, self.certified_days)
+        if least < 1 or self.certified_days < self.played_days or (self.num_requests or 500) < 500:
             raise ConfigError(
-                f"{self.train_days} days to learn from, {self.held_out_days} to play, {self.num_requests} requests",
-                where="bench worlds", allowed="1 or more days of each, 500 or more requests a day",
+                f"{self.train_days} days to learn from, {self.played_days} to play, {self.certified_days} to certify "
+                f"on, {self.num_requests} requests", where="bench worlds",
+                allowed="1 or more days of each, no fewer to certify on than to play, 500 or more requests a day",
             )  # fmt: skip
         if self.num_replications < 1 or self.num_replications % self.answers.num_members:
             raise ConfigError(
@@ -112,18 +116,22 @@ class WorldsBenchConfig:
     def days_of(self, shift: int) -> range:
         """Days since day 0 that are certified on at a shift: always after training."""
         first = self.train_days - 1 + max(shift, 1)
-        return range(first, first + self.held_out_days)
+        return range(first, first + self.certified_days)
 
     def played(self, shift: int) -> range:
         """Days since day 0 that are played at a shift."""
-        num = min(self.held_out_days, self.train_days)
-        return self.days_of(shift) if shift else range(self.train_days - num, self.train_days)
+        num = min(self.played_days, self.train_days)
+        return (
+            self.days_of(shift)[: self.played_days]
+            if shift
+            else range(self.train_days - num, self.train_days)
+        )
 
 
 def quick(config: WorldsBenchConfig) -> WorldsBenchConfig:
-    """A first look: short days, small twins, one shift."""
+    """A first look: short days, small twins, one shift; certified on as many requests as `schedtwin certify` takes."""
     return replace(
-        config, shifts=(1,), num_requests=4_000, num_replications=4,
+        config, shifts=(1,), num_requests=4_000, certified_days=5, num_replications=4,
         answers=AnswerConfig(num_members=2, hidden=(64, 64), num_steps=800),
         certify=replace(config.certify, num_replicates=200, clone_updates=300, num_steps=256),
     )  # fmt: skip
@@ -200,7 +208,7 @@ def bench_world(
     if config.updates:
         steps.append(train_plan(run).step("policy", ("twin",)))
     for first in dict.fromkeys(config.days_of(shift)[0] for shift in config.shifts):
-        held = [_day(first + number) for number in range(config.held_out_days)]
+        held = [_day(first + number) for number in range(config.certified_days)]
         plan = certificate_plan(replace(config.certify, seed=seed), held, record_refusal=True)
         steps.append(plan.step(_certificate(first), ("archive", "twin"), archive_of))
     inputs = ("archive", "twin", *(["policy"] if config.updates else []))
