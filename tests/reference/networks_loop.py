@@ -1,6 +1,7 @@
 """The networks of a rollout in NumPy, one decision at a time: the answers' ensemble and the policy."""
 
 import math
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -51,16 +52,16 @@ def duration_s(
     places: list[float],
     fixed: int = -1,
 ) -> float:
-    """A draw from a mixture of four logistics of log1p(duration / unit), given that it is positive."""
+    """A draw from a mixture of four normals of log1p(duration / unit), given that it is positive."""
     weight, location, log_scale = outputs.reshape(3, 4)
     location = np.where(np.arange(4) == fixed, 0.0, location) + np.array(places)
     scale = np.exp(np.clip(log_scale, -6.0, 2.0))
-    positive = 1.0 / (1.0 + np.exp(-location / scale))
+    positive = np.array([NormalDist().cdf(one) for one in location / scale])
     share = np.exp(weight - weight.max()) * positive
     share /= share.sum()
     component = min(int(np.searchsorted(np.cumsum(share), uniforms[0], side="right")), 3)
     above = float(uniforms[1]) * float(positive[component])
-    value = float(location[component]) + float(scale[component]) * (math.log1p(-above) - math.log(above))
+    value = float(location[component]) + float(scale[component]) * -NormalDist().inv_cdf(above)
     return math.expm1(min(max(value, 0.0), math.log1p(limit_s / unit_s))) * unit_s
 
 

@@ -62,11 +62,11 @@ def test_survival_is_the_integral_of_the_density(mixture: Mixture) -> None:
         assert told == pytest.approx(np.trapezoid(density[above], GRID[above]), abs=1e-3)
 
 
-def test_one_component_is_scipys_logistic_truncated_to_positive_values() -> None:
+def test_one_component_is_scipys_normal_truncated_to_positive_values() -> None:
     weight = jnp.array([[0.0], [-1e9], [-1e9], [-1e9]])
     one = Mixture(weight, jnp.full((4, 1), 1.5), jnp.full((4, 1), jnp.log(0.7)))
     values = jnp.array([0.0, 0.3, 1.5, 4.0])
-    law = stats.logistic(1.5, 0.7)
+    law = stats.norm(1.5, 0.7)
     np.testing.assert_allclose(mixture_log_density(one, values), law.logpdf(values) - law.logsf(0), atol=1e-5)
     np.testing.assert_allclose(mixture_log_survival(one, values), law.logsf(values) - law.logsf(0), atol=1e-5)
 
@@ -83,8 +83,14 @@ def test_samples_follow_the_distribution_function(mixture: Mixture) -> None:
     assert stats.kstest(drawn + 0.3, below).pvalue < 1e-6
 
 
+def test_what_lies_far_below_zero_is_drawn_there() -> None:
+    far = Mixture(jnp.zeros((4, 1)), jnp.full((4, 1), -3.0), jnp.full((4, 1), -5.0))
+    for uniform in (1e-30, 0.5, 1.0):
+        assert float(mixture_sample(far, jnp.full(1, 0.5), jnp.full(1, uniform))[0]) == 0.0
+
+
 def outputs_of(accept: float, drop: float, fail: float, at_once: float) -> np.ndarray:
-    """Outputs with these chances; waits and runs are logistic around 8 and 1 with scale 0.5, on their scales."""
+    """Outputs with these chances; waits and runs are normal around 8 and 1 with deviation 0.5, on their scales."""
     outputs = np.zeros(NUM_OUTPUTS, np.float32)
     chances = np.array([accept, drop, fail, at_once])
     outputs[:4] = np.log(chances / (1 - chances))
@@ -108,7 +114,7 @@ def test_sampled_answers_have_the_stated_chances() -> None:
     assert np.mean(wait_s[wait_s > 0.0] <= median_s) == pytest.approx(0.5, abs=0.015)
     assert wait_s.max() == pytest.approx(8.0, rel=1e-5)
     assert run_s.max() == pytest.approx(30.0, rel=1e-5)
-    law = stats.logistic(1.0, 0.5)
+    law = stats.norm(1.0, 0.5)
     above = law.sf(1.0) / law.sf(0.0)
     assert np.mean(run_s > 2.0 * np.expm1(1.0)) == pytest.approx(above, abs=0.015)
 
@@ -154,8 +160,8 @@ def observed_runs(run_s: np.ndarray, limit_s: float) -> Observed:
     return Observed(yes, no, no, np.zeros(len(run_s), np.float32), yes, np.minimum(run_s, limit_s), finished)
 
 
-def fitted_median(observed: Observed, unit_s: float) -> float:
-    """Median run time of the maximum-likelihood mixture, fitted without any input."""
+def fitted_runs(observed: Observed, unit_s: float) -> Mixture:
+    """The maximum-likelihood mixture of run times, fitted without any input."""
 
     def loss(outputs: jax.Array) -> jax.Array:
         return -jnp.mean(log_likelihood(split_outputs(outputs[:, None]), observed, unit_s))
@@ -169,8 +175,12 @@ def fitted_median(observed: Observed, unit_s: float) -> float:
 
     first = jnp.zeros(NUM_OUTPUTS)
     run = jax.jit(lambda: jax.lax.scan(step, (first, optimiser.init(first)), None, length=400)[0][0])
-    fitted = split_outputs(run()[:, None]).run
-    grid = jnp.linspace(0.0, 8.0, 4001)
+    return split_outputs(run()[:, None]).run
+
+
+def fitted_median(observed: Observed, unit_s: float) -> float:
+    """Median run time of that mixture."""
+    fitted, grid = fitted_runs(observed, unit_s), jnp.linspace(0.0, 8.0, 4001)
     survival = jnp.exp(mixture_log_survival(fitted, grid))
     return unit_s * float(np.expm1(grid[int(jnp.argmin(jnp.abs(survival - 0.5)))]))
 
@@ -179,7 +189,7 @@ def fitted_median(observed: Observed, unit_s: float) -> float:
 def test_censored_rows_are_worth_more_than_dropping_them() -> None:
     """Half of the run times end after the log does; their lower bounds bring the median back."""
     rng, unit_s = np.random.default_rng(2), 2.0
-    run_s = (unit_s * np.expm1(np.maximum(stats.logistic.rvs(2.5, 0.4, 2000, random_state=rng), 0.0))).astype(
+    run_s = (unit_s * np.expm1(np.maximum(stats.norm.rvs(2.5, 0.7, 2000, random_state=rng), 0.0))).astype(
         np.float32
     )
     true = unit_s * np.expm1(2.5)
@@ -189,6 +199,19 @@ def test_censored_rows_are_worth_more_than_dropping_them() -> None:
     with_bounds, without = fitted_median(observed, unit_s), fitted_median(kept, unit_s)
     assert with_bounds == pytest.approx(true, rel=0.1)
     assert abs(with_bounds - true) < 0.3 * abs(without - true)
+
+
+@pytest.mark.slow
+def test_runs_with_a_tail_that_is_no_power_law_get_none() -> None:
+    """What queues behind a run grows with the mean square: by wide logistics it was half as large again."""
+    run_s = np.random.default_rng(5).weibull(0.6, 8000).astype(np.float32)
+    unit_s = float(np.median(run_s))
+    fitted = fitted_runs(observed_runs(run_s, np.inf), unit_s)
+    uniforms = jax.random.uniform(jax.random.key(6), (2, 400_000), minval=1e-30)
+    alike = Mixture(*(jnp.broadcast_to(leaf, (leaf.shape[0], uniforms.shape[1])) for leaf in fitted))
+    drawn_s = unit_s * np.expm1(np.asarray(mixture_sample(alike, *uniforms), np.float64))
+    assert drawn_s.mean() == pytest.approx(run_s.mean(), rel=0.1)
+    assert np.mean(drawn_s**2) == pytest.approx(np.mean(run_s.astype(np.float64) ** 2), rel=0.3)
 
 
 @pytest.mark.slow
@@ -202,7 +225,7 @@ def test_fit_recovers_known_answers() -> None:
     inputs[ACCEPTANCE] = 0.65
     accepted = rng.random(count) < np.where(kind, 0.9, 0.4)
     centre = np.where(kind, 2.0, 3.0)
-    run_s = unit_s * np.expm1(np.maximum(centre + 0.3 * rng.logistic(size=count), 0.0)).astype(np.float32)
+    run_s = unit_s * np.expm1(np.maximum(centre + 0.5 * rng.normal(size=count), 0.0)).astype(np.float32)
     no = np.zeros(count, bool)
     observed = Observed(accepted, no, no, np.zeros(count, np.float32), accepted, run_s, accepted)
     offers = Offers(inputs, observed, np.arange(count) // 100)

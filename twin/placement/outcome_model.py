@@ -1,16 +1,19 @@
 """A probabilistic model of one answer: is the offer accepted, how long is the wait, how long the run, how does it end.
 
 Acceptance, dropping and failure are Bernoulli. The wait is zero with some probability, otherwise its logarithm
-(`log_wait`) is a mixture of logistics, truncated to positive values; that of the run time (`log_run`) is one too. A
-logistic has a closed-form distribution function, so outcomes that are censored (still waiting, still running when the
-log was cut) enter the likelihood as "at least so long", and a draw inverts it. Truncated rather than cut off at zero:
-what a cut gathers there is no part of the likelihood, and short waits would all be drawn as none.
+(`log_wait`) is a mixture of normals (C. Bishop, Mixture density networks, 1994), truncated to positive values; that of
+the run time (`log_run`) is one too. Outcomes that are censored (still waiting, still running when the log was cut)
+enter the likelihood as "at least so long". Truncated rather than cut off at zero: what a cut gathers there is no part
+of the likelihood, and short waits would all be drawn as none. Normals rather than logistics: a wide logistic of a
+logarithm has the tail of a power law, which a likelihood hardly notices and a mean, and what queues behind, does.
 """
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import log_ndtr, ndtri
+from jax.scipy.stats import norm
 
 from twin.contracts import Array
 from twin.placement.types import Leaf
@@ -38,11 +41,11 @@ FREE = (1.0, 1.0, 0.0, 1.0)
 
 
 class Mixture(NamedTuple):
-    """A mixture of logistics, truncated to positive values; leaves [components, *batch]."""
+    """A mixture of normals, truncated to positive values; leaves [components, *batch]."""
 
     log_weight: Array
     location: Array
-    log_scale: Array
+    log_scale: Array  # of the standard deviations
 
 
 class AnswerParameters(NamedTuple):
@@ -108,21 +111,21 @@ def split_outputs(
 
 def _positive(mixture: Mixture) -> tuple[Array, Array]:
     """[components, *batch] log probabilities that a component is positive, [*batch] the same of all together."""
-    each = jax.nn.log_sigmoid(mixture.location * jnp.exp(-mixture.log_scale))
+    each = log_ndtr(mixture.location * jnp.exp(-mixture.log_scale))
     return each, jax.nn.logsumexp(mixture.log_weight + each, axis=0)
 
 
 def mixture_log_density(mixture: Mixture, value: Array) -> Array:
     """Log density of `value` >= 0 [*batch] under the mixture."""
     z = (value[None] - mixture.location) * jnp.exp(-mixture.log_scale)
-    each = jax.nn.log_sigmoid(z) + jax.nn.log_sigmoid(-z) - mixture.log_scale
+    each = norm.logpdf(z) - mixture.log_scale
     return jax.nn.logsumexp(mixture.log_weight + each, axis=0) - _positive(mixture)[1]
 
 
 def mixture_log_survival(mixture: Mixture, value: Array) -> Array:
     """Log probability of exceeding `value` >= 0 [*batch] under the mixture."""
     z = (value[None] - mixture.location) * jnp.exp(-mixture.log_scale)
-    survival = jax.nn.logsumexp(mixture.log_weight + jax.nn.log_sigmoid(-z), axis=0)
+    survival = jax.nn.logsumexp(mixture.log_weight + log_ndtr(-z), axis=0)
     return survival - _positive(mixture)[1]
 
 
@@ -137,9 +140,10 @@ def mixture_sample(mixture: Mixture, uniform_component: Array, uniform_value: Ar
     def pick(values: Array) -> Array:
         return jnp.sum(jnp.where(chosen, values, 0.0), axis=0)
 
-    log_survival = jnp.log(uniform_value) + pick(of_component)
-    odds = jnp.log(-jnp.expm1(log_survival)) - log_survival
-    return jnp.maximum(pick(mixture.location) + jnp.exp(pick(mixture.log_scale)) * odds, 0.0)
+    above = uniform_value * jnp.exp(pick(of_component))
+    # No smaller than the least float: its deviate, 13, leaves what lies far below zero there
+    deviate = -ndtri(jnp.maximum(above, jnp.finfo(above.dtype).tiny))
+    return jnp.maximum(pick(mixture.location) + jnp.exp(pick(mixture.log_scale)) * deviate, 0.0)
 
 
 class Observed(NamedTuple):
