@@ -1,6 +1,8 @@
 """Formatting of numbers, intervals and shifts, the same in the terminal and in the report."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 from evaluation.comparison.bootstrap import Estimate
 
@@ -36,6 +38,13 @@ def with_interval(estimate: Estimate, *, signed: bool = False) -> str:
     if estimate.value is None:
         return NO_VALUE
     return f"{number(estimate.value, signed=signed)} {interval(estimate, signed=signed)}"
+
+
+def cell(row: Mapping[str, Any], name: str, *, signed: bool = False) -> str:
+    """A value of a row with its interval, where it has one: the columns are called as by `seeds.named`."""
+    low, high = (row[f"{name}_{side}"] for side in ("low", "high"))
+    text = number(row[name], signed=signed)
+    return text if low is None else f"{text} [{number(low, signed=signed)}, {number(high, signed=signed)}]"
 
 
 def share_in_words(part: int, whole: int) -> str:

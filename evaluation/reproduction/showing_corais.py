@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.comparison.formatting import number
+from evaluation.comparison.formatting import cell, number
 
 
 def as_table(found: dict[str, Any]) -> Group:
@@ -42,7 +42,7 @@ def _of_rounds(rows: list[dict[str, Any]]) -> Table:
     for row in rows:
         table.add_row(
             number(row["load"]), number(row["function_error"]), row["solver"], number(row["interval_s"]),
-            _interval(row, "mean_over_at_once"), _interval(row, "p99_over_at_once"),
+            cell(row, "mean_over_at_once"), cell(row, "p99_over_at_once"),
         )  # fmt: skip
     return table
 
@@ -56,13 +56,7 @@ def _of_scale(scale: str, found: dict[str, Any]) -> Table:
         table.add_column(name, justify="right")
     for row in rows:
         table.add_row(
-            row["solver"], _interval(row, "gap_to_best"), number(row["worst_gap_to_best"]),
-            _interval(row, "gap_to_bound"), number(row["makespan_s"]), number(row["seconds"]),
+            row["solver"], cell(row, "gap_to_best"), number(row["worst_gap_to_best"]),
+            cell(row, "gap_to_bound"), number(row["makespan_s"]), number(row["seconds"]),
         )  # fmt: skip
     return table
-
-
-def _interval(row: dict[str, Any], name: str) -> str:
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    text = number(row[name])
-    return text if low is None else f"{text} [{number(low)}, {number(high)}]"

@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.comparison.formatting import number, shift_label
+from evaluation.comparison.formatting import cell, number, shift_label
 from evaluation.reproduction.drpc import RIVALS
 
 COLUMNS = {
@@ -31,7 +31,9 @@ def as_table(found: dict[str, Any]) -> Group:
             for text in columns.values():
                 table.add_column(text, justify="right")
             for row in rows:
-                table.add_row(row["autoscaler"], *(_cell(row, name) for name in columns))
+                table.add_row(
+                    row["autoscaler"], *(cell(row, name) if name in row else "" for name in columns)
+                )
             parts.append(table)
     frontier = Table(title=Text("settings, all days: response time against cost"))
     for text in ("autoscaler", "setting", "p99, s", "failed", "core hours"):
@@ -72,12 +74,3 @@ def _forecasts(found: dict[str, Any]) -> list[Table]:
     for name in dict.fromkeys(row["predictor"] for row in rows):
         table.add_row(name, *(f"{row['mse']:.5f}" for row in rows if row["predictor"] == name))
     return [table]
-
-
-def _cell(row: dict[str, Any], name: str) -> str:
-    if name not in row:
-        return ""
-    text = number(row[name])
-    if row[f"{name}_low"] is None:
-        return text
-    return f"{text} [{number(row[f'{name}_low'])}, {number(row[f'{name}_high'])}]"

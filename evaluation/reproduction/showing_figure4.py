@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.comparison.formatting import number
+from evaluation.comparison.formatting import cell, number
 from evaluation.comparison.report.plots import series_style
 from evaluation.reproduction.figure4 import FLOOR, ONE, PER_PART
 
@@ -55,10 +55,7 @@ def as_table(found: dict[str, Any]) -> Group:
 def _cell(row: dict[str, Any], name: str) -> str:
     if row.get(name) is None:
         return ""
-    signed = name == "error_over_floor"
-    low, high = (row[f"{name}_{side}"] for side in ("low", "high"))
-    text = number(row[name], signed=signed)
-    return text if low is None else f"{text} [{number(low, signed=signed)}, {number(high, signed=signed)}]"
+    return cell(row, name, signed=name == "error_over_floor")
 
 
 def plot(found: dict[str, Any], path: Path) -> None:

@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.comparison.formatting import number
+from evaluation.comparison.formatting import cell, number
 from evaluation.reproduction.populations import FLOOR
 from evaluation.reproduction.table1 import AUC, COLUMN, PAIRS
 
@@ -55,11 +55,7 @@ def _measures(rows: list[dict[str, Any]], fits: list[dict[str, Any]], found: dic
 
 
 def _cell(row: dict[str, Any], shown: str) -> str:
-    signed = shown != "value"
-    low, high = (row[f"{shown}_{side}"] for side in ("low", "high"))
-    text = number(row[shown], signed=signed)
-    if low is not None:
-        text += f" [{number(low, signed=signed)}, {number(high, signed=signed)}]"
+    text = cell(row, shown, signed=shown != "value")
     return text if row["column"] is None else f"{row['column']} {text}"
 
 

@@ -6,7 +6,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from evaluation.comparison.formatting import number, shift_label
+from evaluation.comparison.formatting import cell, number, shift_label
 
 
 def as_table(found: dict[str, Any]) -> Group:
@@ -65,13 +65,8 @@ def _of(found: dict[str, Any], days: list[int], name: str, title: str) -> Table:
         table.add_column(shift_label(day), justify="right")
     by_case = {(row["policy"], row["shift_days"]): row for row in found["rows"]}
     for policy in dict.fromkeys(row["policy"] for row in found["rows"]):
-        cells = [by_case.get((policy, day), {}) for day in days]
-        if any(cell.get(name) is not None for cell in cells):
-            table.add_row(policy, *(_cell(cell, name) for cell in cells))
+        rows = [by_case.get((policy, day), {}) for day in days]
+        cells = ["" if row.get(name) is None else cell(row, name) for row in rows]
+        if any(cells):
+            table.add_row(policy, *cells)
     return table
-
-
-def _cell(row: dict[str, Any], name: str) -> str:
-    if row.get(name) is None:
-        return ""
-    return f"{number(row[name])} [{number(row[f'{name}_low'])}, {number(row[f'{name}_high'])}]"
