@@ -34,11 +34,7 @@ class Shown(NamedTuple):
     earned: Array  # [seats, *streams] in the step before
 
 
-def game(
-    num_seats: int,
-    observe: Callable[[PyTree], PyTree],
-    legal: Callable[[PyTree], PyTree],
-) -> Problem:
+def game(num_seats: int, observe: Callable[[PyTree], PyTree], legal: Callable[[PyTree], PyTree]) -> Problem:
     """The bookkeeping of a game: its state is what was shown last, and everybody decides at every step."""
 
     def records(decision: Array, earned: Array) -> Records:

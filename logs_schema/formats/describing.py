@@ -12,12 +12,7 @@ RELATIVE_CLOCK = "relative"
 
 
 def describe(
-    name: str,
-    *,
-    clock: str,
-    limits: Mapping[str, str] | None = None,
-    notes: Sequence[str] = (),
-    **more: Any,
+    name: str, *, clock: str, limits: Mapping[str, str] | None = None, notes: Sequence[str] = (), **more: Any
 ) -> dict[str, Any]:
     """The facts about one log.
 

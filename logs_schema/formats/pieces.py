@@ -9,13 +9,7 @@ from io import BytesIO, TextIOWrapper
 from pathlib import Path
 from typing import NamedTuple
 
-from logs_schema.formats.files import (
-    MAX_LINE_LETTERS,
-    is_plain_text,
-    lines_in,
-    numbered_lines,
-    read_errors,
-)
+from logs_schema.formats.files import MAX_LINE_LETTERS, is_plain_text, lines_in, numbered_lines, read_errors
 
 PIECE_BYTES = 1 << 25
 """Of a file, about; a task holds so much text in memory."""

@@ -36,15 +36,7 @@ from logs_schema.formats.mapping import SUFFIX, mapping_file
 from logs_schema.formats.native import check_columns, column_names, read_csv
 from logs_schema.formats.pieces import LogPiece, pieces_of
 from logs_schema.formats.pool_size import ONLY_POOL, given_cores
-from logs_schema.formats.reading import (
-    NOTHING_GIVEN,
-    BadRow,
-    Chunk,
-    Item,
-    ReadingOptions,
-    Row,
-    parse_lines,
-)
+from logs_schema.formats.reading import NOTHING_GIVEN, BadRow, Chunk, Item, ReadingOptions, Row, parse_lines
 from logs_schema.formats.request_lines import field_reader, first_lines, is_json, json_fields, lines_of
 from logs_schema.formats.request_mapping import MappedColumn, RequestMapping, read_request_mapping
 from logs_schema.formats.request_rows import found_at, meant_by, request_row, text_of

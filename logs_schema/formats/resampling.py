@@ -13,11 +13,7 @@ from logs_schema.formats.metric_series import MetricSeries
 
 
 def resampled(
-    metric: MetricSeries,
-    deployment: str,
-    times_s: ArrayLike,
-    numbers: ArrayLike,
-    interval_s: float,
+    metric: MetricSeries, deployment: str, times_s: ArrayLike, numbers: ArrayLike, interval_s: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Beginnings of intervals, a number for each, and the place of its first sample.
 

@@ -77,10 +77,7 @@ class LiveCluster:
         self.inventory, self.tallies = Inventory(), Tallies()
         self.placements: dict[str, PlacedRequest] = {}
         # Share of the requests that left of which something was reported
-        self._reported, self._num_left = (
-            0.0,
-            0,
-        )
+        self._reported, self._num_left = (0.0, 0)
         self._ends: list[tuple[float, str, float, bool]] = []
         self._sets = CandidateSets()
         self._overdue = Overdue(self._sets)

@@ -171,10 +171,7 @@ def test_a_single_step_needs_no_log_and_warns_of_one_that_is_not_there(tmp_path,
     for text, warning in (
         ('[log]\nformat = "swf"\n', ""),
         ('[log]\nformat = "swf"\npaths = ["."]\n', ""),
-        (
-            '[log]\nformat = "swf"\npaths = ["gone"]\n',
-            f"warning: [log] paths of {config} do not exist: gone",
-        ),
+        ('[log]\nformat = "swf"\npaths = ["gone"]\n', f"warning: [log] paths of {config} do not exist: gone"),
     ):
         config.write_text(text)
         assert settings_of(Namespace(config=config, seed=7)).seed == 7

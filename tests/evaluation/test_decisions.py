@@ -125,10 +125,7 @@ def test_what_the_columns_show_to_be_missing_is_said():
     missing = flattened().missing
     assert missing == {"agents": "the log does not name the requesting agents"}
     none = decisions_from(
-        trajectory(np.inf),
-        cluster(num_sites=1),
-        unit=np.array([0, 1]),
-        day=np.array([0, 1]),
+        trajectory(np.inf), cluster(num_sites=1), unit=np.array([0, 1]), day=np.array([0, 1])
     )
     assert set(none.missing) == {"agents", "deadlines", "sites"}
 

@@ -88,10 +88,7 @@ def test_tasks_that_are_interrupted_remove_what_they_write_aside(tmp_path: Path)
         signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     threading.Thread(target=interrupts, daemon=True).start()
-    with (
-        pytest.raises(KeyboardInterrupt),
-        tasks_on(EngineConfig(workers=2), SilentProgress()) as tasks,
-    ):
+    with pytest.raises(KeyboardInterrupt), tasks_on(EngineConfig(workers=2), SilentProgress()) as tasks:
         tasks(writes_aside, [tmp_path / "one", tmp_path / "two"])
     assert not list(tmp_path.iterdir())
 

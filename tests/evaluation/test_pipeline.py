@@ -58,15 +58,7 @@ def test_every_policy_is_judged_on_every_shift_that_the_log_has(products: dict[s
     comparison = load_comparison(products["comparison"])
     names = {policy.name for policy in comparison.policies}
     baselines = {baseline.name for baseline in (*RULES, *KNOWING)}
-    assert names == baselines | {
-        "history",
-        "bc",
-        "bc_greedy",
-        "twin",
-        "ladder",
-        *FROM_LOG,
-        SIZE_INTERVALS,
-    }
+    assert names == baselines | {"history", "bc", "bc_greedy", "twin", "ladder", *FROM_LOG, SIZE_INTERVALS}
     knowing = KNOWING[0].name
     assert comparison.cell("replay", 0, knowing, "on_time") is None
     assert comparison.cell("truth", 30, knowing, "on_time") is not None

@@ -206,10 +206,7 @@ def test_a_budget_is_doubled_while_that_gains_and_no_further():
     config = ReferenceConfig(num_updates=2, most_updates=8, updates_per_look=1)
     found, gain = reference._until_settled(training(0.5, 0.6, 0.7, 0.7, 0.7, 0.9, 0.9, 0.9, 0.9), config)
     # From 2 to 4 updates gained nothing: what came later is not seen
-    assert (len(found.evaluations) - 1, gain) == (
-        4,
-        0.0,
-    )
+    assert (len(found.evaluations) - 1, gain) == (4, 0.0)
     found, gain = reference._until_settled(training(0.5, 0.6, 0.7, 0.7, 0.8, 0.8, 0.8, 0.8, 0.85), config)
     assert len(found.evaluations) - 1 == 8  # twice as many would be more than allowed
     assert gain == pytest.approx(0.05)

@@ -55,12 +55,7 @@ def refreshed(
 
 @pytest.mark.slow
 def test_a_better_policy_is_exported_a_worse_one_is_not(folder: Path) -> None:
-    for stage in (
-        "append",
-        "compare twin and log",
-        "train in the twin",
-        "fit a twin of the newest days",
-    ):
+    for stage in ("append", "compare twin and log", "train in the twin", "fit a twin of the newest days"):
         with pytest.raises(Killed):
             refreshed(folder, "bad", KilledAt(stage))
         assert not (folder / "work" / "refresh" / "bundle").exists()

@@ -163,8 +163,7 @@ def test_fewer_training_days_than_asked_for_are_told_with_the_days_kept_back_and
 
 
 @pytest.mark.parametrize(
-    ("per_day", "num_days", "first", "last"),
-    [(900, 5, 2, 6), (900, 2, 5, 6), (900, 9, 0, 6), (250, 5, 1, 5)],
+    ("per_day", "num_days", "first", "last"), [(900, 5, 2, 6), (900, 2, 5, 6), (900, 9, 0, 6), (250, 5, 1, 5)]
 )
 def test_tests_get_no_more_days_than_they_need_where_training_would_have_too_few(
     per_day, num_days, first, last

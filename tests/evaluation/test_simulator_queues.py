@@ -59,15 +59,7 @@ def test_exponential_runs_wait_as_erlang_says(num_cores, load):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "law",
-    [
-        lognormal(0.8),
-        constant(),
-        HEAVY,
-    ],
-    ids=lambda law: law.name,
-)
+@pytest.mark.parametrize("law", [lognormal(0.8), constant(), HEAVY], ids=lambda law: law.name)
 def test_general_runs_wait_as_pollaczek_and_khinchine_say(law):
     load = 0.6
     world = queue(1, load, law, speed=2.0)

@@ -85,10 +85,7 @@ def test_what_an_edge_has_not_finished_when_it_leaves_is_assigned_again():
     assert played.num_again.tolist() == [0, 1]
     together = play_together(region, 2.0, insertion)
     # At 2 s the second: begins there at 4 s, is lost at 3 s, assigned at 4 s
-    assert together.edge.tolist() == [
-        0,
-        1,
-    ]
+    assert together.edge.tolist() == [0, 1]
     assert together.decided_s.tolist() == [0.0, 4.0]
     assert together.finish_s.tolist() == [2.0, 10.0]
 

@@ -161,10 +161,7 @@ def test_the_order_of_a_vocabulary_changes_no_outcome(archive, encoding):
     other = replace(reordered(encoding.cluster, order), services=(services[0], *reversed(services[1:])))
     actions = np.random.default_rng(0).integers(0, len(order), (60, 1))
     outcomes = []
-    for cluster, taken in (
-        (encoding.cluster, actions),
-        (other, np.argsort(order)[actions]),
-    ):
+    for cluster, taken in ((encoding.cluster, actions), (other, np.argsort(order)[actions])):
         truth = truth_of(SMALL, cluster, replace(encoding.problem, depth=40), 0.0)
         run = jax.jit(partial(follow, environment=truth, actions=jnp.asarray(taken, jnp.int32)))
         outcomes.append(run(jax.random.key(1)))

@@ -141,7 +141,7 @@ class ControlPlane:
         (self.work / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
         is_new = version_of(self.version) >= FIRST_V1
         configuration = configurations["v1" if is_new else "v1beta1"] | {
-            "clientConnection": {"kubeconfig": str(self.work / "kubeconfig")},
+            "clientConnection": {"kubeconfig": str(self.work / "kubeconfig")}
         }
         if not is_new:  # its open port is all addresses' by default
             plain = f"127.0.0.1:{free_port()}"

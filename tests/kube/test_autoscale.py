@@ -22,10 +22,7 @@ from tests.kube.test_beside_kube_scheduler import programs
 __all__ = ["programs", "stand_in"]
 pytestmark = pytest.mark.slow
 DEPLOYMENTS = "/apis/apps/v1/namespaces/shop/deployments"
-PODS = {
-    "cart": [("main", "300m", "256Mi"), ("side", "100m", "128Mi")],
-    "front": [("main", "500m", "512Mi")],
-}
+PODS = {"cart": [("main", "300m", "256Mi"), ("side", "100m", "128Mi")], "front": [("main", "500m", "512Mi")]}
 
 
 def introduce(api: Api) -> None:

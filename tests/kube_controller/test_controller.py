@@ -73,10 +73,7 @@ def test_a_replica_goes_only_when_it_is_idle(bench: Bench, api: StandIn) -> None
     assert asked(api)["ocr-n0"] == 1
     api.deployments["ocr-n0"]["ready"] = 1
     # The last one: nobody at all was served
-    for load, outcome in (
-        (0.01, "nothing_to_change"),
-        (0.0, "changed"),
-    ):
+    for load, outcome in ((0.01, "nothing_to_change"), (0.0, "changed")):
         bench.report(running={"ocr": {"n0": load}})
         assert bench.frame((0, LESS_OCR if load else NOTHING)).outcome == outcome
     assert asked(api)["ocr-n0"] == 0

@@ -40,12 +40,7 @@ def test_series_of_pods_are_combined_as_the_mapping_says(tmp_path, how, cores):
     report, rows = imported(tmp_path, folder)
     assert column(rows, "cpu_cores_used") == pytest.approx(cores)
     # Increases of each: a pod that goes resets nothing
-    assert column(rows, "num_failures") == [
-        4,
-        8,
-        1,
-        None,
-    ]
+    assert column(rows, "num_failures") == [4, 8, 1, None]
     assert not report.quarantined
 
 

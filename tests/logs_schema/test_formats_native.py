@@ -131,9 +131,7 @@ def test_line_breaks_in_names_are_refused_wherever_they_come_from(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "text",
-    [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())],
-    ids=str,
+    "text", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())], ids=str
 )
 def test_empty_text_in_parquet_is_null_as_in_csv(tmp_path: Path, text: pa.DataType) -> None:
     columns = {

@@ -157,10 +157,7 @@ def test_arrivals_follow_from_ends_run_times_and_waits_where_the_log_has_no_othe
     begins = [(row["arrival"].timestamp(), row["finish"].timestamp()) for row in rows.values()]
     assert begins == [(1709251206.0, 1709251210.0), (1709251210.0, 1709251210.0)]
     # Of no run time, and not said to be completed
-    assert ["start" in row for row in rows.values()] == [
-        True,
-        False,
-    ]
+    assert ["start" in row for row in rows.values()] == [True, False]
     assert report.quarantined["requests"] == {"null:arrival": 1}
     (after := tmp_path / "after").mkdir()
     _, rows = imported(after, ends + '[columns.wait_s]\nsource = "wait"\n', *lines[:2])

@@ -53,11 +53,7 @@ def found(folder, *lines, header=HEADER, given=None):
 def test_every_partition_is_a_pool_with_the_size_of_the_header_or_its_peak(tmp_path):
     partitions = found(tmp_path, *machines())
     # In order of numbers
-    assert list(partitions.processors) == [
-        "partition-1",
-        "partition-2",
-        "partition-10",
-    ]
+    assert list(partitions.processors) == ["partition-1", "partition-2", "partition-10"]
     assert partitions.processors == {"partition-1": 64.0, "partition-2": 16.0, "partition-10": 4.0}
     assert partitions.guessed == ("partition-1", "partition-10")
     notes = swf.facts([tmp_path / "log.swf"])["notes"]

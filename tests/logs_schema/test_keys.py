@@ -50,11 +50,7 @@ def test_hashes_do_not_depend_on_the_coding_of_labels(spec: object) -> None:
     assert len(set(key_hashes(spec, rows).tolist())) == 30  # type: ignore[arg-type]
 
 
-@given(
-    keys=st.lists(st.integers(0, 9), max_size=40),
-    pass_rows=st.integers(1, 50),
-    seed=st.integers(0, 100),
-)
+@given(keys=st.lists(st.integers(0, 9), max_size=40), pass_rows=st.integers(1, 50), seed=st.integers(0, 100))
 def test_duplicates_are_all_but_the_first(
     tmp_path_factory: pytest.TempPathFactory, keys: list[int], pass_rows: int, seed: int
 ) -> None:

@@ -29,8 +29,7 @@ def test_the_likeliest_changes_are_the_advice_until_something_is_learned():
     num_services, num_nodes = EDGE.num_services, EDGE.num_nodes
     # [H, streams]
     advice = Scaling(
-        np.array([[1, 2, 0], [3, 1, 0]], np.int32),
-        np.array([[2, num_services, 0], [2, 0, 0]], np.int32),
+        np.array([[1, 2, 0], [3, 1, 0]], np.int32), np.array([[2, num_services, 0], [2, 0, 0]], np.int32)
     )
     streams = 3
     legal = Scaling(

@@ -25,8 +25,7 @@ NAMES = [
 ]
 BY_COST = [
     pytest.param(
-        name,
-        marks=[pytest.mark.slow] * (name in ("advantage_weighted", "cmmac", "ddpg", "implicit_q")),
+        name, marks=[pytest.mark.slow] * (name in ("advantage_weighted", "cmmac", "ddpg", "implicit_q"))
     )
     for name in NAMES
 ]

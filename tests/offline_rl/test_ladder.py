@@ -177,8 +177,7 @@ def test_a_rule_is_taken_for_what_is_expected_and_a_network_is_not() -> None:
 
 
 @pytest.mark.parametrize(
-    ("gain", "over_rule", "over_network"),
-    [(0.002, False, False), (0.009, True, False), (0.015, True, True)],
+    ("gain", "over_rule", "over_network"), [(0.002, False, False), (0.009, True, False), (0.015, True, True)]
 )
 def test_what_corrects_a_rule_is_taken_over_a_rule_at_odds_of_two_to_one(
     gain: float, over_rule: bool, over_network: bool
@@ -275,10 +274,7 @@ def test_in_a_failed_twin_the_clone_is_handed_over_where_every_rung_loses_to_the
     assert "bc_greedy IS NO BETTER in the twin than the logged decisions were in the log: 0.5" in words
     assert rungs_of(lost)[1]["over_log"] == pytest.approx(-0.07, abs=1e-3)
     # Above both; far above the clone, where the level is off
-    for logged, correction in (
-        (0.4, 0.53),
-        (0.6, 0.56),
-    ):
+    for logged, correction in ((0.4, 0.53), (0.6, 0.56)):
         kept = beside_the_behaviour(logged, is_trusted=False, correction=correction)
         assert chosen_of(kept)[0] == "residual"
         assert ("residual IS NO BETTER" in in_words(kept, is_trusted=False)) == (logged == 0.6)

@@ -113,10 +113,7 @@ def test_events_before_the_decision_are_not_believed():
     placed(cluster, "a", "node-1", 100.0)
     ended = cluster.report(RequestEvent("a", 5.0, None, "completed"))
     # When it began is not known: no run of 0 s is logged
-    assert (ended.start_s, ended.finish_s) == (
-        None,
-        100.0,
-    )
+    assert (ended.start_s, ended.finish_s) == (None, 100.0)
 
 
 def test_what_cannot_be_is_told_from_what_cannot_be_now():

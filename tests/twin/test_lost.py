@@ -20,8 +20,7 @@ NUM_STEPS, DEPTH = 24, 4
 
 
 @pytest.mark.parametrize(
-    ("kind", "worst"),
-    [("on_time", 0.0), pytest.param("response", -np.log(1000.0), marks=pytest.mark.slow)],
+    ("kind", "worst"), [("on_time", 0.0), pytest.param("response", -np.log(1000.0), marks=pytest.mark.slow)]
 )
 def test_overfilling_a_node_costs_what_it_loses(kind: str, worst: float) -> None:
     encoding = made_encoding(made_cluster(), depth=DEPTH, reward=kind)
@@ -35,10 +34,7 @@ def test_overfilling_a_node_costs_what_it_loses(kind: str, worst: float) -> None
         return None, Fate(node >= 0, begun, begun + 1e6, jnp.full(node.shape, COMPLETED))
 
     response = drawn_response(
-        encoding.cluster,
-        DEPTH,
-        replayed_arrivals(windows),
-        Answers(lambda key, streams: None, at_once),
+        encoding.cluster, DEPTH, replayed_arrivals(windows), Answers(lambda key, streams: None, at_once)
     )
     system = environment(placement(encoding.cluster, encoding.problem), response)
     run = jax.jit(

@@ -54,13 +54,7 @@ def test_how_often_an_outcome_is_lent_by_hand() -> None:
     assert of(1, 1, 0, 2, 1) == [2, 2, 0, 0, 0]
     assert of(1, 1, 1, 1, 1) == [4, 4, 4, 4, 0]  # of service 2 it is the nearest that node 1 ran
     # Node 3 ran nothing; request 2 is the nearest to both of the last
-    assert of(3, 3, 3, 0, 0) == [
-        0,
-        0,
-        0,
-        2,
-        2,
-    ]
+    assert of(3, 3, 3, 0, 0) == [0, 0, 0, 2, 2]
 
 
 def test_donors_by_hand() -> None:

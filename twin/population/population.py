@@ -65,11 +65,7 @@ class PopulationModel:
 
 
 def fit_population(
-    key: Array,
-    population: Population,
-    table: AgentTable,
-    *,
-    on_evaluation: OnEvaluation | None = None,
+    key: Array, population: Population, table: AgentTable, *, on_evaluation: OnEvaluation | None = None
 ) -> PopulationModel:
     """Learns the workload.
 

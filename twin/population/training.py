@@ -68,11 +68,7 @@ class Search(NamedTuple):
 
 
 def train(
-    key: Array,
-    search: Search,
-    data: PyTree,
-    config: SearchConfig,
-    on_evaluation: OnEvaluation | None = None,
+    key: Array, search: Search, data: PyTree, config: SearchConfig, on_evaluation: OnEvaluation | None = None
 ) -> tuple[PyTree, dict[str, Any]]:
     """Trains until the search is over.
 

@@ -26,12 +26,7 @@ from evaluation.jobs.job import Step, alone_in, run_steps
 from evaluation.judges.bundle_policies import OtherSystemError
 from evaluation.pipeline.refresh import appending
 from evaluation.pipeline.refresh.config import RefreshConfig
-from evaluation.pipeline.refresh.deciding import (
-    NO_NEWS,
-    NOTHING_RUNS,
-    ExportDecision,
-    Result,
-)
+from evaluation.pipeline.refresh.deciding import NO_NEWS, NOTHING_RUNS, ExportDecision, Result
 from evaluation.pipeline.refresh.standing import DATA, DECISION, forced_export, is_news, load_decision
 from evaluation.pipeline.refresh.steps import (
     certificate_step,

@@ -18,12 +18,7 @@ from evaluation.comparison.kept_runs import load_rows, load_run, save_rows, save
 from evaluation.comparison.shifts import ShiftConfig, TestDays, answerable, plan_shifts
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.descriptions import JUDGES, USERS
-from evaluation.judges.judge import (
-    Candidate,
-    Judge,
-    common_shape,
-    window_units,
-)
+from evaluation.judges.judge import Candidate, Judge, common_shape, window_units
 from evaluation.judges.named import refuse_taken
 from evaluation.judges.off_policy import FittedQConfig, OffPolicyConfig
 from evaluation.judges.off_policy.judging import OffPolicyJudge, probability_program

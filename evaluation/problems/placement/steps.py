@@ -12,11 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from evaluation.comparison.products import (
-    archive_facts,
-    refuse_other_days,
-    refuse_other_twin,
-)
+from evaluation.comparison.products import archive_facts, refuse_other_days, refuse_other_twin
 from evaluation.comparison.report import write_comparison
 from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
@@ -55,10 +51,7 @@ from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.ladder import rungs_of
 from offline_rl.recipes.ladder_words import beside_the_log, in_words
 from offline_rl.recipes.log_learners import tuned_as
-from offline_rl.recipes.schedulers import (
-    load_schedulers,
-    save_schedulers,
-)
+from offline_rl.recipes.schedulers import load_schedulers, save_schedulers
 from offline_rl.recipes.training import Contenders, TrainingStart, train_contenders, train_part
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig

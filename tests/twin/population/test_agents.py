@@ -73,11 +73,7 @@ def test_agents_may_give_several_rows_all_equally_many(tmp_path: Path) -> None:
     assert (report.rows_a_unit, report.num_rows, report.num_units) == (6, 18, 3)
     service, cores = table.categorical["service"], table.continuous["cpu_cores"]
     # An agent that asks less often gives some again
-    for agent, different in (
-        ("keen", 6),
-        ("calm", 6),
-        ("rare", 4),
-    ):
+    for agent, different in (("keen", 6), ("calm", 6), ("rare", 4)):
         assert np.sum(service == agent) == 6
         assert len(set(cores[service == agent])) == different
     assert [len(set(service[table.unit == unit])) for unit in range(3)] == [1, 1, 1]

@@ -7,13 +7,7 @@ import pytest
 
 from tests.twin.population.toys import agents
 from twin.contracts import PyTree
-from twin.population import (
-    AgentTable,
-    PopulationError,
-    fit_population,
-    gan_smmsg,
-    sample_agents,
-)
+from twin.population import AgentTable, PopulationError, fit_population, gan_smmsg, sample_agents
 from twin.population.adversarial import AdversarialConfig, GANMetrics, _split
 from twin.population.encoding import AgentEncoding, fit_agent_encoding
 from twin.population.fidelity import GeneratorFidelity, Reference, coarse_codes, mean_pairwise_kl
