@@ -7,16 +7,15 @@ The greedy policy of a clone of a noisy behaviour is better than the behaviour, 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import optax
 
-from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, time_as_stream
 from offline_rl.distributions import agreement, joint_entropy, joint_log_prob
+from offline_rl.gradient_learners import actor_learner
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm
 from twin.contracts import Array, PyTree, Trajectory
-from twin.descent import descend
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,6 @@ class BehaviourCloningConfig:
     weight_decay: float = 1e-4
     max_gradient_norm: float = 1.0
     hidden: tuple[int, ...] = ACTOR_HIDDEN
-
-
-class BehaviourCloningState(NamedTuple):
-    """The learner's state between updates."""
-
-    actor: PyTree
-    optimizer: PyTree
 
 
 class BehaviourCloningInfo(NamedTuple):
@@ -74,10 +66,6 @@ def behaviour_cloning(
         optax.adamw(config.learning_rate, weight_decay=config.weight_decay),
     )
 
-    def init(key: Array) -> BehaviourCloningState:
-        params = network.init(key)
-        return BehaviourCloningState(params, optimizer.init(params))
-
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, tuple[Array, Array, Array]]:
         observation, legal, action = choices_of(trajectory)
         logits = network.logits(params, observation, legal)
@@ -87,12 +75,8 @@ def behaviour_cloning(
         entropy = joint_entropy(logits)
         return loss, (loss, weighted_mean(entropy, weight), weighted_mean(agrees, weight))
 
-    def step(
-        _key: Array, state: BehaviourCloningState, trajectory: Trajectory
-    ) -> tuple[BehaviourCloningState, BehaviourCloningInfo]:
-        num_streams_of(trajectory)
-        gradient, (loss, entropy, agrees) = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
-        info = BehaviourCloningInfo(loss, entropy, agrees, optax.tree.norm(gradient))
-        return BehaviourCloningState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
+    def info_of(found: tuple[Array, Array, Array], gradient: PyTree) -> BehaviourCloningInfo:
+        return BehaviourCloningInfo(*found, optax.tree.norm(gradient))
 
-    return actor_algorithm(init, step, network, lambda state: state.actor)
+    learner = actor_learner(network.init, loss_of, optimizer, info_of)
+    return actor_algorithm(*learner, network, lambda state: state.actor)

@@ -14,12 +14,13 @@ import jax
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.distributions import greedy
+from offline_rl.gradient_learners import TargetState, target_learner
 from offline_rl.losses import huber, weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, greedy_policy, refuse_other_than_choices
-from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import action_value, polyak_update, soft_value
-from twin.contracts import Array, Policy, PyTree, Trajectory
-from twin.descent import clipped_adam, descend
+from offline_rl.transitions import Transitions
+from offline_rl.values import action_value, soft_value
+from twin.contracts import Array, Policy, PyTree
+from twin.descent import clipped_adam
 
 
 @dataclass(frozen=True)
@@ -43,14 +44,6 @@ class ConservativeQConfig:
     huber_delta: float = 1.0
     max_gradient_norm: float = 1.0
     hidden: tuple[int, ...] = ACTOR_HIDDEN
-
-
-class ConservativeQState(NamedTuple):
-    """The learner's state between updates."""
-
-    params: PyTree
-    target: PyTree
-    optimizer: PyTree
 
 
 class ConservativeQInfo(NamedTuple):
@@ -79,10 +72,6 @@ def conservative_q(
     network = network or actor(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
-    def init(key: Array) -> ConservativeQState:
-        params = network.init(key)
-        return ConservativeQState(params, params, optimizer.init(params))
-
     def loss_of(params: PyTree, target: PyTree, batch: Transitions) -> tuple[Array, ConservativeQInfo]:
         values = network.logits(params, batch.observation, batch.legal)
         next_action = greedy(network.logits(params, batch.next_observation, batch.next_legal))
@@ -96,17 +85,8 @@ def conservative_q(
         info = ConservativeQInfo(td_loss, conservative, weighted_mean(value, batch.weight))
         return td_loss + config.alpha * conservative, info
 
-    def step(
-        _key: Array, state: ConservativeQState, trajectory: Trajectory
-    ) -> tuple[ConservativeQState, ConservativeQInfo]:
-        batch = transitions(trajectory, config.horizon_s)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, batch)
-        params, optimizer_state = descend(optimizer, gradient, state.optimizer, state.params)
-        return ConservativeQState(
-            params, polyak_update(state.target, params, config.target_rate), optimizer_state
-        ), info
-
-    def policy(state: ConservativeQState) -> Policy:
+    def policy(state: TargetState) -> Policy:
         return greedy_policy(network, state.params)
 
-    return Algorithm(init, step, policy, policy)
+    learner = target_learner(network.init, loss_of, optimizer, config.horizon_s, config.target_rate)
+    return Algorithm(*learner, policy, policy)

@@ -14,12 +14,12 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, time_as_stream
+from offline_rl.gradient_learners import actor_learner
 from offline_rl.losses import weighted_mean
 from offline_rl.networks import ACTOR_HIDDEN, Actor, Example, actor, actor_algorithm
 from offline_rl.values import summed_action_value
 from twin.contracts import Array, PyTree, Trajectory
-from twin.descent import descend
 
 
 @dataclass(frozen=True)
@@ -39,13 +39,6 @@ class DirectMethodConfig:
     weight_decay: float = 1e-4
     max_gradient_norm: float = 1.0
     hidden: tuple[int, ...] = ACTOR_HIDDEN
-
-
-class DirectMethodState(NamedTuple):
-    """The learner's state between updates."""
-
-    actor: PyTree
-    optimizer: PyTree
 
 
 class DirectMethodInfo(NamedTuple):
@@ -76,10 +69,6 @@ def direct_method(
         optax.adamw(config.learning_rate, weight_decay=config.weight_decay),
     )
 
-    def init(key: Array) -> DirectMethodState:
-        params = network.init(key)
-        return DirectMethodState(params, optimizer.init(params))
-
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, tuple[Array, Array]]:
         observation, legal, action = choices_of(trajectory)
         reward = time_as_stream(trajectory.reward)
@@ -90,15 +79,11 @@ def direct_method(
         loss = weighted_mean(jnp.where(weight > 0.0, each, 0.0), weight)
         return loss, (loss, weighted_mean(reward, weight))
 
-    def step(
-        _key: Array, state: DirectMethodState, trajectory: Trajectory
-    ) -> tuple[DirectMethodState, DirectMethodInfo]:
-        num_streams_of(trajectory)
-        gradient, (loss, reward) = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
-        info = DirectMethodInfo(loss, reward, optax.tree.norm(gradient))
-        return DirectMethodState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
+    def info_of(found: tuple[Array, Array], gradient: PyTree) -> DirectMethodInfo:
+        return DirectMethodInfo(*found, optax.tree.norm(gradient))
 
-    return actor_algorithm(init, step, network, lambda state: state.actor)
+    learner = actor_learner(network.init, loss_of, optimizer, info_of)
+    return actor_algorithm(*learner, network, lambda state: state.actor)
 
 
 def _logistic(log_odds: Array, share: Array) -> Array:

@@ -12,12 +12,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from offline_rl.algorithm import Algorithm, choices_of, discount_of, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, discount_of, time_as_stream
+from offline_rl.gradient_learners import actor_learner
 from offline_rl.losses import shares, weighted_mean, weighted_sum
-from offline_rl.orchestration.stepwise_actor import StepwiseActor, stepwise_policy
+from offline_rl.orchestration.stepwise_actor import StepwiseActor, stepwise_algorithm
 from offline_rl.returns import above_block, generalised_advantage
 from twin.contracts import Array, PyTree, Trajectory
-from twin.descent import clipped_adam, descend
+from twin.descent import clipped_adam
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,6 @@ class GPGConfig:
     max_gradient_norm: float = 1.0
 
 
-class GPGState(NamedTuple):
-    """The learner's state between updates."""
-
-    actor: PyTree
-    optimizer: PyTree
-
-
 class GPGInfo(NamedTuple):
     """Metrics of an update: means over the choices that count."""
 
@@ -65,10 +59,6 @@ def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
     config = config or GPGConfig()
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
-    def init(key: Array) -> GPGState:
-        params = network.init(key)
-        return GPGState(params, optimizer.init(params))
-
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, GPGInfo]:
         observation, legal, action = choices_of(trajectory)
         decided = time_as_stream(trajectory.active & trajectory.settled)
@@ -81,17 +71,7 @@ def gpg(network: StepwiseActor, config: GPGConfig | None = None) -> Algorithm:
         reward = weighted_sum(time_as_stream(trajectory.reward), weight)
         return loss - config.entropy * sum(entropies), GPGInfo(reward, loss, *entropies, impossible)
 
-    def step(_key: Array, state: GPGState, trajectory: Trajectory) -> tuple[GPGState, GPGInfo]:
-        num_streams_of(trajectory)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
-        return GPGState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
-
-    return Algorithm(
-        init,
-        step,
-        lambda state: stepwise_policy(network, state.actor, draws=True),
-        lambda state: stepwise_policy(network, state.actor, draws=False),
-    )
+    return stepwise_algorithm(*actor_learner(network.init, loss_of, optimizer), network)
 
 
 def _advantage(trajectory: Trajectory, config: GPGConfig) -> Array:

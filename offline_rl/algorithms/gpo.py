@@ -25,7 +25,7 @@ from offline_rl.algorithm import (
     time_as_stream,
 )
 from offline_rl.losses import clipped_surrogate, shares, standardised, weighted_mean, weighted_sum
-from offline_rl.orchestration.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_policy
+from offline_rl.orchestration.stepwise_actor import ScoredSteps, StepwiseActor, stepwise_algorithm
 from offline_rl.returns import above_block, elapsed_discount, generalised_advantage, temporal_difference
 from offline_rl.rewards import Reward
 from twin.contracts import Array, PyTree, Trajectory
@@ -166,12 +166,7 @@ def gpo(
         reward = weighted_mean(time_as_stream(rewards[0](trajectory)), batch.weight)
         return state, GPOInfo(reward, *(jnp.mean(one) for one in metrics))
 
-    return Algorithm(
-        init,
-        step,
-        lambda state: stepwise_policy(network, state.actor, draws=True),
-        lambda state: stepwise_policy(network, state.actor, draws=False),
-    )
+    return stepwise_algorithm(init, step, network)
 
 
 def _prepared(

@@ -14,6 +14,7 @@ import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
 from offline_rl.distributions import joint_log_prob
+from offline_rl.gradient_learners import target_learner
 from offline_rl.losses import preference, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -24,10 +25,10 @@ from offline_rl.networks import (
     refuse_other_than_choices,
     seat_critic,
 )
-from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import action_value, init_pair, lower, pair_loss, pair_values, polyak_update
-from twin.contracts import Array, PyTree, Trajectory
-from twin.descent import clipped_adam, descend
+from offline_rl.transitions import Transitions
+from offline_rl.values import action_value, init_pair, lower, pair_loss, pair_values
+from twin.contracts import Array, PyTree
+from twin.descent import clipped_adam
 
 
 @dataclass(frozen=True)
@@ -63,14 +64,6 @@ class ImplicitQParams(NamedTuple):
     state_value: PyTree
 
 
-class ImplicitQState(NamedTuple):
-    """The learner's state between updates."""
-
-    params: ImplicitQParams
-    target: PyTree  # leaves [2, ...]
-    optimizer: PyTree
-
-
 class ImplicitQInfo(NamedTuple):
     """Metrics of an update: means over the transitions that count."""
 
@@ -100,11 +93,10 @@ def implicit_q(
     valuer = seat_critic(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
-    def init(key: Array) -> ImplicitQState:
+    def init(key: Array) -> ImplicitQParams:
         key_actor, key_pair, key_value = jax.random.split(key, 3)
         pair = init_pair(network, key_pair)
-        params = ImplicitQParams(network.init(key_actor), pair, valuer.init(key_value))
-        return ImplicitQState(params, pair, optimizer.init(params))
+        return ImplicitQParams(network.init(key_actor), pair, valuer.init(key_value))
 
     def loss_of(params: ImplicitQParams, target: PyTree, batch: Transitions) -> tuple[Array, ImplicitQInfo]:
         logged_value = action_value(
@@ -127,14 +119,7 @@ def implicit_q(
         info = ImplicitQInfo(clone_loss, value_loss, action_loss, weighted_mean(value, batch.weight), scale)
         return clone_loss + value_loss + action_loss, info
 
-    def step(
-        _key: Array, state: ImplicitQState, trajectory: Trajectory
-    ) -> tuple[ImplicitQState, ImplicitQInfo]:
-        batch = transitions(trajectory, config.horizon_s)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, batch)
-        params, optimizer_state = descend(optimizer, gradient, state.optimizer, state.params)
-        return ImplicitQState(
-            params, polyak_update(state.target, params.pair, config.target_rate), optimizer_state
-        ), info
-
-    return actor_algorithm(init, step, network, lambda state: state.params.actor)
+    learner = target_learner(
+        init, loss_of, optimizer, config.horizon_s, config.target_rate, lambda params: params.pair
+    )
+    return actor_algorithm(*learner, network, lambda state: state.params.actor)

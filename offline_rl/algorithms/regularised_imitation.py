@@ -14,8 +14,9 @@ import jax
 import jax.numpy as jnp
 
 from logs_schema.errors import ConfigError
-from offline_rl.algorithm import Algorithm, choices_of, num_streams_of, time_as_stream
+from offline_rl.algorithm import Algorithm, choices_of, time_as_stream
 from offline_rl.distributions import agreement
+from offline_rl.gradient_learners import actor_learner
 from offline_rl.losses import choice_error, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -26,7 +27,7 @@ from offline_rl.networks import (
     refuse_other_than_choices,
 )
 from twin.contracts import Array, PyTree, Trajectory
-from twin.descent import clipped_adam, descend
+from twin.descent import clipped_adam
 
 
 @dataclass(frozen=True)
@@ -55,13 +56,6 @@ class RegularisedImitationConfig:
             )  # fmt: skip
 
 
-class RegularisedImitationState(NamedTuple):
-    """The learner's state between updates."""
-
-    actor: PyTree
-    optimizer: PyTree
-
-
 class RegularisedImitationInfo(NamedTuple):
     """Metrics of an update: means over the decisions that count."""
 
@@ -88,10 +82,6 @@ def regularised_imitation(
     network = network or actor(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
-    def init(key: Array) -> RegularisedImitationState:
-        params = network.init(key)
-        return RegularisedImitationState(params, optimizer.init(params))
-
     def loss_of(params: PyTree, trajectory: Trajectory) -> tuple[Array, RegularisedImitationInfo]:
         observation, legal, action = choices_of(trajectory)
         logits = network.logits(params, observation, legal)
@@ -106,11 +96,5 @@ def regularised_imitation(
         same = weighted_mean(agreement(logits, action).astype(jnp.float32), logged)
         return error + config.weight * norm, RegularisedImitationInfo(error, norm, same)
 
-    def step(
-        _key: Array, state: RegularisedImitationState, trajectory: Trajectory
-    ) -> tuple[RegularisedImitationState, RegularisedImitationInfo]:
-        num_streams_of(trajectory)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.actor, trajectory)
-        return RegularisedImitationState(*descend(optimizer, gradient, state.optimizer, state.actor)), info
-
-    return actor_algorithm(init, step, network, lambda state: state.actor)
+    learner = actor_learner(network.init, loss_of, optimizer)
+    return actor_algorithm(*learner, network, lambda state: state.actor)

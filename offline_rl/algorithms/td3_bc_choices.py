@@ -15,6 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from offline_rl.algorithm import Algorithm
+from offline_rl.gradient_learners import target_learner
 from offline_rl.losses import choice_error, weighted_mean
 from offline_rl.networks import (
     ACTOR_HIDDEN,
@@ -24,10 +25,10 @@ from offline_rl.networks import (
     actor_algorithm,
     refuse_other_than_choices,
 )
-from offline_rl.transitions import Transitions, transitions
-from offline_rl.values import init_pair, lower, one_of_pair, pair_loss, pair_values, polyak_update
-from twin.contracts import Array, PyTree, Trajectory
-from twin.descent import clipped_adam, descend
+from offline_rl.transitions import Transitions
+from offline_rl.values import init_pair, lower, one_of_pair, pair_loss, pair_values
+from twin.contracts import Array, PyTree
+from twin.descent import clipped_adam
 
 _TINY = 1e-6
 
@@ -60,14 +61,6 @@ class ChoicesTD3BCParams(NamedTuple):
     pair: PyTree  # leaves [2, ...]: action values
 
 
-class ChoicesTD3BCState(NamedTuple):
-    """The learner's state between updates."""
-
-    params: ChoicesTD3BCParams
-    target: ChoicesTD3BCParams
-    optimizer: PyTree
-
-
 class ChoicesTD3BCInfo(NamedTuple):
     """Metrics of an update: means over the transitions that count."""
 
@@ -95,10 +88,9 @@ def td3_bc_choices(
     network = network or actor(example, config.hidden)
     optimizer = clipped_adam(config.learning_rate, config.max_gradient_norm)
 
-    def init(key: Array) -> ChoicesTD3BCState:
+    def init(key: Array) -> ChoicesTD3BCParams:
         key_actor, key_pair = jax.random.split(key)
-        params = ChoicesTD3BCParams(network.init(key_actor), init_pair(network, key_pair))
-        return ChoicesTD3BCState(params, params, optimizer.init(params))
+        return ChoicesTD3BCParams(network.init(key_actor), init_pair(network, key_pair))
 
     def probabilities(params: PyTree, observation: PyTree, legal: PyTree) -> PyTree:
         logits = network.logits(params, observation, legal)
@@ -124,16 +116,8 @@ def td3_bc_choices(
         info = ChoicesTD3BCInfo(policy_loss, distance, action_loss, weighted_mean(value, batch.weight))
         return policy_loss + action_loss, info
 
-    def step(
-        _key: Array, state: ChoicesTD3BCState, trajectory: Trajectory
-    ) -> tuple[ChoicesTD3BCState, ChoicesTD3BCInfo]:
-        batch = transitions(trajectory, config.horizon_s)
-        gradient, info = jax.grad(loss_of, has_aux=True)(state.params, state.target, batch)
-        params, optimizer_state = descend(optimizer, gradient, state.optimizer, state.params)
-        target = polyak_update(state.target, params, config.target_rate)
-        return ChoicesTD3BCState(params, target, optimizer_state), info
-
-    return actor_algorithm(init, step, network, lambda state: state.params.actor)
+    learner = target_learner(init, loss_of, optimizer, config.horizon_s, config.target_rate)
+    return actor_algorithm(*learner, network, lambda state: state.params.actor)
 
 
 def _expected(probabilities: PyTree, values: PyTree) -> Array:

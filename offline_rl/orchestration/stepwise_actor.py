@@ -13,12 +13,13 @@ Sources: Han et al. 2021, section III-B.2; Huang et al., section III-B.2.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from offline_rl.algorithm import Algorithm
 from offline_rl.distributions import greedy, sample
 from offline_rl.losses import entropy, is_choice, log_prob, mask_logits
 from offline_rl.orchestration.graph_encoder import (
@@ -259,6 +260,18 @@ def stepwise_policy(actor: StepwiseActor, params: PyTree, *, draws: bool) -> Pol
         return actor.choose(params, key if draws else None, observation, legal)
 
     return policy
+
+
+def stepwise_algorithm(
+    init: Callable[[Array], Any], step: Callable[[Array, Any, Any], tuple[Any, Any]], network: StepwiseActor
+) -> Algorithm:
+    """The learner with this `init` and `step`, whose state has the actor's parameters as `actor`."""
+    return Algorithm(
+        init,
+        step,
+        lambda state: stepwise_policy(network, state.actor, draws=True),
+        lambda state: stepwise_policy(network, state.actor, draws=False),
+    )
 
 
 def _judged(
