@@ -1,50 +1,20 @@
 """An exported scheduler of many requests at once for a person: its training, and where its numbers come from."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
-from logs_schema.product import read_manifest
+from evaluation.commands.bundle_text import NOT_KNOWN, Section, facts_of_setting, shown
 from offline_rl.assignment.assigner import ORDER, load_assigner
-from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
 from offline_rl.runner.loading import Backend
 
 
 def assigner_facts(
     folder: Path, backend: Backend = "numpy", *, expect: str | None = None, trust: Path | None = None
 ) -> dict[str, Any]:
-    """Facts of a bundle that assigns, after its checksums are verified and its golden rounds replayed.
-
-    Args:
-        folder: The bundle.
-        backend: What replays the golden rounds.
-        expect: The required content hash; None accepts any.
-        trust: Public key that the bundle must be signed with; None accepts any bundle.
-
-    Returns:
-        `setting`, `manifest` and `checked`, as plain JSON.
-
-    Raises:
-        ProductError: It is no such bundle, or it was changed, or does not answer as the original.
-    """
-    assigner, manifest = (
-        load_assigner(folder, backend=backend, expect=expect, trust=trust),
-        read_manifest(folder),
-    )
-    return {
-        "bundle": str(folder),
-        "setting": asdict(assigner.setting),
-        "manifest": asdict(manifest),
-        "checked": {
-            "num_files": len(manifest.files),
-            "num_golden": len(read_arrays(folder / GOLDEN)["edge"]),
-            "backend": backend,
-            "num_parameters": sum(one.size for one in read_arrays(folder / ARRAYS).values())
-            if (folder / ARRAYS).is_file()
-            else 0,
-        },
-    }
+    """Facts of a bundle that assigns, after its checksums are verified and its golden rounds replayed; arguments and
+    errors as of `bundle_facts`."""
+    assigner = load_assigner(folder, backend=backend, expect=expect, trust=trust)
+    return facts_of_setting(folder, assigner.setting, "edge", backend)
 
 
 def assigner_text(facts: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from logs_schema.product import read_manifest
-from offline_rl.bundle import read_golden, read_network
+from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays, read_golden, read_network
 from offline_rl.contract import RULES, PolicyContract
 from offline_rl.numpy_rules import MEANINGS, standing_in
 from offline_rl.runner import queue_rules
@@ -69,6 +69,24 @@ def bundle_facts(
         },
         **numbers,
         **beside,
+    }
+
+
+def facts_of_setting(folder: Path, setting: Any, golden: str, backend: Backend) -> dict[str, Any]:
+    """`setting`, `manifest` and `checked` of a verified bundle without a contract, as plain JSON; `golden` names one of
+    the arrays of its golden decisions."""
+    manifest = read_manifest(folder)
+    numbers = read_arrays(folder / ARRAYS).values() if (folder / ARRAYS).is_file() else ()
+    return {
+        "bundle": str(folder),
+        "setting": asdict(setting),
+        "manifest": asdict(manifest),
+        "checked": {
+            "num_files": len(manifest.files),
+            "num_golden": len(read_arrays(folder / GOLDEN)[golden]),
+            "backend": backend,
+            "num_parameters": sum(one.size for one in numbers),
+        },
     }
 
 

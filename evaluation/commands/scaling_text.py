@@ -1,42 +1,18 @@
 """An exported autoscaler for a person: what it grants, within which bounds, and where its numbers come from."""
 
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from evaluation.commands.bundle_text import NOT_KNOWN, Section, shown
+from evaluation.commands.bundle_text import NOT_KNOWN, Section, facts_of_setting, shown
 from logs_schema.errors import counted, first
-from logs_schema.product import read_manifest
-from offline_rl.bundle import ARRAYS, GOLDEN, read_arrays
 from offline_rl.runner.scaling import POD_RULE, load_scaling
 
 
 def scaling_facts(folder: Path, *, expect: str | None = None, trust: Path | None = None) -> dict[str, Any]:
-    """What an autoscaler's bundle says of itself, after it is verified and replayed.
-
-    Args:
-        folder: The bundle.
-        expect: The content hash that it must have; None accepts any.
-        trust: Public key of whoever must have signed it; None: anybody.
-
-    Returns:
-        `setting`, `manifest` and `checked`, as plain JSON.
-
-    Raises:
-        ProductError: It is no such bundle, or it was changed, or does not decide as the original.
-    """
-    policy, manifest = load_scaling(folder, expect=expect, trust=trust), read_manifest(folder)
-    return {
-        "bundle": str(folder),
-        "setting": asdict(policy.setting),
-        "manifest": asdict(manifest),
-        "checked": {
-            "num_files": len(manifest.files),
-            "num_golden": len(read_arrays(folder / GOLDEN)["places"]),
-            "backend": "numpy",
-            "num_parameters": sum(one.size for one in read_arrays(folder / ARRAYS).values()),
-        },
-    }
+    """What an autoscaler's bundle says of itself, after it is verified and replayed; arguments and errors as of
+    `bundle_facts`."""
+    policy = load_scaling(folder, expect=expect, trust=trust)
+    return facts_of_setting(folder, policy.setting, "places", "numpy")
 
 
 def scaling_text(facts: dict[str, Any]) -> str:
