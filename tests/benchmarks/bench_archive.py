@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 
 from logs_schema import Archive
 from logs_schema.importing import import_log
+from tests.benchmarks.timing import peak_mib
 
 PEAK_TARGET_MB = 600
 RATIO_TARGET = 0.5
@@ -92,14 +93,6 @@ def scan_bare(path: Path) -> int:
     return num_rows
 
 
-def peak_mb() -> float:
-    """Peak resident memory of this process so far, in MB (10^6 bytes)."""
-    for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise RuntimeError("no VmHWM in /proc/self/status")
-
-
 def step(name: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:
     """Runs one step in this process; the result has its seconds, rows and peak memory."""
     file, archive = folder / "requests.parquet", folder / "archive"
@@ -111,7 +104,7 @@ def step(name: str, folder: Path, options: argparse.Namespace) -> dict[str, floa
         num_rows = import_log("native", [file], archive).rows["requests"]
     else:
         num_rows = {"scan": scan_archive, "bare": scan_bare}[name](archive)
-    return {"seconds": time.perf_counter() - begun, "rows": num_rows, "peak_mb": peak_mb()}
+    return {"seconds": time.perf_counter() - begun, "rows": num_rows, "peak_mb": peak_mib() * 2**20 / 1e6}
 
 
 def in_process(name: str, folder: Path, options: argparse.Namespace) -> dict[str, float]:

@@ -13,7 +13,6 @@ import argparse
 import json
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -39,6 +38,7 @@ from offline_rl.networks import example_in
 from offline_rl.training_loop import Experience, train
 from offline_rl.transitions import pairs_from_logs
 from tests.benchmarks.bench_rollout import SIZE, matmul_run
+from tests.benchmarks.timing import least_s
 from twin.contracts import Interval, Trajectory
 
 NUM_STREAMS, NUM_STEPS, NUM_FEATURES, NUM_CHOICES = 100, 100, 52, 10
@@ -118,15 +118,9 @@ def _products(jaxpr: Any) -> Iterator[float]:
         yield sum(inner) / (len(inner) if equation.primitive.name == "cond" else 1)
 
 
-def seconds(run: Callable[[], Any], repeats: int = 3) -> float:
+def seconds(run: Callable[[], Any]) -> float:
     """The least time of some calls, after one that compiles."""
-    jax.block_until_ready(run())
-    found = []
-    for _ in range(repeats):
-        begun = time.perf_counter()
-        jax.block_until_ready(run())
-        found.append(time.perf_counter() - begun)
-    return min(found)
+    return least_s({"run": run})[0]["run"]
 
 
 def measured(case: Case, matmul_rate: float) -> dict[str, float]:

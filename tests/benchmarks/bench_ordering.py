@@ -11,7 +11,6 @@ episodes under first come, first served, without features and network.
 
 import argparse
 import json
-import time
 from functools import partial
 
 import jax
@@ -20,6 +19,7 @@ import numpy as np
 
 from offline_rl.networks import example_of
 from offline_rl.scorer import ScorerConfig, scorer
+from tests.benchmarks.timing import least_s
 from tests.ordering.pooling import columns_of, cut_whole, joined
 from tests.reference.ordering_policy_loop import NumpyScorer, PolicyLoop
 from twin.environment import environment
@@ -36,12 +36,12 @@ CAPACITY = 100
 NUM_COMPARED = 4
 
 
-def made_jobs(seed: int, num_jobs: int, load: float = 1.0) -> Jobs:
+def made_jobs(seed: int, num_jobs: int, capacity: int = CAPACITY, load: float = 1.0) -> Jobs:
     """A busy stretch of a machine: widths in powers of two, long-tailed run times, generous requests."""
     generator = np.random.default_rng(seed)
-    width = np.minimum(2 ** generator.integers(0, 7, num_jobs), CAPACITY).astype(float)
+    width = np.minimum(2 ** generator.integers(0, 7, num_jobs), capacity).astype(float)
     run_s = np.round(generator.lognormal(7.0, 1.8, num_jobs)) + 1.0
-    gap_s = float(np.mean(width * run_s)) / (CAPACITY * load)
+    gap_s = float(np.mean(width * run_s)) / (capacity * load)
     arrival_s = np.round(np.cumsum(generator.exponential(gap_s, num_jobs)))
     asked_s = np.round(run_s * generator.uniform(1.0, 10.0, num_jobs))
     ids = np.arange(num_jobs).astype(str).astype(object)
@@ -89,14 +89,8 @@ def main() -> None:
         return loops
 
     ended = {name: jax.block_until_ready(run()) for name, run in runs.items()}
-    best, best_cpu = ({name: float("inf") for name in [*runs, "loop"]} for _ in range(2))
-    for _ in range(arguments.repeats):
-        for name, run in [*runs.items(), ("loop", loop)]:
-            begun, begun_cpu = time.perf_counter(), time.process_time()
-            last = jax.block_until_ready(run()) if name != "loop" else run()
-            best[name] = min(best[name], time.perf_counter() - begun)
-            best_cpu[name] = min(best_cpu[name], time.process_time() - begun_cpu)
-    num_loop = sum(len(one.decided_at) for one in last)
+    best, best_cpu = least_s({**runs, "loop": loop}, arguments.repeats)
+    num_loop = sum(len(one.decided_at) for one in loop())
     result = {"streams": arguments.streams, "jobs": arguments.jobs, "target": TARGET}
     for name, state in ended.items():
         started = int(np.sum(np.asarray(state.problem.num_started)))

@@ -10,13 +10,12 @@ stands in. Target: at most 3 times the loop.
 import argparse
 import json
 import tempfile
-import time
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from logs_schema import Archive, import_log
+from tests.benchmarks.bench_ordering import made_jobs
+from tests.benchmarks.timing import least_s
 from tests.reference.ordering_loop import fcfs_easy
 from twin.ordering.jobs import read_jobs
 from twin.ordering.replay import replay
@@ -27,33 +26,10 @@ RATIO_TARGET = 3.0
 KTH = Path(__file__).resolve().parents[3] / "shared" / "data" / "kth-sp2-1996" / "KTH-SP2_log.swf"
 
 
-def made_jobs(num_jobs: int = 28_481, capacity: int = 100, load: float = 0.7) -> Jobs:
-    generator = np.random.default_rng(0)
-    width = np.minimum(2 ** generator.integers(0, 7, num_jobs), capacity).astype(float)
-    run_s = np.round(generator.lognormal(7.0, 1.8, num_jobs)) + 1.0
-    gap_s = float(np.mean(width * run_s)) / (capacity * load)
-    arrival_s = np.round(np.cumsum(generator.exponential(gap_s, num_jobs)))
-    ids = np.arange(num_jobs).astype(str).astype(object)
-    asked_s = np.round(run_s * generator.uniform(1.0, 10.0, num_jobs))
-    start_s = np.full(num_jobs, np.nan)
-    return Jobs(ids, arrival_s, width, asked_s, run_s, start_s, np.zeros(num_jobs, int))
-
-
 def read_log(log: Path) -> Jobs:
     with tempfile.TemporaryDirectory() as folder:
         import_log("swf", [log], Path(folder) / "archive")
         return read_jobs(Archive(Path(folder) / "archive"))
-
-
-def seconds(*runs: Callable[[], object], repeats: int) -> list[float]:
-    """Best wall time of each, taken in turn so that a busy machine hits all alike."""
-    best = [float("inf")] * len(runs)
-    for _ in range(repeats):
-        for number, run in enumerate(runs):
-            begin = time.perf_counter()
-            run()
-            best[number] = min(best[number], time.perf_counter() - begin)
-    return best
 
 
 def main() -> None:
@@ -63,15 +39,17 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
-    jobs = read_log(arguments.log) if arguments.log.exists() else made_jobs(capacity=arguments.processors)
+    jobs = (
+        read_log(arguments.log)
+        if arguments.log.exists()
+        else made_jobs(0, 28_481, arguments.processors, load=0.7)
+    )
     pool = Pool(arguments.processors, easy=True)
     columns = [values.tolist() for values in (jobs.arrival_s, jobs.processors, jobs.requested_s, jobs.run_s)]
-    loop_s, replay_s = seconds(
-        lambda: fcfs_easy(*columns, arguments.processors),
-        lambda: replay(jobs, pool, FCFS),
-        repeats=arguments.repeats,
-    )
-    rules_s = {rule.name: seconds(lambda rule=rule: replay(jobs, pool, rule), repeats=1)[0] for rule in RULES}
+    loop, ours = lambda: fcfs_easy(*columns, arguments.processors), lambda: replay(jobs, pool, FCFS)
+    found, _ = least_s({"loop": loop, "replay": ours}, arguments.repeats)
+    loop_s, replay_s = found.values()
+    rules_s, _ = least_s({rule.name: partial(replay, jobs, pool, rule) for rule in RULES}, 1)
     result = {
         "log": arguments.log.name if arguments.log.exists() else "made",
         "num_jobs": len(jobs.arrival_s),

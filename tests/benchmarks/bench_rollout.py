@@ -10,7 +10,6 @@ and choices (what is left is mostly the observations, which only the networks as
 
 import argparse
 import itertools
-import json
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ import numpy as np
 from offline_rl.distributions import sample
 from offline_rl.losses import mask_logits
 from offline_rl.networks import ACTOR_HIDDEN
+from tests.benchmarks.timing import least_s, show
 from tests.reference import networks_loop
 from tests.reference.placement_loop import PlacementLoop, request_at
 from tests.twin.made import made_cluster, made_encoding, made_rows
@@ -129,20 +129,6 @@ def short_answers() -> Answers:
         return memory, Fate(uniforms[0] < 0.9, start_s, start_s + 10.0 * uniforms[6], status)
 
     return Answers(lambda _key, _streams: None, answer)
-
-
-def best_s(runs: dict[str, Callable[[], Any]], rounds: int = 6) -> dict[str, float]:
-    """Least wall time of each run over several rounds; every round takes each in turn, so that a busy moment of the
-    machine falls on all of them."""
-    for run in runs.values():
-        jax.block_until_ready(run())
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            begun = time.perf_counter()
-            jax.block_until_ready(run())
-            times[name].append(time.perf_counter() - begun)
-    return {name: min(measured) for name, measured in times.items()}
 
 
 SIZE = 2048
@@ -274,7 +260,7 @@ def measure(num_streams: int = 640) -> dict[str, float]:
     case = bench()
     policy, system, decisions = policy_of(case), system_of(case), num_streams * NUM_STEPS
     uniform = system_of(case, short_answers())
-    taken_s = best_s(
+    taken_s, _ = least_s(
         {
             "matmul": matmul_run(),
             "rollout": rollout_run(system, policy, num_streams),
@@ -282,7 +268,8 @@ def measure(num_streams: int = 640) -> dict[str, float]:
             "vmap": vmapped_run(case, num_streams),
             "networks": networks_run(case, num_streams),
             "neither": rollout_run(uniform, random_policy, num_streams),
-        }
+        },
+        rounds=6,
     )
     loop = max(loop_rate(case) for _ in range(3))
     rate, whole_s = 2 * SIZE**3 / taken_s["matmul"], taken_s["rollout"]
@@ -306,12 +293,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--streams", type=int, default=640, help="streams, a multiple of five")
     given = parser.parse_args()
-    figures = measure(given.streams)
-    if given.json:
-        print(json.dumps(figures, indent=1))
-        return
-    for name, value in figures.items():
-        print(f"{name:46s} {value:14,.3f}")
+    show(measure(given.streams), as_json=given.json)
 
 
 if __name__ == "__main__":

@@ -13,14 +13,12 @@ The ratio of processor time is the one to trust on a busy machine: the arrays us
 """
 
 import argparse
-import json
 import os
 import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -35,6 +33,7 @@ from evaluation.simulator.slots.instance import Instance, instance
 from offline_rl.distributions import sample
 from offline_rl.losses import mask_logits
 from offline_rl.networks import ACTOR_HIDDEN
+from tests.benchmarks.timing import least_s, peak_mib, show
 from tests.reference import networks_loop
 from tests.reference.slot_loop import SlotLoop
 from twin.contracts import Array, EnvironmentState, Policy, PyTree
@@ -117,21 +116,6 @@ def _runner(system: Any, policy: Policy, num_slots: int = SLOTS) -> Callable[[En
     return jax.jit(run)
 
 
-def least_s(runs: dict[str, Callable[[], Any]], rounds: int = 3) -> tuple[dict[str, float], dict[str, float]]:
-    """Least wall and processor time of each run; every round takes each in turn, so that a busy moment falls on all."""
-    for run in runs.values():
-        jax.block_until_ready(run())
-    wall: dict[str, list[float]] = {name: [] for name in runs}
-    busy: dict[str, list[float]] = {name: [] for name in runs}
-    for _ in range(rounds):
-        for name, run in runs.items():
-            begun, worked = time.perf_counter(), time.process_time()
-            jax.block_until_ready(run())
-            wall[name].append(time.perf_counter() - begun)
-            busy[name].append(time.process_time() - worked)
-    return tuple({name: min(measured) for name, measured in times.items()} for times in (wall, busy))
-
-
 def phases(case: Bench) -> dict[str, Callable[[], Any]]:
     """Parts of a slot, each by itself on the warm state."""
     state, day = case.warm, case.case.public
@@ -205,7 +189,7 @@ def _plain_slot(loop: SlotLoop, rng: random.Random, layers: Any) -> int:
     return sum(node is not None for node in chosen)
 
 
-def peak_mib(num_streams: int) -> float:
+def peak_mib_of(num_streams: int) -> float:
     """Peak resident memory of a fresh process that compiles and runs the network policy in as many environments."""
     environment_variables = {**os.environ, "JAX_ENABLE_COMPILATION_CACHE": "false"}  # compiling counts
     words = [sys.executable, "-m", "tests.benchmarks.bench_slots", "--memory-of", str(num_streams)]
@@ -218,10 +202,7 @@ def memory_of(num_streams: int) -> None:
     """Runs, and prints the peak resident memory in MiB."""
     case = bench(num_streams, num_warm=0)
     jax.block_until_ready(_runner(case.system, network_policy(case), WARM_SLOTS)(case.warm))
-    peak = next(
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")
-    )
-    print(float(peak.split()[1]) / 1024.0)  # getrusage would count the parent that forked this process
+    print(peak_mib())
 
 
 def measure(num_streams: int) -> dict[str, Any]:
@@ -247,7 +228,7 @@ def measure(num_streams: int) -> dict[str, Any]:
         }
     slot_s = busy_s["network"] / SLOTS
     shares = {f"share_of_slot_{name.replace(' ', '_')}": busy_s[name] / slot_s for name in parts}
-    return {**figures, **shares, "peak_mib_at_1024_environments": peak_mib(1024)}
+    return {**figures, **shares, "peak_mib_at_1024_environments": peak_mib_of(1024)}
 
 
 def main() -> None:
@@ -260,12 +241,7 @@ def main() -> None:
     if given.memory_of is not None:
         memory_of(given.memory_of)
         return
-    figures = measure(given.environments)
-    if given.json:
-        print(json.dumps(figures, indent=1))
-        return
-    for name, value in figures.items():
-        print(f"{name:50s} {value:14,.3f}")
+    show(measure(given.environments), as_json=given.json)
 
 
 if __name__ == "__main__":
