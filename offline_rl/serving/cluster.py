@@ -25,7 +25,7 @@ from offline_rl.serving.errors import QueryError
 from offline_rl.serving.inventory import Inventory
 from offline_rl.serving.placed import MAX_CANDIDATES, CandidateSets, Overdue, PlacedRequest
 from offline_rl.serving.plain import RequestEvent
-from offline_rl.serving.policies import InFlightLedger, Question, ServedPolicy
+from offline_rl.serving.policies import LedgerBooks, Question, ServedPolicy
 from offline_rl.serving.queries import PlacementQuery, shown_instant
 from offline_rl.serving.tallies import MAX_GUESTS, Tallies, cores_of
 
@@ -81,9 +81,9 @@ class LiveCluster:
         self._ends: list[tuple[float, str, float, bool]] = []
         self._sets = CandidateSets()
         self._overdue = Overdue(self._sets)
-        self._books: InFlightLedger | None = None
+        self._books: LedgerBooks | None = None
         # of the same policy, about fewer nodes: what they learned is kept
-        self._older: InFlightLedger | None = None
+        self._older: LedgerBooks | None = None
         self._guests_in_books: frozenset[str] = frozenset()
         self._new_guests, self._guests_after_s = False, -math.inf
         self.use(policy)
@@ -266,7 +266,7 @@ class LiveCluster:
         node_of = self._policy.node_of_machine
         return not reported or node_of.get(reported, reported) == node_of.get(node, node)
 
-    def _open(self, now_s: float) -> InFlightLedger:
+    def _open(self, now_s: float) -> LedgerBooks:
         """The books; after a change of nodes or policy new ones, with all that is in flight."""
         if self._new_guests and now_s >= self._guests_after_s:
             self._close_books()
@@ -342,7 +342,7 @@ class LiveCluster:
             cpu_cores=request.cpu_cores, memory_gib=request.memory_gib, gpus=request.gpus,
         )  # fmt: skip
 
-    def _enter(self, books: InFlightLedger, placement: PlacedRequest, start_s: float | None) -> None:
+    def _enter(self, books: LedgerBooks, placement: PlacedRequest, start_s: float | None) -> None:
         held = self._held(placement, start_s)
         books.hold(placement.query.request_id, placement.node, held, startup_s=placement.startup_s)
 

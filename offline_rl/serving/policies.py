@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from offline_rl.contract import RULES
 from offline_rl.runner import (
     Decision,
     ExportedPolicy,
-    Held,
     Ledger,
     Node,
     Policy,
@@ -40,44 +39,8 @@ Question = Callable[[], Decision]
 """A question with everything it needs: may be run later, and in another thread."""
 
 
-class InFlightLedger(Protocol):
-    """What is in flight, kept for one policy's features. One thread owns it."""
-
-    def hold(self, request_id: str, node: str, held: Held, *, startup_s: float = 0.0) -> None:
-        """A node holds a request, whose run takes so long a start-up."""
-
-    def startup_s(self, node: str, held: Held) -> float:
-        """The start-up that is due on a node as a request arrives there."""
-
-    def start(self, request_id: str, at_s: float) -> bool:
-        """A waiting request began to run."""
-
-    def finish(
-        self,
-        request_id: str,
-        ran_until_s: float | None = None,
-        *,
-        refused: bool = False,
-        failed: bool = False,
-    ) -> bool:
-        """A request left its node, and when its run ended, if that was seen, and whether it failed; or the node never
-        took it."""
-
-    def remember(self, older: Any) -> None:
-        """Takes over what an older ledger of the same policy has learned."""
-
-    def set_available(self, node: str, available: bool) -> None:
-        """Whether a node can be offered now."""
-
-    def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
-        """What the policy would decide now; `nodes` where other facts than those of the ledger are to hold."""
-
-    def rule_question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
-        """The same of the rule that stands in for it; only where `ServedPolicy.has_rule`."""
-
-
 class LedgerBooks(Ledger):
-    """The runner's ledger, whose questions can be run later; `rule` reads the same ledger."""
+    """The runner's ledger, whose questions can be run later; `rule` reads the same ledger. One thread owns it."""
 
     def __init__(
         self,
@@ -91,11 +54,11 @@ class LedgerBooks(Ledger):
         self._rule = rule
 
     def question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
-        """What the policy would decide now; see `InFlightLedger`."""
+        """What the policy would decide now; `nodes` where other facts than those of the ledger are to hold."""
         return self._question(self._policy, request, clock_s, nodes)
 
     def rule_question(self, request: Request, clock_s: float, nodes: tuple[Node, ...] = ()) -> Question:
-        """What the rule that stands in for the policy would decide now."""
+        """The same of the rule that stands in for the policy; only where `ServedPolicy.has_rule`."""
         return self._question(self._rule or self._policy, request, clock_s, nodes)
 
     def _question(
@@ -159,7 +122,7 @@ class ServedPolicy:
 
     content_hash: str
     nodes: tuple[Node, ...]
-    open_books: Callable[[Sequence[Node], float], InFlightLedger]
+    open_books: Callable[[Sequence[Node], float], LedgerBooks]
     any_nodes: bool = False
     node_of_machine: Mapping[str, str] = field(default_factory=dict)
     site: str = "default"
@@ -245,9 +208,7 @@ def _of_queue(network: ExportedPolicy, source: BundleSource) -> ServedPolicy:
             advice="leave --rule out",
         )
 
-    def no_books(_: Sequence[Node], __: float) -> InFlightLedger:
-        raise ProductError("the bundle orders a queue and places nothing", advice="use /order")
-
+    no_books = _no_books("the bundle orders a queue and places nothing", "use /order")
     return ServedPolicy(network.content_hash, (), no_books, queue=QueuePolicy(network))
 
 
@@ -259,13 +220,18 @@ def _of_assigner(source: BundleSource) -> ServedPolicy:
             allowed="no rule beside: every answer begins with insertion",
         )  # fmt: skip
 
-    def no_books(_: Sequence[Node], __: float) -> InFlightLedger:
-        raise ProductError(
-            "the bundle assigns many requests at once and places none alone", advice="use /assign"
-        )
-
+    no_books = _no_books("the bundle assigns many requests at once and places none alone", "use /assign")
     assigner = load_assigner(source.bundle, backend=source.backend, expect=source.expect, trust=source.trust)
     return ServedPolicy(assigner.content_hash, (), no_books, assigner=assigner)
+
+
+def _no_books(why: str, advice: str) -> Callable[[Sequence[Node], float], LedgerBooks]:
+    """Opens no books, but raises ProductError."""
+
+    def refuse(_nodes: Sequence[Node], _clock_s: float) -> LedgerBooks:
+        raise ProductError(why, advice=advice)
+
+    return refuse
 
 
 def _of_slots(network: ExportedPolicy, source: BundleSource) -> ServedPolicy:
