@@ -125,7 +125,7 @@ def writing(
                 made_from=dict(made_from or {}),
                 config=as_json({} if config is None else config, "config"),
                 seed=seed,
-                files=_hash_files(temporary),
+                files={name: _hash_inside(file) for name, file in _plain_files(temporary).items()},
                 extra=as_json(extra or {}, "extra"),
             )
             _write_manifest(temporary, manifest)
@@ -335,10 +335,6 @@ def _looks_like_product(path: Path, *, or_damaged: bool = True) -> bool:
     except ValueError:
         return or_damaged  # a damaged manifest may be replaced
     return isinstance(facts, dict) and {"kind", "made_from", "files"} <= facts.keys()
-
-
-def _hash_files(folder: Path) -> dict[str, str]:
-    return {name: _hash_inside(file) for name, file in _plain_files(folder).items()}
 
 
 def _plain_files(folder: Path) -> dict[str, Path]:

@@ -123,10 +123,6 @@ def _leaves(distribution: PyTree) -> list[PyTree]:
     return jax.tree.leaves(distribution, is_leaf=_is_entry)
 
 
-def _like_action(distribution: PyTree, leaves: list[Array]) -> PyTree:
-    return jax.tree.unflatten(jax.tree.structure(distribution, is_leaf=_is_entry), leaves)
-
-
 def _is_entry(node: PyTree) -> bool:
     return isinstance(node, SquashedNormal | Given)
 
@@ -136,7 +132,7 @@ def _in_turn(distribution: PyTree, ways: list[Callable[[PyTree], Array]]) -> PyT
     taken: list[Array] = []
     for choose, leaf in zip(ways, _leaves(distribution), strict=True):
         taken.append(choose(entry_at(leaf, taken[-1] if taken else None)))
-    return _like_action(distribution, taken)
+    return jax.tree.unflatten(jax.tree.structure(distribution, is_leaf=_is_entry), taken)
 
 
 def _expected(p: PyTree, q: PyTree, measure: Callable[[PyTree, PyTree], Array]) -> Array:

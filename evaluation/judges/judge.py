@@ -97,10 +97,6 @@ class Judge(NamedTuple):
     evaluate: Callable[[Array, Sequence[Candidate]], list[Evaluation]]
 
 
-def _logged_actions(windows: Windows) -> Array:
-    return jnp.maximum(jnp.asarray(windows.node), 0)[:, None]
-
-
 class Program(NamedTuple):
     """A compiled system and its players."""
 
@@ -184,7 +180,7 @@ class System(NamedTuple):
         num_steps, num_windows = windows.arrival_s.shape
         return play(
             key, problem, response, self.players, kind, params,
-            num_steps=num_steps, streams=(num_windows,), logged=_logged_actions(windows),
+            num_steps=num_steps, streams=(num_windows,), logged=jnp.maximum(jnp.asarray(windows.node), 0)[:, None],
         )  # fmt: skip
 
 

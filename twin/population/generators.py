@@ -69,7 +69,9 @@ def at_once(encoding: AgentEncoding, hidden: Sequence[int], noise: int, temperat
             parts.append(
                 draw_levels(key_block, part, temperature) if block.one_hot else DrawnRows(rank, rank)
             )
-        return _stacked(parts)
+        return DrawnRows(
+            *(jnp.concatenate([getattr(part, name) for part in parts]) for name in DrawnRows._fields)
+        )
 
     return AgentGenerator(init, generate, None, None)
 
@@ -168,12 +170,6 @@ def in_chain(encoding: AgentEncoding, hidden: Sequence[int], temperature: float)
         return jax.lax.map(of_head, (parameters, *parts))  # one after the other: all rows at once are many
 
     return AgentGenerator(init, generate, log_likelihood, settle)
-
-
-def _stacked(parts: Sequence[DrawnRows]) -> DrawnRows:
-    return DrawnRows(
-        *(jnp.concatenate([getattr(part, name) for part in parts]) for name in DrawnRows._fields)
-    )
 
 
 def _centres(codes: Array) -> Array:

@@ -54,7 +54,7 @@ def count_day(item: tuple[Path, dt.date]) -> DayCounts:
     for batch in archive.scan("requests", days=[day], columns=COLUMNS):
         half = random.integers(0, 2, batch.num_rows)
         num_requests += batch.num_rows
-        instant_us = {name: _micros(batch[name]) for name in ("arrival", "start", "finish")}
+        instant_us = {name: _numbers(batch[name].cast(pa.int64())) for name in ("arrival", "start", "finish")}
         hour = (instant_us["arrival"] // 3.6e9 % HOURS).astype(int)
         np.add.at(arrivals, (half, hour), 1)
         ran_s = (instant_us["finish"] - instant_us["start"]) / 1e6
@@ -76,11 +76,6 @@ def bin_of(lasted_s: np.ndarray) -> np.ndarray:
     """The bin of every duration in seconds."""
     decades = np.log10(np.maximum(lasted_s, LEAST_S) / LEAST_S)
     return np.minimum((decades * BINS_A_DECADE).astype(int), NUM_BINS - 1)
-
-
-def _micros(column: pa.Array) -> np.ndarray:
-    """[rows] float64 microseconds since 1970, NaN where null."""
-    return _numbers(column.cast(pa.int64()))
 
 
 def _numbers(column: pa.Array) -> np.ndarray:

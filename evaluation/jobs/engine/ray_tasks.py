@@ -39,7 +39,7 @@ class RayTasks:
         waiting, running = deque(range(len(items))), dict[Any, tuple[int, float]]()
         with self.progress.stage(name, total=len(items), unit="tasks") as stage:
             while waiting or running:
-                while waiting and len(running) < max(1, self._num_processors()):
+                while waiting and len(running) < max(1, int(self.ray.cluster_resources().get("CPU", 1))):
                     index = waiting.popleft()
                     running[remote.remote(items[index])] = index, time.monotonic() + self.deadline_s
                 done, _ = self.ray.wait(list(running), num_returns=1, timeout=POLL_S)
@@ -61,9 +61,6 @@ class RayTasks:
             raise error.cause if isinstance(error.cause, Exception) else error from error
         except (self.ray.exceptions.RayError, self.ray.exceptions.RaySystemError) as error:
             raise lost(name, [item]) from error
-
-    def _num_processors(self) -> int:
-        return int(self.ray.cluster_resources().get("CPU", 1))
 
     def _nodes_in_words(self) -> str:
         alive = sum(bool(node["Alive"]) for node in self.ray.nodes())
