@@ -1,7 +1,7 @@
 """`schedtwin bench`: measurements that others can repeat."""
 
 from argparse import ArgumentParser, Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from evaluation.reproduction.benches.reference import ReferenceConfig
     from evaluation.reproduction.benches.reference_cache import Kept
     from evaluation.simulator.world import World
-    from logs_schema.progress import Progress, Stage
+    from logs_schema.progress import Progress
 
 NAME = "bench"
 HELP = "measure policies in simulated clusters, and the cost of simulations and commands"
@@ -76,7 +76,7 @@ def _truth(arguments: Namespace) -> int:
         with progress.stage("bench truth", unit="scores") as stage:
             scores = bench_truth(
                 world, arguments.days, config, policies=policies,
-                references=[one.reference for one in kept], progress=_callback_of(stage),
+                references=[one.reference for one in kept], progress=stage,
             )  # fmt: skip
     text = as_text(as_table(world, scores, kept)).rstrip()
     show_result(arguments, as_json(world, config, scores, kept), text)
@@ -98,15 +98,11 @@ def trained_references(
     for day in sorted(set(days)):
         name = f"reference of day {day}"
         with progress.stage(name, total=config.most_updates, unit="updates") as stage:
-            kept = kept_reference(world, day, config, folder, progress=_callback_of(stage))
+            kept = kept_reference(world, day, config, folder, progress=stage)
         if kept.trained_now:
             progress.note(f"{name}: trained in {kept.train_s:.0f} s, kept in {kept.folder}")
         found.append(kept)
     return found
-
-
-def _callback_of(stage: "Stage") -> Callable[[int, str], None]:
-    return lambda done, what: stage(done, text=what)
 
 
 def _add_reference(parser: ArgumentParser) -> None:
@@ -138,7 +134,7 @@ def _reference(arguments: Namespace) -> int:
         facts = write_reference(
             world, arguments.day, config, arguments.out,
             sources=made_from(world), seed=arguments.seed, overwrite=arguments.replace,
-            progress=lambda done, what: stage(done, text=what),
+            progress=stage,
         )  # fmt: skip
     chosen = ("--preset", world.name) if arguments.world is None else ("--world", arguments.world)
     following = follow_up("bench", "truth", *chosen)

@@ -55,9 +55,7 @@ def run(arguments: Namespace) -> int:
     config = given(OrchestrationBenchConfig(), arguments)
     config = with_changes(config, config.frames.num_changes)
     with progress_of(arguments) as progress, progress.stage("bench orchestration", unit="scores") as stage:
-        scores = bench_orchestration(
-            world, arguments.days, pairs, config, lambda done, what: stage(done, text=what)
-        )
+        scores = bench_orchestration(world, arguments.days, pairs, config, stage)
     text = as_text(as_table(world, config, scores)).rstrip()
     show_result(arguments, as_json(world, config, scores), text)
     return 0

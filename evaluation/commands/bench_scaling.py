@@ -38,7 +38,7 @@ def run(arguments: Namespace) -> int:
         progress_of(arguments) as progress,
         progress.stage("bench scaling", total=total, unit="sizes") as stage,
     ):
-        scaling = measure_scaling(world, config, lambda done, what: stage(done, text=what))
+        scaling = measure_scaling(world, config, stage)
     if arguments.out is not None:
         plot_scaling(scaling, arguments.out)
     show_result(arguments, as_json(scaling), as_text(scaling))

@@ -101,9 +101,7 @@ def carry_over(
     carry = trained_to_carry(small, budget, config.seed, progress)
     entrants = rivals(large).joined(carry(large))
     with progress.stage(f"judge on {worlds[1].name}", unit="scores") as stage:
-        found = bench_orchestration(
-            worlds[1], config.days, CARRIED, bench, lambda done, what: stage(done, text=what), entrants
-        )
+        found = bench_orchestration(worlds[1], config.days, CARRIED, bench, stage, entrants)
     return {
         "world": worlds[1].name, "frames": bench.num_frames, "changes_per_frame": config.num_changes,
         "interval": "95 % over runs of a day", "trained_on": {"world": worlds[0].name, **_size(small)},

@@ -111,9 +111,7 @@ def reproduce(
     fitted = twin_of(world, config, bench, out, progress)
     known = with_central(rivals(fitted), fitted)
     with progress.stage("judge baselines", unit="scores") as stage:
-        found = bench_orchestration(
-            world, config.days, config.untrained, bench, lambda done, what: stage(done, text=what), known
-        )
+        found = bench_orchestration(world, config.days, config.untrained, bench, stage, known)
     rows = [as_row(score, source_of(score.pair)) for score in found if score.pair in config.untrained]
     if learners:
         rows += _learned_rows(world, config, bench, fitted, known, learners, progress)
@@ -164,9 +162,7 @@ def _learned_rows(
         for learn in learners.values():
             everybody = everybody.joined(learn(fitted, seed, progress))
         with progress.stage(f"judge what seed {seed} trained", unit="scores") as stage:
-            for score in bench_orchestration(
-                world, config.days, pairs, bench, lambda done, what: stage(done, text=what), everybody
-            ):
+            for score in bench_orchestration(world, config.days, pairs, bench, stage, everybody):
                 if score.pair in pairs:
                     found.setdefault((score.pair, score.day), []).append(score)
     return [as_row_of_seeds(scores) for scores in found.values()]

@@ -8,7 +8,7 @@ an operator does not have is not in the archive: the propensities go to a separa
 """
 
 import datetime as dt
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +32,7 @@ from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
 from logs_schema.options import refuse_arguments
+from logs_schema.progress import Stage, unseen
 from twin.placement.types import COMPLETED
 
 FIRST_DAY = dt.date(2024, 1, 1)
@@ -76,7 +77,7 @@ def simulate(
     arrivals: Path | None = None,
     pattern: str = "logged",
     replace: bool = False,
-    progress: Callable[[float, float | None], None] = lambda done, total: None,
+    progress: Stage = unseen,
 ) -> SimulationReport:
     """Writes the logs of days 0 to `num_days - 1` of a world under a behaviour.
 

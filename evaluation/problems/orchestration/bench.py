@@ -22,6 +22,7 @@ from evaluation.simulator.slots.chance import true_chance
 from evaluation.simulator.slots.instance import Instance, deployed_on
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Stage, unseen
 from twin.orchestration.edge_cloud import EdgeCloud
 from twin.orchestration.frame_config import FrameConfig, validate_frames
 from twin.orchestration.frame_mechanics import Dispatch, observing
@@ -133,7 +134,7 @@ def bench_orchestration(
     days: Sequence[int],
     pairs: Sequence[Pair],
     config: OrchestrationBenchConfig | None = None,
-    progress: Callable[[int, str], None] = lambda done, what: None,
+    progress: Stage = unseen,
     entrants: Entrants = NO_ENTRANTS,
 ) -> list[PairScore]:
     """Scores every pair on every day.
@@ -164,12 +165,12 @@ def bench_orchestration(
         num_s = frame_s * num_frames_of(case, config)
         reference: dict[str, np.ndarray] = {}
         for pair in played:
-            progress(len(scores), f"{pair.dispatch} and {pair.orchestration}, day {day}")
+            progress(len(scores), text=f"{pair.dispatch} and {pair.orchestration}, day {day}")
             counts = _simulated(program, config, pair, played, entrants)
             if pair.orchestration == STATIC:
                 reference[pair.dispatch] = _on_time(counts)
             scores.append(_score(pair, day, counts, num_s, reference[pair.dispatch]))
-    progress(len(scores), "")
+    progress(len(scores))
     return scores
 
 

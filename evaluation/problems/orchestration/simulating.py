@@ -29,6 +29,7 @@ from evaluation.simulator.world_files import facts_of
 from logs_schema.archive_writer import ArchiveWriter
 from logs_schema.errors import ConfigError
 from logs_schema.formats.describing import ABSOLUTE_CLOCK, describe
+from logs_schema.progress import Stage, unseen
 from twin.contracts import Array
 from twin.orchestration.config import SlotConfig
 from twin.orchestration.edge_cloud import EdgeCloud
@@ -82,7 +83,7 @@ def simulate_slots(
     *,
     first_day: dt.date = FIRST_DAY,
     replace: bool = False,
-    progress: Callable[[float, float | None], None] = lambda done, total: None,
+    progress: Stage = unseen,
 ) -> SlotLogReport:
     """Writes the log of days 0 to `num_days - 1` of a world that is run by slots.
 

@@ -41,6 +41,7 @@ from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
 from logs_schema.product import read_manifest, writing
+from logs_schema.progress import Stage, unseen
 from logs_schema.settings import refuse_below_one
 from offline_rl.algorithm import Algorithm
 from offline_rl.algorithms import PPOConfig, ppo
@@ -211,7 +212,7 @@ def train_reference(
     config: ReferenceConfig,
     *,
     seed: int = 0,
-    progress: Callable[[int, str], None] = lambda done, what: None,
+    progress: Stage = unseen,
 ) -> ReferenceTraining:
     """Trains a reference for one day.
 
@@ -245,7 +246,7 @@ def train_reference(
         candidates = [_begun(start, price, tilt, SHARPNESS[0]) for price, tilt in numbers]
         return numbers[successive_halving(key, lambda *arguments: play(own, *arguments), candidates).best]
 
-    progress(0, "tuning the rule of hidden quantities")
+    progress(0, text="tuning the rule of hidden quantities")
     price, _ = tuned(key_price, [(price, TILTS[0]) for price in PRICES])
     price, tilt = tuned(jax.random.fold_in(key_price, 1), [(price, tilt) for tilt in TILTS])
     settings = PPOConfig(
@@ -261,7 +262,9 @@ def train_reference(
         return train_selecting(
             key_train, algorithm, own, total, evaluate, updates_per_look=config.updates_per_look,
             checkpoint=Path(folder) / f"from-{sharpness:g}.npz",
-            on_evaluation=lambda done, seen: progress(done, f"on time {seen:.4f}, start of {sharpness:g} nats"),
+            on_evaluation=lambda done, seen: progress(
+                done, text=f"on time {seen:.4f}, start of {sharpness:g} nats"
+            ),
         )  # fmt: skip
 
     with TemporaryDirectory() as folder:
@@ -328,7 +331,7 @@ def write_reference(
     sources: Mapping[str, str] | None = None,
     seed: int = 0,
     overwrite: bool = False,
-    progress: Callable[[int, str], None] = lambda done, what: None,
+    progress: Stage = unseen,
 ) -> dict[str, object]:
     """Trains a reference and keeps it as a product, made from `sources`. Returns the manifest's facts."""
     facts: dict[str, object] = {"preset": world.name, "day": day}

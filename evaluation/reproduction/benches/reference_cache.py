@@ -6,7 +6,7 @@ Change any of them and another is trained.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +25,7 @@ from evaluation.simulator.world import World
 from evaluation.simulator.world_files import plain
 from logs_schema.hashing import json_hash
 from logs_schema.product import fingerprint, read_manifest
-from logs_schema.progress import Progress
+from logs_schema.progress import Progress, Stage, unseen
 
 REFERENCES = "references"
 """Kind of things in the user's cache."""
@@ -53,7 +53,7 @@ def kept_reference(
     config: ReferenceConfig,
     folder: Path,
     *,
-    progress: Callable[[int, str], None] = lambda done, what: None,
+    progress: Stage = unseen,
 ) -> Kept:
     """The reference of a day: read if it is kept, otherwise trained and kept.
 

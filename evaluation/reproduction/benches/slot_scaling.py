@@ -18,6 +18,7 @@ from evaluation.baselines.baseline import best_legal
 from evaluation.simulator.slots import SlotConfig, slot_environment, time_scaled
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Stage, unseen
 from twin.contracts import Array, Environment, EnvironmentState
 
 
@@ -56,9 +57,7 @@ class ScalingCurve(NamedTuple):
     environment_exponent: float
 
 
-def measure_scaling(
-    world: World, config: ScalingConfig, progress: Callable[[int, str], None] | None = None
-) -> ScalingCurve:
+def measure_scaling(world: World, config: ScalingConfig, progress: Stage = unseen) -> ScalingCurve:
     """Measures the cost of a slot.
 
     Args:
@@ -75,8 +74,7 @@ def measure_scaling(
     def point(factor: int, num_environments: int) -> Point:
         measured = _time(widened(world, factor), num_environments, config)
         done.append(measured)
-        if progress is not None:
-            progress(len(done), f"{measured.num_nodes} nodes, {num_environments} environments")
+        progress(len(done), text=f"{measured.num_nodes} nodes, {num_environments} environments")
         return measured
 
     few = config.environments[0]

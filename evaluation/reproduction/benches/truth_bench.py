@@ -30,6 +30,7 @@ from evaluation.simulator.truth import truth_response
 from evaluation.simulator.vocabulary import cluster_of
 from evaluation.simulator.world import World
 from logs_schema.errors import ConfigError
+from logs_schema.progress import Stage, unseen
 from twin.contracts import Array, PyTree
 from twin.placement.bookkeeping import placement
 
@@ -144,7 +145,7 @@ def bench_truth(
     *,
     policies: Sequence[str] = SHOWN,
     references: Sequence[TruthReference] = (),
-    progress: Callable[[int, str], None] = lambda done, what: None,
+    progress: Stage = unseen,
 ) -> list[PolicyScore]:
     """Scores every policy on every day.
 
@@ -167,12 +168,12 @@ def bench_truth(
     no_params = jax.jit(reference_network(world).init)(jax.random.key(0))
     scores: list[PolicyScore] = []
     for case in _cases(days, policies, references, no_params):
-        progress(len(scores), f"{case.name}, day {case.day}")
+        progress(len(scores), text=f"{case.name}, day {case.day}")
         key = jax.random.fold_in(jax.random.key(config.seed), case.day)
         today, known = conditions(world, case.day), conditions(world, case.known_day)
         shares = program(key, jnp.int32(case.kind), case.params, today, known)
         scores.append(_score(case.name, case.day, np.asarray(shares, np.float64)))
-    progress(len(scores), "")
+    progress(len(scores))
     return scores
 
 
