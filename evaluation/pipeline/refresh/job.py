@@ -39,7 +39,7 @@ from evaluation.pipeline.refresh.steps import (
     twin_step,
 )
 from evaluation.pipeline.run import BUNDLE, archive_step
-from evaluation.problems.configuration import LogConfig, RunConfig
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.kit import Kit, ProblemOptions
 from evaluation.problems.kits import choose_kit
 from evaluation.problems.refresh_parts import HistorySplit, Notice, RefreshParts
@@ -53,6 +53,32 @@ from offline_rl.bundle import origin_of, read_bundle
 Products = Mapping[str, Path]
 FOLDER = "refresh"
 NOTHING = ProblemOptions()
+
+
+class _Steps:
+    """The steps of one refresh in its folder, run as they are added: what is made already is reused."""
+
+    def __init__(self, place: Path, progress: Progress) -> None:
+        self.place, self.progress = place, progress
+        self.steps: list[Step] = []
+        self.products: dict[str, Path] = {}
+
+    def run(self, *steps: Step) -> dict[str, Path]:
+        """Adds steps, and makes what is missing; the products of all."""
+        self.steps += steps
+        self.products = run_steps(self.steps, self.place, self.progress)
+        return self.products
+
+    def decided_by(self, step: Step) -> tuple[ExportDecision, dict[str, Path]]:
+        """The decision that a last step makes, and all products."""
+        return load_decision(self.run(step)[DECISION]), self.products
+
+    def standing(
+        self, running: Path | None, settings: RefreshConfig, certificate: Path | None
+    ) -> tuple[ExportDecision, dict[str, Path]] | None:
+        """A forced export that stands (see `forced_export`), and all products; None where there is none."""
+        decision = forced_export(self.place, running, settings, certificate)
+        return None if decision is None else (decision, as_exported(self.place, self.products, self.progress))
 
 
 def refresh(
@@ -90,75 +116,35 @@ def refresh(
     if config.log is None:
         raise ConfigError("the configuration names no log", allowed="a table [log]", advice="see the README")
     with alone_in(work):
-        return _refresh_alone(config, config.log, here, log, work, bundle, settings, progress, options)
-
-
-class _Steps:
-    """The steps of one refresh in its folder, run as they are added: what is made already is reused."""
-
-    def __init__(self, place: Path, progress: Progress) -> None:
-        self.place, self.progress = place, progress
-        self.steps: list[Step] = []
-        self.products: dict[str, Path] = {}
-
-    def run(self, *steps: Step) -> dict[str, Path]:
-        """Adds steps, and makes what is missing; the products of all."""
-        self.steps += steps
-        self.products = run_steps(self.steps, self.place, self.progress)
-        return self.products
-
-    def decided_by(self, step: Step) -> tuple[ExportDecision, dict[str, Path]]:
-        """The decision that a last step makes, and all products."""
-        return load_decision(self.run(step)[DECISION]), self.products
-
-    def standing(
-        self, running: Path | None, settings: RefreshConfig, certificate: Path | None
-    ) -> tuple[ExportDecision, dict[str, Path]] | None:
-        """A forced export that stands (see `forced_export`), and all products; None where there is none."""
-        decision = forced_export(self.place, running, settings, certificate)
-        return None if decision is None else (decision, as_exported(self.place, self.products, self.progress))
-
-
-def _refresh_alone(
-    config: RunConfig,
-    base_log: LogConfig,
-    here: Path,
-    log: Path,
-    work: Path,
-    bundle: Path | None,
-    settings: RefreshConfig,
-    progress: Progress,
-    options: ProblemOptions,
-) -> tuple[ExportDecision, dict[str, Path]]:
-    running = find_running(bundle, work)
-    if running is not None:
-        read_bundle(running)
-    imported = run_steps([archive_step(base_log, here, config.engine)], work, progress)
-    archive = imported["archive"] / appending.ARCHIVE
-    kit, config, note = choose_kit(config, archive, options)
-    if note:
-        progress.note(note)
-    parts = kit.need(kit.refresh, "schedtwin refresh")(config)
-    if running is not None:
-        refuse_other_decisions(running, kit.name)
-    job = _Steps(work / FOLDER, progress)
-    job.run(history_step(archive, job.place, log, progress, parts.table))
-    if not (settings.force or is_news(job.products["history"])):
-        reason = NO_NEWS if running is not None else NOTHING_RUNS
-        return job.standing(running, settings, None) or job.decided_by(idle_step(settings, reason))
-    history = Archive(job.products["history"] / appending.ARCHIVE)
-    held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
-    causes: tuple[str, ...] = ()
-    if settings.when_needed and running is not None:
-        needed, causes = notice(kit.name, parts, history, running, held_out, settings.reward_below)
-        if not needed:
-            reason = f"training is not due, so nothing was fitted: {'; '.join(causes)}"
-            return job.decided_by(idle_step(settings, reason))
-    job.run(twin_step(kit, parts.config, held_out, progress), certificate_step(config, held_out))
-    if certification_in(job.products[CERTIFICATE]).passed or settings.force:
-        return _retrained(job, kit, parts, config, held_out, running, settings, causes)
-    standing = job.standing(running, settings, job.products[CERTIFICATE])
-    return standing or job.decided_by(decision_step(settings, held_out, [], judged=False, trained=False))
+        running = find_running(bundle, work)
+        if running is not None:
+            read_bundle(running)
+        imported = run_steps([archive_step(config.log, here, config.engine)], work, progress)
+        archive = imported["archive"] / appending.ARCHIVE
+        kit, config, note = choose_kit(config, archive, options)
+        if note:
+            progress.note(note)
+        parts = kit.need(kit.refresh, "schedtwin refresh")(config)
+        if running is not None:
+            refuse_other_decisions(running, kit.name)
+        job = _Steps(work / FOLDER, progress)
+        job.run(history_step(archive, job.place, log, progress, parts.table))
+        if not (settings.force or is_news(job.products["history"])):
+            reason = NO_NEWS if running is not None else NOTHING_RUNS
+            return job.standing(running, settings, None) or job.decided_by(idle_step(settings, reason))
+        history = Archive(job.products["history"] / appending.ARCHIVE)
+        held_out = parts.hold_out(history, settings.judge_days or parts.num_days)
+        causes: tuple[str, ...] = ()
+        if settings.when_needed and running is not None:
+            needed, causes = notice(kit.name, parts, history, running, held_out, settings.reward_below)
+            if not needed:
+                reason = f"training is not due, so nothing was fitted: {'; '.join(causes)}"
+                return job.decided_by(idle_step(settings, reason))
+        job.run(twin_step(kit, parts.config, held_out, progress), certificate_step(config, held_out))
+        if certification_in(job.products[CERTIFICATE]).passed or settings.force:
+            return _retrained(job, kit, parts, config, held_out, running, settings, causes)
+        standing = job.standing(running, settings, job.products[CERTIFICATE])
+        return standing or job.decided_by(decision_step(settings, held_out, [], judged=False, trained=False))
 
 
 def _retrained(
