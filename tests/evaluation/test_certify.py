@@ -20,9 +20,9 @@ from evaluation.certify.persistence import (
     refuse_uncertified,
 )
 from evaluation.commands.cli import main
-from evaluation.comparison.shifts import ShiftConfig
 from evaluation.comparison.training_days import DaysConfig
 from evaluation.problems.certificates import build_certificate
+from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.generated_log import generate_log
 from evaluation.problems.placement.spreading import spread_in_words
 from evaluation.problems.placement.steps import build_twin
@@ -61,9 +61,8 @@ def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certify")
     simulate("small", 4, "mix", 0, folder / "archive", progress=lambda *_, **__: None)
     with writing(folder / "twin", "twin", extra=(extra := {})) as out:
-        extra |= build_twin(
-            out, folder / "archive", DAYS, ShiftConfig(), ANSWERS, 0, SilentProgress(), population=WORKLOAD
-        )
+        config = RunConfig(days=DAYS, twin=ANSWERS, population=WORKLOAD)
+        extra |= build_twin(out, folder / "archive", config, SilentProgress())
     (folder / "quick.toml").write_text(TOML)
     return folder
 

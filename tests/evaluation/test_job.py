@@ -265,11 +265,9 @@ def test_a_fit_warns_of_days_asked_for_and_kept_back(native_log, tmp_path, monke
     (archive,) = run_job(
         [whole_job.archive_step(native_log.log, tmp_path)], tmp_path, SilentProgress()
     ).values()
+    config = replace(native_log, days=DaysConfig(num_days=9))
     with pytest.raises(Between):
-        placement_steps.build_twin(
-            tmp_path / "twin", archive / "archive", DaysConfig(num_days=9), native_log.shifts, native_log.twin, 0,
-            SilentProgress(notes), population=native_log.population,
-        )  # fmt: skip
+        placement_steps.build_twin(tmp_path / "twin", archive / "archive", config, SilentProgress(notes))
     assert notes.getvalue().startswith("warning: 1 of the 9 requested days are trained on: the log begins on")
 
 

@@ -18,7 +18,7 @@ from evaluation.comparison.kept_runs import load_rows, load_run, load_starts, sa
 from evaluation.comparison.metrics import MEAN_LOG_SLOWDOWN
 from evaluation.comparison.report import Curve
 from evaluation.comparison.shifts import TestDays
-from evaluation.jobs.engine.config import HERE, EngineConfig
+from evaluation.jobs.engine.config import EngineConfig
 from evaluation.jobs.unfinished import ARRAYS, Unfinished
 from evaluation.judges.judge import Candidate, Evaluation, Judge
 from evaluation.judges.placement_entries import PolicyEntries
@@ -30,7 +30,6 @@ from evaluation.problems.placement.comparing import _evaluated
 from logs_schema.mapping import one_by_one
 from logs_schema.product import writing
 from logs_schema.progress import SilentProgress
-from offline_rl.recipes.config import TrainingConfig
 from tests.evaluation.made import made_decisions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,7 +69,7 @@ def test_parts_of_a_training_by_other_code_are_not_found(
 ) -> None:
     with writing(tmp_path / "twin", "twin"):
         pass
-    made = tmp_path / "policy", tmp_path / "twin", TrainingConfig(), 0, HERE
+    made = tmp_path / "policy", tmp_path / "twin", RunConfig()
     before = steps._unfinished(*made).folder
     assert steps._unfinished(*made).folder == before
     monkeypatch.setattr(steps, "POLICY_CODE", steps.POLICY_CODE + 1)

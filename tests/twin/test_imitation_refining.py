@@ -163,10 +163,11 @@ def test_a_game_that_only_harms_gives_the_fitted_answers_back() -> None:
 
 def made_twin(folder: Path, name: str, game: GameConfig) -> Path:
     with writing(folder / name, "twin", extra=(extra := {})) as out:
-        extra |= build_twin(
-            out, folder / "archive", DaysConfig(num_days=1, num_steps=64), ShiftConfig("0d"), TINY, 1,
-            SilentProgress(), population=PopulationConfig("none"), imitation=game,
+        config = RunConfig(
+            seed=1, days=DaysConfig(num_days=1, num_steps=64), twin=TINY, imitation=game,
+            population=PopulationConfig("none"), shifts=ShiftConfig("0d"),
         )  # fmt: skip
+        extra |= build_twin(out, folder / "archive", config, SilentProgress())
     return folder / name
 
 

@@ -90,10 +90,7 @@ def fit_plan(config: RunConfig) -> StepPlan:
     """Fits the twin on the training days, and a population beside it."""
 
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
-        return build_twin(
-            out, inputs["archive"], config.days, config.shifts, config.twin, config.seed, progress,
-            population=config.population, imitation=config.imitation,
-        )  # fmt: skip
+        return build_twin(out, inputs["archive"], config, progress)
 
     settings = {
         "days": config.days,
@@ -111,9 +108,8 @@ def train_plan(config: RunConfig, begun: Background[Contenders] | None = None) -
     def build(out: Path, inputs: Inputs, progress: Progress) -> Facts:
         known = certification_in(inputs[CERTIFICATE]) if CERTIFICATE in inputs else None
         return build_policy(
-            out, inputs["twin"], config.train, config.seed, progress,
+            out, inputs["twin"], config, progress, begun=begun,
             certification=None if known is None else known.facts(), is_trusted=known is None or not known.failed,
-            engine=config.engine, begun=begun,
         )  # fmt: skip
 
     return StepPlan("policy", build, config.train, config.seed, POLICY_CODE)
@@ -224,7 +220,7 @@ def run(job: Job) -> dict[str, Path]:
     has_choice = not without
     out, begun = twin.with_name("policy"), None
     if is_beside and has_choice and not out.exists():
-        begun = train_beside(out, twin, config.train, config.seed, job.progress, start)
+        begun = train_beside(out, twin, config, job.progress, start)
     products = job.make([job.certificate])
     held_back = certification_in(products[CERTIFICATE]).held_back if has_choice and not job.force else ""
     inputs = ("archive", "twin")

@@ -5,7 +5,6 @@ from pathlib import Path
 import jax
 
 from evaluation.comparison.training_days import train_days_of
-from evaluation.jobs.engine.config import HERE
 from evaluation.problems.configuration import RunConfig
 from evaluation.problems.placement.choices import no_choice
 from evaluation.problems.placement.encodings import encoding_of
@@ -14,7 +13,6 @@ from logs_schema import Archive
 from logs_schema.background import Background, NotesAlone
 from logs_schema.errors import ConfigError
 from logs_schema.progress import Progress, SilentProgress
-from offline_rl.recipes.config import TrainingConfig
 from offline_rl.recipes.training import Contenders, TrainingStart, start_of
 from twin.placement.log_windows import disjoint, fit_windows
 
@@ -38,12 +36,11 @@ def start_beside(archive_path: Path, config: RunConfig) -> Background[TrainingSt
 def train_beside(
     out: Path,
     twin_path: Path,
-    config: TrainingConfig,
-    seed: int,
+    config: RunConfig,
     progress: Progress,
     start: Background[TrainingStart] | None = None,
 ) -> Background[Contenders]:
     """Begins the training of the product `out`, from `start_beside` if that was begun; of its progress the notes are
     shown."""
     beside = NotesAlone(progress)
-    return Background(lambda: contenders_of(out, twin_path, config, seed, beside, HERE, start))
+    return Background(lambda: contenders_of(out, twin_path, config, beside, start))

@@ -14,9 +14,7 @@ import numpy as np
 
 from evaluation.comparison.products import archive_facts, refuse_other_days, refuse_other_twin
 from evaluation.comparison.report import write_comparison
-from evaluation.comparison.shifts import ShiftConfig
-from evaluation.comparison.training_days import KEPT_BACK, DaysConfig, kept_back_of, plan_of, train_days_of
-from evaluation.jobs.engine.config import HERE, EngineConfig
+from evaluation.comparison.training_days import KEPT_BACK, kept_back_of, plan_of, train_days_of
 from evaluation.jobs.unfinished import Unfinished
 from evaluation.judges.user_judges import UserJudge
 from evaluation.judges.user_policies import UserPolicy
@@ -56,7 +54,6 @@ from offline_rl.recipes.training import Contenders, TrainingStart, train_contend
 from twin.arrays import save_arrays
 from twin.imitation.config import GameConfig
 from twin.imitation.refining import imitated_twin
-from twin.placement.learned import AnswerConfig
 from twin.placement.model import PlacementTwin, fit_twin, load_encoding
 from twin.population import PopulationConfig, learn_workload_model
 
@@ -71,18 +68,7 @@ POLICY_CODE = 27
 """Raised whenever the schedulers of a training become others, so that older ones are not taken for them."""
 
 
-def build_twin(
-    out: Path,
-    archive_path: Path,
-    days: DaysConfig,
-    shifts: ShiftConfig,
-    config: AnswerConfig,
-    seed: int,
-    progress: Progress,
-    *,
-    population: PopulationConfig,
-    imitation: GameConfig = NO_GAME,
-) -> dict[str, Any]:
+def build_twin(out: Path, archive_path: Path, config: RunConfig, progress: Progress) -> dict[str, Any]:
     """Fits a twin to the training days of an archive and writes it into `out`: answers and a population.
 
     A log that does not support a population gives a twin without one, with the reason in the facts. A killed game is
@@ -95,9 +81,9 @@ def build_twin(
         ConfigError: No training days, or too few requests in them.
         ImitationError: Too few requests for the game, or it diverged.
     """
-    archive = Archive(archive_path)
-    train_days = train_days_of(archive, days, shifts)
-    fewer = kept_back_of(archive, train_days, days, shifts)
+    archive, days, seed = Archive(archive_path), config.days, config.seed
+    train_days = train_days_of(archive, days, config.shifts)
+    fewer = kept_back_of(archive, train_days, days, config.shifts)
     if fewer:
         progress.note(f"warning: {fewer}")
     with progress.stage("learn what is usual in the log"):
@@ -110,14 +96,14 @@ def build_twin(
         progress.note(bound)
     with progress.stage(f"fit on {len(train_days)} {'day' if len(train_days) == 1 else 'days'}"):
         twin = fit_twin(
-            jax.random.key(seed), archive, encoding, train_days, config, num_steps=days.num_steps,
+            jax.random.key(seed), archive, encoding, train_days, config.twin, num_steps=days.num_steps,
             progress=progress,
         )  # fmt: skip
     game: dict[str, Any] = {}
-    if imitation.kind != NO_GAME.kind:
-        twin, game = _play_game(out, twin, archive, imitation, seed, progress)
+    if config.imitation.kind != NO_GAME.kind:
+        twin, game = _play_game(out, twin, archive, config.imitation, seed, progress)
     twin.save(out)
-    workload = _build_population(out / POPULATION, archive, train_days, population, seed, progress)
+    workload = _build_population(out / POPULATION, archive, train_days, config.population, seed, progress)
     best = np.nanmax(twin.report.held_out_log_likelihood, axis=0)
     return {
         "archive": archive.content_hash,
@@ -189,13 +175,11 @@ def _build_population(
 def build_policy(
     out: Path,
     twin_path: Path,
-    config: TrainingConfig,
-    seed: int,
+    config: RunConfig,
     progress: Progress,
     *,
     certification: Mapping[str, Any] | None = None,
     is_trusted: bool = True,
-    engine: EngineConfig = HERE,
     begun: Background[Contenders] | None = None,
 ) -> dict[str, Any]:
     """Trains the schedulers in a twin and writes them into `out`.
@@ -209,16 +193,16 @@ def build_policy(
         ProductError: This is no twin.
     """
     if begun is None:
-        contenders = contenders_of(out, twin_path, config, seed, progress, engine)
+        contenders = contenders_of(out, twin_path, config, progress)
     else:
         with progress.stage("train (begun beside the certificate)"):
             contenders = begun.result()
-    keep = _unfinished(out, twin_path, config, seed, engine)
+    keep = _unfinished(out, twin_path, config)
     schedulers = contenders.ranked(progress, is_trusted=is_trusted, keep=keep.folder)
     save_schedulers(schedulers, PlacementTwin.load(twin_path), out)
     keep.remove()
     return {
-        "seeds": list(config.seeds),
+        "seeds": list(config.train.seeds),
         "training_reward": [round(float(curve[-1]), 6) for curve in schedulers.reward_curve],
         "reward_with_held_out_member": [round(float(curve.max()), 6) for curve in schedulers.held_out_curve],
         "kl_to_clone": [round(float(curve[-1]), 6) for curve in schedulers.kl_curve],
@@ -231,27 +215,30 @@ def build_policy(
 
 
 def contenders_of(
-    out: Path, twin_path: Path, config: TrainingConfig, seed: int, progress: Progress, engine: EngineConfig,
+    out: Path,
+    twin_path: Path,
+    config: RunConfig,
+    progress: Progress,
     begun: Background[TrainingStart] | None = None,
-) -> Contenders:  # fmt: skip
+) -> Contenders:
     """All policies of a training, before one is chosen; `begun` as of `train_contenders`; raises as `build_policy`."""
     refuse_no_choice(twin_path)
     twin = PlacementTwin.load(twin_path)
-    keep = _unfinished(out, twin_path, config, seed, engine)
+    keep = _unfinished(out, twin_path, config)
 
     def ahead(names: Sequence[str]) -> None:
-        tasks = [TrainingTask(twin_path.absolute(), config, seed, keep.folder, name) for name in names]
+        tasks = [
+            TrainingTask(twin_path.absolute(), config.train, config.seed, keep.folder, name) for name in names
+        ]
         keep.ahead(train_alone, tasks, "train", progress, [twin_path])
 
-    key = jax.random.key(seed)
-    return train_contenders(key, twin, config, progress, keep=keep.folder, ahead=ahead, begun=begun)
+    key = jax.random.key(config.seed)
+    return train_contenders(key, twin, config.train, progress, keep=keep.folder, ahead=ahead, begun=begun)
 
 
-def _unfinished(
-    out: Path, twin_path: Path, config: TrainingConfig, seed: int, engine: EngineConfig
-) -> Unfinished:
+def _unfinished(out: Path, twin_path: Path, config: RunConfig) -> Unfinished:
     made_from = {"twin": read_manifest(twin_path, "twin").content_hash, "code": str(POLICY_CODE)}
-    return Unfinished.beside(out, "policy", made_from, config, seed, engine)
+    return Unfinished.beside(out, "policy", made_from, config.train, config.seed, config.engine)
 
 
 @dataclass(frozen=True)
