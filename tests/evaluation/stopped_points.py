@@ -6,7 +6,7 @@ product was in place when the process died, how many units the second run made, 
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,28 +54,30 @@ def _step(here: Path, dies_at: int | None) -> int:
             np.save(out / name, values)
         keep.remove()
         if dies_at is not None:
-            _die_at(dies_at)
+            die_at(dies_at, partial(os._exit, DIED), CHANGES)
         return {}
 
     run_job([Step("fit", "twin", build)], here / "work", SilentProgress())
     return len(made) if dies_at is None else 0
 
 
-def _die_at(number: int) -> None:
-    """From now on this process counts its changes of the file system, and dies before the one of this number."""
+def die_at(
+    number: int, die: Callable[[], Any], names: Sequence[str], patch: Callable[..., None] = setattr
+) -> None:
+    """From now on this process counts its calls of some functions of `os`, and dies before the one of this number."""
     left = [number]
 
     def dying(usual: Callable[..., Any]) -> Callable[..., Any]:
         def call(*arguments: Any, **options: Any) -> Any:
             if not left[0]:
-                os._exit(DIED)
+                die()
             left[0] -= 1
             return usual(*arguments, **options)
 
         return call
 
-    for name in CHANGES:
-        setattr(os, name, dying(getattr(os, name)))
+    for name in names:
+        patch(os, name, dying(getattr(os, name)))
 
 
 def _in_a_process(work: Callable[[], int]) -> int:

@@ -3,11 +3,10 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -26,6 +25,7 @@ from logs_schema.errors import ProductError
 from logs_schema.packs import as_written
 from logs_schema.product import Manifest, read_manifest, verify, writing
 from tests.evaluation.fleets import EXPORTED, FAILED, KEPT, made_fleet, order, outcome_at, refreshed
+from tests.evaluation.stopped_points import die_at
 
 
 def history_of_exports(folder: Path, number: int, keep: int = 0, last: str = KEPT) -> Fleet:
@@ -288,6 +288,10 @@ class Killed(BaseException):
     """Nothing catches this, as nothing catches a kill."""
 
 
+def killed() -> None:
+    raise Killed
+
+
 @pytest.mark.slow
 def test_killed_at_any_point_it_leaves_products_whole_and_the_next_call_ends_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -301,7 +305,7 @@ def test_killed_at_any_point_it_leaves_products_whole_and_the_next_call_ends_it(
         shutil.copytree(made, here)
         fleet, was_killed = load_fleet(here / "fleet.toml"), False
         with monkeypatch.context() as patches:
-            die_at(number, patches)
+            die_at(number, killed, ("rename", "rmdir"), patches.setattr)
             try:
                 prune(fleet, fleet.clusters, apply=True)
             except Killed:
@@ -315,20 +319,3 @@ def test_killed_at_any_point_it_leaves_products_whole_and_the_next_call_ends_it(
         number += 1
     assert number > 8
     assert len(ends) == 1
-
-
-def die_at(number: int, patches: pytest.MonkeyPatch) -> None:
-    """Dies before the n-th change of the file system."""
-    left = [number]
-
-    def dying(usual: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            if not left[0]:
-                raise Killed
-            left[0] -= 1
-            return usual(*arguments, **options)
-
-        return call
-
-    for name in ("rename", "rmdir"):
-        patches.setattr(os, name, dying(getattr(os, name)))

@@ -1,6 +1,7 @@
 """Services that slow each other down on a node, against a loop written by hand and a chain of births and deaths."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import pytest
 from evaluation.simulator.laws import constant, exponential
 from evaluation.simulator.world import validate
 from logs_schema.errors import ConfigError
-from tests.evaluation.worlds import interval, queue, simulated
+from tests.evaluation.worlds import ends_by_hand, interval, queue, simulated
 
 PRESSURE, SENSITIVITY = (0.0, 1.5), (0.8, 0.3)
 
@@ -31,31 +32,11 @@ def contending(discipline, slowdown=1.0):
     return replace(world, services=services, nodes=(replace(node, discipline=discipline, memory_gib=4.0),))
 
 
-def by_hand(arrival_s, run_s, service, num_cores, most):
-    """At most `most` in service, who share the cores and press on each other; remaining work in small pieces."""
-    left, finish_s, now_s, line = {}, np.zeros(len(arrival_s)), 0.0, []
-    upcoming = list(range(len(arrival_s)))
-    while upcoming or left:
-        share = min(1.0, num_cores / max(len(left), 1))
-        total = sum(PRESSURE[service[job]] for job in left)
-        pace = {
-            job: share / (1.0 + SENSITIVITY[service[job]] * (total - PRESSURE[service[job]])) for job in left
-        }
-        done = min(left, key=lambda job: left[job] / pace[job]) if left else None
-        done_s = now_s + left[done] / pace[done] if left else np.inf
-        next_s = arrival_s[upcoming[0]] if upcoming else np.inf
-        passed_s = min(done_s, next_s) - now_s
-        left = {job: work - passed_s * pace[job] for job, work in left.items()}
-        now_s += passed_s
-        if next_s <= done_s:
-            line.append(upcoming.pop(0))
-        else:
-            finish_s[done] = now_s
-            del left[done]
-        while line and len(left) < most:
-            job = line.pop(0)
-            left[job] = run_s[job]
-    return finish_s
+def paces(service, num_cores, jobs):
+    """Those in service share the cores and press on each other."""
+    share = min(1.0, num_cores / max(len(jobs), 1))
+    total = sum(PRESSURE[service[job]] for job in jobs)
+    return {job: share / (1.0 + SENSITIVITY[service[job]] * (total - PRESSURE[service[job]])) for job in jobs}
 
 
 @pytest.mark.slow
@@ -73,7 +54,7 @@ def test_finishes_equal_those_of_contention_written_by_hand(discipline):
     service = rows.request.service[live, 0]
     run_s = finish_s - start_s
     most = 3 if discipline == "fifo" else 4
-    expected_s = by_hand(arrival_s, run_s, service, 3, most)
+    expected_s = ends_by_hand(arrival_s, run_s, most, partial(paces, service, 3))
     np.testing.assert_allclose(rows.fate.finish_s[live, 0], expected_s, atol=0.5)
     slowed = expected_s - rows.fate.start_s[live, 0] > 1.05 * run_s
     assert np.mean(slowed[service == 0]) > 0.2

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from evaluation.simulator.laws import Law, constant, exponential
-from tests.evaluation.worlds import interval, queue, simulated
+from tests.evaluation.worlds import ends_by_hand, interval, queue, simulated
 
 LOAD = 0.6
 NUM_STREAMS = 32
@@ -63,30 +63,6 @@ def test_the_response_under_sharing_does_not_feel_the_law_of_the_runs(law):
     check(simulated(world, "random", num_streams=48, seed=1), world.services[0].work_s)
 
 
-def shared_by_hand(arrival_s, run_s, num_cores, limit):
-    """Egalitarian sharing in small steps of remaining work: who is in service, and when each is done."""
-    left, finish_s, now_s, line = {}, np.zeros(len(arrival_s)), 0.0, []
-    upcoming = list(range(len(arrival_s)))
-    while upcoming or left:
-        pace = min(1.0, num_cores / max(len(left), 1))
-        done_s = now_s + min(left.values()) / pace if left else np.inf
-        next_s = arrival_s[upcoming[0]] if upcoming else np.inf
-        then_s = min(done_s, next_s)
-        for job in left:
-            left[job] -= (then_s - now_s) * pace
-        now_s = then_s
-        if next_s <= done_s:
-            line.append(upcoming.pop(0))
-        else:
-            job = min(left, key=left.get)
-            finish_s[job] = now_s
-            del left[job]
-        while line and len(left) < limit:
-            job = line.pop(0)
-            left[job] = run_s[job]
-    return finish_s
-
-
 @pytest.mark.parametrize("limit", [pytest.param(2, marks=pytest.mark.slow), 3])
 def test_finishes_equal_those_of_sharing_written_by_hand(limit):
     """Two cores shared by at most `limit`; where nobody meets anybody, a run takes what was drawn."""
@@ -105,7 +81,11 @@ def test_finishes_equal_those_of_sharing_written_by_hand(limit):
         np.asarray(leaf[live, 0], np.float64)
         for leaf in (rows.arrival_s, alone.fate.start_s, alone.fate.finish_s)
     )
-    expected_s = shared_by_hand(arrival_s, finish_s - start_s, num_cores, limit)
+
+    def equally(jobs):
+        return dict.fromkeys(jobs, min(1.0, num_cores / max(len(jobs), 1)))
+
+    expected_s = ends_by_hand(arrival_s, finish_s - start_s, limit, equally)
     np.testing.assert_allclose(rows.fate.finish_s[live, 0], expected_s, atol=0.5)
     waited = rows.fate.start_s[live, 0] > rows.arrival_s[live, 0] + 1.0
     assert np.sum(waited) > 100

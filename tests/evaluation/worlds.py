@@ -1,8 +1,11 @@
 """Worlds small enough for theory: one node, no links, a constant rate of arrivals."""
 
+from collections.abc import Callable, Collection, Mapping
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from evaluation.simulator.behaviour import Behaviour, behaviour
 from evaluation.simulator.conditions import DayConditions, conditions
@@ -13,6 +16,7 @@ from evaluation.simulator.names import names_in
 from evaluation.simulator.truth import day_of_truth, truth_response
 from evaluation.simulator.workloads import Workload
 from evaluation.simulator.world import CALENDAR_DAY_S, World, WorldNode, WorldService, validate
+from logs_schema.errors import ConfigError
 from twin.contracts import Array, Environment, Policy, PyTree
 from twin.environment import environment
 from twin.placement.bookkeeping import PlacementConfig, placement
@@ -119,3 +123,51 @@ def held_less_in_system(
     seen_s = np.sum(held / (today.rate_per_s * (1.0 - today.amplitude * cycle)), axis=0)
     in_system_s = np.sum(np.maximum(np.minimum(ends_s, arrival_s[-1]) - arrival_s, 0.0), axis=0)
     return *interval(seen_s - in_system_s), float(in_system_s.mean())
+
+
+def ends_by_hand(
+    arrival_s: np.ndarray,
+    run_s: np.ndarray,
+    most: int,
+    pace_of: Callable[[Collection[int]], Mapping[int, float]],
+) -> np.ndarray:
+    """When requests are done of which at most `most` are in service, first come first served, in small pieces of
+    remaining work; `pace_of`: those in service -> how much of each is done in a second."""
+    left, finish_s, now_s, line = {}, np.zeros(len(arrival_s)), 0.0, []
+    upcoming = list(range(len(arrival_s)))
+    while upcoming or left:
+        pace = pace_of(left)
+        done = min(left, key=lambda job: left[job] / pace[job]) if left else None
+        done_s = now_s + left[done] / pace[done] if left else np.inf
+        next_s = arrival_s[upcoming[0]] if upcoming else np.inf
+        passed_s = min(done_s, next_s) - now_s
+        left = {job: work - passed_s * pace[job] for job, work in left.items()}
+        now_s += passed_s
+        if next_s <= done_s:
+            line.append(upcoming.pop(0))
+        else:
+            finish_s[done] = now_s
+            del left[done]
+        while line and len(left) < most:
+            job = line.pop(0)
+            left[job] = run_s[job]
+    return finish_s
+
+
+def agree_on_fates(drawn: History, played: History, atol: float) -> np.ndarray:
+    """Makes sure that two implementations of a world agree, request by request; which rows are requests."""
+    live = drawn.live
+    np.testing.assert_array_equal(live, played.live)
+    np.testing.assert_array_equal(drawn.fate.status[live], played.fate.status[live])
+    for name in ("start_s", "finish_s"):
+        one, two = (np.asarray(getattr(rows.fate, name))[live] for rows in (drawn, played))
+        np.testing.assert_allclose(one, two, atol=atol)
+    return live
+
+
+def refused_by_name(world: World, offender: str) -> None:
+    """Makes sure that a world is refused, with what is wrong and what is allowed."""
+    with pytest.raises(ConfigError) as refusal:
+        validate(world)
+    assert offender in refusal.value.what
+    assert refusal.value.allowed

@@ -147,6 +147,16 @@ def test_a_finish_in_the_last_year_of_the_calendar_is_counted(tmp_path):
     assert checked(tmp_path, [request(1, 0, finish=never_s)]).timing.largest_overrun > 1e9
 
 
+def write_samples(folder, rows):
+    with ArchiveWriter(folder / "archive") as writer:
+        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
+
+
+def first_warning(folder, rows):
+    write_samples(folder, rows)
+    return check_archive(folder / "archive").warnings[0]
+
+
 def test_deployments_that_use_many_times_their_grant_are_named(tmp_path):
     rows = [
         {"time": 60 * place, "interval_s": 60.0, "deployment": name, "cpu_cores": 1.0, "cpu_cores_used": used}
@@ -154,12 +164,9 @@ def test_deployments_that_use_many_times_their_grant_are_named(tmp_path):
             [("cart", 0.5), ("cart", 1.2), ("search", 250.0), ("search", None)]
         )
     ]
-    with ArchiveWriter(tmp_path / "archive") as writer:
-        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
-    warning, *_ = check_archive(tmp_path / "archive").warnings
     assert (
         "cpu_cores_used is more than 1.5 times cpu_cores in 1 of 3 rows, at most 250 times (search)"
-        in warning
+        in first_warning(tmp_path, rows)
     )
 
 
@@ -174,9 +181,7 @@ def test_response_times_that_look_like_milliseconds_are_named(tmp_path):
         }
         for place, tail in enumerate([250.0, 310.0, 9.0, None])
     ]
-    with ArchiveWriter(tmp_path / "archive") as writer:
-        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
-    warning, *_ = check_archive(tmp_path / "archive").warnings
+    warning = first_warning(tmp_path, rows)
     assert warning == "response_p95_s is above 10 s in 2 of 3 rows, at most 310: is it in seconds?"
 
 
@@ -187,9 +192,7 @@ def test_answers_without_replicas_are_named(tmp_path):
          "request_rate_per_s": rate, "response_s": response_s}
         for place, (name, replicas, rate, response_s) in enumerate([*seen, ("gateway", None, 3.0, 0.3)])
     ]  # fmt: skip
-    with ArchiveWriter(tmp_path / "archive") as writer:
-        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
-    warning, *_ = check_archive(tmp_path / "archive").warnings
+    warning = first_warning(tmp_path, rows)
     assert warning.startswith("num_replicas is 0 in 1 row in which requests were answered (cart)")
 
 
@@ -375,8 +378,7 @@ def test_samples_of_deployments_are_read_once_for_all_that_is_odd(tmp_path, monk
          "cpu_cores_used": 9.0, "memory_gib": 1.0, "memory_gib_used": 7.0}
         for place in range(3)
     ]  # fmt: skip
-    with ArchiveWriter(tmp_path / "archive") as writer:
-        writer.write("deployment_samples", tabulate(DEPLOYMENT_SAMPLES, rows), source="made")
+    write_samples(tmp_path, rows)
     read, scan = [], Archive.scan
 
     def counting(archive, table, **options):

@@ -2,17 +2,20 @@
 
 import heapq
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 from offline_rl.contract import NetworkFacts
 from offline_rl.export import original
 from offline_rl.networks import greedy_policy
 from offline_rl.placement_contract import placement_contract
-from offline_rl.runner import Ledger, Policy, Request
-from tests.offline_rl.bundles import carried_in, told_request
+from offline_rl.runner import Ledger, Policy, Request, load
+from tests.offline_rl.bundles import carried_in, made_policy, told_request
 from twin.contracts import Trajectory
 from twin.placement import types
 from twin.placement.encoding import Encoding
@@ -123,3 +126,17 @@ def follow_and_compare(
         assert encoding.cluster.node_names.index(node) == episodes.action[at]
         chosen.add(node)
     return chosen, num_nowhere
+
+
+def needs_setting(
+    folder: Path, rule: NetworkFacts, encoding: Encoding, windows: Windows, **without: object
+) -> None:
+    """Makes sure that a bundle of a rule sees and decides whole episodes as in training, and not without a part of its
+    setting."""
+    params = made_policy(folder / "bundle", encoding, rule)
+    episodes = episodes_of(params, rule, encoding, windows)
+    follow_and_compare(load(folder / "bundle"), encoding, windows, episodes)
+    unaware = load(folder / "bundle")
+    unaware.setting = replace(unaware.setting, **without)
+    with pytest.raises(AssertionError, match="Not equal to tolerance"):
+        follow_and_compare(unaware, encoding, windows, episodes)

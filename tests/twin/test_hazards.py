@@ -11,7 +11,7 @@ from offline_rl.placement_contract import placement_contract, setting_of
 from offline_rl.runner import Request, load
 from offline_rl.runner.setting import parse_setting
 from tests.offline_rl.bundles import RULE, made_policy, made_system
-from tests.offline_rl.retelling import episodes_of, follow_and_compare
+from tests.offline_rl.retelling import needs_setting
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from twin.placement.encoded_rows import levels_at
 from twin.placement.encoding import Encoding
@@ -127,13 +127,7 @@ def unsafe_system(**others: object):
 def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path, sleeps):
     wakes = Wakes(np.linspace(0.5, 3.0, 4), np.array([7.0, 0.0, 30.0, 5.0])) if sleeps else None
     encoding, windows = unsafe_system(wakes=wakes)
-    params = made_policy(tmp_path / "bundle", encoding, RULE)
-    episodes = episodes_of(params, RULE, encoding, windows)
-    follow_and_compare(load(tmp_path / "bundle"), encoding, windows, episodes)
-    unaware = load(tmp_path / "bundle")
-    unaware.setting = replace(unaware.setting, hazard=())
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        follow_and_compare(unaware, encoding, windows, episodes)
+    needs_setting(tmp_path, RULE, encoding, windows, hazard=())
 
 
 def test_contracts_say_which_nodes_lose_what_runs_there_and_bundles_keep_long_runs_off_them(tmp_path):

@@ -10,10 +10,9 @@ import pytest
 from evaluation.problems.placement.dependences import dependences_of
 from logs_schema.errors import ProductError
 from offline_rl.placement_contract import placement_contract, setting_of
-from offline_rl.runner import load
 from offline_rl.runner.setting import parse_setting
-from tests.offline_rl.bundles import RULE, made_policy, made_system
-from tests.offline_rl.retelling import episodes_of, follow_and_compare
+from tests.offline_rl.bundles import RULE, made_system
+from tests.offline_rl.retelling import needs_setting
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from tests.twin.test_against_loop import agrees_with_the_loop
 from tests.twin.test_availability import DEPTH, state_of
@@ -182,13 +181,7 @@ def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path: Path, slee
     limits = np.array(limited_cluster().concurrency)[: len(encoding.cluster.services), :4]
     cluster = replace(encoding.cluster, concurrency=tuple(map(tuple, limits.tolist())), wakes=wakes)
     encoding = replace(encoding, cluster=cluster)
-    params = made_policy(tmp_path / "bundle", encoding, RULE)
-    episodes = episodes_of(params, RULE, encoding, windows)
-    follow_and_compare(load(tmp_path / "bundle"), encoding, windows, episodes)
-    unaware = load(tmp_path / "bundle")
-    unaware.setting = replace(unaware.setting, concurrency=())
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        follow_and_compare(unaware, encoding, windows, episodes)
+    needs_setting(tmp_path, RULE, encoding, windows, concurrency=())
 
 
 def test_contracts_say_what_is_waited_for_and_refuse_what_cannot_be() -> None:

@@ -10,7 +10,7 @@ from offline_rl.placement_contract import placement_contract, setting_of
 from offline_rl.runner import Request, load
 from offline_rl.runner.setting import parse_setting
 from tests.offline_rl.bundles import RULE, made_policy, made_system
-from tests.offline_rl.retelling import episodes_of, follow_and_compare
+from tests.offline_rl.retelling import needs_setting
 from tests.twin.made import made_cluster, made_encoding, made_rows
 from tests.twin.test_availability import CLUSTER, DEPTH, state_of
 from twin.placement.availability import time_to_availability_s
@@ -123,13 +123,7 @@ def sleepy_system():
 
 def test_whole_episodes_are_seen_and_decided_as_in_training(tmp_path):
     encoding, windows = sleepy_system()
-    params = made_policy(tmp_path / "bundle", encoding, RULE)
-    episodes = episodes_of(params, RULE, encoding, windows)
-    follow_and_compare(load(tmp_path / "bundle"), encoding, windows, episodes)
-    unaware = load(tmp_path / "bundle")
-    unaware.setting = replace(unaware.setting, wakes=None)
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):  # some node slept
-        follow_and_compare(unaware, encoding, windows, episodes)
+    needs_setting(tmp_path, RULE, encoding, windows, wakes=None)
 
 
 def test_books_wait_for_nodes_that_sleep_and_contracts_say_which(tmp_path):
