@@ -86,11 +86,9 @@ class LeaseStore(Protocol):
 
     def lease(self) -> Leadership | None:
         """The Lease; None where there is none."""
-        ...
 
     def write_lease(self, lease: Leadership) -> None:
         """Makes the Lease, or replaces the one of `lease.version`; ConflictError where somebody was quicker."""
-        ...
 
 
 class ScalableCluster(LeaseStore, Protocol):
@@ -98,16 +96,12 @@ class ScalableCluster(LeaseStore, Protocol):
 
     def hosted(self) -> list[Hosted]:
         """All Deployments with both labels."""
-        ...
 
     def nodes_up(self) -> Mapping[str, bool]:
         """Node -> whether it is ready and takes pods."""
-        ...
 
     def scale(self, name: str, replicas: int, version: str | None, *, only_try: bool) -> None:
         """Asks for replicas of a Deployment; `version`: only if it is that one still; `only_try`: nothing is kept."""
-        ...
 
     def desired(self, name: str) -> int:
         """What a Deployment's scale asks for now."""
-        ...

@@ -37,11 +37,9 @@ class Lead(Protocol):
     @property
     def leader(self) -> str:
         """Who leads, when last looked."""
-        ...
 
     def leads(self) -> bool:
         """Whether this controller leads now; what the cluster cannot do is a SchedtwinError."""
-        ...
 
 
 @dataclass
