@@ -1,5 +1,7 @@
 """The distribution of one answer against closed forms, quadrature and its own samples."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +16,8 @@ from twin.placement.fit import fit_answers, fit_program
 from twin.placement.history import Offers
 from twin.placement.learned import (
     ACCEPTANCE,
+    TIDE,
+    USUAL_RUN,
     AnswerConfig,
     AnswerModel,
     answer_network,
@@ -38,6 +42,7 @@ from twin.placement.outcome_model import (
     sample_answer,
     split_outputs,
 )
+from twin.placement.tides import Tide
 
 GRID = np.linspace(0.0, 80.0, 200_001)
 
@@ -134,6 +139,16 @@ def test_an_untrained_network_runs_as_long_as_is_usual() -> None:
     assert not from_usual.all()  # one is free, for runs that are like no other
     moved = np.asarray(told.location - split_outputs(jnp.zeros((NUM_OUTPUTS, 3))).run.location)
     np.testing.assert_allclose(moved, np.where(from_usual[:, None], usual[None], 0.0), rtol=1e-6)
+
+
+def test_runs_count_from_what_is_usual_in_the_tide() -> None:
+    """A tide of `log 2` is twice the usual run, before a network has learned anything; a log without tides has none."""
+    calm, tided = (made_encoding(replace(made_cluster(), tide=Tide(variance=one))) for one in (0.0, 0.3))
+    inputs = jnp.zeros((num_inputs(calm.cluster), 2)).at[USUAL_RUN].set(np.log1p(5.0))
+    inputs = inputs.at[TIDE, 1].set(2.0 * np.log(2.0))  # tides are doubled as inputs
+    for encoding, second in ((calm, 5.0), (tided, 10.0)):
+        run = answer_parameters(jnp.zeros((NUM_OUTPUTS, 2)), inputs, encoding).run
+        np.testing.assert_allclose(np.expm1(run.location[1]), [5.0, second], rtol=1e-5)
 
 
 def test_likelihood_of_discrete_parts_sums_to_one() -> None:

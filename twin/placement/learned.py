@@ -54,6 +54,8 @@ USUAL_RUN = [feature.name for feature in NODE_FEATURES].index("usual_run")
 """Row of `offer_inputs` with how long the request should run there, as `log1p` of time units."""
 NUM_PENDING = 6
 """Rows of `pending_inputs`, but for those that some logs have."""
+TIDE = -6
+"""Row of `answer_inputs` with the tides at the arrival."""
 AVAILABILITY = -2
 """Row of `answer_inputs` with the time until the node has room, in time units, as `log1p`."""
 _AVAILABILITY_SCALE = 0.1
@@ -218,15 +220,19 @@ def pending_inputs(pending: PendingFates, unit_s: float) -> Array:
 def answer_parameters(outputs: Array, inputs: Array, encoding: Encoding) -> AnswerParameters:
     """The distribution that a member's outputs [outputs, *batch] on `answer_inputs` [inputs, *batch] stand for.
 
-    Where nodes lose what runs on them, a run fails by itself, as the network has it, or is lost by the log's hazard.
+    Run times count from what is usual, longer by the tide where the log has any. Where nodes lose what runs on them, a
+    run fails by itself, as the network has it, or is lost by the log's hazard.
     """
-    found = split_outputs(outputs, inputs[-1] / _AVAILABILITY_SCALE, inputs[ACCEPTANCE], inputs[USUAL_RUN])
-    cluster = encoding.cluster
+    cluster, usual = encoding.cluster, inputs[USUAL_RUN]
+    if cluster.tide.variance or cluster.node_tide.variance:
+        # Few logs have enough of a tide for a network to find all of it by itself
+        usual = jnp.log1p(jnp.expm1(usual) * jnp.exp(inputs[TIDE] / _TIDE_SCALE))
+    found = split_outputs(outputs, inputs[-1] / _AVAILABILITY_SCALE, inputs[ACCEPTANCE], usual)
     if not cluster.hazard:
         return found
     of_offer = inputs[len(NODE_FEATURES) : len(NODE_FEATURES) + cluster.num_nodes]
     hazard = jnp.tensordot(jnp.asarray(cluster.hazard, jnp.float32), of_offer, axes=1)
-    lost = hazard * jnp.expm1(inputs[USUAL_RUN]) * encoding.problem.time_unit_s
+    lost = hazard * jnp.expm1(usual) * encoding.problem.time_unit_s
     either = jax.nn.softplus(found.fail_logit) + lost  # minus the logarithm of the chance that it completes
     return found._replace(fail_logit=either + jnp.log(-jnp.expm1(-either)))
 
