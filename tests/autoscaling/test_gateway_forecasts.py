@@ -7,7 +7,9 @@ import pytest
 
 from evaluation.commands.cli import main
 from evaluation.problems.autoscaling.forecasts import cut_out, forecast_rows, quantities_of, scored
+from evaluation.reproduction.benches import forecasts
 from logs_schema.errors import ConfigError, ProductError
+from logs_schema.progress import SilentProgress
 from tests.autoscaling.test_scaling_log import archive, row
 from tests.autoscaling.test_twin import made_log
 from twin.autoscaling.gateway_forecasts.forecaster import LAW, fit_forecaster
@@ -180,6 +182,20 @@ def test_a_log_without_metrics_of_deployments_is_fitted_and_certified_on_another
     scores = json.loads(capsys.readouterr().out)["rows"]
     assert [(one["learned_from"], one["forecast"]) for one in scores] == [("one", "two"), ("two", "one")]
     assert all(one["error"] < one["errors"]["nearest neighbour"] for one in scores)
+
+
+def test_logs_of_one_name_in_two_folders_are_two_logs(tmp_path, monkeypatch):
+    arms = [tmp_path / name / "archive" for name in ("hpa", "keda")]
+    for place, path in enumerate(arms):
+        path.parent.mkdir()
+        archive(path, rows_of(arm(place, (2, 8), rows=40)))
+    monkeypatch.setattr(forecasts, "forecast_scores", lambda log, other: [None])
+    found = forecasts.bench_forecasts(arms, SilentProgress())
+    one, two = "hpa/archive", "keda/archive"
+    assert [(row.learned_from, row.forecast) for row in found] == [(one, two), (two, one)]
+    assert forecasts.bench_forecasts(arms[:1], SilentProgress())[0].forecast == "archive, later half"
+    with pytest.raises(ConfigError, match="the same log twice"):
+        forecasts.bench_forecasts([arms[0], arms[0]], SilentProgress())
 
 
 def test_a_mean_that_is_never_logged_is_that_of_an_exponential_time(tmp_path):

@@ -13,6 +13,7 @@ from evaluation.problems.autoscaling.forecasts import (
     refuse_other_interval,
 )
 from logs_schema import Archive
+from logs_schema.errors import ConfigError, first
 from logs_schema.progress import Progress
 from twin.autoscaling.scaling_log import ScalingLog, read_scaling_log
 
@@ -78,13 +79,25 @@ def as_text(rows: Sequence[ForecastRow]) -> str:
 
 def _pairs(archives: Sequence[Path]) -> list[tuple[str, str, ScalingLog, ScalingLog]]:
     logs: dict[str, ScalingLog] = {}
-    for path in archives:
+    for name, path in zip(_names(archives), archives, strict=True):
         order = next(iter(logs.values())).deployments if logs else None
-        logs[path.name] = read_scaling_log(Archive(path), None, order, whole=False)
+        logs[name] = read_scaling_log(Archive(path), None, order, whole=False)
     if len(logs) == 1:
         ((name, log),) = logs.items()
         return [(f"{name}, first half", f"{name}, later half", *halves(log))]
     return [(one, two, logs[one], logs[two]) for one, two in permutations(logs, 2)]
+
+
+def _names(archives: Sequence[Path]) -> list[str]:
+    """What archives are called: the last parts of their paths that tell them apart; ConfigError where one is twice."""
+    paths = [path.resolve() for path in archives]
+    if twice := sorted({str(path) for path in paths if paths.count(path) > 1}):
+        raise ConfigError(f"{first(twice)}: the same log twice", where="ARCHIVE", allowed="every log once")
+    for parts in range(1, max(len(path.parts) for path in paths) + 1):
+        names = ["/".join(path.parts[-parts:]) for path in paths]
+        if len(set(names)) == len(names):
+            break
+    return names
 
 
 def _shown(value: float | None, places: int = 3) -> str:
