@@ -42,13 +42,38 @@ def forecaster():
 
 def test_another_arm_of_a_known_law_is_forecast_within_intervals(forecaster):
     score = scored(forecaster, forecast_rows(forecaster, arm(0, (2, 8)), arm(1, (3, 7))))
-    assert forecaster.chosen in ("monotone trees", "trees")
+    assert forecaster.chosen in ("monotone trees", "trees", "trees on log-linear")
     assert score.answered > 0.9
     assert score.error < 0.13  # the noise alone gives .08
     assert score.error < min(score.errors["nearest neighbour"], score.errors["log-linear"])
     assert 0.9 <= score.covered <= 0.99
     assert score.rank > 0.9
     assert score.factor < 2.5
+
+
+def followed(seed, per_replica, rows=1500):
+    """A log whose replicas follow its load; answers take longer by a power of the load of a replica, and in steps."""
+    found = arm(seed, (2, 8), rows)
+    random, rate = np.random.default_rng([seed, 1]), found.gateway["request_rate_per_s"]
+    granted = np.ceil(rate[:, None] / per_replica + random.integers(0, 3, (rows, 1)))
+    found.columns.update(
+        num_replicas=np.repeat(granted, 2, axis=1), ready_replicas=np.repeat(granted, 2, axis=1)
+    )
+    load = rate / granted[:, 0]
+    found.gateway[QUANTITY] = (
+        0.01 * load**1.2 * (1.0 + 0.3 * (rate > 60.0)) * np.exp(random.normal(0.0, 0.05, rows))
+    )
+    return found
+
+
+def test_of_an_autoscaler_that_grants_more_trees_correct_a_line_that_goes_on():
+    log, other = followed(0, 12.0), followed(1, 9.0)
+    forecaster = fit_forecaster(log, QUANTITY)
+    assert forecaster.chosen == "trees on log-linear"
+    found = forecast_rows(forecaster, log, other)
+    score = scored(forecaster, found)
+    assert score.answered > 0.2
+    assert score.error < 0.8 * min(score.errors["nearest neighbour"], score.errors["log-linear"])
 
 
 def test_what_the_log_has_never_seen_is_declined(forecaster):

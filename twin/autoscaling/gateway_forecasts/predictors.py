@@ -2,7 +2,8 @@
 
 Monotone trees never answer faster under more load or with fewer cores. Of a log that counts requests when they are
 answered, not when they arrive, that is wrong: there the load is small because answers are slow. So trees without the
-constraint stand beside them, and held-out blocks decide.
+constraint stand beside them, and such as correct a log-linear model: other autoscalers grant what the log's did not at
+such a load. Held-out blocks decide.
 """
 
 from collections.abc import Callable, Mapping
@@ -104,9 +105,16 @@ def trees(monotone: bool) -> Fit:
     return fit
 
 
+def corrected_line(features: np.ndarray, logs: np.ndarray, columns: Columns) -> Predict:
+    """What trees add to a log-linear model, which goes on where the log ends and trees stand still."""
+    line = log_linear(features, logs, columns)
+    rest = trees(monotone=False)(features, logs - line(features), columns)
+    return lambda rows: line(rows) + rest(rows)
+
+
 CANDIDATES: Mapping[str, Fit] = {
     "constant": constant, "log-linear": log_linear, "monotone trees": trees(True), "trees": trees(False),
-    "neighbours": nearest(NEIGHBOURS),
+    "trees on log-linear": corrected_line, "neighbours": nearest(NEIGHBOURS),
 }  # fmt: skip
 SIMPLE: Mapping[str, Fit] = {"nearest neighbour": nearest(1), "log-linear": log_linear}
 """What a forecast has to beat."""
