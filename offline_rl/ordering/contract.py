@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from offline_rl.contract import NOT_STATED, FeatureFacts, NetworkFacts, PolicyContract
+from offline_rl.runner.queue import EVERY_JOB
 from offline_rl.runner.queue_rules import BY_PREDICTED_RUN, BY_WEIGHTED, NUMBERS, WEIGHTED
 from twin.ordering.config import OrderingConfig
 from twin.ordering.features import JOB_FEATURES, POOL_FEATURES
@@ -27,10 +28,9 @@ ACTION = (
     "index of the place whose job is next: it starts if it fits, else the pool is kept for it until it does, "
     "and with EASY the jobs behind it may fill the gap meanwhile"
 )
-UNKNOWN = {
-    "user": "a user without finished jobs is taken as one whose jobs run as long as asked for",
-    "jobs beyond the visible places": "counted in the pool's features, not to be chosen yet",
-}
+EVERY_LEGAL = "Every waiting job, however many there are; places are in the order of arrival."
+UNKNOWN = {"user": "a user without finished jobs is taken as one whose jobs run as long as asked for"}
+BEYOND = {"jobs beyond the visible places": "counted in the pool's features, not to be chosen yet"}
 
 
 RULE_FEATURE = Feature("rule_place", "share", "place in the rule's order, of the visible places")
@@ -69,7 +69,7 @@ def rule_contract(
         origin_s: Seconds since 1970 from which arrivals count, for rules with arrivals in their formula.
         **facts: The other arguments of `ordering_contract`.
     """
-    contract = ordering_contract(pool, config, network, **facts)
+    contract = ordering_contract(pool, config, network, every_job=True, **facts)
     return replace(
         contract,
         choice_features=_facts((RULE_FEATURE,), {RULE_FEATURE.name: (0.0, 1.0)}),
@@ -83,6 +83,7 @@ def ordering_contract(
     config: OrderingConfig,
     network: NetworkFacts,
     *,
+    every_job: bool = False,
     ranges: Mapping[str, tuple[float, float]] | None = None,
     trained_on: Mapping[str, Any] | None = None,
     certificate: str | None = None,
@@ -94,6 +95,8 @@ def ordering_contract(
         pool: The machine it orders jobs for.
         config: What its features are computed with.
         network: What it is; a scorer without identity takes any number of places.
+        every_job: Whether it scores each job by itself, as a rule or an index does: all that wait are chosen among. Of
+            others the first `num_visible` are, which is how they were trained.
         ranges: Feature -> least and largest value on the training days.
         trained_on: The data window.
         certificate: Content hash of the certificate of the twin it was trained in.
@@ -105,17 +108,18 @@ def ordering_contract(
         context_features=_facts(POOL_FEATURES, ranges),
         choices=tuple(f"place {index}" for index in range(config.num_visible)),
         network=network,
-        legality=LEGALITY,
+        legality=EVERY_LEGAL if every_job else LEGALITY,
         action=ACTION,
         normalisation="none is fitted: shares of the pool, flags, and logarithms of counts and of durations "
         f"(in units of {config.time_unit_s:g} s)",
-        unknown=UNKNOWN,
+        unknown=UNKNOWN if every_job else UNKNOWN | BEYOND,
         trained_on=dict(trained_on or {}),
         setting={
             "processors": pool.processors,
             "easy": pool.easy,
             "backfill": "by_arrival" if config.backfill is None else config.backfill.__name__,
             **{name: getattr(config, name) for name in _SETTING},
+            EVERY_JOB: every_job,
         },
         certificate=certificate,
         licence=licence or NOT_STATED,

@@ -7,7 +7,7 @@ import numpy as np
 from offline_rl.contract import PolicyContract
 from offline_rl.runner.form import Answered, Question, ServingForm, amounts, one_of, some_clock_s, some_run_s
 from offline_rl.runner.network import NOTHING_LEGAL, ExportedPolicy
-from offline_rl.runner.queue import PROBLEM, QueuePolicy
+from offline_rl.runner.queue import PROBLEM, QueuePolicy, scores_each
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob
 
 
@@ -27,6 +27,7 @@ def _ordering(contract: PolicyContract, rng: np.random.Generator) -> Question:
     setting, clock_s, num_places = contract.setting, some_clock_s(rng), len(contract.choices)
     size, unit_s = setting["processors"], setting["time_unit_s"]
     least = 1 if contract.network.any_choices else num_places
+    most = num_places if scores_each(setting) else num_places + num_places // 4 + 1
     users = {
         f"user {index}": [int(rng.integers(1, 9)), *amounts(rng.random(3))]
         for index in range(int(rng.integers(1, 6)))
@@ -35,9 +36,7 @@ def _ordering(contract: PolicyContract, rng: np.random.Generator) -> Question:
         for past in list(users.values())[1:]:
             past += [some_run_s(unit_s, rng), some_run_s(unit_s, rng)]
     names = [*users, "a new user", None]
-    since_s = np.sort(rng.exponential(4.0 * unit_s, rng.integers(least, num_places + num_places // 4 + 2)))[
-        ::-1
-    ]
+    since_s = np.sort(rng.exponential(4.0 * unit_s, rng.integers(least, most + 1)))[::-1]
     waiting = [
         [clock_s - round(float(one), 3), *_job(size, unit_s, rng), one_of(names, rng)] for one in since_s
     ]

@@ -20,6 +20,7 @@ from offline_rl.runner.network import ExportedPolicy
 from offline_rl.runner.queue_descriptions import RunningJob, UserPast, WaitingJob, refuse_impossible
 from offline_rl.runner.queue_starting import (
     PARTS,
+    in_order,
     in_order_of_rule,
     parts_of,
     reservation,
@@ -29,6 +30,8 @@ from offline_rl.runner.queue_starting import (
 
 PROBLEM = "ordering"
 FIRST_COME = {"rule": "fcfs", "backfill": "by_arrival"}
+EVERY_JOB = "every_job"
+"""Key of a setting: whether each job is scored by itself, so that all that wait are chosen among, however many."""
 OF_PREDICTIONS = ("predicts", "reserves")
 """Keys of a setting about predictions, which the fallback rule need not share."""
 HORIZONS = (0.5, 2.0, 8.0, 32.0)
@@ -66,7 +69,8 @@ class QueuePolicy:
         If it fits, start it and call again; if not, keep the machine for it and, with EASY, let others fill the gap.
 
         Args:
-            waiting: in order of arrival; the first so many that the contract names are chosen among.
+            waiting: in order of arrival; rules and indices choose among all of them, other networks among the first so
+                many that the contract names.
             running: in any order.
             users: what is known of them; a missing one has no past.
             clock_s: now.
@@ -83,9 +87,18 @@ class QueuePolicy:
         waiting: Sequence[WaitingJob],
         running: Sequence[RunningJob],
     ) -> int:
+        return int(np.argmax(self._scores(waiting, running, users, clock_s)))
+
+    def _scores(
+        self,
+        waiting: Sequence[WaitingJob],
+        running: Sequence[RunningJob],
+        users: Mapping[str, UserPast],
+        clock_s: float,
+    ) -> np.ndarray:
+        """[jobs that are chosen among] the network's."""
         choices, context = self.features(waiting, running, users, clock_s)
-        legal = np.ones((1, choices.shape[1]), bool)
-        return int(self.policy.decide(choices, context, legal)[0])
+        return self.policy.logits(choices, context, np.ones((1, choices.shape[1]), bool))[0]
 
     def starting(
         self,
@@ -104,7 +117,12 @@ class QueuePolicy:
         def following(left: Sequence[int], held: Sequence[RunningJob]) -> int:
             return self._next(users, clock_s, [waiting[place] for place in left], held)
 
-        return starting(self.setting, following, waiting, running, users, clock_s)
+        def ranked(left: Sequence[int]) -> np.ndarray:
+            scores = self._scores([waiting[place] for place in left], running, users, clock_s)
+            return np.argsort(-scores, kind="stable")
+
+        order = in_order(ranked) if scores_each(self.setting) else following
+        return starting(self.setting, order, waiting, running, users, clock_s)
 
     def starting_by_rule(
         self,
@@ -180,6 +198,11 @@ def queue_features(
     return _of_jobs(waiting, running, users, clock_s, setting), _of_pool(waiting, running, clock_s, setting)
 
 
+def scores_each(setting: Mapping[str, Any]) -> bool:
+    """Whether a contract's setting is of a rule or an index: each job is scored by itself, whatever else waits."""
+    return "rule" in setting or bool(setting.get(EVERY_JOB))
+
+
 def _refuse_other_setting(setting: Mapping[str, Any], num_choices: int) -> None:
     """Makes sure that a contract's setting can be computed with; ProductError where not."""
     for name in ("processors", "tick_s", "time_unit_s", "slowdown_floor_s", "queue_size", "num_visible"):
@@ -207,7 +230,9 @@ def _of_jobs(
     clock_s: float,
     setting: Mapping[str, Any],
 ) -> dict[str, np.ndarray]:
-    unit_s, size, visible = setting["time_unit_s"], setting["processors"], waiting[: setting["num_visible"]]
+    unit_s, size, visible = setting["time_unit_s"], setting["processors"], waiting
+    if not scores_each(setting):
+        visible = waiting[: setting["num_visible"]]
     free, free_after, shadow_s, extra = _free_capacity(waiting, running, clock_s, setting)
     parts = np.array([parts_of(one.processors) for one in visible])
     requested_s = np.array([one.requested_s for one in visible])

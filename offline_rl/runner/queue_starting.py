@@ -53,20 +53,33 @@ def starting(
     return started
 
 
-def in_order_of_rule(
-    setting: Mapping[str, Any], waiting: Sequence[WaitingJob], users: Mapping[str, UserPast], clock_s: float
-) -> Next:
-    """Who is next under the rule of a setting. No job's place before another depends on a third, so it sorts once."""
+def in_order(ranked: Callable[[Sequence[int]], np.ndarray]) -> Next:
+    """Who is next where no job's place before another depends on a third: the order is asked for once.
+
+    Args:
+        ranked: The places of the jobs left -> which goes first, which then, as indices among them.
+    """
     order: Iterator[int] | None = None
 
     def following(left: Sequence[int], _: Sequence[RunningJob]) -> int:
         nonlocal order
         if order is None:
-            jobs = rule_inputs([waiting[place] for place in left], users, clock_s, setting)
-            order = iter([left[one] for one in np.argsort(queue_rules.places(setting, jobs)).tolist()])
+            order = iter([left[one] for one in ranked(left).tolist()])
         return bisect_left(left, next(order))
 
     return following
+
+
+def in_order_of_rule(
+    setting: Mapping[str, Any], waiting: Sequence[WaitingJob], users: Mapping[str, UserPast], clock_s: float
+) -> Next:
+    """Who is next under the rule of a setting."""
+
+    def ranked(left: Sequence[int]) -> np.ndarray:
+        jobs = rule_inputs([waiting[place] for place in left], users, clock_s, setting)
+        return np.argsort(queue_rules.places(setting, jobs))
+
+    return in_order(ranked)
 
 
 def too_large(setting: Mapping[str, Any], waiting: Sequence[WaitingJob]) -> list[int]:

@@ -84,6 +84,18 @@ def test_a_plain_loop_that_asks_the_bundle_starts_jobs_as_the_index(index, bundl
     assert np.max(found - jobs.arrival_s) > 3600.0  # a queue there was
 
 
+def test_of_many_waiting_jobs_the_index_takes_the_same_wherever_they_stand(bundle):
+    policy, rng = load_queue(bundle), np.random.default_rng(5)
+    drawn = zip(2.0 ** rng.integers(0, 4, 700), rng.uniform(60.0, 90_000.0, 700), strict=True)
+    jobs = [WaitingJob(MONDAY_S, processors, requested_s) for processors, requested_s in drawn]
+    asked = [], {}, MONDAY_S + 3600.0
+    assert len(policy.policy.contract.choices) < 350
+    assert jobs[policy.decide(jobs, *asked)] == jobs[::-1][policy.decide(jobs[::-1], *asked)]
+    one, two = ([queue[place] for place in policy.starting(queue, *asked)] for queue in (jobs, jobs[::-1]))
+    assert one == two
+    assert one[0] == jobs[policy.decide(jobs, *asked)]
+
+
 def test_a_bundle_gives_its_index_back(index, bundle):
     jobs = chosen(busy_log(), np.arange(400))
     again, pool = load_order(bundle)

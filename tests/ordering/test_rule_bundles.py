@@ -70,6 +70,22 @@ def test_a_bundle_takes_the_first_of_its_rule(bundle, backend):
         assert policy.decide(jobs, [RunningJob(3.0, now_s + 9.0)], {}, now_s) == expected
 
 
+def test_a_bundle_of_a_rule_chooses_among_all_that_wait_however_many(tmp_path):
+    export_rule(
+        fixed_order("saf+easy"), tmp_path / "saf", QueueBundle(Pool(16.0), OrderTrainingConfig(), DAYS)
+    )
+    policy = load_queue(tmp_path / "saf")
+    arrival_s, processors, requested_s, now_s = drawn_queue(np.random.default_rng(3), 600)
+    processors[-1], requested_s[-1] = 1.0, 60.0
+    jobs = [WaitingJob(*job) for job in zip(arrival_s, processors, requested_s, strict=True)]
+    first = np.argsort(processors * requested_s, kind="stable")
+    assert first[0] >= len(policy.policy.contract.choices)
+    assert policy.decide(jobs, [], {}, now_s) == first[0]
+    started = policy.starting(jobs, [], {}, now_s)
+    assert started == first[: len(started)].tolist()
+    assert sum(processors[place] for place in started) == 16.0
+
+
 def test_a_bundle_of_a_rule_is_played_by_replay(bundle):
     policy, pool = policy_of_bundle(bundle)
     assert (policy.name, pool.processors, pool.easy, pool.name) == ("f1+easy", 16.0, True, "fast")

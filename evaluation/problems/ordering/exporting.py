@@ -32,6 +32,9 @@ from twin.ordering.types import Pool
 FAR = 8.0
 """More than any place in a rule's order, which is below 1: so the score of a rule's bundle is a line."""
 
+INDEX_FACTS = NetworkFacts(SCORER_KIND, SCORER.hidden, SCORER.identity, SCORER.pooled)
+"""Of the scorer that is an index."""
+
 
 def best_index(
     learned: Learned, losses: tuple[float, ...], pool: Pool, exponents: np.ndarray | None = None
@@ -85,11 +88,16 @@ def export_order(
     Raises:
         ProductError: a copy disagrees with the original, or `out` is taken.
     """
+    pool = Pool(bundle.pool.processors, easy=True)
     contract = ordering_contract(
-        Pool(bundle.pool.processors, easy=True), judged_config(bundle.config), network_facts(params),
+        pool, judged_config(bundle.config), network_facts(params), every_job=_is_index(params, pool),
         ranges=bundle.ranges, trained_on=bundle.trained_on, certificate=certificate, licence=bundle.licence,
     )  # fmt: skip
     _export(params, out, contract, bundle, seed)
+
+
+def _is_index(params: PyTree, pool: Pool) -> bool:
+    return network_facts(params) == INDEX_FACTS and index_of(params, pool) is not None
 
 
 def export_rule(order: FixedOrder, out: Path, bundle: QueueBundle) -> None:
@@ -164,7 +172,7 @@ def load_order(bundle: Path) -> tuple[Index, Pool]:
     params = params_of(read_network(bundle, contract))
     known = (
         [one.name for one in contract.choice_features] == [one.name for one in JOB_FEATURES]
-        and network_facts(params) == NetworkFacts(SCORER_KIND, SCORER.hidden, SCORER.identity, SCORER.pooled)
+        and network_facts(params) == INDEX_FACTS
         and (setting["time_unit_s"], setting["easy"], setting["backfill"])
         == (TIME_UNIT_S, True, by_area.__name__)
     )
