@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.commands.bundle_text import NOT_KNOWN, Section, facts_of_setting, shown
+from logs_schema.errors import first
 from offline_rl.assignment.assigner import ORDER, load_assigner
 from offline_rl.runner.loading import Backend
 
@@ -37,11 +38,19 @@ def _what(facts: dict[str, Any]) -> Section:
             f"rounds of {setting['num_requests']:,} requests and {setting['num_edges']:,} edges; from a {ORDER:g}th "
             f"to {ORDER:g} times of each it is not outside its training",
         ),
+        ("edges", _known(setting["edges"])),
         ("decoding", f"{setting['num_samples']} samples, edges of at least {setting['least_share']:.0%}"),
         ("verified", f"{checked['num_files']} files by checksum"),
         ("replayed", f"{checked['num_golden']} golden rounds, by {checked['backend']}: as the original"),
     ]
     return f"bundle {facts['bundle']}", ("", ""), rows
+
+
+def _known(edges: dict[str, Any]) -> str:
+    if not edges["edges"]:
+        return "every question has to say how they compute"
+    ways = "and the ways between them" if edges["latency_s"] else "no ways"
+    return f"{first(sorted(edges['edges']))}: computing times of the log {ways}, where a question leaves them out"
 
 
 def _provenance(facts: dict[str, Any]) -> Section:

@@ -21,8 +21,10 @@ from typing import Any
 import numpy as np
 
 from logs_schema.errors import ProductError
+from logs_schema.records import from_plain
 from offline_rl.assignment.decoding import DecodingConfig, decode
 from offline_rl.assignment.insertion import insertion
+from offline_rl.assignment.known_edges import KnownEdges
 from offline_rl.assignment.layers import Params
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
 from offline_rl.assignment.onnx_priced import priced_from_graph
@@ -58,6 +60,7 @@ class AssignerSetting:
         network: `PRICED`, or `SEARCH` for none.
         num_samples, least_share: See `offline_rl.assignment.decoding.DecodingConfig`.
         trained_on: Free facts, plain JSON.
+        edges: What its log says of edges.
     """
 
     num_requests: int
@@ -66,6 +69,7 @@ class AssignerSetting:
     num_samples: int = 32
     least_share: float = 0.02
     trained_on: Mapping[str, Any] = field(default_factory=dict)
+    edges: KnownEdges = field(default_factory=KnownEdges)
 
     def __post_init__(self) -> None:
         whole = (self.num_requests, self.num_edges, self.num_samples)
@@ -173,7 +177,9 @@ def write_setting(folder: Path, setting: AssignerSetting) -> None:
 def read_setting(folder: Path) -> AssignerSetting:
     """Reads `assigner.json`; ProductError where it is none."""
     with refusing("the setting of the scheduler cannot be read", folder / SETTING):
-        return AssignerSetting(**json.loads((folder / SETTING).read_text()))
+        plain = json.loads((folder / SETTING).read_text())
+        edges = from_plain(KnownEdges, plain.pop("edges", asdict(KnownEdges())))
+        return AssignerSetting(**plain, edges=edges)
 
 
 def read_params(folder: Path) -> Params:

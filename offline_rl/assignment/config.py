@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from logs_schema.errors import ConfigError
 
-ASSIGN_CODE = 4
+ASSIGN_CODE = 5
 """Raised when code changes what is learned of assignments."""
 
 

@@ -14,6 +14,7 @@ from logs_schema.records import from_plain
 from offline_rl.assignment.assigner import SEARCH, Assigner, AssignerSetting, read_setting, write_setting
 from offline_rl.assignment.config import INTERVAL_SHARE, QUICK_LEARNING, ROUND_REQUESTS, AssignConfig
 from offline_rl.assignment.export import export_assigner
+from offline_rl.assignment.known_edges import KnownEdge, KnownEdges
 from offline_rl.assignment.layers import Params
 from offline_rl.assignment.learning import train_priced
 from offline_rl.assignment.rungs import NETWORK, SEARCHED, climb
@@ -22,6 +23,7 @@ from twin.arrays import save_arrays
 from twin.assignment.from_logs import EdgesFromLog
 from twin.assignment.log_rounds import MAX_EDGES, LogRounds, LogRoundsConfig
 from twin.assignment.persistence import load_edges, save_edges
+from twin.assignment.ran_requests import SIZES
 from twin.nested import nested
 
 HELD_OUT_SEED = 0xA551
@@ -75,6 +77,7 @@ def build_policy(
             "size": edges.size, "num_rows": edges.num_rows, "notes": list(edges.notes),
             "backlogs": list(rounds.config.backlogs), "ways": list(rounds.config.ways),
         },
+        edges=known_edges(edges),
     )  # fmt: skip
     save_edges(out, edges)
     write_setting(out, setting)
@@ -92,6 +95,31 @@ def build_policy(
         "search_s": config.search_s, "num_requests": setting.num_requests, "num_edges": setting.num_edges,
         "seeds": seeds, "rounds": asdict(rounds.config), "learning": asdict(config.learning), "seed": seed,
     }  # fmt: skip
+
+
+def known_edges(edges: EdgesFromLog) -> KnownEdges:
+    """What a bundle keeps of a twin's edges; nothing where their computing times are not over the inputs' sizes."""
+    if edges.size != SIZES[0]:
+        return KnownEdges()
+    found = {
+        name: KnownEdge(
+            edges.sites.get(name, ""),
+            edges.replicas[name],
+            one.kind,
+            one.coefficients,
+            one.sizes,
+            one.seconds,
+        )
+        for name, one in edges.compute.items()
+    }
+    latency_s, s_per_mib = (
+        {
+            here: {there: float(getattr(way, which)) for there, way in ways.items()}
+            for here, ways in edges.ways.items()
+        }
+        for which in ("latency_s", "s_per_mib")
+    )
+    return KnownEdges(found, latency_s, s_per_mib)
 
 
 def save_network(folder: Path, seed: int, params: Params) -> None:

@@ -11,7 +11,8 @@ from its source to the edge, a result's from the edge to `predicted`. The answer
 until the deadline, found best; with `bound`, how far from the optimum it is at most. It needs no bundle, changes no
 books, and is not logged as a decision. Where the server has the bundle of a trained scheduler, the search begins with
 the best of insertion and of what the network proposes, and `outside` says how many times the requests and edges of its
-training the question has.
+training the question has; `compute` and `replicas` of edges that its log had may be left out then, and so may both
+tables of ways where all edges are such: they are those of the log.
 """
 
 import time
@@ -23,6 +24,7 @@ import numpy as np
 from offline_rl.assignment.assigner import Assigner
 from offline_rl.assignment.bounds import lower_bound_s
 from offline_rl.assignment.insertion import insertion
+from offline_rl.assignment.known_edges import KnownEdges
 from offline_rl.assignment.local_search import LocalSearchConfig, improve
 from offline_rl.serving.errors import QueryError
 from offline_rl.serving.queries import list_of, names_of, number_of, object_of, text_of
@@ -36,6 +38,7 @@ MAX_PAIRS = 2_000_000
 MAX_DEADLINE_MS = 10_000.0
 USUAL_DEADLINE_MS = 50.0
 BACKLOGS = ("local_s", "arriving_s", "transferred_s", "returning_s")
+WAYS = ("s_per_mib", "latency_s")
 _KEYS = ("edges", "requests", "s_per_mib", "latency_s", "deadline_ms", "bound")
 _EDGE_KEYS = ("name", "compute", "replicas", *BACKLOGS)
 _REQUEST_KEYS = ("request_id", "input_mib", "output_mib", "source", "predicted", "edges")
@@ -67,7 +70,8 @@ def assign(content: Any, assigner: Assigner | None = None) -> dict[str, Any]:
         raise QueryError("true or false is needed here", where="bound")
     limit_ms = _number(asked, "deadline_ms", "the content", USUAL_DEADLINE_MS, upper=MAX_DEADLINE_MS)
     try:
-        names, identities, costs = _round(asked, edges, requests)
+        known = KnownEdges() if assigner is None else assigner.setting.edges
+        names, identities, costs = _round(asked, edges, requests, known)
     except AssignmentError as error:
         raise QueryError(error.what, where=error.where, allowed=error.allowed, advice=error.advice) from error
     left_s = max(0.0, 1e-3 * limit_ms - (time.monotonic() - begun_s))
@@ -93,7 +97,10 @@ def assign(content: Any, assigner: Assigner | None = None) -> dict[str, Any]:
 
 
 def _round(
-    asked: Mapping[str, Any], edges: Sequence[Mapping[str, Any]], requests: Sequence[Mapping[str, Any]]
+    asked: Mapping[str, Any],
+    edges: Sequence[Mapping[str, Any]],
+    requests: Sequence[Mapping[str, Any]],
+    known: KnownEdges,
 ) -> tuple[list[str], list[str], Costs]:
     """Names of edges and of requests, and what the round costs."""
     if not edges:
@@ -116,10 +123,15 @@ def _round(
         )
         for key in ("source", "predicted")
     )
-    compute, replicas = np.zeros((len(edges), 3)), np.ones(len(edges))
-    for index, one in enumerate(edges):
-        compute[index] = _coefficients(one.get("compute"), f"edges[{index}].compute")
-        replicas[index] = _number(one, "replicas", f"edges[{index}]", 1.0, lower=1.0)
+    work_s, replicas = np.zeros((len(requests), len(edges))), np.ones(len(edges))
+    for index, (name, one) in enumerate(zip(names, edges, strict=True)):
+        logged = known.edges.get(name)
+        if one.get("compute") is None and logged is not None:
+            work_s[:, index], usual = logged.compute_s(input_mib), float(logged.replicas)
+        else:
+            coefficients = _coefficients(one.get("compute"), f"edges[{index}].compute")
+            work_s[:, index], usual = compute_s(np.array([coefficients]), input_mib)[:, 0], 1.0
+        replicas[index] = _number(one, "replicas", f"edges[{index}]", usual, lower=1.0)
         if not replicas[index].is_integer():
             raise QueryError(
                 "an edge has whole replicas", where=f"edges[{index}].replicas: {replicas[index]:g}",
@@ -129,8 +141,10 @@ def _round(
         np.array([_number(one, key, f"edges[{index}]", 0.0) for index, one in enumerate(edges)])
         for key in BACKLOGS
     ]
-    way = {key: _matrix(asked.get(key), len(edges), key) for key in ("s_per_mib", "latency_s")}
-    work_s = compute_s(compute, input_mib) / replicas
+    way = {key: _matrix(asked.get(key), len(edges), key) for key in WAYS}
+    if all(asked.get(key) is None for key in WAYS):
+        way |= {key: found for key in WAYS if (found := known.ways(names, key)) is not None}
+    work_s /= replicas
     for index, one in enumerate(requests):
         if one.get("edges") is not None:
             where = f"{rows[index]}.edges"

@@ -294,6 +294,12 @@ def test_what_won_is_exported_served_and_inspected(made, tmp_path, capsys):
     answer = assign(content, assigner)
     assert answer["makespan_s"] == pytest.approx(2.0)
     assert answer["outside"]["requests"] == pytest.approx(4 / 6)
+    twin = load_edges(made["twin"])
+    known, name = assigner.setting.edges, twin.names[0]
+    assert set(known.edges) == set(twin.names)
+    alone = {"edges": [{"name": name}], "requests": [{"request_id": "1", "input_mib": 2.0, "source": name}]}
+    expected_s = float(twin.compute[name].at(np.array(2.0))) / twin.replicas[name]
+    assert assign(alone, assigner)["makespan_s"] == pytest.approx(expected_s)
     assert main(["inspect", bundle]) == 0
     assert "no trained network beat" in capsys.readouterr().out
     assert (

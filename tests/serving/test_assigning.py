@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from logs_schema.errors import ProductError
-from offline_rl.assignment.assigner import Assigner, AssignerSetting
+from offline_rl.assignment.assigner import SEARCH, Assigner, AssignerSetting
 from offline_rl.assignment.export import export_assigner
+from offline_rl.assignment.known_edges import KnownEdge, KnownEdges
 from offline_rl.assignment.priced import priced_params
 from offline_rl.bundle import ARRAYS
 from offline_rl.serving.app import App
@@ -65,6 +66,28 @@ def test_two_requests_by_hand(app):
         200,
         {"assignment": {"r0": "near", "r1": "near"}, "makespan_s": pytest.approx(2.0)},
     )
+
+
+def test_what_the_log_says_of_its_edges_may_be_left_out():
+    near = KnownEdge("here", 1, "linear", (0.0, 1.0))
+    far = KnownEdge("there", 2, "isotonic", sizes=(0.0, 1.0, 3.0), seconds=(0.5, 0.6, 4.0))
+    ways = {"here": {"here": 0.05, "there": 0.2}, "there": {"here": 0.3, "there": 0.05}}
+    known = KnownEdges({"near": near, "far": far}, {a: dict.fromkeys(ways, 0.0) for a in ways}, ways)
+    assigner = Assigner(AssignerSetting(10, 2, network=SEARCH, edges=known), {})
+    edges, requests = [{"name": "near"}, {"name": "far", "local_s": 1.0}], [request(0), request(1)]
+    said = {"edges": EDGES, "s_per_mib": [[0.0, 0.2], [0.3, 0.0]]}  # an edge is no way from itself
+    assert assign({"edges": edges, "requests": requests}, assigner) == assign(
+        said | {"requests": requests}, assigner
+    )
+    large = {"edges": edges, "requests": [request(0, input_mib=3.0, edges=["far"])]}
+    assert assign(large, assigner)["makespan_s"] == pytest.approx(1.0 + 4.0 / 2)
+    told = {"edges": [{"name": "far", "compute": [2.0]}], "requests": [request(0, source="far")]}
+    assert assign(told, assigner)["makespan_s"] == pytest.approx(
+        2.0
+    )  # one replica, where a question says how it computes
+    with pytest.raises(QueryError, match="no function of computing time"):
+        assign({"edges": [{"name": "new"}], "requests": []}, assigner)
+    assert known.ways(["near", "new"], "latency_s") is None
 
 
 def test_no_requests_need_no_edge_each(app):
