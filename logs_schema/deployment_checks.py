@@ -185,6 +185,13 @@ class _Told:
                 f"not logged: {'; '.join(missing)}. A twin of this log forecasts what users see from load and grants, "
                 "but nothing can be trained in it"
             )
+        ungranted = [name for name in deployments if not self.columns[name] & set(NEEDED_OF_DEPLOYMENTS[:2])]
+        if len(ungranted) < len(deployments):
+            yield from (
+                f"{name} is granted nothing, so it may be where users meet the application and no deployment: then its "
+                f'series are the gateway\'s alone (gateway = "{name}" in the mapping)'
+                for name in ungranted
+            )
 
     def _missing(self, names: list[str], needed: tuple[str, ...]) -> Iterator[str]:
         are_means = any("response_s" in self.columns[name] for name in names)

@@ -81,6 +81,12 @@ def test_a_check_says_which_metrics_laws_lack(tmp_path):
     lone = [row(0, "a"), row(0, "b", cpu_cores_used=None), row(0, "gateway")]
     (warning,) = check_archive(archive(tmp_path / "lone", lone).path).warnings
     assert warning.startswith("not logged: cpu_cores_used of b. ")
+    edge = row(0, "ingress", cpu_cores=None, num_replicas=None, cpu_cores_used=None)
+    lacking, hint = check_archive(
+        archive(tmp_path / "edge", [row(0, "a"), edge, row(0, "gateway")]).path
+    ).warnings
+    assert "num_replicas of ingress" in lacking
+    assert 'gateway = "ingress" in the mapping' in hint
     (warning,) = check_archive(archive(tmp_path / "blind", [row(0, "a")]).path).warnings
     assert "no rows of 'gateway'" in warning
 
