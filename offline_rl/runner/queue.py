@@ -199,8 +199,11 @@ def queue_features(
 
 
 def scores_each(setting: Mapping[str, Any]) -> bool:
-    """Whether a contract's setting is of a rule or an index: each job is scored by itself, whatever else waits."""
-    return "rule" in setting or bool(setting.get(EVERY_JOB))
+    """Whether a contract's setting is of a rule or an index: each job is scored by itself, whatever else waits.
+
+    Bundles of older versions do not say so, and choose among the jobs that came first, as their goldens do.
+    """
+    return bool(setting.get(EVERY_JOB))
 
 
 def _refuse_other_setting(setting: Mapping[str, Any], num_choices: int) -> None:
