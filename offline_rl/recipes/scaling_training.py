@@ -17,6 +17,7 @@ from offline_rl.autoscaling.ladder import ScalingChoice, choose_autoscaler
 from offline_rl.autoscaling.students import StudentConfig, student_policy
 from offline_rl.autoscaling.teaching import TeacherConfig, teach, teacher_policy, train_teacher
 from offline_rl.bundle import read_arrays
+from offline_rl.confidence import half_width
 from offline_rl.rules.autoscaling.autoscaler import Autoscaler, Played, follow, free_config, learned
 from offline_rl.rules.autoscaling.horizontal_pod import PodAutoscalerConfig
 from offline_rl.rules.autoscaling.imitation import students_of, teacher_of
@@ -67,7 +68,8 @@ class ScalingTrial(NamedTuple):
     """What a trial in fresh days of the twin hands over.
 
     Attributes:
-        tried: Name -> mean figures of the autoscaler in the trial.
+        tried: Name -> mean figures of the autoscaler in the trial, and half the 95 % interval of its reward,
+            `reward_within`.
         rule: The better one of `POD_RULES`, which is what a learned one is held against.
         taken: What is handed over, and why.
         off_by: What the twin's value of the logged grants is off by [cores].
@@ -231,7 +233,9 @@ def try_in_twin(
     rates, starts = _trial_days(twin, config)
     tried = {name: _tried(one, twin, log, setting, config, rates, starts) for name, one in candidates.items()}
     means = {
-        name: {word: float(np.mean(value)) for word, value in one.items()} for name, one in tried.items()
+        name: {word: float(np.mean(value)) for word, value in one.items()}
+        | {"reward_within": half_width(one["reward"], 0.975)}
+        for name, one in tried.items()
     }
     rule = max(POD_RULES, key=lambda name: means[name]["reward"])
     taken = choose_autoscaler(

@@ -55,7 +55,7 @@ def test_the_better_rule_stays_where_the_gain_is_not_to_be_believed(earning, off
     assert why in trial.taken.why
     facts = trial.facts()
     assert (facts["recommended"], facts["off_by"], facts["gain"]) == (taken, off_by, pytest.approx(1.0))
-    assert facts["tried"]["lookahead"] == {"reward": 9.0, "cpu_cores": 1.0}
+    assert facts["tried"]["lookahead"] == {"reward": 9.0, "reward_within": 0.0, "cpu_cores": 1.0}
 
 
 def test_every_seed_has_a_choice_among_its_own_networks(earning, monkeypatch, tmp_path):

@@ -116,9 +116,12 @@ def test_a_table_of_several_rates_is_no_series(tmp_path):
         read_series(tmp_path / "rates.gz")
 
 
-@pytest.mark.parametrize(("promised", "is_shown"), [(-4.0, True), (-4.9, False), (-6.0, False)])
-def test_a_training_holds_what_it_hands_over_against_what_the_log_earned(promised, is_shown):
-    figures = {"cpu_cores": 1.0, "mean_response_s": 0.1}
+@pytest.mark.parametrize(
+    ("promised", "within", "is_shown"),
+    [(-4.0, 0.0, True), (-4.0, 0.6, True), (-4.0, 0.8, False), (-4.9, 0.0, False), (-6.0, 0.0, False)],
+)
+def test_a_training_holds_what_it_hands_over_against_what_the_log_earned(promised, within, is_shown):
+    figures = {"cpu_cores": 1.0, "mean_response_s": 0.1, "reward_within": within}
     facts = {
         "objective_s": 0.5, "objective_is_given": True, "tried": {"hpa_sized": {"reward": promised, **figures}},
         "logged_reward": -5.0, "off_by": 0.3, "recommended": "hpa_sized", "best_learned": "",

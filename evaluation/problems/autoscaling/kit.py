@@ -309,9 +309,12 @@ def _beside_the_log(facts: Facts) -> list[str]:
     if earned is None:
         return []
     lines = [f"the log's own autoscaler: reward {earned:.2f}, as logged"]
-    if facts["tried"][name]["reward"] <= earned + facts["off_by"]:
+    tried = facts["tried"][name]
+    within = tried.get("reward_within", 0.0)  # its days are not those of the log
+    if tried["reward"] - within <= earned + facts["off_by"]:
+        off = f"{facts['off_by']:.2f}" + (f" and known within {within:.2f}" if within else "")
         lines.append(
-            f"the twin, whose rewards are off by {facts['off_by']:.2f}, does not show that {name} is better than that: "
+            f"the twin, whose rewards are off by {off}, does not show that {name} is better than that: "
             "let it recommend beside what runs, before it writes anything"
         )
     return lines
