@@ -68,6 +68,19 @@ def test_two_states_are_found_under_heavy_scatter(shift: float) -> None:
     assert wrong[0] < 0.6 * wrong[1]
 
 
+@pytest.mark.parametrize("ratio", [5.0, 3.0])
+def test_the_mean_run_of_the_other_state_is_that_of_the_log(ratio: float) -> None:
+    """The search's steps are a fifth wide, and the log of an exponential run is skew."""
+    random = np.random.default_rng(4)
+    at_s, law = (
+        arrivals(random),
+        Switching(np.log(ratio), usual_s=1_200.0, other_s=240.0, offset=0.0, scatter=1.0),
+    )
+    is_other = drawn_states(random, law, at_s)
+    found, _ = fit_switching(at_s, np.log(random.exponential(np.where(is_other, ratio, 1.0))))
+    assert found.shift == pytest.approx(np.log(ratio), abs=0.08)
+
+
 def test_what_diffuses_stays_a_diffusion() -> None:
     random = np.random.default_rng(3)
     at_s = arrivals(random)

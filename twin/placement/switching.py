@@ -25,6 +25,7 @@ STEP = 0.1
 """Step of the search for what is usual, in logarithms of seconds."""
 LEAST_S, MOST_S = 30.0, 40_000.0
 """How long a state may last in the mean."""
+KEPT = 0.99
 MOST_STEPS = 30
 MOST_EVIDENCE = 8.0
 """Logarithm of the odds that one run may be worth."""
@@ -89,7 +90,20 @@ def fit_switching(arrival_s: np.ndarray, residual: np.ndarray) -> tuple[Switchin
         best, most = tried[at], float(gained[at])
         tried = _around(best)
     runs = _states_of([best], residual)
-    return best, float(_likelihood(_by_others(best, arrival_s, runs.odds), runs)[0])
+    chance = _by_others(best, arrival_s, runs.odds)
+    return _with_mean_shift(best, chance[:, 0], residual), float(_likelihood(chance, runs)[0])
+
+
+def _with_mean_shift(law: Switching, chance: np.ndarray, residual: np.ndarray) -> Switching:
+    """The law whose shift, within a step of the search, is that of the mean run between the states: what queues behind
+    them goes by the mean. Runs farther from their state than `KEPT` of all count as so far. `chance` [rows] is that of
+    the other state."""
+    of_state = law.offset + law.shift * (chance > 0.5)
+    most = np.quantile(np.abs(residual - of_state), KEPT)
+    ratio, step = np.exp(of_state + np.clip(residual - of_state, -most, most)), FACTORS["shift"]
+    other, usual = (np.sum(share * ratio) / np.sum(share) for share in (chance, 1.0 - chance))
+    least, most_shift = sorted((law.shift / step, law.shift * step))
+    return replace(law, shift=min(max(float(np.log(other / usual)), least), most_shift))
 
 
 def chance_along(law: Switching, arrival_s: np.ndarray, residual: np.ndarray) -> np.ndarray:
