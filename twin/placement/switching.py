@@ -26,6 +26,7 @@ STEP = 0.1
 LEAST_S, MOST_S = 30.0, 40_000.0
 """How long a state may last in the mean."""
 KEPT = 0.99
+"""Share of runs that count as they are where means are taken."""
 MOST_STEPS = 30
 MOST_EVIDENCE = 8.0
 """Logarithm of the odds that one run may be worth."""
@@ -99,11 +100,11 @@ def _with_mean_shift(law: Switching, chance: np.ndarray, residual: np.ndarray) -
     them goes by the mean. Runs farther from their state than `KEPT` of all count as so far. `chance` [rows] is that of
     the other state."""
     of_state = law.offset + law.shift * (chance > 0.5)
-    most = np.quantile(np.abs(residual - of_state), KEPT)
-    ratio, step = np.exp(of_state + np.clip(residual - of_state, -most, most)), FACTORS["shift"]
+    farthest, step = np.quantile(np.abs(residual - of_state), KEPT), FACTORS["shift"]
+    ratio = np.exp(of_state + np.clip(residual - of_state, -farthest, farthest))
     other, usual = (np.sum(share * ratio) / np.sum(share) for share in (chance, 1.0 - chance))
-    least, most_shift = sorted((law.shift / step, law.shift * step))
-    return replace(law, shift=min(max(float(np.log(other / usual)), least), most_shift))
+    least, most = sorted((law.shift / step, law.shift * step))
+    return replace(law, shift=min(max(float(np.log(other / usual)), least), most))
 
 
 def chance_along(law: Switching, arrival_s: np.ndarray, residual: np.ndarray) -> np.ndarray:
