@@ -90,14 +90,15 @@ def export_order(
     """
     pool = Pool(bundle.pool.processors, easy=True)
     contract = ordering_contract(
-        pool, judged_config(bundle.config), network_facts(params), every_job=_is_index(params, pool),
+        pool, judged_config(bundle.config), network_facts(params), every_job=_index_in(params, pool) is not None,
         ranges=bundle.ranges, trained_on=bundle.trained_on, certificate=certificate, licence=bundle.licence,
     )  # fmt: skip
     _export(params, out, contract, bundle, seed)
 
 
-def _is_index(params: PyTree, pool: Pool) -> bool:
-    return network_facts(params) == INDEX_FACTS and index_of(params, pool) is not None
+def _index_in(params: PyTree, pool: Pool) -> Index | None:
+    """The index that a scorer is; None for another network."""
+    return index_of(params, pool) if network_facts(params) == INDEX_FACTS else None
 
 
 def export_rule(order: FixedOrder, out: Path, bundle: QueueBundle) -> None:
@@ -170,13 +171,10 @@ def load_order(bundle: Path) -> tuple[Index, Pool]:
     contract, setting = policy.contract, policy.contract.setting
     pool = Pool(float(setting["processors"]), bool(setting["easy"]), contract.trained_on.get("pool"))
     params = params_of(read_network(bundle, contract))
-    known = (
-        [one.name for one in contract.choice_features] == [one.name for one in JOB_FEATURES]
-        and network_facts(params) == INDEX_FACTS
-        and (setting["time_unit_s"], setting["easy"], setting["backfill"])
-        == (TIME_UNIT_S, True, by_area.__name__)
-    )
-    index = index_of(params, pool) if known else None
+    known = [one.name for one in contract.choice_features] == [one.name for one in JOB_FEATURES] and (
+        setting["time_unit_s"], setting["easy"], setting["backfill"]
+    ) == (TIME_UNIT_S, True, by_area.__name__)  # fmt: skip
+    index = _index_in(params, pool) if known else None
     if index is None:
         raise ProductError(
             "the bundle holds no index of predicted run times",
