@@ -207,10 +207,10 @@ def bench_world(
     steps = [_log_step(chosen, seed, config), fit_plan(run).step("twin", ("archive",), archive_of)]
     if config.updates:
         steps.append(train_plan(run).step("policy", ("twin",)))
-    for first in dict.fromkeys(config.days_of(shift)[0] for shift in config.shifts):
-        held = [_day(first + number) for number in range(config.certified_days)]
+    for days in dict.fromkeys(config.days_of(shift) for shift in config.shifts):
+        held = [_day(day) for day in days]
         plan = certificate_plan(replace(config.certify, seed=seed), held, record_refusal=True)
-        steps.append(plan.step(_certificate(first), ("archive", "twin"), archive_of))
+        steps.append(plan.step(_certificate(days[0]), ("archive", "twin"), archive_of))
     inputs = ("archive", "twin", *(["policy"] if config.updates else []))
     for shift in config.shifts:
         steps.append(_values_plan(chosen, seed, shift, config).step(f"values-{shift}", inputs, archive_of))
